@@ -1,0 +1,37 @@
+# Thin: each line below is a command one could type. The work is in xtask/ (`cargo xtask --help`).
+
+# rustup puts cargo here; a clean environment or a fresh login may not have it in PATH.
+CARGO_BIN := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+ifeq ($(filter $(CARGO_BIN),$(subst :, ,$(PATH))),)
+export PATH := $(CARGO_BIN):$(PATH)
+endif
+
+# What `make run` gives to topdeck: `make run ARGS="hist --help"`.
+ARGS ?= hist testdata/hist/hdr/jHiccup-2.0.7S.logV2.hlog
+
+.PHONY: help run test ci bench soak dist
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 8
+
+run: ## build topdeck and start it with ARGS
+	@sh xtask/setup.sh run
+	cargo run --release --locked -p topdeck -- $(ARGS)
+
+test: ## install or name what is missing, then check everything; CI runs this
+	@sh xtask/setup.sh test
+	cargo xtask ci
+
+ci: test ## the same as test
+
+bench: ## comparisons with other libraries, side by side in one run
+	@sh xtask/setup.sh run
+	cargo run --release --manifest-path bench/Cargo.toml --locked
+
+soak: ## the long checks: ten minutes per fuzz target, loom without bound
+	@sh xtask/setup.sh test
+	cargo xtask soak
+
+dist: ## shell completions and man pages, into target/dist
+	@sh xtask/setup.sh run
+	cargo xtask dist

@@ -1,0 +1,135 @@
+//! Bucket counts of one sign: ascending indexes, each with a count above zero.
+
+/// Ascending `i32` indexes beside their counts. No count is zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Buckets {
+    indexes: Vec<i32>,
+    counts: Vec<u64>,
+}
+
+impl Buckets {
+    /// The indexes, ascending.
+    pub fn indexes(&self) -> &[i32] {
+        &self.indexes
+    }
+
+    /// The counts, in the order of [`Self::indexes`].
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// Index and count of each bucket, ascending.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (i32, u64)> + ExactSizeIterator + '_ {
+        self.indexes.iter().copied().zip(self.counts.iter().copied())
+    }
+
+    /// How many buckets hold anything.
+    pub fn len(&self) -> usize {
+        self.indexes.len()
+    }
+
+    /// Whether nothing is counted here.
+    pub fn is_empty(&self) -> bool {
+        self.indexes.is_empty()
+    }
+
+    /// How many values bucket `index` holds.
+    pub fn get(&self, index: i32) -> u64 {
+        self.indexes.binary_search(&index).map_or(0, |at| self.counts[at])
+    }
+
+    pub(crate) fn with_capacity(buckets: usize) -> Buckets {
+        Buckets { indexes: Vec::with_capacity(buckets), counts: Vec::with_capacity(buckets) }
+    }
+
+    /// Adds a bucket above all others. A zero count is passed over.
+    pub(crate) fn push(&mut self, index: i32, count: u64) {
+        debug_assert!(self.indexes.last().is_none_or(|&last| last < index));
+        if count > 0 {
+            self.indexes.push(index);
+            self.counts.push(count);
+        }
+    }
+
+    /// Counts `count` more in bucket `index`. The caller knows that the sum of all counts fits.
+    pub(crate) fn add(&mut self, index: i32, count: u64) {
+        match self.indexes.binary_search(&index) {
+            Ok(at) => self.counts[at] += count,
+            Err(_) if count == 0 => {}
+            Err(at) => {
+                self.indexes.insert(at, index);
+                self.counts.insert(at, count);
+            }
+        }
+    }
+
+    /// Adds every count of `other`. The caller knows that the sum of all counts fits.
+    pub(crate) fn merge(&mut self, other: &Buckets) {
+        if other.indexes == self.indexes {
+            self.counts.iter_mut().zip(&other.counts).for_each(|(ours, theirs)| *ours += theirs);
+            return;
+        }
+        let mut merged = Buckets::with_capacity(self.len() + other.len());
+        let before = std::mem::take(self);
+        let (mut ours, mut theirs) = (before.iter().peekable(), other.iter().peekable());
+        loop {
+            let (index, count) = match (ours.peek(), theirs.peek()) {
+                (Some(&(a, n)), Some(&(b, m))) if a == b => {
+                    theirs.next();
+                    ours.next();
+                    (a, n + m)
+                }
+                (Some(&(a, _)), Some(&(b, _))) if a > b => theirs.next().expect("peeked"),
+                (Some(_), _) => ours.next().expect("peeked"),
+                (None, Some(_)) => theirs.next().expect("peeked"),
+                (None, None) => break,
+            };
+            merged.push(index, count);
+        }
+        *self = merged;
+    }
+
+    /// The same counts under other indexes, by a function that never falls. Equal indexes are added up.
+    pub(crate) fn map_indexes(&self, f: impl Fn(i32) -> i32) -> Buckets {
+        let mut mapped = Buckets::with_capacity(self.len());
+        for (index, count) in self.iter() {
+            let index = f(index);
+            match mapped.indexes.last() {
+                Some(&last) if last == index => {
+                    *mapped.counts.last_mut().expect("as long") += count
+                }
+                _ => mapped.push(index, count),
+            }
+        }
+        mapped
+    }
+
+    /// Takes the buckets below `index` away and returns how many values they held.
+    pub(crate) fn drain_below(&mut self, index: i32) -> u64 {
+        let end = self.indexes.partition_point(|&i| i < index);
+        self.indexes.drain(..end);
+        self.counts.drain(..end).sum()
+    }
+
+    /// Takes `other` away, or names the first bucket (index, held, subtracted) that does not hold enough.
+    pub(crate) fn subtract(&mut self, other: &Buckets) -> Result<(), (i32, u64, u64)> {
+        for (index, count) in other.iter() {
+            let held = self.get(index);
+            if held < count {
+                return Err((index, held, count));
+            }
+        }
+        let mut rest = Buckets::with_capacity(self.len());
+        let mut theirs = other.iter().peekable();
+        for (index, count) in self.iter() {
+            let taken = theirs.next_if(|&(i, _)| i == index).map_or(0, |(_, n)| n);
+            rest.push(index, count - taken);
+        }
+        *self = rest;
+        Ok(())
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}

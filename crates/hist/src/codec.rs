@@ -1,0 +1,17 @@
+//! Formats that histograms travel in, one file each.
+//!
+//! A decoder takes bytes of any origin and returns either a histogram that keeps the source's buckets, or
+//! an error with the offset; it allocates in proportion to its input, never to what the input claims.
+//! An encoder refuses what its format cannot hold. Conversion is a separate, named step
+//! ([`crate::Histogram::convert`]).
+
+pub(crate) mod bytes;
+
+pub mod block;
+pub mod circllhist;
+pub mod ddsketch;
+pub mod frame;
+pub mod hdr;
+pub mod hlog;
+pub mod otlp;
+pub mod prometheus;

@@ -1,0 +1,185 @@
+//! Reading and writing the numbers that formats are made of, with the offset of whatever is wrong.
+
+use crate::error::DecodeError;
+
+/// A place in foreign bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes, offset: 0 }
+    }
+
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    pub(crate) fn remaining(&self) -> usize {
+        self.bytes.len() - self.offset
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.remaining() == 0
+    }
+
+    /// The next `len` bytes.
+    pub(crate) fn take(
+        &mut self,
+        len: usize,
+        field: &'static str,
+    ) -> Result<&'a [u8], DecodeError> {
+        let taken = self.bytes[self.offset..]
+            .get(..len)
+            .ok_or(DecodeError::Truncated { offset: self.offset, field })?;
+        self.offset += len;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
+        Ok(self.take(N, field)?.try_into().expect("BUG: take gives what was asked for"))
+    }
+
+    #[inline]
+    pub(crate) fn u8(&mut self, field: &'static str) -> Result<u8, DecodeError> {
+        let &byte = self
+            .bytes
+            .get(self.offset)
+            .ok_or(DecodeError::Truncated { offset: self.offset, field })?;
+        self.offset += 1;
+        Ok(byte)
+    }
+
+    pub(crate) fn u16_be(&mut self, field: &'static str) -> Result<u16, DecodeError> {
+        self.array(field).map(u16::from_be_bytes)
+    }
+
+    pub(crate) fn u32_be(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        self.array(field).map(u32::from_be_bytes)
+    }
+
+    pub(crate) fn u32_le(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        self.array(field).map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn i64_be(&mut self, field: &'static str) -> Result<i64, DecodeError> {
+        self.array(field).map(i64::from_be_bytes)
+    }
+
+    pub(crate) fn f64_be(&mut self, field: &'static str) -> Result<f64, DecodeError> {
+        self.array(field).map(f64::from_be_bytes)
+    }
+
+    pub(crate) fn f64_le(&mut self, field: &'static str) -> Result<f64, DecodeError> {
+        self.array(field).map(f64::from_le_bytes)
+    }
+
+    /// An unsigned LEB128 number of at most ten bytes.
+    #[inline]
+    pub(crate) fn varint(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+        let start = self.offset;
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8(field)?;
+            let part = u64::from(byte & 0x7f);
+            if shift == 63 && part > 1 {
+                break;
+            }
+            value |= part << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::Invalid {
+            offset: start,
+            field,
+            found: "a number of more than 64 bits".into(),
+            expected: "a LEB128 number of at most 64 bits",
+        })
+    }
+
+    /// A signed number folded into an unsigned one (0, −1, 1, −2, …).
+    #[inline]
+    pub(crate) fn zigzag(&mut self, field: &'static str) -> Result<i64, DecodeError> {
+        self.varint(field).map(|n| (n >> 1) as i64 ^ -((n & 1) as i64))
+    }
+
+    /// The field read last, which began at `offset`, is not what it may be.
+    pub(crate) fn invalid(
+        offset: usize,
+        field: &'static str,
+        found: impl ToString,
+        expected: &'static str,
+    ) -> DecodeError {
+        DecodeError::Invalid { offset, field, found: found.to_string(), expected }
+    }
+
+    /// Refuses bytes after the end.
+    pub(crate) fn finish(&self) -> Result<(), DecodeError> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        Err(Self::invalid(
+            self.offset,
+            "end",
+            format_args!("{} more bytes", self.remaining()),
+            "nothing after the histogram",
+        ))
+    }
+}
+
+/// Appends an unsigned LEB128 number.
+#[inline]
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a signed number, folded so that small ones of either sign are short.
+pub(crate) fn put_zigzag(out: &mut Vec<u8>, value: i64) {
+    put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(value: u64) {
+        let mut out = Vec::new();
+        put_varint(&mut out, value);
+        put_zigzag(&mut out, value as i64);
+        let mut reader = Reader::new(&out);
+        assert_eq!(reader.varint("n"), Ok(value));
+        assert_eq!(reader.zigzag("n"), Ok(value as i64));
+        assert_eq!(reader.finish(), Ok(()));
+    }
+
+    #[test]
+    fn numbers_come_back() {
+        for shift in 0..64 {
+            check((1 << shift) - 1);
+            check(1 << shift);
+        }
+        check(u64::MAX);
+    }
+
+    #[test]
+    fn too_long_or_too_short_is_refused() {
+        let over = [0xff; 9].iter().copied().chain([2]).collect::<Vec<u8>>();
+        assert!(matches!(
+            Reader::new(&over).varint("n"),
+            Err(DecodeError::Invalid { offset: 0, .. })
+        ));
+        assert!(matches!(
+            Reader::new(&[0x80]).varint("n"),
+            Err(DecodeError::Truncated { offset: 1, .. })
+        ));
+    }
+}

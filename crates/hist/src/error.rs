@@ -1,0 +1,158 @@
+//! What can go wrong with histograms, by who has to act.
+
+use crate::histogram::PartsError;
+use crate::scheme::Scheme;
+
+/// A scheme's parameter is out of range: the caller, or the bytes it came from, is wrong.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemeError {
+    /// No exponential grid has this scale.
+    #[error("exponential scale {found} is outside -10..=8")]
+    Scale {
+        /// The scale asked for.
+        found: i32,
+    },
+    /// No log-linear grid has this many sub-bits.
+    #[error("{found} sub-bits are outside 1..=18")]
+    Bits {
+        /// The sub-bits asked for.
+        found: u32,
+    },
+    /// The linear part of a log-linear grid cannot end there.
+    #[error("log-linear floor 2^{found} is outside 2^-1022..=2^1023")]
+    Floor {
+        /// The exponent asked for.
+        found: i32,
+    },
+    /// Not the ratio of two bucket edges.
+    #[error("gamma {found} is outside 1.000001..=1000000")]
+    Gamma {
+        /// The gamma asked for.
+        found: f64,
+    },
+    /// An index offset that leaves no distinct indexes.
+    #[error("index offset {found} is outside ±1e9")]
+    Offset {
+        /// The offset asked for.
+        found: f64,
+    },
+    /// A bound that is not finite or not above the one before it.
+    #[error("bound {found} at position {position} is not finite or not above the bound before it")]
+    Bound {
+        /// Place in the list, from 0.
+        position: usize,
+        /// The offending bound.
+        found: f64,
+    },
+    /// More bounds than a histogram may have.
+    #[error("{found} bounds are more than 100000")]
+    TooManyBounds {
+        /// How many there are.
+        found: usize,
+    },
+}
+
+/// Two histograms do not combine.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// Their grids do not nest. A [`crate::Mixture`] keeps both.
+    #[error("cannot fold {theirs} into {ours}: their buckets do not nest; keep a mixture instead")]
+    SchemesDiffer {
+        /// The scheme merged into.
+        ours: Box<Scheme>,
+        /// The scheme that does not fit.
+        theirs: Box<Scheme>,
+    },
+    /// The total no longer fits 64 bits.
+    #[error("the merged count exceeds 2^64 - 1")]
+    CountOverflow,
+    /// What is taken away was never there.
+    #[error("cannot subtract {subtracted} from {held} in the bucket that holds {value:e}")]
+    NotContained {
+        /// A value of the bucket.
+        value: f64,
+        /// How many the bucket holds.
+        held: u64,
+        /// How many were to be taken.
+        subtracted: u64,
+    },
+}
+
+/// Foreign bytes are not what their format promises.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The bytes end too early. More may be on the way.
+    #[error("at byte {offset}: the input ends inside {field}")]
+    Truncated {
+        /// Where the field begins.
+        offset: usize,
+        /// What was being read.
+        field: &'static str,
+    },
+    /// A field has a value its format does not allow.
+    #[error("at byte {offset}: {field} is {found}, expected {expected}")]
+    Invalid {
+        /// Where the field begins.
+        offset: usize,
+        /// What was being read.
+        field: &'static str,
+        /// What stands there.
+        found: String,
+        /// What may stand there.
+        expected: &'static str,
+    },
+    /// More than a named limit allows.
+    #[error("at byte {offset}: {field} is {found}, the limit is {limit}")]
+    Limit {
+        /// Where the field begins.
+        offset: usize,
+        /// What was being read.
+        field: &'static str,
+        /// How much there is.
+        found: u64,
+        /// How much may be.
+        limit: u64,
+    },
+    /// The bytes were changed since they were written.
+    #[error("checksum is {found:08x}, the bytes say {expected:08x}: damaged")]
+    Checksum {
+        /// Computed over the bytes.
+        found: u32,
+        /// Written in the bytes.
+        expected: u32,
+    },
+    /// The scheme's parameters are impossible.
+    #[error(transparent)]
+    Scheme(#[from] SchemeError),
+    /// Each field is possible, together they make no histogram.
+    #[error(transparent)]
+    Parts(#[from] PartsError),
+    /// The counts do not fit together.
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+}
+
+/// A histogram that a foreign format cannot hold as it is.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// The format has buckets of another kind.
+    #[error("{format} cannot hold {scheme} buckets: use the export function")]
+    Scheme {
+        /// The format.
+        format: &'static str,
+        /// What the histogram has.
+        scheme: Box<Scheme>,
+    },
+    /// The format has no place for something the histogram holds.
+    #[error("{format} has no place for {what}")]
+    NoPlace {
+        /// The format.
+        format: &'static str,
+        /// What would be lost.
+        what: String,
+    },
+}

@@ -1,0 +1,635 @@
+//! The datum: one whole distribution.
+//!
+//! Bucket counts on a [`Scheme`]'s grid, with the values that no grid holds counted beside them (zero,
+//! NaN, past the grid) and exact side values (sum, min, max, declared thresholds), so that nothing that
+//! was recorded is missing from the total. Counts are `u64`; values are doubles in the unit of the user.
+//! A recorded value costs a binary search here: [`crate::Recorder`] is the fast way in.
+
+use crate::buckets::Buckets;
+use crate::error::{MergeError, SchemeError};
+use crate::scheme::{Exp2, Place, Scheme};
+use crate::side::{Side, Sum};
+
+/// A distribution of recorded values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram {
+    scheme: Scheme,
+    zero_threshold: f64,
+    positive: Buckets,
+    negative: Buckets,
+    zero: u64,
+    overflow: u64,
+    underflow: u64,
+    nan: u64,
+    /// All values but NaN: kept equal to the sum of the fields above it.
+    count: u64,
+    /// Meaningless while `count` is 0, as are `min` and `max`.
+    sum: Side<Sum>,
+    min: Side<f64>,
+    max: Side<f64>,
+    thresholds: Vec<Threshold>,
+}
+
+/// A declared limit, for instance of a service-level objective, and exactly how many values lay above it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Threshold {
+    /// The limit, in the unit of the values.
+    pub value: f64,
+    /// Values strictly above it.
+    pub above: u64,
+}
+
+/// Everything a histogram holds, in the open: what codecs read into and write from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parts {
+    /// The grid.
+    pub scheme: Scheme,
+    /// Values within ± this count as zero.
+    pub zero_threshold: f64,
+    /// Buckets of values above zero (or of all values, on explicit bounds): index, count.
+    pub positive: Vec<(i32, u64)>,
+    /// Buckets of values below zero, by magnitude.
+    pub negative: Vec<(i32, u64)>,
+    /// Values that are zero.
+    pub zero: u64,
+    /// Values above the grid, +inf among them.
+    pub overflow: u64,
+    /// Values below the grid, -inf among them.
+    pub underflow: u64,
+    /// What was not a number.
+    pub nan: u64,
+    /// Sum of all values but NaN.
+    pub sum: Side<Sum>,
+    /// Least value.
+    pub min: Side<f64>,
+    /// Greatest value.
+    pub max: Side<f64>,
+    /// Declared thresholds, ascending.
+    pub thresholds: Vec<Threshold>,
+}
+
+impl Parts {
+    /// No values on a grid.
+    pub fn new(scheme: Scheme) -> Parts {
+        Parts {
+            scheme,
+            zero_threshold: 0.0,
+            positive: Vec::new(),
+            negative: Vec::new(),
+            zero: 0,
+            overflow: 0,
+            underflow: 0,
+            nan: 0,
+            sum: Side::Absent,
+            min: Side::Absent,
+            max: Side::Absent,
+            thresholds: Vec::new(),
+        }
+    }
+}
+
+/// Parts that make no histogram.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartsError {
+    /// Indexes of one sign must ascend strictly.
+    #[error("bucket index {found} follows {previous}: indexes must ascend")]
+    Order {
+        /// The index before.
+        previous: i32,
+        /// The index that does not ascend.
+        found: i32,
+    },
+    /// No double falls into this bucket.
+    #[error("bucket index {found} lies outside the grid ({scheme})")]
+    OutsideGrid {
+        /// The index.
+        found: i32,
+        /// The grid.
+        scheme: Box<Scheme>,
+    },
+    /// The total does not fit 64 bits.
+    #[error("the counts add up to more than 2^64 - 1")]
+    CountOverflow,
+    /// Not a magnitude.
+    #[error("zero threshold {found} is not a finite number at or above zero")]
+    ZeroThreshold {
+        /// The threshold.
+        found: f64,
+    },
+    /// Thresholds must be finite, ascend, and count no more values than there are, fewer the higher.
+    #[error(
+        "declared threshold {found} is not finite, out of order, or counts more values than there are"
+    )]
+    Threshold {
+        /// The threshold.
+        found: f64,
+    },
+}
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram::new(Scheme::default())
+    }
+}
+
+impl Histogram {
+    /// No values yet.
+    pub fn new(scheme: Scheme) -> Histogram {
+        Histogram {
+            scheme,
+            zero_threshold: 0.0,
+            positive: Buckets::default(),
+            negative: Buckets::default(),
+            zero: 0,
+            overflow: 0,
+            underflow: 0,
+            nan: 0,
+            count: 0,
+            sum: Side::Exact(Sum::default()),
+            min: Side::Exact(f64::INFINITY),
+            max: Side::Exact(f64::NEG_INFINITY),
+            thresholds: Vec::new(),
+        }
+    }
+
+    /// Counts values within ±`threshold` as zero. Call before recording.
+    pub fn with_zero_threshold(mut self, threshold: f64) -> Result<Histogram, PartsError> {
+        if !(threshold.is_finite() && threshold >= 0.0) {
+            return Err(PartsError::ZeroThreshold { found: threshold });
+        }
+        self.raise_zero_threshold(threshold);
+        Ok(self)
+    }
+
+    /// Counts exactly how many values lie above each of `values`. Call before recording.
+    pub fn with_thresholds(mut self, values: &[f64]) -> Result<Histogram, PartsError> {
+        assert!(self.count == 0, "thresholds are declared before the first value");
+        self.thresholds = values.iter().map(|&value| Threshold { value, above: 0 }).collect();
+        check_thresholds(&self.thresholds, 0)?;
+        Ok(self)
+    }
+
+    /// A histogram of foreign parts. Exact side values that contradict the buckets become estimates.
+    pub fn from_parts(parts: Parts) -> Result<Histogram, PartsError> {
+        if !(parts.zero_threshold.is_finite() && parts.zero_threshold >= 0.0) {
+            return Err(PartsError::ZeroThreshold { found: parts.zero_threshold });
+        }
+        let positive = checked_buckets(&parts.scheme, &parts.positive)?;
+        let negative = checked_buckets(&parts.scheme, &parts.negative)?;
+        if let (false, Some(found)) = (parts.scheme.is_mirrored(), negative.indexes().first()) {
+            let scheme = Box::new(parts.scheme);
+            return Err(PartsError::OutsideGrid { found: *found, scheme });
+        }
+        let count = positive
+            .counts()
+            .iter()
+            .chain(negative.counts())
+            .chain([&parts.zero, &parts.overflow, &parts.underflow])
+            .try_fold(0u64, |total, &n| total.checked_add(n))
+            .filter(|count| count.checked_add(parts.nan).is_some())
+            .ok_or(PartsError::CountOverflow)?;
+        check_thresholds(&parts.thresholds, count)?;
+        let mut histogram = Histogram {
+            scheme: parts.scheme,
+            zero_threshold: parts.zero_threshold,
+            positive,
+            negative,
+            zero: parts.zero,
+            overflow: parts.overflow,
+            underflow: parts.underflow,
+            nan: parts.nan,
+            count,
+            sum: parts.sum,
+            min: parts.min,
+            max: parts.max,
+            thresholds: parts.thresholds,
+        };
+        histogram.settle_sides();
+        Ok(histogram)
+    }
+
+    /// Everything the histogram holds.
+    pub fn into_parts(self) -> Parts {
+        let empty = self.count == 0;
+        let side = |side: Side<f64>| if empty { Side::Absent } else { side };
+        Parts {
+            zero_threshold: self.zero_threshold,
+            positive: self.positive.iter().collect(),
+            negative: self.negative.iter().collect(),
+            zero: self.zero,
+            overflow: self.overflow,
+            underflow: self.underflow,
+            nan: self.nan,
+            sum: if empty { Side::Exact(Sum::default()) } else { self.sum },
+            min: side(self.min),
+            max: side(self.max),
+            thresholds: self.thresholds,
+            scheme: self.scheme,
+        }
+    }
+
+    /// Counts one value.
+    pub fn record(&mut self, value: f64) {
+        self.record_n(value, 1);
+    }
+
+    /// Counts a value `n` times.
+    ///
+    /// Panics when the total would exceed 2^64 − 1, which at a billion values a second takes 584 years.
+    pub fn record_n(&mut self, value: f64, n: u64) {
+        if n == 0 {
+            return;
+        }
+        let place = self.scheme.place(value, self.zero_threshold);
+        if place == Place::Nan {
+            self.nan = self.nan.checked_add(n).expect("BUG: more than 2^64 values");
+            return;
+        }
+        let before = self.count;
+        self.count = before
+            .checked_add(n)
+            .filter(|count| count.checked_add(self.nan).is_some())
+            .expect("BUG: more than 2^64 values");
+        match place {
+            Place::Positive(index) => self.positive.add(index, n),
+            Place::Negative(index) => self.negative.add(index, n),
+            Place::Zero => self.zero += n,
+            Place::Overflow => self.overflow += n,
+            Place::Underflow => self.underflow += n,
+            Place::Nan => unreachable!("handled above"),
+        }
+        let sum = Sum::product(value, n);
+        if before == 0 {
+            (self.sum, self.min, self.max) =
+                (Side::Exact(sum), Side::Exact(value), Side::Exact(value));
+        } else {
+            self.sum = self.sum.combine(Side::Exact(sum), Sum::plus);
+            self.min = lesser(self.min, Side::Exact(value), || f64::NEG_INFINITY);
+            self.max = greater(self.max, Side::Exact(value), || f64::INFINITY);
+        }
+        for threshold in &mut self.thresholds {
+            threshold.above += if value > threshold.value { n } else { 0 };
+        }
+    }
+
+    /// Counts a value measured by a caller who waited for it, and what the wait kept them from measuring.
+    ///
+    /// When work is meant to start every `expected_interval` and one piece takes longer, the pieces that
+    /// should have started meanwhile were not measured. Each would have waited one interval less than the
+    /// one before: `value - expected_interval`, `value - 2 * expected_interval`, … down to one interval
+    /// (coordinated omission; the correction is HdrHistogram's).
+    pub fn record_corrected(&mut self, value: f64, expected_interval: f64) {
+        self.record(value);
+        if !(expected_interval > 0.0 && value.is_finite()) {
+            return;
+        }
+        let mut missing = value - expected_interval;
+        while missing >= expected_interval {
+            self.record(missing);
+            let next = missing - expected_interval;
+            if next == missing {
+                break;
+            }
+            missing = next;
+        }
+    }
+
+    /// Adds all values of `other`. Where the grids differ in fineness both fold to the coarser, exactly;
+    /// grids that do not nest are refused and nothing is changed.
+    pub fn merge(&mut self, other: &Histogram) -> Result<(), MergeError> {
+        let scheme =
+            self.scheme.common(&other.scheme).ok_or_else(|| MergeError::SchemesDiffer {
+                ours: Box::new(self.scheme.clone()),
+                theirs: Box::new(other.scheme.clone()),
+            })?;
+        let count = self.count.checked_add(other.count).ok_or(MergeError::CountOverflow)?;
+        let nan = self.nan.checked_add(other.nan).ok_or(MergeError::CountOverflow)?;
+        count.checked_add(nan).ok_or(MergeError::CountOverflow)?;
+
+        let mut folded = None;
+        if scheme != other.scheme || self.zero_threshold != other.zero_threshold {
+            folded = Some(other.clone());
+        }
+        self.fold_to(&scheme);
+        if let Some(folded) = &mut folded {
+            folded.fold_to(&scheme);
+            while self.zero_threshold != folded.zero_threshold {
+                let threshold = self.zero_threshold.max(folded.zero_threshold);
+                self.raise_zero_threshold(threshold);
+                folded.raise_zero_threshold(threshold);
+            }
+        }
+        let other = folded.as_ref().unwrap_or(other);
+
+        self.merge_sides(other);
+        self.positive.merge(&other.positive);
+        self.negative.merge(&other.negative);
+        self.zero += other.zero;
+        self.overflow += other.overflow;
+        self.underflow += other.underflow;
+        (self.count, self.nan) = (count, nan);
+        Ok(())
+    }
+
+    fn merge_sides(&mut self, other: &Histogram) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            (self.sum, self.min, self.max) = (other.sum, other.min, other.max);
+            self.thresholds.clone_from(&other.thresholds);
+            return;
+        }
+        self.sum = self.sum.combine(other.sum, Sum::plus);
+        self.min = if matches!((self.min, other.min), (Side::Exact(_), Side::Exact(_))) {
+            lesser(self.min, other.min, || f64::NEG_INFINITY)
+        } else {
+            let ours = self.outermost(false).0;
+            lesser(self.min, other.min, || ours.min(other.outermost(false).0))
+        };
+        self.max = if matches!((self.max, other.max), (Side::Exact(_), Side::Exact(_))) {
+            greater(self.max, other.max, || f64::INFINITY)
+        } else {
+            let ours = self.outermost(true).1;
+            greater(self.max, other.max, || ours.max(other.outermost(true).1))
+        };
+        self.thresholds.retain_mut(|ours| {
+            let theirs = other.thresholds.iter().find(|t| t.value == ours.value);
+            if let Some(theirs) = theirs {
+                ours.above += theirs.above;
+            }
+            theirs.is_some()
+        });
+    }
+
+    /// Takes all values of `other` away, as between two readings of a cumulative histogram. Refused, and
+    /// nothing changed, unless every count of `other` is contained in this histogram.
+    ///
+    /// Sum and thresholds stay exact. The extremes stay exact only where they show that `other` did not
+    /// hold them.
+    pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
+        let common = self.scheme.common(&other.scheme).filter(|common| *common == self.scheme);
+        if common.is_none() || self.zero_threshold < other.zero_threshold {
+            return Err(MergeError::SchemesDiffer {
+                ours: Box::new(self.scheme.clone()),
+                theirs: Box::new(other.scheme.clone()),
+            });
+        }
+        let mut theirs = other.clone();
+        theirs.fold_to(&self.scheme);
+        theirs.raise_zero_threshold(self.zero_threshold);
+        if theirs.zero_threshold != self.zero_threshold {
+            return Err(MergeError::SchemesDiffer {
+                ours: Box::new(self.scheme.clone()),
+                theirs: Box::new(other.scheme.clone()),
+            });
+        }
+
+        let mut rest = self.clone();
+        let sign = |negative: bool, at: i32| {
+            let value = self.scheme.span(at).map_or(f64::NAN, |(first, _)| first);
+            if negative { -value } else { value }
+        };
+        let not_contained =
+            |value, held, subtracted| MergeError::NotContained { value, held, subtracted };
+        rest.positive
+            .subtract(&theirs.positive)
+            .map_err(|(at, held, taken)| not_contained(sign(false, at), held, taken))?;
+        rest.negative
+            .subtract(&theirs.negative)
+            .map_err(|(at, held, taken)| not_contained(sign(true, at), held, taken))?;
+        for (ours, taken, value) in [
+            (&mut rest.zero, theirs.zero, 0.0),
+            (&mut rest.overflow, theirs.overflow, f64::INFINITY),
+            (&mut rest.underflow, theirs.underflow, f64::NEG_INFINITY),
+            (&mut rest.nan, theirs.nan, f64::NAN),
+        ] {
+            *ours = ours.checked_sub(taken).ok_or(not_contained(value, *ours, taken))?;
+        }
+        rest.count -= theirs.count;
+        if theirs.count > 0 {
+            rest.sum = rest.sum.combine(theirs.sum, Sum::minus);
+            rest.min = match (rest.min, theirs.min) {
+                (Side::Exact(ours), Side::Exact(taken)) if ours < taken => rest.min,
+                _ => Side::Absent,
+            };
+            rest.max = match (rest.max, theirs.max) {
+                (Side::Exact(ours), Side::Exact(taken)) if ours > taken => rest.max,
+                _ => Side::Absent,
+            };
+            rest.thresholds.retain_mut(|ours| {
+                let taken = theirs.thresholds.iter().find(|t| t.value == ours.value);
+                let left = taken.and_then(|taken| ours.above.checked_sub(taken.above));
+                ours.above = left.unwrap_or(0);
+                left.is_some()
+            });
+        }
+        *self = rest;
+        Ok(())
+    }
+
+    /// Folds a base-2 exponential histogram to a coarser `scale`, exactly.
+    pub fn downscale(&mut self, scale: i32) -> Result<(), SchemeError> {
+        let target = Exp2::new(scale)?;
+        match &self.scheme {
+            Scheme::Exp2(grid) if grid.scale() >= target.scale() => {
+                self.fold_to(&Scheme::Exp2(target));
+                Ok(())
+            }
+            _ => Err(SchemeError::Scale { found: scale }),
+        }
+    }
+
+    /// Folds to a scheme that [`Scheme::common`] gave for this one.
+    fn fold_to(&mut self, coarser: &Scheme) {
+        if self.scheme == *coarser {
+            return;
+        }
+        self.positive = self.positive.map_indexes(|index| self.scheme.fold(index, coarser));
+        self.negative = self.negative.map_indexes(|index| self.scheme.fold(index, coarser));
+        self.scheme = coarser.clone();
+    }
+
+    /// Moves every bucket that reaches into ±`threshold` to zero, whole: the threshold rises to the upper
+    /// end of a bucket that it would cut.
+    fn raise_zero_threshold(&mut self, threshold: f64) {
+        if threshold <= self.zero_threshold || !self.scheme.is_mirrored() {
+            self.zero_threshold = self.zero_threshold.max(threshold);
+            return;
+        }
+        self.zero_threshold = threshold;
+        loop {
+            let reached = self.zero_threshold;
+            for buckets in [&mut self.positive, &mut self.negative] {
+                let inside = |index: i32| self.scheme.span(index).filter(|span| span.0 <= reached);
+                let end = buckets.indexes().partition_point(|&index| inside(index).is_some());
+                let Some(&last) = end.checked_sub(1).and_then(|at| buckets.indexes().get(at))
+                else {
+                    continue;
+                };
+                let (_, upper) = inside(last).expect("BUG: the point of partition lies inside");
+                self.zero_threshold = self.zero_threshold.max(upper);
+                self.zero += buckets.drain_below(last + 1);
+            }
+            if self.zero_threshold == reached {
+                return;
+            }
+        }
+    }
+
+    /// Exact side values that cannot be true become estimates; NaN becomes absent.
+    fn settle_sides(&mut self) {
+        if self.count == 0 {
+            self.sum = Side::Exact(Sum::default());
+            (self.min, self.max) = (Side::Exact(f64::INFINITY), Side::Exact(f64::NEG_INFINITY));
+            return;
+        }
+        let known = |side: Side<f64>| {
+            if side.value().is_some_and(f64::is_nan) { Side::Absent } else { side }
+        };
+        (self.min, self.max) = (known(self.min), known(self.max));
+        let within = |side: Side<f64>, (lower, upper): (f64, f64)| match side {
+            Side::Exact(value) if value < lower || value > upper => side.doubted(),
+            _ => side,
+        };
+        self.min = within(self.min, self.outermost(false));
+        self.max = within(self.max, self.outermost(true));
+        if let (Some(min), Some(max)) = (self.min.exact(), self.max.exact()) {
+            if min > max {
+                (self.min, self.max) = (self.min.doubted(), self.max.doubted());
+            }
+        }
+        match self.sum.value().map(Sum::value) {
+            Some(sum) if sum.is_nan() => self.sum = Side::Absent,
+            Some(sum) if !self.sum_from_cells().widened().contains(sum) => {
+                self.sum = self.sum.doubted()
+            }
+            _ => {}
+        }
+    }
+
+    /// The grid.
+    pub fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+
+    /// Buckets of values above zero; of all values, on explicit bounds.
+    pub fn positive(&self) -> &Buckets {
+        &self.positive
+    }
+
+    /// Buckets of values below zero, by magnitude.
+    pub fn negative(&self) -> &Buckets {
+        &self.negative
+    }
+
+    /// Values within ± this are counted as zero.
+    pub fn zero_threshold(&self) -> f64 {
+        self.zero_threshold
+    }
+
+    /// How many values were zero.
+    pub fn zero_count(&self) -> u64 {
+        self.zero
+    }
+
+    /// How many values lay above the grid, +inf among them.
+    pub fn overflow(&self) -> u64 {
+        self.overflow
+    }
+
+    /// How many values lay below the grid, -inf among them.
+    pub fn underflow(&self) -> u64 {
+        self.underflow
+    }
+
+    /// How many recorded values were not a number. They are in no other count.
+    pub fn nan_count(&self) -> u64 {
+        self.nan
+    }
+
+    /// How many values were recorded, NaN left out.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether nothing but NaN was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The sum as it is kept beside the buckets.
+    pub fn sum_side(&self) -> Side<Sum> {
+        self.sum
+    }
+
+    /// The least value as it is kept beside the buckets; absent when empty.
+    pub fn min_side(&self) -> Side<f64> {
+        if self.count == 0 { Side::Absent } else { self.min }
+    }
+
+    /// The greatest value as it is kept beside the buckets; absent when empty.
+    pub fn max_side(&self) -> Side<f64> {
+        if self.count == 0 { Side::Absent } else { self.max }
+    }
+
+    /// Declared thresholds with their exact counts, ascending.
+    pub fn thresholds(&self) -> &[Threshold] {
+        &self.thresholds
+    }
+}
+
+/// The lesser of two minima. If one is not exact, an exact one still holds when it is at or below
+/// `floor`, the least value there can be.
+fn lesser(a: Side<f64>, b: Side<f64>, floor: impl Fn() -> f64) -> Side<f64> {
+    match a.combine(b, f64::min) {
+        Side::Exact(least) => Side::Exact(least),
+        doubtful => a
+            .exact()
+            .into_iter()
+            .chain(b.exact())
+            .find(|&value| value <= floor())
+            .map_or(doubtful, Side::Exact),
+    }
+}
+
+/// The greater of two maxima, as [`lesser`].
+fn greater(a: Side<f64>, b: Side<f64>, ceiling: impl Fn() -> f64) -> Side<f64> {
+    let negated = |side: Side<f64>| match side {
+        Side::Exact(value) => Side::Exact(-value),
+        Side::Estimated(value) => Side::Estimated(-value),
+        Side::Absent => Side::Absent,
+    };
+    negated(lesser(negated(a), negated(b), || -ceiling()))
+}
+
+fn checked_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, PartsError> {
+    let mut buckets = Buckets::with_capacity(pairs.len());
+    let mut previous: Option<i32> = None;
+    for &(index, count) in pairs {
+        if let Some(previous) = previous.filter(|&previous| previous >= index) {
+            return Err(PartsError::Order { previous, found: index });
+        }
+        if count > 0 && scheme.edges(index).is_none() {
+            return Err(PartsError::OutsideGrid { found: index, scheme: Box::new(scheme.clone()) });
+        }
+        buckets.push(index, count);
+        previous = Some(index);
+    }
+    Ok(buckets)
+}
+
+fn check_thresholds(thresholds: &[Threshold], count: u64) -> Result<(), PartsError> {
+    let mut previous = Threshold { value: f64::NEG_INFINITY, above: count };
+    for &threshold in thresholds {
+        if !(threshold.value.is_finite()
+            && threshold.value > previous.value
+            && threshold.above <= previous.above)
+        {
+            return Err(PartsError::Threshold { found: threshold.value });
+        }
+        previous = threshold;
+    }
+    Ok(())
+}

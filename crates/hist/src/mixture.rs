@@ -1,0 +1,211 @@
+//! Distributions of several families kept together, none converted.
+//!
+//! Histograms whose grids nest are merged; one of another family is kept beside them. Shares and counts
+//! of the parts add up, so every statistic of the whole is bracketed as tightly as the parts allow.
+
+use crate::bracket::Bracket;
+use crate::cells::{self, Cell, tally};
+use crate::error::MergeError;
+use crate::histogram::{Histogram, Parts};
+use crate::quantile::nearest_rank;
+use crate::scheme::{LogLinear2, Place, Scheme};
+use crate::statistics::Bound;
+
+/// One histogram per family that was added.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mixture {
+    parts: Vec<Histogram>,
+}
+
+/// A histogram on another grid than its source, and how far its values may now lie from the truth.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Converted {
+    /// Counts on the new grid, each bucket of the source moved whole. Its brackets are those of the new
+    /// grid: widen them by `error_added`.
+    pub histogram: Histogram,
+    /// Greatest relative distance between the middle of a source bucket and the far end of the bucket it
+    /// was moved to.
+    pub error_added: f64,
+}
+
+impl Mixture {
+    /// Adds all values of `histogram`.
+    pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
+        for part in &mut self.parts {
+            match part.merge(histogram) {
+                Err(MergeError::SchemesDiffer { .. }) => {}
+                merged => return merged,
+            }
+        }
+        self.parts.push(histogram.clone());
+        Ok(())
+    }
+
+    /// The families' histograms.
+    pub fn parts(&self) -> &[Histogram] {
+        &self.parts
+    }
+
+    fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
+        self.parts.iter().flat_map(Histogram::cells)
+    }
+
+    /// How many values were recorded, NaN left out.
+    pub fn count(&self) -> u64 {
+        self.parts.iter().map(Histogram::count).fold(0, u64::saturating_add)
+    }
+
+    /// Sum of all values.
+    pub fn sum(&self) -> Bracket {
+        self.parts.iter().map(Histogram::sum).fold(Bracket::exact(0.0), |total, sum| Bracket {
+            lower: total.lower + sum.lower,
+            estimate: total.estimate + sum.estimate,
+            upper: total.upper + sum.upper,
+        })
+    }
+
+    /// Least value.
+    pub fn min(&self) -> Option<Bracket> {
+        self.parts.iter().filter_map(Histogram::min).reduce(|a, b| Bracket {
+            lower: a.lower.min(b.lower),
+            estimate: a.estimate.min(b.estimate),
+            upper: a.upper.min(b.upper),
+        })
+    }
+
+    /// Greatest value.
+    pub fn max(&self) -> Option<Bracket> {
+        self.parts.iter().filter_map(Histogram::max).reduce(|a, b| Bracket {
+            lower: a.lower.max(b.lower),
+            estimate: a.estimate.max(b.estimate),
+            upper: a.upper.max(b.upper),
+        })
+    }
+
+    /// Arithmetic mean.
+    pub fn mean(&self) -> Option<Bracket> {
+        let n = self.count() as f64;
+        (n > 0.0).then(|| self.sum().map(|sum| sum / n).widened())
+    }
+
+    /// Population variance.
+    pub fn variance(&self) -> Option<Bracket> {
+        self.mean().map(|mean| cells::variance(self.cells(), self.count(), mean))
+    }
+
+    /// How many values are greater than `x` (or at least `x`, if inclusive).
+    pub fn count_above(&self, x: f64, bound: Bound) -> Bracket<u64> {
+        self.parts.iter().map(|part| part.count_above(x, bound)).fold(
+            Bracket::exact(0),
+            |total, n| Bracket {
+                lower: total.lower.saturating_add(n.lower),
+                estimate: total.estimate.saturating_add(n.estimate),
+                upper: total.upper.saturating_add(n.upper),
+            },
+        )
+    }
+
+    /// Share of the values at or below `x`.
+    pub fn cdf(&self, x: f64) -> Option<Bracket> {
+        let n = self.count() as f64;
+        (n > 0.0).then(|| {
+            let below = tally(
+                self.cells(),
+                |cell| cell.upper <= x,
+                |cell| cell.lower <= x,
+                |cell| cell.share_below(x),
+            );
+            Bracket {
+                lower: below.lower as f64 / n,
+                estimate: below.estimate as f64 / n,
+                upper: below.upper as f64 / n,
+            }
+        })
+    }
+
+    /// The value of rank ⌈qn⌉: not below the cell whose lower end has that rank among all lower ends, nor
+    /// above the one whose upper end has it among all upper ends.
+    pub fn quantile(&self, q: f64) -> Option<Bracket> {
+        let n = self.count();
+        if n == 0 || !(0.0..=1.0).contains(&q) {
+            return None;
+        }
+        let rank = nearest_rank(q, n);
+        let of_rank = |end: fn(&Cell) -> f64| {
+            let mut cells: Vec<Cell> = self.cells().collect();
+            cells.sort_by(|a, b| end(a).total_cmp(&end(b)));
+            let mut before = 0;
+            cells
+                .into_iter()
+                .find(|cell| {
+                    before += cell.count;
+                    before >= rank
+                })
+                .map(|cell| end(&cell))
+                .expect("BUG: the rank is among the values")
+        };
+        let (lower, upper) = (of_rank(|cell| cell.lower), of_rank(|cell| cell.upper));
+        let (mut low, mut high) = (lower.max(f64::MIN), upper.min(f64::MAX));
+        // The estimated distribution function rises: halve the bracket until it meets the rank.
+        for _ in 0..64 {
+            let middle = low * 0.5 + high * 0.5;
+            let below: f64 =
+                self.cells().map(|cell| cell.count as f64 * cell.share_below(middle)).sum();
+            if below < rank as f64 { low = middle } else { high = middle }
+        }
+        Some(Bracket::new(lower, high, upper))
+    }
+
+    /// One histogram on [`LogLinear2::UNIVERSAL`], a grid fine enough to keep the buckets of every other
+    /// scheme apart: what a picture or an export needs.
+    pub fn flatten(&self) -> Result<Converted, MergeError> {
+        let mut flat = Converted {
+            histogram: Histogram::new(Scheme::LogLinear2(LogLinear2::UNIVERSAL)),
+            error_added: 0.0,
+        };
+        for part in &self.parts {
+            let converted = part.convert(&Scheme::LogLinear2(LogLinear2::UNIVERSAL))?;
+            flat.histogram.merge(&converted.histogram)?;
+            flat.error_added = flat.error_added.max(converted.error_added);
+        }
+        Ok(flat)
+    }
+}
+
+impl Histogram {
+    /// The same counts on another grid: each bucket goes whole to the one that holds its middle. Sum,
+    /// minimum and maximum stay what they were.
+    pub fn convert(&self, scheme: &Scheme) -> Result<Converted, MergeError> {
+        if self.scheme().common(scheme).as_ref() == Some(scheme) {
+            let mut histogram = Histogram::new(scheme.clone());
+            histogram.merge(self)?;
+            return Ok(Converted { histogram, error_added: 0.0 });
+        }
+        let mut counts = Histogram::new(scheme.clone());
+        let mut error_added: f64 = 0.0;
+        for cell in self.cells() {
+            let middle = cell.middle();
+            counts.record_n(middle, cell.count);
+            let held = match scheme.place(middle, 0.0) {
+                Place::Positive(index) => scheme.span(index),
+                Place::Negative(index) => scheme.span(index).map(|(lower, upper)| (-upper, -lower)),
+                _ => None,
+            };
+            if let Some((lower, upper)) = held.filter(|_| middle != 0.0) {
+                let far = (middle - lower).abs().max((upper - middle).abs());
+                error_added = error_added.max(far / middle.abs());
+            }
+        }
+        let counts = counts.into_parts();
+        let parts = Parts {
+            nan: self.nan_count(),
+            sum: self.sum_side(),
+            min: self.min_side(),
+            max: self.max_side(),
+            thresholds: self.thresholds().to_vec(),
+            ..counts
+        };
+        let histogram = Histogram::from_parts(parts).expect("BUG: parts of a histogram make one");
+        Ok(Converted { histogram, error_added })
+    }
+}

@@ -1,0 +1,242 @@
+//! Quantiles under the names of their definitions.
+//!
+//! A quantile is asked for by `q` from 0 to 1. Definitions differ in which rank they mean and in where
+//! they place a value inside its bucket; all brackets hold the order statistic that the definition means.
+//!
+//! `q * n` is rounded twice before a rank is taken from it: a product within 2^-52 of a whole number is
+//! taken for that number, so the 0.07-quantile of 100 values is the 7th, not the 8th.
+
+use crate::bracket::Bracket;
+use crate::cells::{Cell, RankPlace};
+use crate::histogram::Histogram;
+use crate::scheme::Scheme;
+
+/// A definition of the quantile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Method {
+    /// The value of rank ⌈qn⌉ (type 1 of Hyndman and Fan, 1996); inside a bucket of m values the k-th lies
+    /// k/(m+1) of the way between the edges, which the exact minimum and maximum cut.
+    #[default]
+    NearestRank,
+    /// Between the values of the ranks around (n−1)q + 1 (type 7 of Hyndman and Fan; R, NumPy, Excel).
+    Linear,
+    /// libcircllhist's `hist_approx_quantile`: as nearest rank, edges never cut.
+    Circllhist1,
+    /// libcircllhist's `hist_approx_quantile7`: rank ⌊(n−1)q + 1⌋, edges never cut.
+    Circllhist7,
+    /// HdrHistogram's value at percentile: the greatest (for q = 0, the least) value of the bucket.
+    HdrUpper,
+    /// Prometheus' `histogram_quantile` on native histograms: exponential interpolation inside exponential
+    /// buckets, linear elsewhere.
+    PrometheusExponential,
+}
+
+impl Histogram {
+    /// The value below or at which the share `q` of the values lies, by nearest rank. `None` when empty or
+    /// when `q` is not within 0..=1.
+    pub fn quantile(&self, q: f64) -> Option<Bracket> {
+        let rank = self.nearest_rank(q)?;
+        Some(self.order_statistic(rank))
+    }
+
+    /// One quantile for each of `qs`.
+    pub fn quantiles(&self, qs: &[f64]) -> Vec<Option<Bracket>> {
+        qs.iter().map(|&q| self.quantile(q)).collect()
+    }
+
+    /// A quantile by a named definition.
+    pub fn quantile_with(&self, q: f64, method: Method) -> Option<Bracket> {
+        let rank = self.nearest_rank(q)?;
+        Some(match method {
+            Method::NearestRank => self.order_statistic(rank),
+            Method::Linear => self.linear(q),
+            Method::Circllhist1 => self.circllhist(q * self.count() as f64, rank),
+            Method::Circllhist7 => {
+                let rank = near_floor((self.count() - 1) as f64 * q + 1.0).max(1.0);
+                self.circllhist(rank, (rank as u64).clamp(1, self.count()))
+            }
+            Method::HdrUpper => self.hdr_upper(q, rank),
+            Method::PrometheusExponential => self.prometheus_exponential(q, rank),
+        })
+    }
+
+    fn nearest_rank(&self, q: f64) -> Option<u64> {
+        if self.is_empty() || !(0.0..=1.0).contains(&q) {
+            return None;
+        }
+        Some(nearest_rank(q, self.count()))
+    }
+
+    /// The value of a rank, 1-based.
+    pub(crate) fn order_statistic(&self, rank: u64) -> Bracket {
+        if let (1, Some(min)) = (rank, self.min_side().exact()) {
+            return Bracket::exact(min);
+        }
+        if let (true, Some(max)) = (rank == self.count(), self.max_side().exact()) {
+            return Bracket::exact(max);
+        }
+        let (cell, before) = self.cell_of_rank(rank);
+        Bracket::new(cell.lower, cell.order_statistic(rank - before), cell.upper)
+    }
+
+    fn linear(&self, q: f64) -> Bracket {
+        let place = (self.count() - 1) as f64 * q;
+        let whole = near_floor(place);
+        let part = (place - whole).max(0.0);
+        let rank = (whole as u64 + 1).min(self.count());
+        let below = self.order_statistic(rank);
+        if part == 0.0 || rank == self.count() {
+            return below;
+        }
+        let above = self.order_statistic(rank + 1);
+        let between = |a: f64, b: f64| if a == b { a } else { a + (b - a) * part };
+        Bracket::new(
+            between(below.lower, above.lower),
+            between(below.estimate, above.estimate),
+            between(below.upper, above.upper),
+        )
+        .widened()
+    }
+
+    /// libcircllhist places the value `rank - before` values into the bucket's `count + 1` gaps.
+    fn circllhist(&self, rank: f64, nearest_rank: u64) -> Bracket {
+        let (place, count, before) = self.place_of_rank(nearest_rank);
+        let (left, right) = self.edges_of(place);
+        let k = (rank - before as f64).ceil().max(1.0);
+        let estimate = left + (right - left) * (k / (count as f64 + 1.0));
+        self.bracketed(nearest_rank, estimate)
+    }
+
+    fn hdr_upper(&self, q: f64, rank: u64) -> Bracket {
+        let (cell, _) = self.cell_of_rank(rank);
+        // On a grid of whole numbers the greatest value is whole.
+        let whole = match self.scheme() {
+            Scheme::LogLinear2(grid) => grid.floor() >= grid.bits().into(),
+            _ => false,
+        };
+        let end = if whole { |x: f64| x.floor() } else { |x| x };
+        self.bracketed(rank, if q == 0.0 { cell.lower } else { end(cell.upper) })
+    }
+
+    fn prometheus_exponential(&self, q: f64, rank: u64) -> Bracket {
+        let (place, count, before) = self.place_of_rank(rank);
+        let (mut left, mut right) = self.edges_of(place);
+        let n = self.count() as f64;
+        // Counted from the nearer end, as Prometheus does, which decides how the share is rounded.
+        let share = if q < 0.5 {
+            (q * n - before as f64) / count as f64
+        } else {
+            let after = self.count() - before - count;
+            1.0 - ((1.0 - q) * n - after as f64) / count as f64
+        }
+        .clamp(0.0, 1.0);
+        if place == RankPlace::Zero {
+            // Only one sign was ever seen: zero is the natural end of the zero bucket.
+            if self.negative().is_empty() && !self.positive().is_empty() {
+                left = 0.0;
+            } else if self.positive().is_empty() && !self.negative().is_empty() {
+                right = 0.0;
+            }
+        }
+        let estimate = match (self.scheme(), place) {
+            (Scheme::Explicit(_), _) if right.is_infinite() => left,
+            (Scheme::Explicit(_), _) if left.is_infinite() && right > 0.0 => right * share,
+            (Scheme::Explicit(_), _) if left.is_infinite() => right,
+            (Scheme::Explicit(_), _) | (_, RankPlace::Zero) => left + (right - left) * share,
+            (_, RankPlace::Positive(_)) => {
+                let (from, to) = (left.log2(), right.log2());
+                (from + (to - from) * share).exp2()
+            }
+            (_, RankPlace::Negative(_)) => {
+                let (from, to) = ((-left).log2(), (-right).log2());
+                -(from + (to - from) * share).exp2()
+            }
+            (_, RankPlace::Overflow) => left,
+            (_, RankPlace::Underflow) => right,
+        };
+        self.bracketed(rank, estimate)
+    }
+
+    /// An estimate within what is known of the value of `rank`.
+    fn bracketed(&self, rank: u64, estimate: f64) -> Bracket {
+        let known = self.order_statistic(rank);
+        Bracket::new(known.lower, estimate, known.upper)
+    }
+
+    fn edges_of(&self, place: RankPlace) -> (f64, f64) {
+        let edges = |index| self.scheme().edges(index).expect("BUG: a held bucket has edges");
+        match place {
+            RankPlace::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
+            RankPlace::Negative(index) => {
+                let (lower, upper) = edges(index);
+                (-upper, -lower)
+            }
+            RankPlace::Zero if self.zero_threshold() == 0.0 => (0.0, 0.0),
+            RankPlace::Zero => (-self.zero_threshold(), self.zero_threshold()),
+            RankPlace::Positive(index) => edges(index),
+            RankPlace::Overflow => (self.scheme().end(), f64::INFINITY),
+        }
+    }
+}
+
+/// ⌈qn⌉, at least 1, forgiving the roundings of `q` and of the product.
+pub(crate) fn nearest_rank(q: f64, n: u64) -> u64 {
+    let product = q * n as f64;
+    ((product - product * f64::EPSILON).ceil() as u64).clamp(1, n)
+}
+
+/// ⌊x⌋, forgiving a rounding just below a whole number.
+fn near_floor(x: f64) -> f64 {
+    (x + x * f64::EPSILON).floor()
+}
+
+/// A histogram made ready to be asked for many quantiles: counts summed up once, each answer a binary
+/// search.
+#[derive(Clone, Debug)]
+pub struct Cumulative {
+    /// Values up to and including each cell.
+    up_to: Vec<u64>,
+    cells: Vec<Cell>,
+    exact_min: Option<f64>,
+    exact_max: Option<f64>,
+}
+
+impl Cumulative {
+    /// Sums up the counts of `histogram`.
+    pub fn new(histogram: &Histogram) -> Cumulative {
+        let cells: Vec<Cell> = histogram.cells().collect();
+        let mut total = 0;
+        let up_to = cells.iter().map(|cell| (total += cell.count, total).1).collect();
+        Cumulative {
+            up_to,
+            cells,
+            exact_min: histogram.min_side().exact(),
+            exact_max: histogram.max_side().exact(),
+        }
+    }
+
+    /// The same answer as [`Histogram::quantile`].
+    pub fn quantile(&self, q: f64) -> Option<Bracket> {
+        let &n = self.up_to.last()?;
+        if !(0.0..=1.0).contains(&q) {
+            return None;
+        }
+        let rank = nearest_rank(q, n);
+        if let (1, Some(min)) = (rank, self.exact_min) {
+            return Some(Bracket::exact(min));
+        }
+        if let (true, Some(max)) = (rank == n, self.exact_max) {
+            return Some(Bracket::exact(max));
+        }
+        let at = self.up_to.partition_point(|&up_to| up_to < rank);
+        let cell = &self.cells[at];
+        let before = self.up_to[at] - cell.count;
+        Some(Bracket::new(cell.lower, cell.order_statistic(rank - before), cell.upper))
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> u64 {
+        self.up_to.last().copied().unwrap_or(0)
+    }
+}

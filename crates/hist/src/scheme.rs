@@ -1,0 +1,227 @@
+//! Where a value falls: the bucket grids of the known histogram families.
+//!
+//! A scheme maps a value to an `i32` index and an index back to the least and greatest double of its
+//! bucket. Those two are closed bounds whichever edge the source leaves open, so that nothing above this
+//! file has to know `(lo, hi]` from `[lo, hi)`. Grids of magnitudes have a mirror image for negative values.
+
+mod bounds;
+mod exp2;
+mod explicit;
+mod log;
+mod log_linear10;
+mod log_linear2;
+
+pub use exp2::Exp2;
+pub use explicit::Explicit;
+pub use log::{Interpolation, Log};
+pub use log_linear2::LogLinear2;
+
+pub(crate) use exp2::index_default;
+use log::EDGE_DOUBT;
+pub(crate) use log_linear10::{digits_and_exponent, index_of as index_of_digits};
+
+use crate::error::SchemeError;
+
+/// A family of bucket grids with its parameters.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Scheme {
+    /// Base-2 exponential: OTLP exponential, Prometheus native.
+    Exp2(Exp2),
+    /// Base-2 log-linear: HdrHistogram, H2, BPF.
+    LogLinear2(LogLinear2),
+    /// Base-10 log-linear with two digits: circllhist.
+    LogLinear10,
+    /// Logarithmic: DDSketch.
+    Log(Log),
+    /// Own bounds: classic Prometheus, OTLP explicit, Prometheus custom buckets.
+    Explicit(Explicit),
+}
+
+/// Where one value is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Positive(i32),
+    Negative(i32),
+    Zero,
+    Overflow,
+    Underflow,
+    Nan,
+}
+
+impl Default for Scheme {
+    fn default() -> Scheme {
+        Scheme::Exp2(Exp2::DEFAULT)
+    }
+}
+
+impl Scheme {
+    /// Base-2 exponential of a scale, −10..=8.
+    pub fn exp2(scale: i32) -> Result<Scheme, SchemeError> {
+        Exp2::new(scale).map(Scheme::Exp2)
+    }
+
+    /// Base-2 log-linear over all doubles, 1..=18 sub-bits.
+    pub fn log_linear2(bits: u32) -> Result<Scheme, SchemeError> {
+        LogLinear2::new(bits).map(Scheme::LogLinear2)
+    }
+
+    /// Logarithmic with relative accuracy 0 < `accuracy` < 1.
+    pub fn log(accuracy: f64) -> Result<Scheme, SchemeError> {
+        Log::new((1.0 + accuracy) / (1.0 - accuracy), 0.0, Interpolation::None).map(Scheme::Log)
+    }
+
+    /// Explicit upper bounds.
+    pub fn explicit(bounds: &[f64]) -> Result<Scheme, SchemeError> {
+        Explicit::new(bounds).map(Scheme::Explicit)
+    }
+
+    /// The greatest relative error of a value read back from its bucket; `None` where nothing bounds it.
+    /// Above the floor, for a grid that has one.
+    pub fn relative_error(&self) -> Option<f64> {
+        match self {
+            Scheme::Exp2(grid) => Some(grid.relative_error()),
+            Scheme::LogLinear2(grid) => Some(grid.relative_error()),
+            Scheme::LogLinear10 => Some(log_linear10::RELATIVE_ERROR),
+            Scheme::Log(grid) => Some(grid.relative_error()),
+            Scheme::Explicit(_) => None,
+        }
+    }
+
+    /// Where a value is counted. Values within `±zero_threshold` are zero, except on a grid whose own
+    /// buckets reach to zero or across it.
+    #[inline]
+    pub(crate) fn place(&self, value: f64, zero_threshold: f64) -> Place {
+        if value.is_nan() {
+            return Place::Nan;
+        }
+        if let Scheme::Explicit(grid) = self {
+            return Place::Positive(grid.index(value));
+        }
+        let magnitude = value.abs();
+        if magnitude <= zero_threshold {
+            return if self.has_bucket_at_zero() { Place::Positive(0) } else { Place::Zero };
+        }
+        let index = match self {
+            _ if magnitude.is_infinite() => None,
+            Scheme::Exp2(grid) => Some(grid.index(magnitude)),
+            Scheme::LogLinear2(grid) => Some(grid.index(magnitude)),
+            Scheme::LogLinear10 if magnitude < log_linear10::LEAST => return Place::Zero,
+            Scheme::LogLinear10 => {
+                (magnitude < log_linear10::END).then(|| log_linear10::index(magnitude))
+            }
+            Scheme::Log(grid) => Some(grid.index(magnitude)),
+            Scheme::Explicit(_) => unreachable!("handled above"),
+        };
+        match (index, value > 0.0) {
+            (Some(index), true) => Place::Positive(index),
+            (Some(index), false) => Place::Negative(index),
+            (None, true) => Place::Overflow,
+            (None, false) => Place::Underflow,
+        }
+    }
+
+    /// HdrHistogram's integers: index 0 is the bucket of zero.
+    fn has_bucket_at_zero(&self) -> bool {
+        matches!(self, Scheme::LogLinear2(grid) if *grid != LogLinear2::UNIVERSAL && grid.floor() != LogLinear2::FLOOR_MIN)
+    }
+
+    /// The edges of positive bucket `index` as the source defines them, or `None` where no double lies in
+    /// it. Which of the two is open depends on the family: [`Self::span`] is closed for all.
+    #[inline]
+    pub fn edges(&self, index: i32) -> Option<(f64, f64)> {
+        match self {
+            Scheme::Exp2(grid) => grid.edges(index),
+            Scheme::LogLinear2(grid) => grid.edges(index),
+            Scheme::LogLinear10 => log_linear10::edges(index),
+            Scheme::Log(grid) => grid.edges(index),
+            Scheme::Explicit(grid) => grid.edges(index),
+        }
+    }
+
+    /// The least and greatest value that positive bucket `index` can hold, or `None` where no double lies
+    /// in it. Both are closed. Logarithmic buckets, whose edges no two libraries round alike, are widened
+    /// by 1e-12 and so overlap a little.
+    #[inline]
+    pub fn span(&self, index: i32) -> Option<(f64, f64)> {
+        let (lower, upper) = self.edges(index)?;
+        Some(match self {
+            Scheme::Exp2(_) => (lower.next_up(), upper),
+            Scheme::Explicit(_) if lower.is_infinite() => (lower, upper),
+            Scheme::Explicit(_) => (lower.next_up(), upper),
+            Scheme::LogLinear2(_) | Scheme::LogLinear10 => (lower, upper.next_down()),
+            Scheme::Log(_) => {
+                (lower * (1.0 - EDGE_DOUBT), (upper * (1.0 + EDGE_DOUBT)).min(f64::MAX))
+            }
+        })
+    }
+
+    /// Whether values below zero have buckets of their own, the mirror image of the positive ones.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        !matches!(self, Scheme::Explicit(_))
+    }
+
+    /// What lies beyond the grid begins here; infinity where every finite value has a bucket.
+    pub(crate) fn end(&self) -> f64 {
+        match self {
+            Scheme::LogLinear10 => log_linear10::END,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// Magnitudes below this have no bucket and count as zero.
+    pub(crate) fn least(&self) -> f64 {
+        match self {
+            Scheme::LogLinear10 => log_linear10::LEAST,
+            _ => 0.0,
+        }
+    }
+
+    /// The finest scheme into which histograms of both fold exactly, if there is one.
+    pub fn common(&self, other: &Scheme) -> Option<Scheme> {
+        if self == other {
+            return Some(self.clone());
+        }
+        match (self, other) {
+            (Scheme::Exp2(a), Scheme::Exp2(b)) => {
+                Some(Scheme::Exp2(if a.scale() < b.scale() { *a } else { *b }))
+            }
+            (Scheme::LogLinear2(a), Scheme::LogLinear2(b)) => a.common(*b).map(Scheme::LogLinear2),
+            (Scheme::Explicit(a), Scheme::Explicit(b)) => a.common(b).map(Scheme::Explicit),
+            _ => None,
+        }
+    }
+
+    /// The bucket of `coarser`, a scheme that [`Self::common`] gave, that holds bucket `index` of this one.
+    pub(crate) fn fold(&self, index: i32, coarser: &Scheme) -> i32 {
+        match (self, coarser) {
+            (Scheme::Exp2(from), Scheme::Exp2(to)) => index >> (from.scale() - to.scale()),
+            _ => {
+                let (first, last) = self.span(index).expect("BUG: a held bucket has a span");
+                match coarser.place(if first.is_finite() { first } else { last }, -1.0) {
+                    Place::Positive(index) => index,
+                    place => {
+                        panic!("BUG: bucket {index} of {self:?} folds to {place:?} of {coarser:?}")
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Scheme {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Scheme::Exp2(grid) => write!(f, "exp2 scale {}", grid.scale()),
+            Scheme::LogLinear2(grid) if grid.floor() == LogLinear2::FLOOR_MIN => {
+                write!(f, "log-linear base 2, {} bits", grid.bits())
+            }
+            Scheme::LogLinear2(grid) => {
+                write!(f, "log-linear base 2, {} bits, even below 2^{}", grid.bits(), grid.floor())
+            }
+            Scheme::LogLinear10 => write!(f, "log-linear base 10, two digits"),
+            Scheme::Log(grid) => write!(f, "logarithmic gamma {}", grid.gamma()),
+            Scheme::Explicit(grid) => write!(f, "{} explicit bounds", grid.bounds().len()),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The logarithmic grid of DDSketch, with the index mappings of its Java and Go libraries.
+//!
+//! Bucket `i` holds `[L⁻¹((i − offset) / m), L⁻¹((i + 1 − offset) / m))`, where `L` is the natural logarithm or
+//! a cheaper stand-in that is exact at powers of two, and `m = ln(b) / ln(gamma)`, b the base of `L`
+//! (DataDog sketches-java, `LogLikeIndexMapping`). Stand-ins cut an octave by a polynomial of the mantissa.
+//!
+//! Edges are transcendental and every library rounds them its own way, so the values of a bucket may lie
+//! outside its edges by [`EDGE_DOUBT`] of the edge.
+
+use crate::error::SchemeError;
+
+/// How far a recorded value may lie outside the computed edges, relative: several hundred roundings of a
+/// double at the largest index (2^31 / ln gamma) that a mapping yields.
+pub(crate) const EDGE_DOUBT: f64 = 1e-12;
+
+/// How the logarithm is approximated between powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Interpolation {
+    /// The logarithm itself.
+    None,
+    /// A straight line.
+    Linear,
+    /// A parabola.
+    Quadratic,
+    /// A cubic.
+    Cubic,
+}
+
+/// A logarithmic grid.
+#[derive(Clone, Copy, Debug)]
+pub struct Log {
+    gamma: f64,
+    offset: f64,
+    interpolation: Interpolation,
+}
+
+/// Grids are equal when their parameters are equal to the bit.
+impl PartialEq for Log {
+    fn eq(&self, other: &Log) -> bool {
+        self.gamma.to_bits() == other.gamma.to_bits()
+            && self.offset.to_bits() == other.offset.to_bits()
+            && self.interpolation == other.interpolation
+    }
+}
+
+impl Log {
+    /// The largest shift of indexes: beyond it neighbouring indexes are no longer apart as doubles.
+    pub const OFFSET_MAX: f64 = 1e9;
+
+    /// A grid with buckets `gamma` wide: `gamma = (1 + a) / (1 - a)` for accuracy `a`.
+    pub fn new(gamma: f64, offset: f64, interpolation: Interpolation) -> Result<Log, SchemeError> {
+        // Below 1 + 1e-6 an index of a double no longer fits 31 bits.
+        if !(gamma > 1.0 + 1e-6 && gamma <= 1e6) {
+            return Err(SchemeError::Gamma { found: gamma });
+        }
+        if !(offset.abs() <= Self::OFFSET_MAX) {
+            return Err(SchemeError::Offset { found: offset });
+        }
+        Ok(Log { gamma, offset, interpolation })
+    }
+
+    /// The ratio of a bucket's edges.
+    pub fn gamma(self) -> f64 {
+        self.gamma
+    }
+
+    /// What is added to every index.
+    pub fn offset(self) -> f64 {
+        self.offset
+    }
+
+    /// How the logarithm is approximated.
+    pub fn interpolation(self) -> Interpolation {
+        self.interpolation
+    }
+
+    /// The bucket of a finite `value` above zero.
+    pub(crate) fn index(self, value: f64) -> i32 {
+        (self.interpolation.log(value) * self.multiplier() + self.offset).floor() as i32
+    }
+
+    /// The computed edges of bucket `index`, or `None` where no double lies in it.
+    pub(crate) fn edges(self, index: i32) -> Option<(f64, f64)> {
+        let edge = |i: f64| self.interpolation.exp((i - self.offset) / self.multiplier());
+        let (lower, upper) = (edge(f64::from(index)), edge(f64::from(index) + 1.0).min(f64::MAX));
+        (lower < upper).then_some((lower, upper))
+    }
+
+    fn multiplier(self) -> f64 {
+        let base =
+            if self.interpolation == Interpolation::None { 1.0 } else { std::f64::consts::LN_2 };
+        base / (self.gamma - 1.0).ln_1p()
+    }
+
+    /// The greatest relative error of a value read back from its bucket.
+    pub fn relative_error(self) -> f64 {
+        // A stand-in's slope differs from the logarithm's, which widens some buckets by this factor
+        // (Masson, Rim, Lee: DDSketch, and the `correctingFactor` of sketches-java).
+        let widest = match self.interpolation {
+            Interpolation::None => 1.0,
+            Interpolation::Linear => 1.0 / std::f64::consts::LN_2,
+            Interpolation::Quadratic => 3.0 / (4.0 * std::f64::consts::LN_2),
+            Interpolation::Cubic => 7.0 / (10.0 * std::f64::consts::LN_2),
+        };
+        let ratio = (self.gamma.ln() * widest).exp();
+        (ratio - 1.0) / (ratio + 1.0)
+    }
+}
+
+impl Interpolation {
+    /// The logarithm, zero at one: natural, or base 2 where interpolated.
+    fn log(self, value: f64) -> f64 {
+        if self == Interpolation::None {
+            return value.ln();
+        }
+        let (exponent, s) = split(value);
+        exponent
+            + match self {
+                Interpolation::None => unreachable!("handled above"),
+                Interpolation::Linear => s,
+                Interpolation::Quadratic => s * (4.0 - s) / 3.0,
+                Interpolation::Cubic => ((6.0 / 35.0 * s - 0.6) * s + 10.0 / 7.0) * s,
+            }
+    }
+
+    /// The inverse of [`Self::log`].
+    fn exp(self, log: f64) -> f64 {
+        if self == Interpolation::None {
+            return log.exp();
+        }
+        let exponent = log.floor();
+        let part = log - exponent;
+        let s = match self {
+            Interpolation::None => unreachable!("handled above"),
+            Interpolation::Linear => part,
+            Interpolation::Quadratic => 2.0 - (4.0 - 3.0 * part).sqrt(),
+            Interpolation::Cubic => bisect(part, |s| ((6.0 / 35.0 * s - 0.6) * s + 10.0 / 7.0) * s),
+        };
+        (1.0 + s) * exponent.exp2()
+    }
+}
+
+/// Where the rising function `f` on [0, 1] reaches `target`.
+fn bisect(target: f64, f: impl Fn(f64) -> f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        if f(middle) <= target {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// Exponent and mantissa − 1 of a positive double, subnormal ones included.
+fn split(value: f64) -> (f64, f64) {
+    let (value, shift) =
+        if value < f64::MIN_POSITIVE { (value * 2f64.powi(54), 54.0) } else { (value, 0.0) };
+    let bits = value.to_bits();
+    let exponent = (bits >> 52) as f64 - 1023.0 - shift;
+    (exponent, f64::from_bits((bits & ((1 << 52) - 1)) | 1f64.to_bits()) - 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(grid: Log) {
+        let mut value = 1e-9;
+        while value < 1e15 {
+            let (lower, upper) = grid.edges(grid.index(value)).unwrap();
+            let (lower, upper) = (lower * (1.0 - EDGE_DOUBT), upper * (1.0 + EDGE_DOUBT));
+            assert!(
+                lower <= value && value <= upper,
+                "{grid:?}: {value:e} in [{lower:e}, {upper:e}]"
+            );
+            assert!((upper - lower) / (upper + lower) <= grid.relative_error() * 1.000001 + 1e-11);
+            value *= 1.0137;
+        }
+    }
+
+    #[test]
+    fn values_lie_in_their_bucket() {
+        for interpolation in [
+            Interpolation::None,
+            Interpolation::Linear,
+            Interpolation::Quadratic,
+            Interpolation::Cubic,
+        ] {
+            for gamma in [1.001, 1.02 / 0.98, 1.1, 2.0] {
+                check(Log::new(gamma, 0.0, interpolation).unwrap());
+                check(Log::new(gamma, 1000.5, interpolation).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn bad_parameters_are_refused() {
+        for gamma in [1.0, 0.5, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(Log::new(gamma, 0.0, Interpolation::None).is_err(), "gamma {gamma}");
+        }
+        for offset in [f64::NAN, f64::INFINITY, 1e10] {
+            assert!(Log::new(1.02, offset, Interpolation::None).is_err(), "offset {offset}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+#!/bin/sh
+# Tools that must be there before cargo can run: names each one that is missing and how to get it.
+#
+#   setup.sh run    what building topdeck needs
+#   setup.sh test   and what its tests need; as root on Debian, missing packages are installed
+#
+# What cargo and rustup can install (nightly, Miri, cargo-fuzz) is the business of `cargo xtask ci`.
+set -eu
+cd "$(dirname "$0")/.."
+# apt-get calls programs of the administrator, which a clean environment may not have in PATH.
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+mode=${1:-}
+needed=
+wanted=
+failed=0
+
+main() {
+    case $mode in
+    run) need_compiler ;;
+    test)
+        need_compiler
+        need git git # lists the files for the tidy test
+        want c++ g++ # libFuzzer; without it that part is skipped
+        ;;
+    *)
+        echo "usage: $0 run|test" >&2
+        exit 2
+        ;;
+    esac
+    provide_packages
+    check_rust
+    exit "$failed"
+}
+
+# need PROGRAM PACKAGE: nothing works without it
+need() {
+    command -v "$1" >/dev/null || lack "$1" "$2"
+}
+
+# want PROGRAM PACKAGE: something is skipped without it
+want() {
+    command -v "$1" >/dev/null && return
+    echo "missing: $1 (Debian package $2)" >&2
+    wanted="$wanted $2"
+}
+
+# A compiler without the headers and start files of the C library is there and of no use: so try it.
+need_compiler() {
+    need cc gcc
+    if ! can_link; then
+        lack "the C library's headers" libc6-dev
+    fi
+}
+
+can_link() {
+    command -v cc >/dev/null && echo '#include <stdio.h>
+int main(void) { return puts("") < 0; }' | cc -x c -o /dev/null - 2>/dev/null
+}
+
+# lack WHAT PACKAGE
+lack() {
+    echo "missing: $1 (Debian package $2)" >&2
+    needed="$needed $2"
+}
+
+provide_packages() {
+    packages="$needed$wanted"
+    if [ -z "$packages" ]; then
+        return
+    fi
+    # shellcheck disable=SC2086 # one word per package
+    if [ "$mode" = test ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null &&
+        apt_install $packages; then
+        return
+    fi
+    echo "install with: apt-get install$packages" >&2
+    if [ -n "$needed" ]; then
+        failed=1
+    fi
+}
+
+# The lists of a fresh machine are empty or old, so they are fetched if the first try finds nothing.
+apt_install() {
+    export DEBIAN_FRONTEND=noninteractive
+    echo "installing: $*" >&2
+    apt-get install -y --no-install-recommends "$@" ||
+        { apt-get update && apt-get install -y --no-install-recommends "$@"; }
+}
+
+check_rust() {
+    if ! command -v cargo >/dev/null && ! command -v rustup >/dev/null; then
+        fail "missing: Rust; install it (https://rustup.rs; curl is in the Debian package curl) with:
+  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal
+  . \"\$HOME/.cargo/env\""
+        return
+    fi
+    provide_toolchain && check_version && provide_components
+}
+
+# rustup may be there with no toolchain yet.
+provide_toolchain() {
+    cargo --version >/dev/null 2>&1 && return
+    if ! command -v rustup >/dev/null; then
+        fail "cargo is there and does not run: $(cargo --version 2>&1)"
+        return 1
+    fi
+    echo "installing: the stable toolchain" >&2
+    rustup toolchain install stable --profile minimal --component clippy --component rustfmt &&
+        rustup default stable ||
+        { fail "rustup could not install the stable toolchain"; return 1; }
+}
+
+# Cargo.toml says what is needed, so that no second number can disagree.
+check_version() {
+    need=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    have=$(rustc --version | cut -d ' ' -f 2)
+    oldest=$(printf '%s\n%s\n' "$need" "$have" | sort -V | head -n 1)
+    if [ "$oldest" != "$need" ]; then
+        fail "Rust $have is too old, this needs $need; update with: rustup update stable"
+        return 1
+    fi
+}
+
+# Only the tests format and lint.
+provide_components() {
+    [ "$mode" = test ] || return 0
+    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
+    if command -v rustup >/dev/null; then
+        echo "installing: rustfmt and clippy" >&2
+        rustup component add rustfmt clippy && return
+    fi
+    fail "missing: rustfmt or clippy; install with: rustup component add rustfmt clippy"
+}
+
+fail() {
+    echo "$1" >&2
+    failed=1
+}
+
+main

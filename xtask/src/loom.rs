@@ -1,0 +1,22 @@
+//! The loom part: all interleavings of the lock-free code's threads, up to some preemptions.
+
+use anyhow::{Result, ensure};
+
+use crate::line::Line;
+use crate::part::Outcome;
+
+/// `preemptions`: how often threads may be stopped mid-way in one execution; `None` is no bound.
+pub(crate) fn run(part: &str, preemptions: Option<u32>) -> Result<Outcome> {
+    let line = Line::new("cargo test -p topdeck-hist --release --locked --lib loom_")
+        .env("RUSTFLAGS", "--cfg loom")
+        // The flag reaches every dependency; its own folder keeps the usual build from being
+        // redone.
+        .env("CARGO_TARGET_DIR", "target/loom");
+    let line = match preemptions {
+        Some(count) => line.env("LOOM_MAX_PREEMPTIONS", &count.to_string()),
+        None => line.unset("LOOM_MAX_PREEMPTIONS"),
+    };
+    let passed_count = line.run_tests(part)?;
+    ensure!(passed_count > 0, "no test of `hist` is named loom_: nothing was checked");
+    Ok(Outcome::Passed)
+}

@@ -1,0 +1,30 @@
+//! The Miri part: tests named `miri_`, in an interpreter that sees undefined behaviour and races.
+
+use anyhow::{Result, ensure};
+
+use crate::line::Line;
+use crate::part::Outcome;
+
+/// Installs nightly and Miri if they are missing, and skips the part where that is not possible.
+pub(crate) fn run(part: &str) -> Result<Outcome> {
+    if let Err(reason) = prepare(part) {
+        return Ok(Outcome::Skipped(format!("{reason:#}")));
+    }
+    let passed_count =
+        Line::new("cargo +nightly miri test -p topdeck-hist --locked --lib -- miri_")
+            .run_tests(part)?;
+    ensure!(passed_count > 0, "no test of `hist` is named miri_: nothing was checked");
+    Ok(Outcome::Passed)
+}
+
+fn prepare(part: &str) -> Result<()> {
+    // `rustup which` neither installs nor updates anything, whatever RUSTUP_AUTO_INSTALL says.
+    let present = Line::new("rustup which --toolchain nightly cargo-miri").succeeds();
+    if !present {
+        let install =
+            "rustup toolchain install nightly --profile minimal --component miri,rust-src";
+        Line::new(install).run(part)?;
+    }
+    // Builds Miri's own std once, which may have to fetch: a reason to skip, not to fail.
+    Line::new("cargo +nightly miri setup").run(part)
+}

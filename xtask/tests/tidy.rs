@@ -1,0 +1,77 @@
+//! Facts about this repository that no compiler checks, each as one test. Facts only: taste is for
+//! people.
+//!
+//! A rule is a function from the repository's files to findings. Here it meets the real files, and
+//! must have seen at least one thing it is about; in the modules it meets small made-up ones.
+#![forbid(unsafe_code)]
+
+#[path = "tidy/crates.rs"]
+mod crates;
+#[path = "tidy/facts.rs"]
+mod facts;
+#[path = "tidy/markdown.rs"]
+mod markdown;
+#[path = "tidy/repo.rs"]
+mod repo;
+#[path = "tidy/rust.rs"]
+mod rust;
+
+use repo::{Findings, Repo};
+
+/// The only files in which the keyword `unsafe` may stand, as paths from the root. An entry is a
+/// decision: the file's safety argument is read by two people and run under Miri.
+const UNSAFE_FILES: &[&str] = &[];
+
+#[test]
+fn architecture_lists_the_crates() {
+    check(crates::table_is_true);
+}
+
+#[test]
+fn dependencies_point_down() {
+    check(crates::dependencies_point_down);
+}
+
+#[test]
+fn files_say_what_they_are_for() {
+    check(rust::files_open_with_their_role);
+}
+
+#[test]
+fn unsafe_stands_only_where_it_may() {
+    check(|repo| rust::unsafe_only_in(repo, UNSAFE_FILES));
+}
+
+#[test]
+fn crates_forbid_unsafe() {
+    check(|repo| rust::crates_forbid_unsafe(repo, UNSAFE_FILES));
+}
+
+#[test]
+fn links_resolve() {
+    check(markdown::links_resolve);
+}
+
+#[test]
+fn no_file_names_the_place_it_was_made() {
+    check(facts::no_private_places);
+}
+
+#[test]
+fn changelog_knows_this_version() {
+    check(facts::changelog_has_version);
+}
+
+#[test]
+fn readme_knows_the_rust_version() {
+    check(facts::readme_has_rust_version);
+}
+
+/// Holds a rule against the real repository.
+#[track_caller]
+fn check(rule: impl FnOnce(&Repo) -> Findings) {
+    let findings = rule(&Repo::load());
+    let problems = findings.problems.join("\n");
+    assert!(problems.is_empty(), "\n{problems}\n");
+    assert!(findings.seen > 0, "the rule found nothing to look at: it checks nothing");
+}

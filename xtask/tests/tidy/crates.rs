@@ -1,0 +1,296 @@
+//! Crates and their layers: ARCHITECTURE.md tells the truth, and dependencies point down.
+//!
+//! A crate's layer is `package.metadata.topdeck.layer` of its Cargo.toml. Inside, crates are named
+//! by the key of `workspace.dependencies`, which is the name of their folder.
+
+use toml::{Table, Value};
+
+use crate::repo::{File, Findings, Repo};
+
+const MAP: &str = "ARCHITECTURE.md";
+/// Crates of this layer play the roles; the binary above joins them.
+const ROLES: i64 = 3;
+
+/// The crate table of ARCHITECTURE.md lists the folders of crates/ with their layers, and nothing
+/// else.
+pub(crate) fn table_is_true(repo: &Repo) -> Findings {
+    let mut findings = Findings::default();
+    let crates = crates(repo, &mut findings);
+    let Some(map) = repo.file(MAP) else {
+        findings.add(MAP, 1, "is missing", "write it, with a table `| layer | crate | job |`");
+        return findings;
+    };
+    let rows = rows(&map.text);
+    for row in &rows {
+        findings.seen += 1;
+        check_row(row, &rows, &crates, &mut findings);
+    }
+    for package in &crates {
+        if !rows.iter().any(|row| row.name == package.name) {
+            let found = format!("crate `{}` has no row in the table of {MAP}", package.name);
+            let row = format!("add `| {} | `{}` | its job |`", package.layer, package.name);
+            findings.add(&package.file.path, 1, &found, &row);
+        }
+    }
+    findings
+}
+
+fn check_row(row: &Row, rows: &[Row], crates: &[Crate], findings: &mut Findings) {
+    let name = row.name;
+    let mut problem = |found: String, remedy: &str| findings.add(MAP, row.line, &found, remedy);
+    if rows.iter().any(|other| other.name == name && other.line < row.line) {
+        problem(format!("crate `{name}` has a second row"), "remove one");
+    }
+    match crates.iter().find(|package| package.name == name) {
+        None => problem(
+            format!("there is no crate `{name}` in crates/"),
+            "remove the row; a crate is listed when it exists",
+        ),
+        Some(package) if package.layer != row.layer => problem(
+            format!("`{name}` is in layer {}", row.layer),
+            &format!("{} says {}; make them agree", package.file.path, package.layer),
+        ),
+        Some(_) => {}
+    }
+}
+
+/// A crate depends only on crates of lower layers.
+pub(crate) fn dependencies_point_down(repo: &Repo) -> Findings {
+    let mut findings = Findings::default();
+    let crates = crates(repo, &mut findings);
+    let folders = internal_dependencies(repo, &mut findings);
+    for package in &crates {
+        for dependency in package.dependencies.iter().filter(|key| folders.contains(key)) {
+            findings.seen += 1;
+            if let Some(below) = crates.iter().find(|other| other.name == *dependency) {
+                check_edge(package, below, &mut findings);
+            }
+        }
+    }
+    findings
+}
+
+fn check_edge(from: &Crate, to: &Crate, findings: &mut Findings) {
+    if to.layer < from.layer {
+        return;
+    }
+    let arrow =
+        format!("`{}` (layer {}) → `{}` (layer {})", from.name, from.layer, to.name, to.layer);
+    let remedy = match from.layer == ROLES && to.layer == ROLES {
+        true => "roles do not know each other; join them in `topdeck`",
+        false => "depend on lower layers only; move what is shared down",
+    };
+    findings.add(&from.file.path, line_of_key(from.file, &to.name), &arrow, remedy);
+}
+
+struct Crate<'a> {
+    name: String,
+    layer: i64,
+    /// Keys of normal dependencies, for every target.
+    dependencies: Vec<String>,
+    file: &'a File,
+}
+
+/// The crates of crates/; a manifest that cannot be understood is a finding.
+fn crates<'a>(repo: &'a Repo, findings: &mut Findings) -> Vec<Crate<'a>> {
+    let mut crates = Vec::new();
+    for file in &repo.files {
+        let folder = file.path.strip_prefix("crates/").and_then(|p| p.strip_suffix("/Cargo.toml"));
+        let Some(name) = folder.filter(|name| !name.contains('/')) else { continue };
+        match parse_crate(name, file) {
+            Ok(package) => crates.push(package),
+            Err(found) => findings.add(&file.path, 1, &found, "write `layer = n` as others do"),
+        }
+    }
+    crates
+}
+
+fn parse_crate<'a>(name: &str, file: &'a File) -> Result<Crate<'a>, String> {
+    let manifest: Table = file.text.parse().map_err(|error| format!("not TOML: {error}"))?;
+    let layer = lookup(&manifest, &["package", "metadata", "topdeck", "layer"]);
+    let layer = layer.and_then(Value::as_integer);
+    let layer = layer.ok_or("no number at package.metadata.topdeck.layer")?;
+    let dependencies = dependencies(&manifest);
+    Ok(Crate { name: name.to_owned(), layer, dependencies, file })
+}
+
+fn dependencies(manifest: &Table) -> Vec<String> {
+    let targets = manifest.get("target").and_then(Value::as_table);
+    let tables = targets.into_iter().flat_map(|targets| targets.values());
+    let tables = tables.filter_map(Value::as_table).chain([manifest]);
+    let tables = tables.filter_map(|table| table.get("dependencies")?.as_table());
+    tables.flat_map(|dependencies| dependencies.keys().cloned()).collect()
+}
+
+/// Keys of `workspace.dependencies` that are crates of ours, each equal to its folder's name.
+fn internal_dependencies(repo: &Repo, findings: &mut Findings) -> Vec<String> {
+    let manifest = repo.file("Cargo.toml").expect("the workspace has a Cargo.toml");
+    let table: Table = manifest.text.parse().expect("cargo has read Cargo.toml before us");
+    let entries = lookup(&table, &["workspace", "dependencies"]).and_then(Value::as_table);
+    let mut keys = Vec::new();
+    for (key, entry) in entries.into_iter().flatten() {
+        let Some(path) = entry.get("path").and_then(Value::as_str) else { continue };
+        if path != format!("crates/{key}") {
+            let found = format!("`{key}` is the crate in `{path}`");
+            let line = line_of_key(manifest, key);
+            findings.add("Cargo.toml", line, &found, "name the key like the folder in crates/");
+        }
+        keys.push(key.clone());
+    }
+    keys
+}
+
+fn lookup<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a Value> {
+    let (last, path) = keys.split_last()?;
+    let step = |table: &'a Table, key: &&str| table.get(*key)?.as_table();
+    path.iter().try_fold(table, step)?.get(*last)
+}
+
+/// Where a manifest sets `key`; 1 if it is not at the start of a line.
+fn line_of_key(file: &File, key: &str) -> usize {
+    let sets = |line: &str| {
+        let rest = line.strip_prefix(key);
+        rest.is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+    };
+    file.text.lines().position(sets).map_or(1, |index| index + 1)
+}
+
+#[derive(Debug, PartialEq)]
+struct Row<'a> {
+    line: usize,
+    layer: i64,
+    name: &'a str,
+}
+
+/// Rows of the crate table; other tables do not begin with a number and one name in back-quotes.
+fn rows(text: &str) -> Vec<Row<'_>> {
+    let lines = text.lines().enumerate();
+    lines.filter_map(|(index, line)| parse_row(index + 1, line)).collect()
+}
+
+fn parse_row(line: usize, text: &str) -> Option<Row<'_>> {
+    let mut cells = text.trim().strip_prefix('|')?.split('|').map(str::trim);
+    let layer = cells.next()?.parse().ok()?;
+    let name = cells.next()?.strip_prefix('`')?.strip_suffix('`')?;
+    Some(Row { line, layer, name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repo::check;
+
+    const WORKSPACE: &str = "[workspace.dependencies]\n\
+        hist = { path = 'crates/hist' }\ncollect = { path = 'crates/collect' }\nanyhow = '1'\n";
+    const HIST: &str = "[package.metadata.topdeck]\nlayer = 0\n[dependencies]\nanyhow = '1'\n";
+    const COLLECT: &str =
+        "[package.metadata.topdeck]\nlayer = 3\n[dependencies]\nhist.workspace = true\n";
+    const TABLE: &str =
+        "| layer | crate | job |\n|---|---|---|\n| 0 | `hist` | x |\n| 3 | `collect` | y |\n";
+
+    #[track_caller]
+    fn check_table(table: &str, expected: &[&str]) {
+        let hist = ("crates/hist/Cargo.toml", HIST);
+        let collect = ("crates/collect/Cargo.toml", COLLECT);
+        check(table_is_true, &[("ARCHITECTURE.md", table), hist, collect], expected);
+    }
+
+    #[track_caller]
+    fn check_edges(hist: &str, collect: &str, expected: &[&str]) {
+        let hist = ("crates/hist/Cargo.toml", hist);
+        let collect = ("crates/collect/Cargo.toml", collect);
+        check(dependencies_point_down, &[("Cargo.toml", WORKSPACE), hist, collect], expected);
+    }
+
+    #[test]
+    fn a_true_table_passes() {
+        check_table(TABLE, &[]);
+    }
+
+    #[test]
+    fn a_crate_without_row_is_found() {
+        let problem = "crates/collect/Cargo.toml:1: crate `collect` has no row in the table of \
+                       ARCHITECTURE.md: add `| 3 | `collect` | its job |`";
+        check_table("| 0 | `hist` | x |\n", &[problem]);
+    }
+
+    #[test]
+    fn a_row_without_crate_is_found() {
+        let problem = "ARCHITECTURE.md:5: there is no crate `shm` in crates/: remove the row; a \
+                       crate is listed when it exists";
+        check_table(&format!("{TABLE}| 1 | `shm` | z |\n"), &[problem]);
+    }
+
+    #[test]
+    fn a_row_with_another_layer_is_found() {
+        let problem = "ARCHITECTURE.md:4: `collect` is in layer 2: crates/collect/Cargo.toml says \
+                       3; make them agree";
+        check_table(&TABLE.replace("| 3", "| 2"), &[problem]);
+    }
+
+    #[test]
+    fn a_second_row_is_found() {
+        let problem = "ARCHITECTURE.md:5: crate `hist` has a second row: remove one";
+        check_table(&format!("{TABLE}| 0 | `hist` | x |\n"), &[problem]);
+    }
+
+    #[test]
+    fn a_missing_map_is_found() {
+        let problem =
+            "ARCHITECTURE.md:1: is missing: write it, with a table `| layer | crate | job |`";
+        check(table_is_true, &[("crates/hist/Cargo.toml", HIST)], &[problem]);
+    }
+
+    #[test]
+    fn a_crate_without_layer_is_found() {
+        let problem = "crates/hist/Cargo.toml:1: no number at package.metadata.topdeck.layer: \
+                       write `layer = n` as others do";
+        check_edges("[package]\n", COLLECT, &[problem]);
+    }
+
+    #[test]
+    fn an_arrow_down_passes() {
+        check_edges(HIST, COLLECT, &[]);
+    }
+
+    #[test]
+    fn an_arrow_up_is_found() {
+        let hist = HIST.replace("anyhow = '1'", "collect = { workspace = true }");
+        let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 3): depend \
+                       on lower layers only; move what is shared down";
+        check_edges(&hist, COLLECT, &[problem]);
+    }
+
+    #[test]
+    fn an_arrow_between_roles_is_found() {
+        let hist = HIST.replace("layer = 0", "layer = 3");
+        let problem = "crates/collect/Cargo.toml:4: `collect` (layer 3) → `hist` (layer 3): roles \
+                       do not know each other; join them in `topdeck`";
+        check_edges(&hist, COLLECT, &[problem]);
+    }
+
+    #[test]
+    fn an_arrow_for_one_target_counts() {
+        let hist = HIST.replace(
+            "[dependencies]\nanyhow = '1'",
+            "[target.'cfg(unix)'.dependencies]\ncollect = {}",
+        );
+        let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 3): depend \
+                       on lower layers only; move what is shared down";
+        check_edges(&hist, COLLECT, &[problem]);
+    }
+
+    #[test]
+    fn a_development_arrow_does_not_count() {
+        let hist = HIST.replace("[dependencies]", "[dev-dependencies]\ncollect = {}");
+        check_edges(&hist, COLLECT, &[]);
+    }
+
+    #[test]
+    fn a_key_unlike_its_folder_is_found() {
+        let workspace = "[workspace.dependencies]\nhistogram = { path = 'crates/hist' }\n";
+        let problem = "Cargo.toml:2: `histogram` is the crate in `crates/hist`: name the key like \
+                       the folder in crates/";
+        check(dependencies_point_down, &[("Cargo.toml", workspace)], &[problem]);
+    }
+}

@@ -1,0 +1,109 @@
+//! The files a rule looks at, and what it finds.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// All files that are, or would be, committed; sorted by path.
+pub(crate) struct Repo {
+    pub(crate) files: Vec<File>,
+}
+
+/// A file of the repository.
+pub(crate) struct File {
+    /// From the root, with `/`.
+    pub(crate) path: String,
+    /// Bytes that are not UTF-8 are replaced: pictures and golden bytes are files too.
+    pub(crate) text: String,
+}
+
+/// What a rule saw and what it found wrong.
+#[derive(Default)]
+pub(crate) struct Findings {
+    /// How many things the rule is about were there to look at.
+    pub(crate) seen: usize,
+    /// One line each: `file:line: what was found: what to do`.
+    pub(crate) problems: Vec<String>,
+}
+
+impl Repo {
+    /// The repository this test was compiled in.
+    pub(crate) fn load() -> Repo {
+        let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = xtask.parent().expect("xtask/ is a folder of the repository");
+        let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+        let listing = Command::new("git").args(arguments).current_dir(root).output();
+        let listing = listing.expect("the tidy test needs git (Debian: apt-get install git)");
+        let stderr = String::from_utf8_lossy(&listing.stderr);
+        assert!(listing.status.success(), "the tidy test needs a git checkout: {stderr}");
+        let paths = String::from_utf8(listing.stdout).expect("paths are UTF-8");
+        let mut files: Vec<File> = paths.split_terminator('\0').filter_map(read(root)).collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files.dedup_by(|a, b| a.path == b.path);
+        Repo { files }
+    }
+
+    /// A made-up repository of these paths and texts.
+    pub(crate) fn of(files: &[(&str, &str)]) -> Repo {
+        let file =
+            |(path, text): &(&str, &str)| File { path: path.to_string(), text: text.to_string() };
+        Repo { files: files.iter().map(file).collect() }
+    }
+
+    pub(crate) fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    /// Whether a file, or a file below a folder of this name, is there; the root is "".
+    pub(crate) fn has(&self, path: &str) -> bool {
+        let below = |file: &File| {
+            let rest = file.path.strip_prefix(path);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        path.is_empty() || self.files.iter().any(below)
+    }
+}
+
+/// A file that is tracked and deleted, or a link to nowhere, is not there to be read.
+fn read(root: &Path) -> impl Fn(&str) -> Option<File> {
+    move |path| {
+        let bytes = fs::read(root.join(path)).ok()?;
+        Some(File { path: path.to_owned(), text: String::from_utf8_lossy(&bytes).into_owned() })
+    }
+}
+
+impl Findings {
+    pub(crate) fn add(&mut self, path: &str, line: usize, found: &str, remedy: &str) {
+        self.problems.push(format!("{path}:{line}: {found}: {remedy}"));
+    }
+}
+
+/// Line, counted from 1, in which byte `offset` of `text` stands.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// Tests of rules speak through this: made-up files in, problems out.
+#[track_caller]
+pub(crate) fn check(
+    rule: impl FnOnce(&Repo) -> Findings,
+    files: &[(&str, &str)],
+    expected: &[&str],
+) {
+    let findings = rule(&Repo::of(files));
+    assert_eq!(findings.problems, expected);
+    assert!(findings.seen > 0 || !expected.is_empty(), "the rule looked at nothing");
+}
+
+#[test]
+fn the_real_files_are_found() {
+    let repo = Repo::load();
+    assert!(repo.file("xtask/tests/tidy/repo.rs").is_some_and(|file| file.text.contains("Repo")));
+    assert!(repo.has("xtask/tests") && repo.has("Cargo.toml"));
+    assert!(!repo.has("xtask/test") && !repo.has("target"));
+}
+
+#[test]
+fn lines_count_from_one() {
+    assert_eq!([0, 1, 2, 3].map(|offset| line_of("a\nb\n", offset)), [1, 1, 2, 2]);
+}

@@ -1,0 +1,271 @@
+//! Rust sources: each says what it is for, and `unsafe` stands only where it may.
+
+use crate::repo::{Findings, Repo, line_of};
+
+const FOLDERS: [&str; 4] = ["crates/", "xtask/", "fuzz/", "bench/"];
+const FORBID: &str = "#![forbid(unsafe_code)]";
+
+/// Every Rust file opens with `//!`; a shebang may stand before it.
+pub(crate) fn files_open_with_their_role(repo: &Repo) -> Findings {
+    let mut findings = Findings::default();
+    for (path, text) in sources(repo) {
+        findings.seen += 1;
+        // `#![…]` is an attribute, not a shebang.
+        let shebang = text.starts_with("#!") && !text.starts_with("#![");
+        let (line, first) = match shebang {
+            true => (2, text.lines().nth(1)),
+            false => (1, text.lines().next()),
+        };
+        if !first.is_some_and(|first| first.starts_with("//!")) {
+            let remedy = "begin with `//!` and one sentence on the file's role";
+            findings.add(path, line, "does not open with `//!`", remedy);
+        }
+    }
+    findings
+}
+
+/// The keyword `unsafe` stands only in the allowed files, and in each of them.
+pub(crate) fn unsafe_only_in(repo: &Repo, allowed: &[&str]) -> Findings {
+    let mut findings = Findings::default();
+    for (path, text) in sources(repo) {
+        findings.seen += 1;
+        if !allowed.contains(&path) {
+            for line in unsafe_lines(text) {
+                let remedy = "do without, or add the file to UNSAFE_FILES in xtask/tests/tidy.rs";
+                findings.add(path, line, "`unsafe` in a file that may not hold it", remedy);
+            }
+        }
+    }
+    for path in allowed {
+        if !repo.file(path).is_some_and(|file| !unsafe_lines(&file.text).is_empty()) {
+            let remedy = "remove it from UNSAFE_FILES in xtask/tests/tidy.rs";
+            findings.add(path, 1, "may hold `unsafe` and does not", remedy);
+        }
+    }
+    findings
+}
+
+/// Every root of a crate forbids unsafe code, unless a file of that crate is allowed it.
+pub(crate) fn crates_forbid_unsafe(repo: &Repo, allowed: &[&str]) -> Findings {
+    let mut findings = Findings::default();
+    for (path, text) in sources(repo) {
+        let Some(folder) = crate_of_root(path) else { continue };
+        findings.seen += 1;
+        let exempt = allowed.iter().any(|file| file.starts_with(folder));
+        if !exempt && !code_only(text).contains(FORBID) {
+            let remedy = &format!("add `{FORBID}` below the opening comment");
+            findings.add(path, 1, "does not forbid unsafe code", remedy);
+        }
+    }
+    findings
+}
+
+/// `crates/hist/src/` for `crates/hist/src/lib.rs`; `None` for a file that is not the root of a
+/// crate. fuzz/ and bench/ hold none: the fuzzer's entry point cannot forbid what its macro expands
+/// to.
+fn crate_of_root(path: &str) -> Option<&str> {
+    let folder = path.strip_suffix("lib.rs").or_else(|| path.strip_suffix("main.rs"))?;
+    let ours = folder.starts_with("crates/") || folder.starts_with("xtask/");
+    (ours && folder.ends_with("/src/")).then_some(folder)
+}
+
+fn sources(repo: &Repo) -> impl Iterator<Item = (&str, &str)> {
+    let files = repo.files.iter().map(|file| (file.path.as_str(), file.text.as_str()));
+    files.filter(|(path, _)| {
+        path.ends_with(".rs") && FOLDERS.iter().any(|folder| path.starts_with(folder))
+    })
+}
+
+/// Lines on which the keyword stands in code. `unsafe_code` and other lints are words of their own.
+fn unsafe_lines(text: &str) -> Vec<usize> {
+    let code = code_only(text);
+    let keyword = |(offset, _): &(usize, &str)| {
+        let before = code[..*offset].chars().next_back();
+        let after = code[offset + "unsafe".len()..].chars().next();
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    };
+    code.match_indices("unsafe").filter(keyword).map(|(offset, _)| line_of(&code, offset)).collect()
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The text without comments and the insides of literals; line breaks stay, so that lines keep
+/// their number.
+fn code_only(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let glued = code.chars().next_back().is_some_and(is_word);
+        let (skipped, kept) = match skip(rest, glued) {
+            0 => (first.len_utf8(), Some(first)),
+            length => (length, None),
+        };
+        match kept {
+            Some(c) => code.push(c),
+            None => code.extend(rest[..skipped].chars().map(|c| if c == '\n' { c } else { ' ' })),
+        }
+        rest = &rest[skipped..];
+    }
+    code
+}
+
+/// Length of the comment or literal at the start of `rest`, 0 if it starts with code.
+/// `glued`: a letter stands before, so that an `r` here does not begin a raw string.
+fn skip(rest: &str, glued: bool) -> usize {
+    let prefix = if glued { 0 } else { rest.len() - rest.trim_start_matches(['b', 'c']).len() };
+    let after_prefix = &rest[prefix..];
+    if rest.starts_with("//") {
+        rest.find('\n').unwrap_or(rest.len())
+    } else if rest.starts_with("/*") {
+        skip_block_comment(rest)
+    } else if prefix > 1 {
+        0
+    } else if after_prefix.starts_with('"') {
+        prefix + skip_quoted(after_prefix, '"')
+    } else if after_prefix.starts_with('r') && !glued {
+        let length = skip_raw(after_prefix);
+        if length == 0 { 0 } else { prefix + length }
+    } else if after_prefix.starts_with('\'') {
+        let length = skip_char(after_prefix);
+        if length == 0 { 0 } else { prefix + length }
+    } else {
+        0
+    }
+}
+
+/// Comments nest.
+fn skip_block_comment(rest: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < rest.len() {
+        let here = &rest[at..];
+        if here.starts_with("/*") {
+            depth += 1;
+            at += 2;
+        } else if here.starts_with("*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += here.chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    rest.len()
+}
+
+/// A literal from its opening quote to its closing one; a backslash hides what follows it.
+fn skip_quoted(rest: &str, quote: char) -> usize {
+    let mut chars = rest.char_indices().skip(1);
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            _ if c == quote => return at + c.len_utf8(),
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// `r"…"`, `r#"…"#`, …; 0 for a word such as `r#type` or `return`.
+fn skip_raw(rest: &str) -> usize {
+    let after_r = &rest[1..];
+    let hash_count = after_r.len() - after_r.trim_start_matches('#').len();
+    let Some(inside) = after_r[hash_count..].strip_prefix('"') else { return 0 };
+    let close = format!("\"{}", "#".repeat(hash_count));
+    let open_length = rest.len() - inside.len();
+    inside.find(&close).map_or(rest.len(), |at| open_length + at + close.len())
+}
+
+/// `'x'` or `'\n'`; 0 for a lifetime.
+fn skip_char(rest: &str) -> usize {
+    let mut chars = rest.char_indices().skip(1);
+    match (chars.next(), chars.next()) {
+        (Some((_, '\\')), _) => skip_quoted(rest, '\''),
+        (Some(_), Some((at, '\''))) => at + 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repo::check;
+
+    /// Lines of `text` on which the keyword is code.
+    #[track_caller]
+    fn check_unsafe(text: &str, expected: &[usize]) {
+        assert_eq!(unsafe_lines(text), expected, "{}", code_only(text));
+    }
+
+    #[test]
+    fn the_keyword_is_seen_wherever_it_is_code() {
+        check_unsafe("unsafe { f() }", &[1]);
+        check_unsafe("//! Role.\nfn f() {\n    unsafe{g()}\n}\nunsafe impl S for T {}", &[3, 5]);
+        check_unsafe("#[unsafe(no_mangle)]", &[1]);
+        check_unsafe("let s = \"a\\\"b\"; unsafe {}", &[1]);
+        check_unsafe("let c = '\"'; unsafe {}", &[1]);
+        check_unsafe("let c = '\\''; unsafe {}", &[1]);
+        check_unsafe("let c = b'\"'; unsafe {}", &[1]);
+        check_unsafe("fn f<'a>(x: &'a str) { unsafe { g(x) } }", &[1]);
+        check_unsafe("let s = r\"\\\"; unsafe {}", &[1]);
+        check_unsafe("let s = br##\"\"#\"##; unsafe {}", &[1]);
+        check_unsafe("let r#type = 1; /* a */ unsafe {}", &[1]);
+        check_unsafe("/* /* */ */ unsafe {}", &[1]);
+        check_unsafe("let s = \"two\nlines\";\nunsafe {}", &[3]);
+    }
+
+    #[test]
+    fn the_word_is_not_the_keyword() {
+        check_unsafe("#![forbid(unsafe_code)]\n#![deny(unsafe_op_in_unsafe_fn)]", &[]);
+        check_unsafe("// unsafe\n/// unsafe\n/* unsafe /* */ unsafe */ let x = 1;", &[]);
+        check_unsafe("let s = \"unsafe\"; let t = r#\"\" unsafe\"#; let u = b\"unsafe\";", &[]);
+        check_unsafe("let s = \"two\nunsafe\nlines\";", &[]);
+        check_unsafe("let not_unsafe = 1; let unsafe2 = 2;", &[]);
+    }
+
+    #[test]
+    fn a_file_without_role_is_found() {
+        let good = ("crates/a/src/lib.rs", "//! Role.\n");
+        let script = ("xtask/x.rs", "#!/usr/bin/env run\n//! Role.\n");
+        let attribute = ("fuzz/x.rs", "#![no_main]\n//! Role.\n");
+        let empty = ("bench/x.rs", "");
+        let elsewhere = ("docs/x.rs", "fn main() {}");
+        let remedy =
+            "does not open with `//!`: begin with `//!` and one sentence on the file's role";
+        let [first, second] = ["fuzz/x.rs", "bench/x.rs"].map(|path| format!("{path}:1: {remedy}"));
+        let files = [good, script, attribute, empty, elsewhere];
+        check(files_open_with_their_role, &files, &[&first, &second]);
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_unsafe_is_found() {
+        let files = [("crates/a/src/lib.rs", "//! R.\n\nunsafe {}\n")];
+        let problem = "crates/a/src/lib.rs:3: `unsafe` in a file that may not hold it: do \
+                       without, or add the file to UNSAFE_FILES in xtask/tests/tidy.rs";
+        check(|repo| unsafe_only_in(repo, &[]), &files, &[problem]);
+        check(|repo| unsafe_only_in(repo, &["crates/a/src/lib.rs"]), &files, &[]);
+    }
+
+    #[test]
+    fn a_permission_without_use_is_found() {
+        let files = [("crates/a/src/lib.rs", "//! No unsafe here.\n")];
+        let problem = "crates/a/src/lib.rs:1: may hold `unsafe` and does not: remove it from \
+                       UNSAFE_FILES in xtask/tests/tidy.rs";
+        check(|repo| unsafe_only_in(repo, &["crates/a/src/lib.rs"]), &files, &[problem]);
+    }
+
+    #[test]
+    fn a_crate_that_does_not_forbid_unsafe_is_found() {
+        let library = ("crates/a/src/lib.rs", "//! R.\n// #![forbid(unsafe_code)]\n");
+        let program = ("xtask/src/main.rs", "//! R.\n#![forbid(unsafe_code)]\n");
+        let module = ("crates/a/src/map.rs", "//! R.\n");
+        let problem = "crates/a/src/lib.rs:1: does not forbid unsafe code: add \
+                       `#![forbid(unsafe_code)]` below the opening comment";
+        let files = [library, program, module];
+        check(|repo| crates_forbid_unsafe(repo, &[]), &files, &[problem]);
+        check(|repo| crates_forbid_unsafe(repo, &["crates/a/src/map.rs"]), &files, &[]);
+    }
+}
