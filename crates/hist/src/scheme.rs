@@ -7,6 +7,7 @@
 mod bounds;
 mod exp2;
 mod explicit;
+mod integers;
 mod log;
 mod log_linear10;
 mod log_linear2;
@@ -16,7 +17,7 @@ pub use explicit::Explicit;
 pub use log::{Interpolation, Log};
 pub use log_linear2::LogLinear2;
 
-pub(crate) use exp2::index_default;
+pub(crate) use integers::Integers;
 use log::EDGE_DOUBT;
 pub(crate) use log_linear10::{digits_and_exponent, index_of as index_of_digits};
 

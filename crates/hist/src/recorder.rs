@@ -1,0 +1,184 @@
+//! The fast way in, for one thread.
+//!
+//! Values are whole numbers from 0 to 2^64 − 1, for latencies nanoseconds. One record is an index from a
+//! table of 512 bytes, one addition to a bucket and the exact side values: no branch that depends on the
+//! value but for new extremes. The counts take (64 · 2^SCALE + 1) · 8 bytes, 16 KiB at scale 5, of which
+//! only the touched pages become memory.
+
+use crate::histogram::{Histogram, Parts, Threshold};
+use crate::scheme::{Integers, Scheme};
+use crate::side::{Side, Sum};
+
+/// Counts whole numbers on one thread; [`crate::SharedRecorder`] is for many.
+#[derive(Clone, Debug)]
+pub struct Recorder<const SCALE: u32 = 5> {
+    counts: Box<[u64]>,
+    zero: u64,
+    sum: u128,
+    min: u64,
+    max: u64,
+    thresholds: Vec<(u64, u64)>,
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder::new()
+    }
+}
+
+impl Recorder {
+    /// A recorder at the default scale, 5 (at most 1.08 % off).
+    pub fn new() -> Recorder {
+        Recorder::with_scale()
+    }
+}
+
+impl<const SCALE: u32> Recorder<SCALE> {
+    /// A recorder at another scale: `Recorder::<8>::with_scale()`.
+    pub fn with_scale() -> Recorder<SCALE> {
+        Recorder {
+            counts: vec![0; Integers::<SCALE>::PLACES].into(),
+            zero: 0,
+            sum: 0,
+            min: u64::MAX,
+            max: 0,
+            thresholds: Vec::new(),
+        }
+    }
+
+    /// Counts exactly how many values lie above each of `limits`, from now on. Each costs a comparison
+    /// per record.
+    pub fn with_thresholds(mut self, limits: &[u64]) -> Recorder<SCALE> {
+        self.thresholds = ascending(limits).into_iter().map(|limit| (limit, 0)).collect();
+        self
+    }
+
+    /// Counts one value.
+    #[inline]
+    pub fn record(&mut self, value: u64) {
+        self.record_n(value, 1);
+    }
+
+    /// Counts a value `n` times.
+    #[inline]
+    pub fn record_n(&mut self, value: u64, n: u64) {
+        if value == 0 {
+            self.zero += n;
+        } else {
+            self.counts[Integers::<SCALE>::place(value)] += n;
+        }
+        if n == 0 {
+            return;
+        }
+        self.sum += u128::from(value) * u128::from(n);
+        if value < self.min {
+            self.min = value;
+        }
+        if value > self.max {
+            self.max = value;
+        }
+        for (limit, above) in &mut self.thresholds {
+            *above += if value > *limit { n } else { 0 };
+        }
+    }
+
+    /// Counts a value and what waiting for it kept from being measured: see
+    /// [`Histogram::record_corrected`].
+    pub fn record_corrected(&mut self, value: u64, expected_interval: u64) {
+        self.record(value);
+        if expected_interval == 0 {
+            return;
+        }
+        let mut missing = value.saturating_sub(expected_interval);
+        while missing >= expected_interval {
+            self.record(missing);
+            missing -= expected_interval;
+        }
+    }
+
+    /// What was recorded so far.
+    pub fn snapshot(&self) -> Histogram {
+        let places = self.counts.iter().enumerate();
+        let mut parts = Parts::new(Scheme::Exp2(Integers::<SCALE>::grid()));
+        parts.positive = places
+            .filter(|&(_, &count)| count > 0)
+            .map(|(place, &count)| (Integers::<SCALE>::index(place), count))
+            .collect();
+        parts.zero = self.zero;
+        parts.sum = Side::Exact(Sum::from_integer(self.sum));
+        parts.min = Side::Exact(self.min as f64);
+        parts.max = Side::Exact(self.max as f64);
+        parts.thresholds = self
+            .thresholds
+            .iter()
+            .map(|&(limit, above)| Threshold { value: limit as f64, above })
+            .collect();
+        Histogram::from_parts(parts).expect("BUG: a recorder's counts make a histogram")
+    }
+
+    /// Forgets everything that was recorded.
+    pub fn clear(&mut self) {
+        self.counts.fill(0);
+        (self.zero, self.sum, self.min, self.max) = (0, 0, u64::MAX, 0);
+        self.thresholds.iter_mut().for_each(|(_, above)| *above = 0);
+    }
+}
+
+/// Thresholds in order, each once.
+pub(crate) fn ascending(limits: &[u64]) -> Vec<u64> {
+    let mut limits = limits.to_vec();
+    limits.sort_unstable();
+    // Limits that are one double are one threshold.
+    limits.dedup_by_key(|limit| *limit as f64);
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a histogram of the same scheme holds after the same values.
+    #[track_caller]
+    fn check<const SCALE: u32>(values: &[u64]) {
+        let mut recorder = Recorder::<SCALE>::with_scale().with_thresholds(&[1000, 10]);
+        let mut expected = Histogram::new(Scheme::Exp2(Integers::<SCALE>::grid()))
+            .with_thresholds(&[10.0, 1000.0])
+            .unwrap();
+        for &value in values {
+            recorder.record(value);
+            expected.record(value as f64);
+        }
+        assert_eq!(recorder.snapshot(), expected);
+        recorder.clear();
+        assert!(recorder.snapshot().is_empty());
+    }
+
+    #[test]
+    fn a_recorder_counts_what_a_histogram_counts() {
+        check::<5>(&[]);
+        check::<5>(&[0]);
+        check::<5>(&[1, 2, 3, 0, 1000, 1001, 1 << 40, 1 << 52]);
+        check::<0>(&[7, 8, 9, u64::from(u32::MAX)]);
+        check::<8>(&(1..5000).map(|i| i * i).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_largest_values_are_counted() {
+        let mut recorder = Recorder::new();
+        recorder.record(u64::MAX);
+        recorder.record(i64::MAX as u64 + 1);
+        assert_eq!(recorder.snapshot().count(), 2);
+        assert_eq!(recorder.snapshot().max().unwrap().estimate, u64::MAX as f64);
+    }
+
+    #[test]
+    fn a_wait_is_filled_up() {
+        let mut recorder = Recorder::new();
+        recorder.record_corrected(100, 10);
+        let histogram = recorder.snapshot();
+        assert_eq!(histogram.count(), 10);
+        assert_eq!(histogram.sum().estimate, 550.0);
+        recorder.record_corrected(5, 0);
+        assert_eq!(recorder.snapshot().count(), 11);
+    }
+}

@@ -1,0 +1,72 @@
+//! The exponential grid for whole numbers from 0 to 2^64 − 1, as recorders see it: places in an array.
+//!
+//! Place 0 holds the value 1, which closes the bucket below it; place p holds bucket `p - 1` of
+//! [`Exp2`]. Zero has no place. A whole number above 2^53 is recorded as the double nearest to it.
+
+use super::exp2::{Exp2, index_default};
+
+/// The grid of one scale, 0..=8, fixed at compile time so that a record needs no look at it.
+pub(crate) struct Integers<const SCALE: u32>;
+
+impl<const SCALE: u32> Integers<SCALE> {
+    /// How many places there are.
+    pub(crate) const PLACES: usize = (64 << SCALE) + 1;
+
+    pub(crate) fn grid() -> Exp2 {
+        const { assert!(SCALE <= Exp2::SCALE_MAX as u32, "recorders have scales 0 to 8") };
+        Exp2::new(SCALE as i32).expect("BUG: checked when compiled")
+    }
+
+    /// Where a value above zero is counted.
+    #[inline]
+    pub(crate) fn place(value: u64) -> usize {
+        debug_assert!(value > 0);
+        // Conversion from a signed number is one instruction, from an unsigned one six.
+        let value = value as i64;
+        let index = match value > 0 {
+            true if SCALE == Exp2::DEFAULT.scale() as u32 => index_default(value as f64),
+            true => Self::grid().index(value as f64),
+            false => Self::index_of_large(value as u64),
+        };
+        (index + 1) as usize
+    }
+
+    #[cold]
+    fn index_of_large(value: u64) -> i32 {
+        Self::grid().index(value as f64)
+    }
+
+    /// The grid's bucket index of a place.
+    pub(crate) fn index(place: usize) -> i32 {
+        place as i32 - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<const SCALE: u32>() {
+        for shift in 0..64 {
+            for value in [(1u64 << shift) - 1, 1 << shift, (1 << shift) + 1, (1 << shift) | 0x5555]
+            {
+                if value > 0 {
+                    let place = Integers::<SCALE>::place(value);
+                    assert!(place < Integers::<SCALE>::PLACES);
+                    let index = Integers::<SCALE>::grid().index(value as f64);
+                    assert_eq!(Integers::<SCALE>::index(place), index, "value {value}");
+                }
+            }
+        }
+        assert_eq!(Integers::<SCALE>::place(1), 0);
+        assert_eq!(Integers::<SCALE>::place(u64::MAX), Integers::<SCALE>::PLACES - 1);
+    }
+
+    #[test]
+    fn places_follow_the_grid() {
+        check::<0>();
+        check::<3>();
+        check::<5>();
+        check::<8>();
+    }
+}

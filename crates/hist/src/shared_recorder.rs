@@ -1,0 +1,445 @@
+//! The fast way in, for many threads.
+//!
+//! Each thread counts in a shard of its own with plain loads and stores: no locked instruction, no shared
+//! cache line, so the cost does not change with the number of threads. Shards are cumulative and never
+//! reset; a reader copies them and subtracts what it copied before. It never waits for a writer and no
+//! writer ever waits for it. A thread that ends leaves its shard to the next one that begins, counts and
+//! all, so nothing is lost and memory is bounded by the threads alive at once.
+//!
+//! A reader that copies a shard while its thread records sees whole counts, but perhaps a sum that is a
+//! record ahead. Two tickets tell: `begun` is written before and `ended` after each record, and a copy
+//! between which they agree is consistent. A shard that never pauses gives, after a bounded number of
+//! tries, a copy whose counts are right and whose sum and extremes are marked as estimated.
+
+mod shard;
+
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use self::shard::{Copied, Shard};
+use crate::histogram::Histogram;
+use crate::recorder::ascending;
+use crate::scheme::{Integers, Scheme};
+use crate::sync::{AtomicUsize, OnceLock, Ordering};
+
+/// Shards are found through segments that double in size, so that the list grows without moving and is
+/// read without a lock: 8 + 16 + … + 2^27 threads at once.
+const SEGMENT_FIRST: usize = 8;
+const SEGMENTS: usize = if cfg!(loom) { 1 } else { 25 };
+
+/// Counts whole numbers from any number of threads. Clones share the counts.
+///
+/// [`Self::record`] finds the thread's shard by itself; a [`Handle`] has it at hand, which saves about a
+/// nanosecond.
+#[derive(Clone)]
+pub struct SharedRecorder<const SCALE: u32 = 5> {
+    shared: Arc<Shared>,
+}
+
+/// One thread's way in: it may move to another thread but not be shared.
+pub struct Handle<const SCALE: u32 = 5> {
+    claim: Claim,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+/// The right to write to a shard, given back when dropped.
+struct Claim {
+    shard: Arc<Shard>,
+    limits: Arc<[u64]>,
+}
+
+struct Shared {
+    slot: Slot,
+    limits: Arc<[u64]>,
+    segments: [OnceLock<Segment>; SEGMENTS],
+    /// Places for shards that were given out. The last few may still be empty.
+    places: AtomicUsize,
+    /// How each shard stood when the last interval ended. Only readers meet at this lock.
+    interval: Mutex<Vec<Copied>>,
+}
+
+type Segment = Box<[OnceLock<Arc<Shard>>]>;
+
+impl Default for SharedRecorder {
+    fn default() -> SharedRecorder {
+        SharedRecorder::new()
+    }
+}
+
+impl SharedRecorder {
+    /// A recorder at the default scale, 5 (at most 1.08 % off).
+    pub fn new() -> SharedRecorder {
+        SharedRecorder::with_thresholds(&[])
+    }
+}
+
+impl<const SCALE: u32> SharedRecorder<SCALE> {
+    /// A recorder at another scale, `SharedRecorder::<8>::with_thresholds(&[])`, that counts exactly how
+    /// many values lie above each of `limits`. Each limit costs a comparison per record.
+    pub fn with_thresholds(limits: &[u64]) -> SharedRecorder<SCALE> {
+        let shared = Shared {
+            slot: Slot::take(),
+            limits: ascending(limits).into(),
+            segments: std::array::from_fn(|_| OnceLock::new()),
+            places: AtomicUsize::new(0),
+            interval: Mutex::new(Vec::new()),
+        };
+        SharedRecorder { shared: Arc::new(shared) }
+    }
+
+    /// Counts one value.
+    #[inline]
+    pub fn record(&self, value: u64) {
+        let slot = &self.shared.slot;
+        let recorded = CLAIMS.try_with(|claims| {
+            let claims = claims.borrow();
+            let held = claims.get(slot.place).and_then(Option::as_ref);
+            held.filter(|held| held.serial == slot.serial)
+                .map(|held| held.claim.shard.record::<SCALE>(&held.claim.limits, value))
+        });
+        if !matches!(recorded, Ok(Some(()))) {
+            self.record_first(value);
+        }
+    }
+
+    /// A thread's first record here, or one after its thread-local values are gone.
+    #[cold]
+    fn record_first(&self, value: u64) {
+        let handle = self.handle();
+        handle.record(value);
+        // Where nothing can be kept any more the handle is dropped, its shard left to the next thread.
+        let _ = CLAIMS
+            .try_with(|claims| keep(&mut claims.borrow_mut(), &self.shared.slot, handle.claim));
+    }
+
+    /// A way in for one thread.
+    pub fn handle(&self) -> Handle<SCALE> {
+        let idle = self.shared.shards().find(|shard| shard.claim()).cloned();
+        let shard = idle.unwrap_or_else(|| {
+            self.shared.add_shard(Shard::new::<SCALE>(self.shared.limits.len()))
+        });
+        Handle { claim: Claim { shard, limits: self.shared.limits.clone() }, not_sync: PhantomData }
+    }
+
+    /// Everything that was recorded since the recorder was made.
+    pub fn snapshot(&self) -> Histogram {
+        let limits = &self.shared.limits;
+        self.merged(self.shared.shards().map(|shard| shard.copy().total::<SCALE>(limits)))
+    }
+
+    /// What was recorded since the last call of this function, by anyone: each value is in exactly one
+    /// interval.
+    pub fn interval(&self) -> Histogram {
+        let limits = &self.shared.limits;
+        let mut starts = self.shared.interval.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut number = 0;
+        let since = self.shared.shards().map(|shard| {
+            let copied = shard.copy();
+            shard.end_interval();
+            let histogram = match starts.get(number) {
+                Some(start) => copied.since::<SCALE>(start, limits),
+                None => copied.total::<SCALE>(limits),
+            };
+            match starts.get_mut(number) {
+                Some(start) => *start = copied,
+                None => starts.push(copied),
+            }
+            number += 1;
+            histogram
+        });
+        self.merged(since)
+    }
+
+    fn merged(&self, shards: impl Iterator<Item = Histogram>) -> Histogram {
+        let limits: Vec<f64> = self.shared.limits.iter().map(|&limit| limit as f64).collect();
+        let mut merged = Histogram::new(Scheme::Exp2(Integers::<SCALE>::grid()))
+            .with_thresholds(&limits)
+            .expect("BUG: limits ascend");
+        for shard in shards {
+            merged.merge(&shard).expect("BUG: shards have one scheme and fewer than 2^64 values");
+        }
+        merged
+    }
+}
+
+impl<const SCALE: u32> Handle<SCALE> {
+    /// Counts one value.
+    #[inline]
+    pub fn record(&self, value: u64) {
+        self.claim.shard.record::<SCALE>(&self.claim.limits, value);
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.shard.release();
+    }
+}
+
+impl Shared {
+    /// All shards, in the order they were made. Stops at the first place that is still empty, so a
+    /// shard's number never changes.
+    fn shards(&self) -> impl Iterator<Item = &Arc<Shard>> {
+        (0..self.places.load(Ordering::Acquire)).map_while(|number| {
+            let (segment, offset) = place_of(number);
+            self.segments[segment].get()?[offset].get()
+        })
+    }
+
+    fn add_shard(&self, shard: Shard) -> Arc<Shard> {
+        let number = self.places.fetch_add(1, Ordering::AcqRel);
+        let (segment, offset) = place_of(number);
+        assert!(segment < SEGMENTS, "more than 2^28 threads record into one histogram at once");
+        let segment = self.segments[segment]
+            .get_or_init(|| (0..SEGMENT_FIRST << segment).map(|_| OnceLock::new()).collect());
+        segment[offset].get_or_init(|| Arc::new(shard)).clone()
+    }
+}
+
+/// Segment and offset in it of the shard with this number.
+fn place_of(number: usize) -> (usize, usize) {
+    let from_start = number + SEGMENT_FIRST;
+    let segment = from_start.ilog2() - SEGMENT_FIRST.ilog2();
+    (segment as usize, from_start - (SEGMENT_FIRST << segment))
+}
+
+thread_local! {
+    /// This thread's claims, at the place that each recorder's [`Slot`] names.
+    static CLAIMS: RefCell<Vec<Option<Held>>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Held {
+    serial: u64,
+    claim: Claim,
+}
+
+fn keep(claims: &mut Vec<Option<Held>>, slot: &Slot, claim: Claim) {
+    if claims.len() <= slot.place {
+        claims.resize_with(slot.place + 1, || None);
+    }
+    claims[slot.place] = Some(Held { serial: slot.serial, claim });
+}
+
+/// A recorder's place among each thread's claims. Places are used again, serials are not, so a claim of
+/// a recorder that is gone is known and replaced.
+struct Slot {
+    place: usize,
+    serial: u64,
+}
+
+/// Places that were given back, and how many were ever given out.
+static PLACES: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+static SERIALS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+impl Slot {
+    fn take() -> Slot {
+        let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = places.0.pop().unwrap_or_else(|| {
+            places.1 += 1;
+            places.1 - 1
+        });
+        Slot { place, serial: SERIALS.fetch_add(1, std::sync::atomic::Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        PLACES.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.place);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::side::Side;
+    use crate::statistics::Bound;
+
+    /// Records the numbers 1..=`values` on each of `threads` threads, twice over, and reads meanwhile.
+    fn check_threads(threads: u64, values: u64) {
+        let recorder = SharedRecorder::<5>::with_thresholds(&[values / 2]);
+        let mut intervals = Histogram::default();
+        for _ in 0..2 {
+            std::thread::scope(|scope| {
+                for thread in 0..threads {
+                    let recorder = recorder.clone();
+                    scope.spawn(move || {
+                        let handle = recorder.handle();
+                        for value in 1..=values {
+                            if thread % 2 == 0 {
+                                handle.record(value)
+                            } else {
+                                recorder.record(value)
+                            }
+                        }
+                    });
+                }
+                intervals.merge(&recorder.interval()).unwrap();
+                assert!(recorder.snapshot().count() <= 2 * threads * values);
+            });
+        }
+        intervals.merge(&recorder.interval()).unwrap();
+
+        let total = recorder.snapshot();
+        assert_eq!(total.count(), 2 * threads * values);
+        assert_eq!(
+            total.sum_side().exact().unwrap().value(),
+            (threads * values * (values + 1)) as f64
+        );
+        assert_eq!(total.min_side(), Side::Exact(1.0));
+        assert_eq!(total.max_side(), Side::Exact(values as f64));
+        let above = total.count_above((values / 2) as f64, Bound::Exclusive);
+        assert!(above.is_exact());
+        assert_eq!(above.estimate, 2 * threads * (values - values / 2));
+        assert_eq!(intervals.positive(), total.positive());
+    }
+
+    #[test]
+    fn no_update_is_lost() {
+        check_threads(4, 50_000);
+    }
+
+    #[test]
+    fn miri_no_update_is_lost() {
+        check_threads(2, 40);
+    }
+
+    #[test]
+    fn a_thread_that_ends_leaves_its_shard_to_the_next() {
+        let recorder = SharedRecorder::new();
+        for _ in 0..20 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| recorder.record(7)).join().unwrap();
+            });
+        }
+        assert_eq!(recorder.snapshot().count(), 20);
+        assert_eq!(recorder.shared.shards().count(), 1);
+    }
+
+    #[test]
+    fn a_new_recorder_in_an_old_place_starts_empty() {
+        for _ in 0..3 {
+            let recorder = SharedRecorder::new();
+            recorder.record(3);
+            assert_eq!(recorder.snapshot().count(), 1);
+        }
+    }
+
+    #[test]
+    fn miri_intervals_have_their_own_exact_extremes() {
+        let recorder = SharedRecorder::new();
+        let handle = recorder.handle();
+        for (values, min, max) in
+            [(&[5, 900, 30][..], 5.0, 900.0), (&[40, 41], 40.0, 41.0), (&[0, 2], 0.0, 2.0)]
+        {
+            values.iter().for_each(|&value| handle.record(value));
+            let interval = recorder.interval();
+            assert_eq!(interval.count(), values.len() as u64);
+            assert_eq!(interval.sum().estimate, values.iter().sum::<u64>() as f64);
+            assert_eq!(
+                (interval.min_side(), interval.max_side()),
+                (Side::Exact(min), Side::Exact(max))
+            );
+        }
+        assert!(recorder.interval().is_empty());
+        assert_eq!(recorder.snapshot().max_side(), Side::Exact(900.0));
+    }
+
+    #[test]
+    fn the_sum_carries_past_64_bits() {
+        let recorder = SharedRecorder::new();
+        (0..4).for_each(|_| recorder.record(u64::MAX));
+        let sum = recorder.snapshot().sum_side().exact().unwrap();
+        assert_eq!(sum, crate::side::Sum::from_integer(4 * u128::from(u64::MAX)));
+    }
+
+    #[test]
+    fn handles_of_other_scales() {
+        let recorder = SharedRecorder::<8>::with_thresholds(&[]);
+        recorder.handle().record(1_000_000);
+        assert_eq!(recorder.snapshot().scheme(), &Scheme::exp2(8).unwrap());
+    }
+}
+
+/// Every order of steps of a writer and a reader, and of writers that follow each other.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::side::Side;
+    use loom::thread;
+
+    fn recorder() -> SharedRecorder<0> {
+        SharedRecorder::with_thresholds(&[])
+    }
+
+    #[test]
+    fn loom_a_reader_sees_whole_records_or_says_so() {
+        loom::model(|| {
+            let recorder = recorder();
+            let writer = {
+                let handle = recorder.handle();
+                thread::spawn(move || {
+                    handle.record(1);
+                    handle.record(4);
+                })
+            };
+            let seen = recorder.snapshot();
+            assert!(seen.count() <= 2);
+            if let Some(sum) = seen.sum_side().exact() {
+                let expected = [0.0, 1.0, 5.0][seen.count() as usize];
+                assert_eq!(sum.value(), expected, "an exact sum fits its count");
+                if seen.count() == 2 {
+                    assert_eq!(seen.max_side(), Side::Exact(4.0));
+                }
+            }
+            writer.join().unwrap();
+            assert_eq!(recorder.snapshot().sum_side().exact().unwrap().value(), 5.0);
+        });
+    }
+
+    #[test]
+    fn loom_intervals_hold_each_record_once_with_true_extremes() {
+        loom::model(|| {
+            let recorder = recorder();
+            let handle = recorder.handle();
+            handle.record(4);
+            let writer = thread::spawn(move || {
+                handle.record(2);
+                handle.record(1);
+            });
+            let first = recorder.interval();
+            writer.join().unwrap();
+            let second = recorder.interval();
+            assert_eq!(first.count() + second.count(), 3);
+            // Values fall, so the counts tell which ones each interval holds.
+            let values = [4.0, 2.0, 1.0];
+            let (early, late) = values.split_at(first.count() as usize);
+            for (interval, values) in [(&first, early), (&second, late)] {
+                if let (Some(max), Some(&truth)) = (interval.max_side().exact(), values.first()) {
+                    assert_eq!(max, truth);
+                }
+                if let (Some(min), Some(&truth)) = (interval.min_side().exact(), values.last()) {
+                    assert_eq!(min, truth);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn loom_a_shard_passes_from_thread_to_thread() {
+        loom::model(|| {
+            let recorder = recorder();
+            let threads: Vec<_> = [1, 2]
+                .map(|value| {
+                    let recorder = recorder.clone();
+                    thread::spawn(move || recorder.handle().record(value))
+                })
+                .into();
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            let total = recorder.snapshot();
+            assert_eq!((total.count(), total.sum().estimate), (2, 3.0));
+        });
+    }
+}

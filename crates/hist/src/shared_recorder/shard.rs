@@ -1,0 +1,382 @@
+//! One thread's counts, and copies of them.
+//!
+//! Plain atomic loads and stores by one writer at a time; readers only copy. The order within a record is
+//! the contract: `begun`, then extremes, sum and thresholds, then the bucket, then `ended`.
+
+use crate::histogram::{Histogram, Parts, Threshold};
+use crate::scheme::{Integers, Scheme};
+use crate::side::{Side, Sum};
+use crate::sync::{AtomicBool, AtomicU64, OnceLock, Ordering, fence};
+
+/// Buckets that are allocated together: an octave at the default scale, 256 bytes.
+const PAGE_PLACES: usize = if cfg!(loom) { 2 } else { 32 };
+
+/// Tries to copy a shard between two records. A copy takes about a microsecond, so at 100,000 records per
+/// second and thread nearly every first try succeeds.
+const COPY_ATTEMPTS: usize = if cfg!(loom) { 2 } else { 16 };
+
+/// Cumulative counts of one thread at a time. Aligned so that no two shards share a cache line, nor the
+/// pair of lines that is fetched together.
+#[repr(align(128))]
+pub(super) struct Shard {
+    taken: AtomicBool,
+    begun: AtomicU64,
+    ended: AtomicU64,
+    zero: AtomicU64,
+    sum_low: AtomicU64,
+    sum_high: AtomicU64,
+    /// Raised by a reader that ends an interval; the next record then starts new extremes.
+    interval: AtomicU64,
+    extremes: Extremes,
+    /// Values above each limit.
+    above: Box<[AtomicU64]>,
+    pages: Box<[OnceLock<Page>]>,
+}
+
+type Page = Box<[AtomicU64; PAGE_PLACES]>;
+
+/// Extremes since the first record that saw an interval begin, and before it.
+struct Extremes {
+    /// The interval that the writer has seen, and the one it had seen before.
+    interval: AtomicU64,
+    interval_previous: AtomicU64,
+    /// Records that were ended when it saw it.
+    after: AtomicU64,
+    min: AtomicU64,
+    max: AtomicU64,
+    min_before: AtomicU64,
+    max_before: AtomicU64,
+    /// Extremes of the interval before alone, frozen.
+    min_previous: AtomicU64,
+    max_previous: AtomicU64,
+}
+
+impl Shard {
+    pub(super) fn new<const SCALE: u32>(limits: usize) -> Shard {
+        let zeros = |n: usize| (0..n).map(|_| AtomicU64::new(0)).collect();
+        let pages = Integers::<SCALE>::PLACES.div_ceil(PAGE_PLACES);
+        Shard {
+            taken: AtomicBool::new(true),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            zero: AtomicU64::new(0),
+            sum_low: AtomicU64::new(0),
+            sum_high: AtomicU64::new(0),
+            interval: AtomicU64::new(0),
+            extremes: Extremes {
+                interval: AtomicU64::new(0),
+                interval_previous: AtomicU64::new(0),
+                after: AtomicU64::new(0),
+                min: AtomicU64::new(u64::MAX),
+                max: AtomicU64::new(0),
+                min_before: AtomicU64::new(u64::MAX),
+                max_before: AtomicU64::new(0),
+                min_previous: AtomicU64::new(u64::MAX),
+                max_previous: AtomicU64::new(0),
+            },
+            above: zeros(limits),
+            pages: (0..if cfg!(loom) { 4.min(pages) } else { pages })
+                .map(|_| OnceLock::new())
+                .collect(),
+        }
+    }
+
+    /// Makes the caller the one writer, unless there is one. Pairs with [`Self::release`], so the new
+    /// writer sees all that the last one wrote.
+    pub(super) fn claim(&self) -> bool {
+        self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    pub(super) fn release(&self) {
+        self.taken.store(false, Ordering::Release);
+    }
+
+    /// Counts one value. Only the one writer may call this.
+    #[inline]
+    pub(super) fn record<const SCALE: u32>(&self, limits: &[u64], value: u64) {
+        let ticket = self.begun.load(Ordering::Relaxed);
+        self.begun.store(ticket + 1, Ordering::Relaxed);
+        // Pairs with the acquire fence in `copy`: whoever sees a store below sees `begun` raised.
+        fence(Ordering::Release);
+        let extremes = &self.extremes;
+        let interval = self.interval.load(Ordering::Relaxed);
+        if interval != extremes.interval.load(Ordering::Relaxed) {
+            extremes.begin(interval, ticket);
+        }
+        if value < extremes.min.load(Ordering::Relaxed) {
+            extremes.min.store(value, Ordering::Relaxed);
+        }
+        if value > extremes.max.load(Ordering::Relaxed) {
+            extremes.max.store(value, Ordering::Relaxed);
+        }
+        let (sum, carry) = self.sum_low.load(Ordering::Relaxed).overflowing_add(value);
+        self.sum_low.store(sum, Ordering::Relaxed);
+        if carry {
+            add(&self.sum_high, 1);
+        }
+        if !limits.is_empty() {
+            self.count_above(limits, value);
+        }
+        add(self.count_of::<SCALE>(value), 1);
+        self.ended.store(ticket + 1, Ordering::Release);
+    }
+
+    fn count_above(&self, limits: &[u64], value: u64) {
+        for (limit, above) in limits.iter().zip(&self.above) {
+            if value > *limit {
+                add(above, 1);
+            }
+        }
+    }
+
+    #[inline]
+    fn count_of<const SCALE: u32>(&self, value: u64) -> &AtomicU64 {
+        if value == 0 {
+            return &self.zero;
+        }
+        let place = Integers::<SCALE>::place(value);
+        let page = &self.pages[place / PAGE_PLACES];
+        let page = match page.get() {
+            Some(page) => page,
+            None => page.get_or_init(new_page),
+        };
+        &page[place % PAGE_PLACES]
+    }
+
+    /// The counts as they are now.
+    pub(super) fn copy(&self) -> Copied {
+        let mut copied = self.copy_once();
+        for _ in 1..COPY_ATTEMPTS {
+            if copied.consistent {
+                break;
+            }
+            copied = self.copy_once();
+        }
+        copied
+    }
+
+    fn copy_once(&self) -> Copied {
+        let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let tickets = self.ended.load(Ordering::Acquire);
+        let extremes = &self.extremes;
+        let mut copied = Copied {
+            consistent: false,
+            tickets,
+            counts: Vec::new(),
+            zero: get(&self.zero),
+            sum: 0,
+            above: Vec::new(),
+            interval: get(&extremes.interval),
+            interval_previous: get(&extremes.interval_previous),
+            after: get(&extremes.after),
+            min: get(&extremes.min),
+            max: get(&extremes.max),
+            min_before: get(&extremes.min_before),
+            max_before: get(&extremes.max_before),
+            min_previous: get(&extremes.min_previous),
+            max_previous: get(&extremes.max_previous),
+        };
+        for (number, page) in self.pages.iter().enumerate() {
+            let Some(page) = page.get() else { continue };
+            for (place, count) in page.iter().enumerate() {
+                let count = get(count);
+                if count > 0 {
+                    copied.counts.push((number * PAGE_PLACES + place, count));
+                }
+            }
+        }
+        copied.sum = u128::from(get(&self.sum_high)) << 64 | u128::from(get(&self.sum_low));
+        copied.above = self.above.iter().map(get).collect();
+        // Pairs with the release fence in `record`.
+        fence(Ordering::Acquire);
+        copied.consistent = self.begun.load(Ordering::Relaxed) == tickets;
+        copied
+    }
+
+    /// Tells the writer that an interval has ended.
+    pub(super) fn end_interval(&self) {
+        // Only the reader that holds the interval lock writes this.
+        add(&self.interval, 1);
+    }
+}
+
+impl Extremes {
+    fn begin(&self, interval: u64, ticket: u64) {
+        let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let set = |number: &AtomicU64, value| number.store(value, Ordering::Relaxed);
+        let (min, max) = (get(&self.min), get(&self.max));
+        set(&self.min_previous, min);
+        set(&self.max_previous, max);
+        set(&self.min_before, get(&self.min_before).min(min));
+        set(&self.max_before, get(&self.max_before).max(max));
+        set(&self.min, u64::MAX);
+        set(&self.max, 0);
+        set(&self.after, ticket);
+        set(&self.interval_previous, get(&self.interval));
+        set(&self.interval, interval);
+    }
+}
+
+/// Adds to a number that only one thread writes: no locked instruction.
+#[inline]
+fn add(number: &AtomicU64, n: u64) {
+    number.store(number.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+}
+
+#[cold]
+fn new_page() -> Page {
+    Box::new(std::array::from_fn(|_| AtomicU64::new(0)))
+}
+
+/// A reader's copy of a shard.
+#[derive(Clone, Default)]
+pub(super) struct Copied {
+    /// No record was under way while the copy was made.
+    consistent: bool,
+    /// Records that had ended when the copy began.
+    tickets: u64,
+    /// Place and count, ascending, none zero.
+    counts: Vec<(usize, u64)>,
+    zero: u64,
+    sum: u128,
+    above: Vec<u64>,
+    interval: u64,
+    interval_previous: u64,
+    after: u64,
+    min: u64,
+    max: u64,
+    min_before: u64,
+    max_before: u64,
+    min_previous: u64,
+    max_previous: u64,
+}
+
+impl Copied {
+    /// Everything since the shard was made.
+    pub(super) fn total<const SCALE: u32>(&self, limits: &[u64]) -> Histogram {
+        let mut parts = self.parts::<SCALE>(limits);
+        parts.sum = Side::Exact(Sum::from_integer(self.sum));
+        parts.min = Side::Exact(self.min_before.min(self.min) as f64);
+        parts.max = Side::Exact(self.max_before.max(self.max) as f64);
+        finish(parts, self.consistent)
+    }
+
+    /// What came after `start`, an earlier copy of the same shard.
+    pub(super) fn since<const SCALE: u32>(&self, start: &Copied, limits: &[u64]) -> Histogram {
+        let mut parts = self.parts::<SCALE>(limits);
+        let mut earlier = start.counts.iter().peekable();
+        for (index, count) in &mut parts.positive {
+            let same = |&&(place, _): &&(usize, u64)| Integers::<SCALE>::index(place) == *index;
+            *count -= earlier.next_if(same).map_or(0, |&(_, count)| count);
+        }
+        parts.positive.retain(|&(_, count)| count > 0);
+        parts.zero -= start.zero;
+        // A torn copy may hold one word of the sum from before a carry and one from after.
+        let sum = self.sum.checked_sub(start.sum);
+        parts.sum = sum.map_or(Side::Absent, |sum| Side::Exact(Sum::from_integer(sum)));
+        for (threshold, before) in parts.thresholds.iter_mut().zip(&start.above) {
+            threshold.above -= before;
+        }
+        let consistent = self.consistent && start.consistent;
+        (parts.min, parts.max) = self.extremes_since::<SCALE>(start, &parts);
+        finish(parts, consistent)
+    }
+
+    fn parts<const SCALE: u32>(&self, limits: &[u64]) -> Parts {
+        let mut parts = Parts::new(Scheme::Exp2(Integers::<SCALE>::grid()));
+        parts.positive = self
+            .counts
+            .iter()
+            .map(|&(place, count)| (Integers::<SCALE>::index(place), count))
+            .collect();
+        parts.zero = self.zero;
+        parts.thresholds = limits
+            .iter()
+            .zip(&self.above)
+            .map(|(&limit, &above)| Threshold { value: limit as f64, above })
+            .collect();
+        parts
+    }
+
+    /// The extremes after `start`, where the shard can tell.
+    ///
+    /// The writer starts new extremes at the first record that sees the interval's end. A few records may
+    /// come between the reader's copy and that sight; they went into the extremes before. If they raised
+    /// those, they are known; if not, their bucket decides whether one of them can be the extreme.
+    fn extremes_since<const SCALE: u32>(
+        &self,
+        start: &Copied,
+        parts: &Parts,
+    ) -> (Side<f64>, Side<f64>) {
+        let seen = self.interval != start.interval;
+        let (mut min, mut max) = match seen {
+            true => (Known::Exactly(self.min), Known::Exactly(self.max)),
+            false => (Known::Unknown, Known::Unknown),
+        };
+        if !seen || self.after > start.tickets {
+            let (min_late, max_late) =
+                if seen { (self.min_previous, self.max_previous) } else { (self.min, self.max) };
+            // The extremes before are those that `start` saw, unless the writer skipped from one
+            // interval's end to another's.
+            let known = !seen || self.interval_previous == start.interval;
+            min = min.and_late(min_late, known && min_late < start.min, u64::min);
+            max = max.and_late(max_late, known && max_late > start.max, u64::max);
+        }
+        let alone = |place: Option<&(i32, u64)>, value: u64| {
+            place.is_some_and(|&(index, count)| {
+                count == 1
+                    && value > 0
+                    && Integers::<SCALE>::index(Integers::<SCALE>::place(value)) == index
+            })
+        };
+        let lowest = parts.positive.first().filter(|_| parts.zero == 0);
+        (
+            min.side(|value| alone(lowest, value) || parts.zero > 0 && value == 0),
+            max.side(|value| alone(parts.positive.last(), value)),
+        )
+    }
+}
+
+/// An extreme of an interval.
+enum Known {
+    /// To the last bit.
+    Exactly(u64),
+    /// Unless a late record in the same bucket was more extreme.
+    Perhaps(u64),
+    Unknown,
+}
+
+impl Known {
+    /// With late records, whose extreme is `late` if it moved the extremes before.
+    fn and_late(self, late: u64, moved: bool, more: fn(u64, u64) -> u64) -> Known {
+        match (self, moved) {
+            (Known::Unknown, true) => Known::Exactly(late),
+            (Known::Exactly(value) | Known::Perhaps(value), true) => {
+                Known::Exactly(more(value, late))
+            }
+            (Known::Exactly(value) | Known::Perhaps(value), false) => Known::Perhaps(value),
+            (Known::Unknown, false) => Known::Unknown,
+        }
+    }
+
+    fn side(self, is_alone: impl Fn(u64) -> bool) -> Side<f64> {
+        match self {
+            Known::Exactly(value) => Side::Exact(value as f64),
+            Known::Perhaps(value) if is_alone(value) => Side::Exact(value as f64),
+            Known::Perhaps(value) => Side::Estimated(value as f64),
+            Known::Unknown => Side::Absent,
+        }
+    }
+}
+
+/// A histogram of `parts`; side values of an inconsistent copy are not exact, and its thresholds, which are
+/// nothing if not exact, are left out.
+fn finish(mut parts: Parts, consistent: bool) -> Histogram {
+    if !consistent {
+        parts.sum = parts.sum.doubted();
+        parts.min = parts.min.doubted();
+        parts.max = parts.max.doubted();
+        parts.thresholds.clear();
+    }
+    Histogram::from_parts(parts).expect("BUG: a shard's counts make a histogram")
+}
