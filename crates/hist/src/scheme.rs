@@ -62,7 +62,7 @@ impl Scheme {
         Exp2::new(scale).map(Scheme::Exp2)
     }
 
-    /// Base-2 log-linear over all doubles, 1..=18 sub-bits.
+    /// Base-2 log-linear over all doubles, 0..=18 sub-bits.
     pub fn log_linear2(bits: u32) -> Result<Scheme, SchemeError> {
         LogLinear2::new(bits).map(Scheme::LogLinear2)
     }
