@@ -170,11 +170,11 @@ impl Scheme {
         }
     }
 
-    /// Magnitudes below this have no bucket and count as zero.
-    pub(crate) fn least(&self) -> f64 {
+    /// The greatest magnitude that is counted as zero.
+    pub(crate) fn zero_end(&self, zero_threshold: f64) -> f64 {
         match self {
-            Scheme::LogLinear10 => log_linear10::LEAST,
-            _ => 0.0,
+            Scheme::LogLinear10 => zero_threshold.max(log_linear10::LEAST.next_down()),
+            _ => zero_threshold,
         }
     }
 
