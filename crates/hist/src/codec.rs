@@ -6,6 +6,7 @@
 //! ([`crate::Histogram::convert`]).
 
 pub(crate) mod bytes;
+mod protobuf;
 
 pub mod block;
 pub mod circllhist;
@@ -15,3 +16,5 @@ pub mod hdr;
 pub mod hlog;
 pub mod otlp;
 pub mod prometheus;
+
+pub use protobuf::Folded;
