@@ -43,10 +43,12 @@ impl Bracket<f64> {
 
     /// Bounds moved outwards by a few roundings of a double, for what was computed from them.
     pub(crate) fn widened(self) -> Bracket {
-        let doubt = 4.0 * f64::EPSILON;
+        // An infinite bound has no roundings, and infinity less infinity would be NaN.
+        let doubt =
+            |bound: f64| if bound.is_finite() { bound.abs() * 4.0 * f64::EPSILON } else { 0.0 };
         Bracket {
-            lower: self.lower - self.lower.abs() * doubt,
-            upper: self.upper + self.upper.abs() * doubt,
+            lower: self.lower - doubt(self.lower),
+            upper: self.upper + doubt(self.upper),
             ..self
         }
     }

@@ -28,7 +28,7 @@ pub enum Method {
     /// HdrHistogram's value at percentile: the greatest (for q = 0, the least) value of the bucket.
     HdrUpper,
     /// Prometheus' `histogram_quantile` on native histograms: exponential interpolation inside exponential
-    /// buckets, linear elsewhere.
+    /// buckets, linear elsewhere. The only one that ranks NaN, above all values: `None` where it is meant.
     PrometheusExponential,
 }
 
@@ -57,7 +57,7 @@ impl Histogram {
                 self.circllhist(rank, (rank as u64).clamp(1, self.count()))
             }
             Method::HdrUpper => self.hdr_upper(q, rank),
-            Method::PrometheusExponential => self.prometheus_exponential(q, rank),
+            Method::PrometheusExponential => self.prometheus_exponential(q)?,
         })
     }
 
@@ -119,18 +119,23 @@ impl Histogram {
         self.bracketed(rank, if q == 0.0 { cell.lower } else { end(cell.upper) })
     }
 
-    fn prometheus_exponential(&self, q: f64, rank: u64) -> Bracket {
+    /// Prometheus walks from the nearer end and stops at the first bucket that reaches the rank, so where a
+    /// rank ends a bucket exactly, `q` from 0.5 on takes the bucket above. NaN values count, in no bucket,
+    /// and are passed by walking from below.
+    fn prometheus_exponential(&self, q: f64) -> Option<Bracket> {
+        let n = self.count();
+        let all = (n + self.nan_count()) as f64;
+        let upwards = q < 0.5 || self.nan_count() > 0;
+        let reach = if upwards { q * all } else { (1.0 - q) * all };
+        if upwards && reach > n as f64 {
+            return None;
+        }
+        let nth = (reach.ceil() as u64).clamp(1, n);
+        let rank = if upwards { nth } else { n + 1 - nth };
         let (place, count, before) = self.place_of_rank(rank);
         let (mut left, mut right) = self.edges_of(place);
-        let n = self.count() as f64;
-        // Counted from the nearer end, as Prometheus does, which decides how the share is rounded.
-        let share = if q < 0.5 {
-            (q * n - before as f64) / count as f64
-        } else {
-            let after = self.count() - before - count;
-            1.0 - ((1.0 - q) * n - after as f64) / count as f64
-        }
-        .clamp(0.0, 1.0);
+        let inside = if upwards { reach - before as f64 } else { (n - before) as f64 - reach };
+        let share = (inside / count as f64).clamp(0.0, 1.0);
         if place == RankPlace::Zero {
             // Only one sign was ever seen: zero is the natural end of the zero bucket.
             if self.negative().is_empty() && !self.positive().is_empty() {
@@ -140,9 +145,10 @@ impl Histogram {
             }
         }
         let estimate = match (self.scheme(), place) {
+            (Scheme::Explicit(_), _) if left.is_infinite() && right <= 0.0 => right,
+            (Scheme::Explicit(_), _) if left.is_infinite() && share > 0.0 => right * share,
+            (Scheme::Explicit(_), _) if left.is_infinite() => 0.0,
             (Scheme::Explicit(_), _) if right.is_infinite() => left,
-            (Scheme::Explicit(_), _) if left.is_infinite() && right > 0.0 => right * share,
-            (Scheme::Explicit(_), _) if left.is_infinite() => right,
             (Scheme::Explicit(_), _) | (_, RankPlace::Zero) => left + (right - left) * share,
             (_, RankPlace::Positive(_)) => {
                 let (from, to) = (left.log2(), right.log2());
@@ -155,7 +161,7 @@ impl Histogram {
             (_, RankPlace::Overflow) => left,
             (_, RankPlace::Underflow) => right,
         };
-        self.bracketed(rank, estimate)
+        Some(self.bracketed(rank, estimate))
     }
 
     /// An estimate within what is known of the value of `rank`.
