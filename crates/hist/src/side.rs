@@ -96,6 +96,29 @@ impl Sum {
         self.high + self.low
     }
 
+    /// The sum divided by `n`, rounded to a double.
+    pub(crate) fn over(self, n: u64) -> f64 {
+        let divisor = n as f64;
+        let quotient = self.value() / divisor;
+        if !quotient.is_finite() {
+            return quotient;
+        }
+        let lacking = (i128::from(n) - divisor as i128) as f64;
+        let rest = (-quotient).mul_add(divisor, self.high) + (self.low - quotient * lacking);
+        let corrected = quotient + rest / divisor;
+        if corrected.is_finite() { corrected } else { quotient }
+    }
+
+    /// Whether there is nothing behind the point.
+    pub(crate) fn is_whole(self) -> bool {
+        self.high.fract() == 0.0 && self.low.fract() == 0.0
+    }
+
+    /// The sum `n` times over.
+    pub(crate) fn times(self, n: u64) -> Sum {
+        Sum::product(self.high, n).plus(Sum::product(self.low, n))
+    }
+
     /// Both sums together.
     pub(crate) fn plus(self, other: Sum) -> Sum {
         let (high, error) = two_sum(self.high, other.high);
