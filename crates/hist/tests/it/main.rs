@@ -14,3 +14,4 @@ mod otlp;
 mod prometheus;
 mod soak;
 mod statistics;
+mod truth;
