@@ -1,6 +1,6 @@
 //! Every statistic of random histograms against the sorted values: the truth lies in the bracket.
 
-use hist::{Bound, Bracket, Histogram, Scheme};
+use hist::{Bound, Bracket, Histogram, Method, Scheme};
 use proptest::prelude::*;
 
 use crate::cases::{self, Case};
@@ -144,6 +144,25 @@ fn ranks_of_huge_counts_are_whole_numbers() {
     histogram.record_n(3.0, 1);
     let median = |q| cases::stripped(histogram.clone()).quantile(q).unwrap();
     assert!(median(0.5).contains(1.0) && median(0.75).contains(2.0) && median(1.0).contains(3.0));
+}
+
+#[test]
+fn as_many_values_as_there_can_be_have_quantiles() {
+    let mut histogram = Histogram::default();
+    histogram.record_n(1.0, u64::MAX);
+    for q in [0.0, 0.5, 0.9, 1.0] {
+        let quantile = histogram.quantile_with(q, Method::PrometheusExponential).unwrap();
+        assert!(quantile.contains(1.0), "{q}");
+    }
+}
+
+/// Or else a histogram could be recorded that no frame of it could be read.
+#[test]
+#[should_panic(expected = "more than 2^64 values")]
+fn nan_counts_towards_as_many_values_as_there_can_be() {
+    let mut histogram = Histogram::default();
+    histogram.record_n(1.0, u64::MAX);
+    histogram.record(f64::NAN);
 }
 
 #[test]
