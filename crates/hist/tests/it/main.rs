@@ -2,11 +2,13 @@
 
 mod big;
 mod cases;
+mod checks;
 mod circllhist;
 mod corrected;
 mod ddsketch;
 mod distance;
 mod frame;
+mod fuzzed;
 mod hdr;
 mod merge;
 mod model;
