@@ -8,6 +8,8 @@
 mod clock;
 mod data;
 mod machine;
+mod merge;
+mod quantile;
 mod record;
 mod report;
 mod rounds;
@@ -43,7 +45,12 @@ struct Effort {
 }
 
 type Comparison = (&'static str, fn(&Effort) -> Section);
-const COMPARISONS: [Comparison; 2] = [("record", record::run), ("threads", threads::run)];
+const COMPARISONS: [Comparison; 4] = [
+    ("record", record::run),
+    ("threads", threads::run),
+    ("merge", merge::run),
+    ("quantile", quantile::run),
+];
 
 /// Nine rounds are the least of which a median and a spread say something; a few more cost little.
 const ROUNDS: usize = 11;
