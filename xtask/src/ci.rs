@@ -32,14 +32,14 @@ const PARTS: [Part; 9] = [
     Part { name: "tidy", about: "facts about the tree; tests of xtask", run: tidy },
     Part { name: "test", about: "unit, property, golden tests", run: test },
     Part { name: "release", about: "the binary as people get it", run: release },
-    Part { name: "loom", about: "interleavings, up to 3 preemptions", run: loom_bounded },
+    Part { name: "loom", about: "interleavings of threads, up to a bound", run: loom_bounded },
     Part { name: "miri", about: "undefined behaviour (nightly)", run: miri::run },
-    Part { name: "fuzz", about: "each target for TOPDECK_FUZZ_SECONDS=10", run: fuzz_short },
+    Part { name: "fuzz", about: "each target for TOPDECK_FUZZ_SECONDS", run: fuzz_short },
     Part { name: "bench", about: "the benches compile", run: bench },
 ];
 
-/// Three preemptions find nearly all that more would find, in seconds (loom's own advice is 2 or
-/// 3); `cargo xtask soak` has no bound.
+/// Loom's own advice is 2 or 3: most of what more would find, in a fraction of the time.
+/// `cargo xtask soak` has no bound.
 const LOOM_PREEMPTIONS: u32 = 3;
 const FUZZ_SECONDS: u32 = 10;
 

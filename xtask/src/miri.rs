@@ -18,13 +18,19 @@ pub(crate) fn run(part: &str) -> Result<Outcome> {
 }
 
 fn prepare(part: &str) -> Result<()> {
-    // `rustup which` neither installs nor updates anything, whatever RUSTUP_AUTO_INSTALL says.
-    let present = Line::new("rustup which --toolchain nightly cargo-miri").succeeds();
-    if !present {
-        let install =
-            "rustup toolchain install nightly --profile minimal --component miri,rust-src";
-        Line::new(install).run(part)?;
+    if !present() {
+        let install = "rustup toolchain install nightly --profile minimal";
+        Line::new(&format!("{install} --component miri,rust-src")).run(part)?;
     }
     // Builds Miri's own std once, which may have to fetch: a reason to skip, not to fail.
     Line::new("cargo +nightly miri setup").run(part)
+}
+
+/// Asking neither installs nor updates anything, whatever RUSTUP_AUTO_INSTALL says.
+fn present() -> bool {
+    let list = Line::new("rustup component list --toolchain nightly --installed");
+    let names = list.stdout().unwrap_or_default();
+    let names = String::from_utf8_lossy(&names);
+    // A line is `rust-src` or `miri-x86_64-unknown-linux-gnu`.
+    ["miri", "rust-src"].iter().all(|name| names.lines().any(|line| line.starts_with(name)))
 }

@@ -8,7 +8,7 @@ use crate::line::Line;
 use crate::part::{Outcome, Part, run_all};
 use crate::{fuzz, loom};
 
-/// Fuzz ten minutes per target, loom without a bound, and the tests named `soak_`.
+/// Run the tests named `soak_`, loom without a bound, and each fuzz target for minutes.
 #[derive(clap::Args)]
 pub(crate) struct Options {}
 
@@ -18,8 +18,8 @@ pub(crate) fn run(_: &Options) -> ExitCode {
 
 const PARTS: [Part; 3] = [
     Part { name: "test", about: "tests named soak_, optimised", run: test },
-    Part { name: "loom", about: "all interleavings", run: loom_unbounded },
-    Part { name: "fuzz", about: "each target for TOPDECK_FUZZ_SECONDS=600", run: fuzz_long },
+    Part { name: "loom", about: "interleavings of threads, all", run: loom_unbounded },
+    Part { name: "fuzz", about: "each target for TOPDECK_FUZZ_SECONDS", run: fuzz_long },
 ];
 
 const FUZZ_SECONDS: u32 = 600;

@@ -6,6 +6,7 @@
 //! ([`crate::Histogram::convert`]).
 
 pub(crate) mod bytes;
+pub mod header;
 
 pub mod block;
 pub mod circllhist;

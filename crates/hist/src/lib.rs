@@ -6,6 +6,7 @@
 //! foreign histograms in and out without changing a bucket.
 #![forbid(unsafe_code)]
 
+mod accumulator;
 mod bracket;
 mod buckets;
 mod cells;
@@ -23,6 +24,7 @@ mod side;
 mod statistics;
 mod sync;
 
+pub use accumulator::Accumulator;
 pub use bracket::Bracket;
 pub use buckets::Buckets;
 pub use cells::Cell;

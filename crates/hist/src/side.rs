@@ -66,6 +66,8 @@ pub struct Sum {
 }
 
 impl Sum {
+    pub(crate) const ZERO: Sum = Sum { high: 0.0, low: 0.0 };
+
     /// A sum that is this one number.
     pub fn new(value: f64) -> Sum {
         Sum { high: value, low: 0.0 }

@@ -1,1 +1,340 @@
-//! The frame format.
+//! One histogram on the wire: about a byte per bucket, read at a nanosecond per bucket.
+//!
+//! ```text
+//! size      field
+//!    any    header       see `header.rs`
+//!    any    flags        varint, which of the fields below follow
+//!    any    fields       in the order of the flags
+//!    any    positive     buckets
+//!    any    negative     buckets, if flagged
+//! ```
+//! Buckets are: how many (varint); if any, the first index (zigzag), then one byte each: in the high half
+//! the gap to the index before less one, in the low half the count less one. 15 in either half says that
+//! the rest follows as a varint, first of the gap, then of the count.
+//!
+//! A number is a varint of its zigzag shifted left by one if it is whole and below 2^62, else the varint 1
+//! followed by the eight bytes of the double. A frame carries no checksum: what carries the frame has one.
+
+use crate::codec::bytes::{Reader, put_varint, put_zigzag};
+use crate::codec::header::{FRAME_MAGIC, header, put_header};
+pub use crate::codec::header::{Meaning, Temporality, Unit};
+use crate::error::DecodeError;
+use crate::histogram::{Histogram, Parts, Threshold};
+use crate::side::{Side, Sum};
+
+/// Names and bits of the flags, in the order in which their fields follow.
+pub const FLAGS: [(&str, u64); 14] = [
+    ("zero count", 1 << 0),
+    ("zero threshold", 1 << 1),
+    ("overflow", 1 << 2),
+    ("underflow", 1 << 3),
+    ("nan", 1 << 4),
+    ("sum", 1 << 5),
+    ("sum is exact", 1 << 6),
+    ("sum low word", 1 << 7),
+    ("min", 1 << 8),
+    ("min is exact", 1 << 9),
+    ("max", 1 << 10),
+    ("max is exact", 1 << 11),
+    ("thresholds", 1 << 12),
+    ("negative", 1 << 13),
+];
+
+const ZERO: u64 = FLAGS[0].1;
+const ZERO_THRESHOLD: u64 = FLAGS[1].1;
+const OVERFLOW: u64 = FLAGS[2].1;
+const UNDERFLOW: u64 = FLAGS[3].1;
+const NAN: u64 = FLAGS[4].1;
+const SUM: u64 = FLAGS[5].1;
+const SUM_LOW: u64 = FLAGS[7].1;
+const MIN: u64 = FLAGS[8].1;
+const MAX: u64 = FLAGS[10].1;
+const THRESHOLDS: u64 = FLAGS[12].1;
+const NEGATIVE: u64 = FLAGS[13].1;
+const KNOWN: u64 = (1 << 14) - 1;
+/// Bit of "is exact" above the bit of a side value.
+const EXACT: u64 = 2;
+
+/// More thresholds than a histogram can be declared with.
+const THRESHOLDS_MAX: u64 = 1024;
+
+const ESCAPE: u64 = 15;
+
+/// Appends a frame.
+pub fn encode(histogram: &Histogram, meaning: Meaning, out: &mut Vec<u8>) {
+    put_header(out, FRAME_MAGIC, meaning, histogram.scheme());
+    let sum = histogram.sum_side().value().map_or((0.0, 0.0), Sum::parts);
+    let empty = histogram.is_empty();
+    let if_set = |condition: bool, flag: u64| if condition { flag } else { 0 };
+    let side = |side: Side<f64>, flag| match side {
+        Side::Exact(_) => flag | flag * EXACT,
+        Side::Estimated(_) => flag,
+        Side::Absent => 0,
+    };
+    let sum_standing = match histogram.sum_side() {
+        _ if empty => Side::Absent,
+        Side::Exact(_) => Side::Exact(0.0),
+        Side::Estimated(_) => Side::Estimated(0.0),
+        Side::Absent => Side::Absent,
+    };
+    let flags = if_set(histogram.zero_count() > 0, ZERO)
+        | if_set(histogram.zero_threshold() > 0.0, ZERO_THRESHOLD)
+        | if_set(histogram.overflow() > 0, OVERFLOW)
+        | if_set(histogram.underflow() > 0, UNDERFLOW)
+        | if_set(histogram.nan_count() > 0, NAN)
+        | side(sum_standing, SUM)
+        | if_set(!empty && sum.1 != 0.0, SUM_LOW)
+        | side(histogram.min_side(), MIN)
+        | side(histogram.max_side(), MAX)
+        | if_set(!histogram.thresholds().is_empty(), THRESHOLDS)
+        | if_set(!histogram.negative().is_empty(), NEGATIVE);
+    put_varint(out, flags);
+
+    if flags & ZERO != 0 {
+        put_varint(out, histogram.zero_count());
+    }
+    if flags & ZERO_THRESHOLD != 0 {
+        put_number(out, histogram.zero_threshold());
+    }
+    for (flag, count) in [
+        (OVERFLOW, histogram.overflow()),
+        (UNDERFLOW, histogram.underflow()),
+        (NAN, histogram.nan_count()),
+    ] {
+        if flags & flag != 0 {
+            put_varint(out, count);
+        }
+    }
+    for (flag, number) in [
+        (SUM, sum.0),
+        (SUM_LOW, sum.1),
+        (MIN, histogram.min_side().value().unwrap_or(0.0)),
+        (MAX, histogram.max_side().value().unwrap_or(0.0)),
+    ] {
+        if flags & flag != 0 {
+            put_number(out, number);
+        }
+    }
+    if flags & THRESHOLDS != 0 {
+        put_varint(out, histogram.thresholds().len() as u64);
+        for threshold in histogram.thresholds() {
+            put_number(out, threshold.value);
+            put_varint(out, threshold.above);
+        }
+    }
+    put_buckets(out, histogram.positive().iter());
+    if flags & NEGATIVE != 0 {
+        put_buckets(out, histogram.negative().iter());
+    }
+}
+
+/// Reads a frame that fills `bytes`.
+pub fn decode(bytes: &[u8]) -> Result<(Histogram, Meaning), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let (meaning, scheme) = header(&mut reader, FRAME_MAGIC)?;
+    let fields = Fields::read(&mut reader)?;
+    let mut parts = Parts::new(scheme);
+    parts.zero = fields.zero;
+    parts.zero_threshold = fields.zero_threshold;
+    parts.overflow = fields.overflow;
+    parts.underflow = fields.underflow;
+    parts.nan = fields.nan;
+    (parts.sum, parts.min, parts.max) = (fields.sum, fields.min, fields.max);
+    parts.thresholds = fields.thresholds;
+    parts.positive = buckets(&mut reader)?;
+    if fields.has_negative {
+        parts.negative = buckets(&mut reader)?;
+    }
+    reader.finish()?;
+    Ok((Histogram::from_parts(parts)?, meaning))
+}
+
+/// Everything of a frame between its header and its buckets.
+pub(crate) struct Fields {
+    pub(crate) zero: u64,
+    pub(crate) zero_threshold: f64,
+    pub(crate) overflow: u64,
+    pub(crate) underflow: u64,
+    pub(crate) nan: u64,
+    pub(crate) sum: Side<Sum>,
+    pub(crate) min: Side<f64>,
+    pub(crate) max: Side<f64>,
+    pub(crate) thresholds: Vec<Threshold>,
+    pub(crate) has_negative: bool,
+}
+
+impl Fields {
+    #[inline]
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Fields, DecodeError> {
+        let at = reader.offset();
+        let flags = reader.varint("flags")?;
+        if flags & !KNOWN != 0 {
+            return Err(Reader::invalid(at, "flags", flags, "bits 14 and above zero"));
+        }
+        let count = |reader: &mut Reader<'_>, flag, field| match flags & flag {
+            0 => Ok(0),
+            _ => reader.varint(field),
+        };
+        let side = |reader: &mut Reader<'_>, flag, field| match flags & (flag | flag * EXACT) {
+            0 => Ok(Side::Absent),
+            standing => number(reader, field).map(|value| match standing & flag * EXACT {
+                0 => Side::Estimated(value),
+                _ => Side::Exact(value),
+            }),
+        };
+        let zero = count(reader, ZERO, "zero count")?;
+        let zero_threshold =
+            if flags & ZERO_THRESHOLD != 0 { number(reader, "zero threshold")? } else { 0.0 };
+        let overflow = count(reader, OVERFLOW, "overflow")?;
+        let underflow = count(reader, UNDERFLOW, "underflow")?;
+        let nan = count(reader, NAN, "nan")?;
+        let high = side(reader, SUM, "sum")?;
+        let low = if flags & SUM_LOW != 0 { number(reader, "sum low word")? } else { 0.0 };
+        let sum = match high {
+            Side::Exact(high) => Side::Exact(Sum::from_parts(high, low)),
+            Side::Estimated(high) => Side::Estimated(Sum::from_parts(high, low)),
+            Side::Absent => Side::Absent,
+        };
+        let min = side(reader, MIN, "min")?;
+        let max = side(reader, MAX, "max")?;
+        let thresholds = if flags & THRESHOLDS != 0 { thresholds(reader)? } else { Vec::new() };
+        let has_negative = flags & NEGATIVE != 0;
+        Ok(Fields {
+            zero,
+            zero_threshold,
+            overflow,
+            underflow,
+            nan,
+            sum,
+            min,
+            max,
+            thresholds,
+            has_negative,
+        })
+    }
+}
+
+fn thresholds(reader: &mut Reader<'_>) -> Result<Vec<Threshold>, DecodeError> {
+    let at = reader.offset();
+    let count = reader.varint("threshold count")?;
+    if count > THRESHOLDS_MAX {
+        let (offset, field, limit) = (at, "threshold count", THRESHOLDS_MAX);
+        return Err(DecodeError::Limit { offset, field, found: count, limit });
+    }
+    (0..count)
+        .map(|_| {
+            Ok(Threshold { value: number(reader, "threshold")?, above: reader.varint("above")? })
+        })
+        .collect()
+}
+
+/// Appends a double: short if it is a whole number of moderate size.
+pub(crate) fn put_number(out: &mut Vec<u8>, value: f64) {
+    let whole = value as i64;
+    if whole as f64 == value
+        && whole.unsigned_abs() < 1 << 61
+        && value.to_bits() != (-0.0f64).to_bits()
+    {
+        put_varint(out, (((whole << 1) ^ (whole >> 63)) as u64) << 1);
+    } else {
+        out.push(1);
+        out.extend(value.to_le_bytes());
+    }
+}
+
+/// Reads a double.
+#[inline]
+pub(crate) fn number(reader: &mut Reader<'_>, field: &'static str) -> Result<f64, DecodeError> {
+    let at = reader.offset();
+    let coded = reader.varint(field)?;
+    match coded {
+        1 => reader.f64_le(field),
+        _ if coded & 1 == 1 => {
+            Err(Reader::invalid(at, field, coded, "an even number, or 1 and eight bytes"))
+        }
+        _ => {
+            let folded = coded >> 1;
+            Ok(((folded >> 1) as i64 ^ -((folded & 1) as i64)) as f64)
+        }
+    }
+}
+
+/// Appends buckets in ascending order.
+pub(crate) fn put_buckets(out: &mut Vec<u8>, buckets: impl ExactSizeIterator<Item = (i32, u64)>) {
+    put_varint(out, buckets.len() as u64);
+    let mut previous = None;
+    for (index, count) in buckets {
+        let gap = match previous {
+            None => {
+                put_zigzag(out, index.into());
+                0
+            }
+            Some(previous) => (i64::from(index) - previous - 1) as u64,
+        };
+        previous = Some(i64::from(index));
+        let less_one = count - 1;
+        out.push((gap.min(ESCAPE) << 4 | less_one.min(ESCAPE)) as u8);
+        if gap >= ESCAPE {
+            put_varint(out, gap - ESCAPE);
+        }
+        if less_one >= ESCAPE {
+            put_varint(out, less_one - ESCAPE);
+        }
+    }
+}
+
+fn buckets(reader: &mut Reader<'_>) -> Result<Vec<(i32, u64)>, DecodeError> {
+    let mut found = Vec::new();
+    each_bucket(reader, |index, count| found.push((index, count)))?;
+    Ok(found)
+}
+
+/// Calls `f` with each bucket in ascending order.
+#[inline]
+pub(crate) fn each_bucket(
+    reader: &mut Reader<'_>,
+    mut f: impl FnMut(i32, u64),
+) -> Result<(), DecodeError> {
+    let at = reader.offset();
+    let buckets = reader.varint("bucket count")?;
+    if buckets == 0 {
+        return Ok(());
+    }
+    // Each bucket takes a byte at least.
+    if buckets > reader.remaining() as u64 {
+        let limit = reader.remaining() as u64;
+        return Err(DecodeError::Limit {
+            offset: at,
+            field: "bucket count",
+            found: buckets,
+            limit,
+        });
+    }
+    let at = reader.offset();
+    let mut index = reader.zigzag("first index")?;
+    if i32::try_from(index).is_err() {
+        return Err(Reader::invalid(at, "first index", index, "a 32-bit number"));
+    }
+    index -= 1;
+    for _ in 0..buckets {
+        let at = reader.offset();
+        let byte = u64::from(reader.u8("bucket")?);
+        let (mut gap, mut count) = (byte >> 4, byte & ESCAPE);
+        if gap == ESCAPE {
+            gap = gap.saturating_add(reader.varint("gap")?);
+        }
+        if count == ESCAPE {
+            count = count.saturating_add(reader.varint("count")?);
+        }
+        // An index past 32 bits saturates into one that is refused.
+        index = index.saturating_add_unsigned(gap).saturating_add(1);
+        let Ok(index) = i32::try_from(index) else {
+            return Err(Reader::invalid(at, "index", index, "a 32-bit number"));
+        };
+        let Some(count) = count.checked_add(1) else {
+            return Err(Reader::invalid(at, "count", "2^64", "at most 2^64 - 1"));
+        };
+        f(index, count);
+    }
+    Ok(())
+}

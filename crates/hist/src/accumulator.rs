@@ -1,0 +1,292 @@
+//! Many histograms added up: the inner loop of every query.
+//!
+//! Counts lie in a dense window of the grid, so that adding a bucket is one addition. Frames are added
+//! straight from their bytes. A window that would span more than [`WINDOW_MAX`] buckets is not made: what
+//! lies outside goes to an ordinary histogram, slower but bounded.
+
+use crate::codec::bytes::Reader;
+use crate::codec::frame::{self, Fields, Meaning, each_bucket};
+use crate::codec::header::{FRAME_MAGIC, put_header};
+use crate::error::{DecodeError, MergeError};
+use crate::histogram::{Histogram, Parts};
+use crate::scheme::Scheme;
+use crate::side::{Side, Sum};
+
+/// Buckets that a dense window spans at the most: 8 MiB.
+const WINDOW_MAX: i64 = 1 << 20;
+/// Buckets that a window grows by beyond what is needed.
+const WINDOW_MARGIN: i64 = 64;
+
+/// A sum of histograms of one series or of many, of schemes that nest.
+#[derive(Clone, Debug)]
+pub struct Accumulator {
+    /// Everything but the dense counts of positive buckets.
+    rest: Histogram,
+    /// The window's first index.
+    base: i64,
+    counts: Vec<u64>,
+    /// Values in `counts`.
+    dense: u64,
+    zero: u64,
+    sides: Sides,
+    /// How a frame begins that can be added straight from its bytes.
+    header: Vec<u8>,
+}
+
+/// Exact sides of what went into the dense counts.
+#[derive(Clone, Copy, Debug)]
+struct Sides {
+    sum: Sum,
+    min: f64,
+    max: f64,
+    /// Whether min and max are known at all: all histograms say, or none does.
+    extremes: Option<bool>,
+    /// The same for the sum.
+    has_sum: Option<bool>,
+}
+
+impl Sides {
+    const NONE: Sides = Sides {
+        sum: Sum::ZERO,
+        min: f64::INFINITY,
+        max: f64::NEG_INFINITY,
+        extremes: None,
+        has_sum: None,
+    };
+
+    /// These and others together, or `None` where it takes the buckets to tell.
+    #[inline]
+    fn with(self, sum: Side<Sum>, min: Side<f64>, max: Side<f64>) -> Option<Sides> {
+        let mut both = self;
+        match (sum, min, max) {
+            (_, Side::Exact(min), Side::Exact(max)) if self.extremes != Some(false) => {
+                (both.min, both.max) = (both.min.min(min), both.max.max(max));
+                both.extremes = Some(true);
+            }
+            (_, Side::Absent, Side::Absent) if self.extremes != Some(true) => {
+                both.extremes = Some(false)
+            }
+            _ => return None,
+        }
+        match sum {
+            Side::Exact(sum) if self.has_sum != Some(false) => {
+                both.sum = both.sum.plus(sum);
+                both.has_sum = Some(true);
+            }
+            Side::Absent if self.has_sum != Some(true) => both.has_sum = Some(false),
+            _ => return None,
+        }
+        Some(both)
+    }
+}
+
+impl Accumulator {
+    /// Nothing yet, on a grid that coarsens when coarser histograms arrive.
+    pub fn new(scheme: Scheme) -> Accumulator {
+        let mut header = Vec::new();
+        put_header(&mut header, FRAME_MAGIC, Meaning::default(), &scheme);
+        Accumulator {
+            rest: Histogram::new(scheme),
+            base: 0,
+            counts: Vec::new(),
+            dense: 0,
+            zero: 0,
+            sides: Sides::NONE,
+            header,
+        }
+    }
+
+    /// How many values were added, NaN left out.
+    pub fn count(&self) -> u64 {
+        self.rest.count() + self.dense + self.zero
+    }
+
+    /// Adds all values of `histogram`. Refused, and nothing changed, where [`Histogram::merge`] refuses.
+    pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
+        let plain = histogram.count() == histogram.positive().total() + histogram.zero_count()
+            && histogram.nan_count() == 0
+            && histogram.thresholds().is_empty()
+            && histogram.zero_threshold() == self.rest.zero_threshold()
+            && histogram.scheme() == self.rest.scheme()
+            && !histogram.is_empty();
+        let sides = match plain {
+            true => {
+                self.sides.with(histogram.sum_side(), histogram.min_side(), histogram.max_side())
+            }
+            false => None,
+        };
+        let Some(sides) = sides else { return self.add_slowly(histogram) };
+        self.count().checked_add(histogram.count()).ok_or(MergeError::CountOverflow)?;
+        let indexes = histogram.positive().indexes();
+        if let (Some(&first), Some(&last)) = (indexes.first(), indexes.last()) {
+            if !(self.reaches(first) && self.reaches(last))
+                && !(self.grow(first) && self.grow(last))
+            {
+                return self.add_slowly(histogram);
+            }
+            for (&index, &count) in indexes.iter().zip(histogram.positive().counts()) {
+                self.counts[(i64::from(index) - self.base) as usize] += count;
+            }
+        }
+        self.dense += histogram.count() - histogram.zero_count();
+        self.zero += histogram.zero_count();
+        self.sides = sides;
+        Ok(())
+    }
+
+    /// Adds a frame of [`frame::encode`], mostly without decoding it first. Unit and temporality are the
+    /// caller's to compare. A damaged frame is refused and nothing is changed.
+    pub fn add_frame(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
+        match self.try_add_frame(bytes) {
+            Some(()) => Ok(()),
+            None => {
+                let (histogram, _) = frame::decode(bytes)?;
+                Ok(self.add_slowly(&histogram)?)
+            }
+        }
+    }
+
+    /// Adds a plain frame of the same scheme; `None`, and nothing changed, where there is more to it.
+    fn try_add_frame(&mut self, bytes: &[u8]) -> Option<()> {
+        let (head, body) = bytes.split_at_checked(self.header.len())?;
+        // Kind and scheme alike; the unit, at 3, and the bit for cumulative are the caller's.
+        let same = head[..2] == self.header[..2]
+            && head[2] & !crate::codec::header::CUMULATIVE == self.header[2]
+            && head[4..] == self.header[4..];
+        if !same {
+            return None;
+        }
+        let mut reader = Reader::new(body);
+        let fields = Fields::read(&mut reader).ok()?;
+        let plain = !fields.has_negative
+            && fields.overflow | fields.underflow | fields.nan == 0
+            && fields.thresholds.is_empty()
+            && fields.zero_threshold == self.rest.zero_threshold();
+        if !plain {
+            return None;
+        }
+        let sides = self.sides.with(fields.sum, fields.min, fields.max)?;
+        let buckets = reader.clone();
+
+        let mut total = fields.zero;
+        let mut fits = true;
+        let counts = &mut self.counts;
+        let base = self.base;
+        let read = each_bucket(&mut reader, |index, count| {
+            match counts.get_mut((i64::from(index) - base) as usize) {
+                Some(held) => *held = held.wrapping_add(count),
+                None => fits = false,
+            }
+            let (sum, overflowed) = total.overflowing_add(count);
+            (total, fits) = (sum, fits && !overflowed);
+        });
+        let added = read.is_ok() && reader.is_empty() && fits && total > 0;
+        if !added || self.count().checked_add(total).is_none() {
+            return self.take_back(buckets, body, sides);
+        }
+        self.dense += total - fields.zero;
+        self.zero += fields.zero;
+        self.sides = sides;
+        Some(())
+    }
+
+    /// Undoes the additions of a frame that proved not to be plain, and tries again with a wider window
+    /// if that was what it lacked.
+    #[cold]
+    fn take_back(&mut self, mut buckets: Reader<'_>, body: &[u8], _: Sides) -> Option<()> {
+        let base = self.base;
+        let mut ends: Option<(i32, i32)> = None;
+        let counts = &mut self.counts;
+        let whole = each_bucket(&mut buckets, |index, count| {
+            if let Some(held) = counts.get_mut((i64::from(index) - base) as usize) {
+                *held = held.wrapping_sub(count);
+            }
+            ends = Some((ends.map_or(index, |ends| ends.0), index));
+        });
+        let (first, last) = ends?;
+        let was_wide = self.reaches(first) && self.reaches(last);
+        if whole.is_err()
+            || !buckets.is_empty()
+            || was_wide
+            || !self.grow(first)
+            || !self.grow(last)
+        {
+            return None;
+        }
+        let frame: Vec<u8> = self.header.iter().chain(body).copied().collect();
+        self.try_add_frame(&frame)
+    }
+
+    fn add_slowly(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
+        let mut merged = self.to_histogram();
+        merged.merge(histogram)?;
+        let header_of = |scheme: &Scheme| Accumulator::new(scheme.clone()).header;
+        if merged.scheme() != self.rest.scheme() {
+            self.header = header_of(merged.scheme());
+        }
+        self.counts.clear();
+        (self.base, self.dense, self.zero, self.sides) = (0, 0, 0, Sides::NONE);
+        self.rest = merged;
+        Ok(())
+    }
+
+    /// The sum of all that was added.
+    pub fn to_histogram(&self) -> Histogram {
+        let mut parts = Parts::new(self.rest.scheme().clone());
+        parts.zero_threshold = self.rest.zero_threshold();
+        parts.zero = self.zero;
+        parts.positive = self
+            .counts
+            .iter()
+            .enumerate()
+            .filter(|&(_, &count)| count > 0)
+            .map(|(at, &count)| ((self.base + at as i64) as i32, count))
+            .collect();
+        if self.sides.has_sum != Some(false) {
+            parts.sum = Side::Exact(self.sides.sum);
+        }
+        if self.sides.extremes != Some(false) {
+            (parts.min, parts.max) = (Side::Exact(self.sides.min), Side::Exact(self.sides.max));
+        }
+        let mut total = self.rest.clone();
+        let dense = Histogram::from_parts(parts).expect("BUG: the window lies in the grid");
+        total.merge(&dense).expect("BUG: the count was checked when it was added");
+        total
+    }
+
+    fn reaches(&self, index: i32) -> bool {
+        (0..self.counts.len() as i64).contains(&(i64::from(index) - self.base))
+    }
+
+    /// Makes the window reach `index`, if the grid does and the window stays within its limit.
+    fn grow(&mut self, index: i32) -> bool {
+        if self.reaches(index) {
+            return true;
+        }
+        let in_grid =
+            |at: i64| i32::try_from(at).is_ok_and(|at| self.rest.scheme().edges(at).is_some());
+        let index = i64::from(index);
+        if !in_grid(index) {
+            return false;
+        }
+        let (mut first, mut end) = (self.base, self.base + self.counts.len() as i64);
+        if self.counts.is_empty() {
+            (first, end) = (index, index + 1);
+        }
+        (first, end) = (first.min(index), end.max(index + 1));
+        if end - first > WINDOW_MAX {
+            return false;
+        }
+        if in_grid(first - WINDOW_MARGIN) {
+            first -= WINDOW_MARGIN;
+        }
+        if in_grid(end + WINDOW_MARGIN) {
+            end += WINDOW_MARGIN;
+        }
+        let mut counts = vec![0; (end - first) as usize];
+        let at = if self.counts.is_empty() { 0 } else { (self.base - first) as usize };
+        counts[at..at + self.counts.len()].copy_from_slice(&self.counts);
+        (self.base, self.counts) = (first, counts);
+        true
+    }
+}

@@ -1,0 +1,176 @@
+//! What frames and blocks begin with: what the numbers mean.
+//!
+//! ```text
+//! size      field
+//!    1      magic        0xd1 frame, 0xd2 block
+//!    1      version      1; readers refuse any other
+//!    1      kind         bits 0-3 scheme tag, bit 4 cumulative, the rest 0
+//!    1      unit         of the values: 0 none, 1 ns, 2 us, 3 ms, 4 s, 5 bytes
+//!    any    scheme       parameters of the scheme, by tag
+//! ```
+//! Schemes: 0 exponential (scale i8), 1 log-linear base 2 (bits u8, floor zigzag), 2 log-linear base 10
+//! (nothing), 3 logarithmic (gamma f64, offset f64, interpolation u8), 4 explicit (count varint, bounds f64).
+//! Numbers are little-endian; varints are LEB128.
+
+use crate::codec::bytes::{Reader, put_varint, put_zigzag};
+use crate::error::DecodeError;
+use crate::scheme::{Exp2, Explicit, Interpolation, Log, LogLinear2, Scheme};
+
+/// First byte of a frame.
+pub const FRAME_MAGIC: u8 = 0xd1;
+/// First byte of a block.
+pub const BLOCK_MAGIC: u8 = 0xd2;
+/// The version that is written, and the only one that is read.
+pub const VERSION: u8 = 1;
+/// Set in `kind` when counts grow from one histogram to the next.
+pub const CUMULATIVE: u8 = 1 << 4;
+
+const SCHEME_TAG: u8 = 0x0f;
+
+/// What recorded values are measured in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unit {
+    /// Plain numbers.
+    #[default]
+    None,
+    /// 10⁻⁹ s.
+    Nanoseconds,
+    /// 10⁻⁶ s.
+    Microseconds,
+    /// 10⁻³ s.
+    Milliseconds,
+    /// Seconds.
+    Seconds,
+    /// Bytes.
+    Bytes,
+}
+
+impl Unit {
+    const ALL: [Unit; 6] = [
+        Unit::None,
+        Unit::Nanoseconds,
+        Unit::Microseconds,
+        Unit::Milliseconds,
+        Unit::Seconds,
+        Unit::Bytes,
+    ];
+}
+
+/// What counts cover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Temporality {
+    /// What happened in one interval.
+    #[default]
+    Delta,
+    /// Everything since a start.
+    Cumulative,
+}
+
+/// What the numbers of a histogram mean; the same for every histogram of a series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Meaning {
+    /// What values are measured in.
+    pub unit: Unit,
+    /// What counts cover.
+    pub temporality: Temporality,
+}
+
+/// Appends the header.
+pub(crate) fn put_header(out: &mut Vec<u8>, magic: u8, meaning: Meaning, scheme: &Scheme) {
+    let cumulative = if meaning.temporality == Temporality::Cumulative { CUMULATIVE } else { 0 };
+    let unit =
+        Unit::ALL.iter().position(|&unit| unit == meaning.unit).expect("BUG: ALL has all") as u8;
+    out.extend([magic, VERSION, tag(scheme) | cumulative, unit]);
+    match scheme {
+        Scheme::Exp2(grid) => out.push(grid.scale() as u8),
+        Scheme::LogLinear2(grid) => {
+            out.push(grid.bits());
+            put_zigzag(out, grid.floor().into());
+        }
+        Scheme::LogLinear10 => {}
+        Scheme::Log(grid) => {
+            out.extend(grid.gamma().to_le_bytes());
+            out.extend(grid.offset().to_le_bytes());
+            out.push(grid.interpolation() as u8);
+        }
+        Scheme::Explicit(grid) => {
+            put_varint(out, grid.bounds().len() as u64);
+            grid.bounds().iter().for_each(|bound| out.extend(bound.to_le_bytes()));
+        }
+    }
+}
+
+fn tag(scheme: &Scheme) -> u8 {
+    match scheme {
+        Scheme::Exp2(_) => 0,
+        Scheme::LogLinear2(_) => 1,
+        Scheme::LogLinear10 => 2,
+        Scheme::Log(_) => 3,
+        Scheme::Explicit(_) => 4,
+    }
+}
+
+/// Reads the header.
+pub(crate) fn header(reader: &mut Reader<'_>, magic: u8) -> Result<(Meaning, Scheme), DecodeError> {
+    let field = |reader: &mut Reader<'_>, name, expected: u8, text| {
+        let at = reader.offset();
+        let found = reader.u8(name)?;
+        if found == expected { Ok(()) } else { Err(Reader::invalid(at, name, found, text)) }
+    };
+    let text = if magic == FRAME_MAGIC { "209 (0xd1), a frame" } else { "210 (0xd2), a block" };
+    field(reader, "magic", magic, text)?;
+    field(reader, "version", VERSION, "1, the version this program reads")?;
+    let at = reader.offset();
+    let kind = reader.u8("kind")?;
+    if kind & !(SCHEME_TAG | CUMULATIVE) != 0 {
+        return Err(Reader::invalid(at, "kind", kind, "bits 5 to 7 zero"));
+    }
+    let temporality =
+        if kind & CUMULATIVE != 0 { Temporality::Cumulative } else { Temporality::Delta };
+    let at_unit = reader.offset();
+    let unit = reader.u8("unit")?;
+    let unit = *Unit::ALL
+        .get(usize::from(unit))
+        .ok_or_else(|| Reader::invalid(at_unit, "unit", unit, "0 to 5"))?;
+    let scheme = match kind & SCHEME_TAG {
+        0 => Scheme::Exp2(Exp2::new((reader.u8("scale")? as i8).into())?),
+        1 => {
+            let bits = reader.u8("bits")?.into();
+            let floor = i32::try_from(reader.zigzag("floor")?).unwrap_or(i32::MAX);
+            Scheme::LogLinear2(LogLinear2::with_floor(bits, floor)?)
+        }
+        2 => Scheme::LogLinear10,
+        3 => {
+            let (gamma, offset) = (reader.f64_le("gamma")?, reader.f64_le("offset")?);
+            Scheme::Log(Log::new(gamma, offset, interpolation(reader)?)?)
+        }
+        4 => Scheme::Explicit(explicit(reader)?),
+        tag => return Err(Reader::invalid(at, "scheme tag", tag, "0 to 4")),
+    };
+    Ok((Meaning { unit, temporality }, scheme))
+}
+
+fn interpolation(reader: &mut Reader<'_>) -> Result<Interpolation, DecodeError> {
+    let at = reader.offset();
+    Ok(match reader.u8("interpolation")? {
+        0 => Interpolation::None,
+        1 => Interpolation::Linear,
+        2 => Interpolation::Quadratic,
+        3 => Interpolation::Cubic,
+        found => return Err(Reader::invalid(at, "interpolation", found, "0 to 3")),
+    })
+}
+
+fn explicit(reader: &mut Reader<'_>) -> Result<Explicit, DecodeError> {
+    let at = reader.offset();
+    let count = reader.varint("bound count")?;
+    if count > Explicit::BOUNDS_MAX as u64 {
+        let limit = Explicit::BOUNDS_MAX as u64;
+        return Err(DecodeError::Limit { offset: at, field: "bound count", found: count, limit });
+    }
+    let bytes = reader.take(count as usize * 8, "bounds")?;
+    let (bounds, _) = bytes.as_chunks::<8>();
+    let bounds: Vec<f64> = bounds.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect();
+    Ok(Explicit::new(&bounds)?)
+}
