@@ -5,6 +5,8 @@
 //! peers; `topdeck.rs` is topdeck's side of all of them.
 #![forbid(unsafe_code)]
 
+mod accuracy;
+mod bytes;
 mod clock;
 mod data;
 mod machine;
@@ -45,11 +47,13 @@ struct Effort {
 }
 
 type Comparison = (&'static str, fn(&Effort) -> Section);
-const COMPARISONS: [Comparison; 4] = [
+const COMPARISONS: [Comparison; 6] = [
     ("record", record::run),
     ("threads", threads::run),
     ("merge", merge::run),
     ("quantile", quantile::run),
+    ("bytes", bytes::run),
+    ("accuracy", accuracy::run),
 ];
 
 /// Nine rounds are the least of which a median and a spread say something; a few more cost little.

@@ -1,7 +1,12 @@
 //! topdeck's side of every comparison: the only file that calls the crate under test.
 
-use hist::{Cumulative, Histogram, Recorder, SharedRecorder};
+use std::hint::black_box;
 
+use hist::codec::frame::{self, Meaning, Unit};
+use hist::{Accumulator, Bracket, Cumulative, Histogram, Recorder, Scheme, SharedRecorder};
+
+use crate::accuracy::{Answers, Checked, nearest_rank};
+use crate::bytes::{Row, raw_and_zstd};
 use crate::data::Values;
 use crate::merge::merge_all;
 use crate::quantile::ask;
@@ -17,6 +22,9 @@ pub(crate) const RECORDERS: [&str; 3] = [RECORDER, HANDLE, THREAD_LOCAL];
 pub(crate) const SHARED: [&str; 2] = [HANDLE, THREAD_LOCAL];
 /// The row that other ways of merging are compared with.
 pub(crate) const MERGE_STORED: &str = "topdeck, Accumulator, from bytes";
+/// The row of the block format.
+pub(crate) const BLOCK: &str = "topdeck, block";
+const ERROR: &str = "1.08 %";
 pub(crate) const QUANTILE: &str = "topdeck, Histogram";
 pub(crate) const QUANTILE_CACHED: &str = "topdeck, Cumulative (cached)";
 
@@ -65,10 +73,33 @@ pub(crate) fn shared() -> Vec<Shared> {
 /// Adding a histogram to an accumulator.
 pub(crate) fn merge(frames: &[Vec<u64>]) -> Vec<Contender<'static>> {
     let histograms: Vec<Histogram> = frames.iter().map(|frame| histogram(frame)).collect();
-    let mut sum = Histogram::default();
-    vec![Contender::new("topdeck, Histogram into Histogram", SUM_MIN_MAX, move || {
-        merge_all(&mut sum, &histograms, |sum, one| sum.merge(one).expect("equal schemes"))
-    })]
+    let stored: Vec<Vec<u8>> = histograms.iter().map(encode).collect();
+    let (also, too) = (stored.clone(), histograms.clone());
+    let accumulator = || Accumulator::new(Scheme::default());
+    let (mut from_bytes, mut from_memory, mut decoded) =
+        (accumulator(), accumulator(), accumulator());
+    let mut plain = Histogram::default();
+    vec![
+        Contender::new(MERGE_STORED, SUM_MIN_MAX, move || {
+            merge_all(&mut from_bytes, &stored, |sum, bytes| {
+                sum.add_frame(bytes).expect("own bytes")
+            })
+        }),
+        Contender::new("topdeck, Accumulator", SUM_MIN_MAX, move || {
+            merge_all(&mut from_memory, &histograms, |sum, one| {
+                sum.add(one).expect("equal schemes")
+            })
+        }),
+        Contender::new("topdeck, Accumulator, decode then add", SUM_MIN_MAX, move || {
+            merge_all(&mut decoded, &also, |sum, bytes| {
+                let (one, _) = frame::decode(bytes).expect("own bytes");
+                sum.add(&one).expect("equal schemes");
+            })
+        }),
+        Contender::new("topdeck, Histogram into Histogram", SUM_MIN_MAX, move || {
+            merge_all(&mut plain, &too, |sum, one| sum.merge(one).expect("equal schemes"))
+        }),
+    ]
 }
 
 /// Asking for a quantile.
@@ -87,4 +118,77 @@ fn histogram(values: &[u64]) -> Histogram {
     let mut recorder = Recorder::new();
     values.iter().for_each(|&value| recorder.record(value));
     recorder.snapshot()
+}
+
+fn encode(histogram: &Histogram) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let meaning = Meaning { unit: Unit::Nanoseconds, ..Meaning::default() };
+    frame::encode(histogram, meaning, &mut bytes);
+    bytes
+}
+
+/// Encoded sizes of a series.
+pub(crate) fn bytes(frames: &[Vec<u64>]) -> Vec<Row> {
+    let histograms: Vec<Histogram> = frames.iter().map(|frame| histogram(frame)).collect();
+    let stored: Vec<Vec<u8>> = histograms.iter().map(encode).collect();
+    raw_and_zstd("topdeck", SUM_MIN_MAX, ERROR, &stored).into()
+}
+
+/// Encoding and decoding, per frame.
+pub(crate) fn coding(frames: &[Vec<u64>]) -> Vec<Contender<'static>> {
+    let histograms: Vec<Histogram> = frames.iter().map(|frame| histogram(frame)).collect();
+    let stored: Vec<Vec<u8>> = histograms.iter().map(encode).collect();
+    vec![
+        Contender::new("topdeck, encode", "frame", move || {
+            histograms.iter().for_each(|one| {
+                black_box(encode(black_box(one)));
+            });
+            histograms.len() as u64
+        }),
+        Contender::new("topdeck, decode", "frame", move || {
+            stored.iter().for_each(|bytes| {
+                black_box(frame::decode(black_box(bytes)).expect("own bytes"));
+            });
+            stored.len() as u64
+        }),
+    ]
+}
+
+/// The worst error of a value read back from its bucket.
+pub(crate) fn relative_error() -> f64 {
+    Scheme::default().relative_error().expect("the default scheme bounds it")
+}
+
+/// Answers to be compared with the truth.
+pub(crate) fn accuracy(values: &[u64]) -> Answers {
+    let histogram = histogram(values);
+    Answers::new("topdeck", |q| histogram.quantile(q).expect("not empty").estimate)
+}
+
+/// Answers whose brackets are to contain the truth, which the sorted values tell.
+pub(crate) fn brackets(sorted: &[u64]) -> Vec<Checked> {
+    let histogram = histogram(sorted);
+    let cumulative = Cumulative::new(&histogram);
+    let mut all = Vec::new();
+    let mut check = |question: String, contains_truth| {
+        all.push(Checked { question, contains_truth });
+    };
+    let evenly = (0..=10_000).map(|i| f64::from(i) / 1e4);
+    for q in evenly.chain([0.5, 0.9, 0.99, 0.999, 0.9999, 1.0]) {
+        let truth = nearest_rank(sorted, q) as f64;
+        let answers = [histogram.quantile(q), cumulative.quantile(q)];
+        let held = answers.iter().all(|one| one.is_some_and(|one| one.contains(truth)));
+        check(format!("quantile {q}: {truth}, {answers:?}"), held);
+    }
+    // Exact: 10^7 values of at most an hour add up to less than 2^66.
+    let sum: u128 = sorted.iter().map(|&value| u128::from(value)).sum();
+    let n = sorted.len() as f64;
+    let (least, greatest) = (sorted[0] as f64, sorted[sorted.len() - 1] as f64);
+    let exactly = |answer: Option<Bracket>, truth| answer == Some(Bracket::exact(truth));
+    check("count".to_owned(), histogram.count() == sorted.len() as u64);
+    check("sum".to_owned(), histogram.sum().contains(sum as f64));
+    check("min".to_owned(), exactly(histogram.min(), least));
+    check("max".to_owned(), exactly(histogram.max(), greatest));
+    check("mean".to_owned(), histogram.mean().is_some_and(|mean| mean.contains(sum as f64 / n)));
+    all
 }
