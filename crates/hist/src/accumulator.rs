@@ -5,8 +5,8 @@
 //! lies outside goes to an ordinary histogram, slower but bounded.
 
 use crate::codec::bytes::Reader;
-use crate::codec::frame::{self, Fields, Meaning, each_bucket};
-use crate::codec::header::{FRAME_MAGIC, put_header};
+use crate::codec::frame::{self, Fields, Meaning, Unit, each_bucket};
+use crate::codec::header::{CUMULATIVE, FRAME_MAGIC, put_header};
 use crate::error::{DecodeError, MergeError};
 use crate::histogram::{Histogram, Parts};
 use crate::scheme::Scheme;
@@ -72,6 +72,9 @@ impl Sides {
             Side::Exact(sum) if self.has_sum != Some(false) => {
                 both.sum = both.sum.plus(sum);
                 both.has_sum = Some(true);
+                if !both.sum.value().is_finite() {
+                    return None;
+                }
             }
             Side::Absent if self.has_sum != Some(true) => both.has_sum = Some(false),
             _ => return None,
@@ -151,7 +154,8 @@ impl Accumulator {
         let (head, body) = bytes.split_at_checked(self.header.len())?;
         // Kind and scheme alike; the unit, at 3, and the bit for cumulative are the caller's.
         let same = head[..2] == self.header[..2]
-            && head[2] & !crate::codec::header::CUMULATIVE == self.header[2]
+            && head[2] & !CUMULATIVE == self.header[2]
+            && usize::from(head[3]) < Unit::ALL.len()
             && head[4..] == self.header[4..];
         if !same {
             return None;
@@ -170,6 +174,7 @@ impl Accumulator {
 
         let mut total = fields.zero;
         let mut fits = true;
+        let mut ends: Option<(i32, i32)> = None;
         let counts = &mut self.counts;
         let base = self.base;
         let read = each_bucket(&mut reader, |index, count| {
@@ -179,10 +184,15 @@ impl Accumulator {
             }
             let (sum, overflowed) = total.overflowing_add(count);
             (total, fits) = (sum, fits && !overflowed);
+            ends = Some((ends.map_or(index, |ends| ends.0), index));
         });
-        let added = read.is_ok() && reader.is_empty() && fits && total > 0;
+        let added = read.is_ok()
+            && reader.is_empty()
+            && fits
+            && total > 0
+            && self.are_extremes(fields.min, fields.max, ends, fields.zero > 0);
         if !added || self.count().checked_add(total).is_none() {
-            return self.take_back(buckets, body, sides);
+            return self.take_back(buckets, body);
         }
         self.dense += total - fields.zero;
         self.zero += fields.zero;
@@ -190,10 +200,32 @@ impl Accumulator {
         Some(())
     }
 
+    /// Whether extremes, where they are given, lie in the outermost of the buckets.
+    #[inline]
+    fn are_extremes(
+        &self,
+        min: Side<f64>,
+        max: Side<f64>,
+        ends: Option<(i32, i32)>,
+        zero: bool,
+    ) -> bool {
+        let (Some(min), Some(max)) = (min.exact(), max.exact()) else { return true };
+        let at_zero = (-self.rest.zero_end(), self.rest.zero_end());
+        let (lowest, highest) = match ends {
+            None => (Some(at_zero), Some(at_zero)),
+            Some((_, last)) if zero => (Some(at_zero), self.rest.scheme().span(last)),
+            Some((first, last)) => (self.rest.scheme().span(first), self.rest.scheme().span(last)),
+        };
+        let within = |value: f64, span: Option<(f64, f64)>| {
+            span.is_some_and(|(lower, upper)| lower <= value && value <= upper)
+        };
+        within(min, lowest) && within(max, highest) && min <= max
+    }
+
     /// Undoes the additions of a frame that proved not to be plain, and tries again with a wider window
     /// if that was what it lacked.
     #[cold]
-    fn take_back(&mut self, mut buckets: Reader<'_>, body: &[u8], _: Sides) -> Option<()> {
+    fn take_back(&mut self, mut buckets: Reader<'_>, body: &[u8]) -> Option<()> {
         let base = self.base;
         let mut ends: Option<(i32, i32)> = None;
         let counts = &mut self.counts;

@@ -5,7 +5,9 @@
 //! An encoder refuses what its format cannot hold. Conversion is a separate, named step
 //! ([`crate::Histogram::convert`]).
 
+pub(crate) mod bits;
 pub(crate) mod bytes;
+pub(crate) mod counts;
 pub mod header;
 
 pub mod block;

@@ -172,6 +172,16 @@ impl Histogram {
 
     /// A histogram of foreign parts. Exact side values that contradict the buckets become estimates.
     pub fn from_parts(parts: Parts) -> Result<Histogram, PartsError> {
+        let mut histogram = Histogram::from_own_parts(parts)?;
+        let sum = histogram.sum.exact().filter(|_| histogram.count > 0);
+        if sum.is_some_and(|sum| !histogram.sum_from_cells().widened().contains(sum.value())) {
+            histogram.sum = histogram.sum.doubted();
+        }
+        Ok(histogram)
+    }
+
+    /// As [`Self::from_parts`], without holding the sum to the buckets: that takes the edges of each.
+    pub(crate) fn from_own_parts(parts: Parts) -> Result<Histogram, PartsError> {
         if !(parts.zero_threshold.is_finite() && parts.zero_threshold >= 0.0) {
             return Err(PartsError::ZeroThreshold { found: parts.zero_threshold });
         }
@@ -264,7 +274,7 @@ impl Histogram {
             (self.sum, self.min, self.max) =
                 (Side::Exact(sum), Side::Exact(value), Side::Exact(value));
         } else {
-            self.sum = self.sum.combine(Side::Exact(sum), Sum::plus);
+            self.sum = self.sum.combine(Side::Exact(sum), Sum::plus).unless_nan();
             self.min = lesser(self.min, Side::Exact(value), || f64::NEG_INFINITY);
             self.max = greater(self.max, Side::Exact(value), || f64::INFINITY);
         }
@@ -341,7 +351,7 @@ impl Histogram {
             self.thresholds.clone_from(&other.thresholds);
             return;
         }
-        self.sum = self.sum.combine(other.sum, Sum::plus);
+        self.sum = self.sum.combine(other.sum, Sum::plus).unless_nan();
         self.min = if matches!((self.min, other.min), (Side::Exact(_), Side::Exact(_))) {
             lesser(self.min, other.min, || f64::NEG_INFINITY)
         } else {
@@ -409,7 +419,7 @@ impl Histogram {
         }
         rest.count -= theirs.count;
         if theirs.count > 0 {
-            rest.sum = rest.sum.combine(theirs.sum, Sum::minus);
+            rest.sum = rest.sum.combine(theirs.sum, Sum::minus).unless_nan();
             rest.min = match (rest.min, theirs.min) {
                 (Side::Exact(ours), Side::Exact(taken)) if ours < taken => rest.min,
                 _ => Side::Absent,

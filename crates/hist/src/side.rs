@@ -47,6 +47,13 @@ impl<T: Copy> Side<T> {
     }
 }
 
+impl Side<Sum> {
+    /// Plus and minus infinity have no sum.
+    pub(crate) fn unless_nan(self) -> Side<Sum> {
+        if self.value().is_some_and(|sum| sum.value().is_nan()) { Side::Absent } else { self }
+    }
+}
+
 impl<T: fmt::Display> fmt::Display for Side<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

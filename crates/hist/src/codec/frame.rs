@@ -146,7 +146,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Histogram, Meaning), DecodeError> {
         parts.negative = buckets(&mut reader)?;
     }
     reader.finish()?;
-    Ok((Histogram::from_parts(parts)?, meaning))
+    Ok((Histogram::from_own_parts(parts)?, meaning))
 }
 
 /// Everything of a frame between its header and its buckets.

@@ -47,7 +47,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    const ALL: [Unit; 6] = [
+    pub(crate) const ALL: [Unit; 6] = [
         Unit::None,
         Unit::Nanoseconds,
         Unit::Microseconds,

@@ -1,0 +1,164 @@
+//! Bits in bytes, least significant first.
+
+use crate::error::DecodeError;
+
+/// Appends bits.
+#[derive(Default)]
+pub(crate) struct BitWriter {
+    bytes: Vec<u8>,
+    pending: u128,
+    pending_bits: u32,
+}
+
+impl BitWriter {
+    /// Appends the low `bits` bits of `value`, at most 64.
+    pub(crate) fn put(&mut self, value: u64, bits: u32) {
+        debug_assert!(bits == 64 || value >> bits == 0);
+        self.pending |= u128::from(value) << self.pending_bits;
+        self.pending_bits += bits;
+        while self.pending_bits >= 8 {
+            self.bytes.push(self.pending as u8);
+            self.pending >>= 8;
+            self.pending_bits -= 8;
+        }
+    }
+
+    /// Appends a number in Rice's code: the part above `low_bits` in unary, the rest as it is. A part too
+    /// large for unary is written whole after [`UNARY_MAX`] ones.
+    pub(crate) fn put_rice(&mut self, value: u64, low_bits: u32) {
+        let high = value >> low_bits;
+        if high < UNARY_MAX {
+            self.put((1 << high) - 1, high as u32 + 1);
+            self.put(value & low_mask(low_bits), low_bits);
+        } else {
+            self.put(low_mask(UNARY_MAX as u32), UNARY_MAX as u32);
+            self.put(value, 64);
+        }
+    }
+
+    /// All bytes, the last filled up with zeros.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        if self.pending_bits > 0 {
+            self.bytes.push(self.pending as u8);
+        }
+        self.bytes
+    }
+}
+
+/// Ones that stand for a number that is written whole.
+const UNARY_MAX: u64 = 24;
+
+fn low_mask(bits: u32) -> u64 {
+    (1u64 << bits) - 1
+}
+
+/// How many low bits make Rice's code shortest for these numbers, nearly.
+pub(crate) fn rice_low_bits(values: impl Iterator<Item = u64>) -> u32 {
+    let (mut total, mut count) = (0u128, 0u128);
+    for value in values {
+        total += u128::from(value);
+        count += 1;
+    }
+    // The best divisor of a geometric distribution is about its mean times ln 2.
+    let divisor = total * 11 / (count.max(1) * 16);
+    divisor.checked_ilog2().unwrap_or(0).min(62)
+}
+
+/// Takes bits out again.
+pub(crate) struct BitReader<'a> {
+    bytes: &'a [u8],
+    at_bit: usize,
+    /// Where the bytes begin in the whole input.
+    offset: usize,
+}
+
+impl<'a> BitReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8], offset: usize) -> BitReader<'a> {
+        BitReader { bytes, at_bit: 0, offset }
+    }
+
+    /// The next `bits` bits, at most 64.
+    #[inline]
+    pub(crate) fn get(&mut self, bits: u32, field: &'static str) -> Result<u64, DecodeError> {
+        let (first, shift) = (self.at_bit / 8, self.at_bit % 8);
+        let end = self.at_bit + bits as usize;
+        if end > self.bytes.len() * 8 {
+            return Err(DecodeError::Truncated { offset: self.offset + first, field });
+        }
+        let mut word = [0u8; 16];
+        let held = &self.bytes[first..end.div_ceil(8)];
+        word[..held.len()].copy_from_slice(held);
+        self.at_bit = end;
+        let value = (u128::from_le_bytes(word) >> shift) as u64;
+        Ok(if bits == 64 { value } else { value & low_mask(bits) })
+    }
+
+    /// A number in Rice's code.
+    pub(crate) fn get_rice(
+        &mut self,
+        low_bits: u32,
+        field: &'static str,
+    ) -> Result<u64, DecodeError> {
+        let mut high = 0;
+        while high < UNARY_MAX && self.get(1, field)? == 1 {
+            high += 1;
+        }
+        if high == UNARY_MAX {
+            return self.get(64, field);
+        }
+        Ok(high << low_bits | self.get(low_bits, field)?)
+    }
+
+    /// Refuses whole bytes after the end.
+    pub(crate) fn finish(&self) -> Result<(), DecodeError> {
+        let at = self.at_bit.div_ceil(8);
+        if at == self.bytes.len() {
+            return Ok(());
+        }
+        Err(DecodeError::Invalid {
+            offset: self.offset + at,
+            field: "end of bits",
+            found: format!("{} more bytes", self.bytes.len() - at),
+            expected: "nothing after the last field",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_come_back() {
+        let numbers =
+            [(1, 1), (0, 1), (5, 3), (u64::MAX, 64), (0, 0), (0x1234_5678, 31), (1 << 62, 63)];
+        let mut writer = BitWriter::default();
+        for (value, bits) in numbers {
+            writer.put(value, bits);
+        }
+        for low_bits in [0, 5, 62] {
+            for value in [0, 1, 31, 32, 1000, u64::MAX] {
+                writer.put_rice(value, low_bits);
+            }
+        }
+        let bytes = writer.finish();
+        let mut reader = BitReader::new(&bytes, 0);
+        for (value, bits) in numbers {
+            assert_eq!(reader.get(bits, "n"), Ok(value));
+        }
+        for low_bits in [0, 5, 62] {
+            for value in [0, 1, 31, 32, 1000, u64::MAX] {
+                assert_eq!(reader.get_rice(low_bits, "n"), Ok(value));
+            }
+        }
+        assert_eq!(reader.finish(), Ok(()));
+        assert!(reader.get(8, "n").is_err());
+    }
+
+    #[test]
+    fn the_divisor_follows_the_mean() {
+        assert_eq!(rice_low_bits([0, 0].into_iter()), 0);
+        assert_eq!(rice_low_bits([].into_iter()), 0);
+        assert_eq!(rice_low_bits([1 << 20; 5].into_iter()), 19);
+    }
+}
