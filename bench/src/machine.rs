@@ -5,11 +5,12 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Peers and codecs whose versions a reader needs.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 10] = [
     "flate2",
     "hdrhistogram",
     "histogram",
     "openhistogram",
+    "opentelemetry_sdk",
     "prometheus-client",
     "sketches-ddsketch",
     "topdeck-hist",

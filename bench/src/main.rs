@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod accuracy;
+mod bursts;
 mod bytes;
 mod clock;
 mod data;
+mod floor;
 mod machine;
 mod merge;
 mod quantile;
@@ -57,7 +59,7 @@ const COMPARISONS: [Comparison; 6] = [
 ];
 
 /// Nine rounds are the least of which a median and a spread say something; a few more cost little.
-const ROUNDS: usize = 11;
+const ROUNDS: usize = 15;
 const ROUNDS_QUICK: usize = 3;
 
 fn main() -> Result<()> {

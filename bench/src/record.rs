@@ -5,6 +5,8 @@ use std::hint::black_box;
 use hdrhistogram::Histogram as Hdr;
 use histogram::Histogram as H2;
 use openhistogram::{Bin, Histogram as OpenHistogram};
+use opentelemetry::metrics::{Histogram as OtelHistogram, MeterProvider as _};
+use opentelemetry_sdk::metrics::{Aggregation, Instrument, ManualReader, SdkMeterProvider, Stream};
 use prometheus_client::metrics::histogram::{
     Histogram as Prometheus, NativeHistogramConfig, exponential_buckets,
 };
@@ -83,8 +85,10 @@ fn targets(columns: &[(&str, &[Samples])]) -> Vec<Target> {
     targets
 }
 
+/// `None` where there is no such row, or no sample of it that counts.
 pub(crate) fn median_of(rows: &[Samples], name: &str) -> Option<f64> {
-    rows.iter().find(|row| row.name == name).map(Samples::median)
+    let row = rows.iter().find(|row| row.name == name)?;
+    (!row.values.is_empty()).then(|| row.median())
 }
 
 /// The least cost among the others that keep the same values.
@@ -136,6 +140,15 @@ fn contenders(values: &Values) -> Vec<Contender<'_>> {
     all.push(Contender::new("prometheus-client, native, schema 5", SUM, move || {
         each(&mut peer, &values.seconds, |h, value| h.observe(value))
     }));
+    let (_provider, mut peer) = opentelemetry();
+    all.push(Contender::new(
+        "opentelemetry_sdk, exponential, no attributes",
+        SUM_MIN_MAX,
+        move || {
+            let _ = &_provider;
+            each(&mut peer, whole, |h, value| h.record(value, &[]))
+        },
+    ));
     all
 }
 
@@ -157,6 +170,25 @@ pub(crate) fn open_bin(nanoseconds: u64) -> Bin {
 /// 10 µs to 5.2 s, doubling.
 pub(crate) fn prometheus_classic() -> Prometheus {
     Prometheus::new(exponential_buckets(10e-6, 2.0, 20))
+}
+
+/// The SDK's exponential histogram as the specification configures it: at most 160 buckets, sum, min and max.
+/// Dropping the provider would end the recording.
+pub(crate) fn opentelemetry() -> (SdkMeterProvider, OtelHistogram<u64>) {
+    let exponential = |_: &Instrument| {
+        let aggregation = Aggregation::Base2ExponentialHistogram {
+            max_size: 160,
+            max_scale: 20,
+            record_min_max: true,
+        };
+        Stream::builder().with_aggregation(aggregation).build().ok()
+    };
+    let provider = SdkMeterProvider::builder()
+        .with_reader(ManualReader::builder().build())
+        .with_view(exponential)
+        .build();
+    let histogram = provider.meter("bench").u64_histogram("latency").build();
+    (provider, histogram)
 }
 
 /// The resolution of topdeck's default.

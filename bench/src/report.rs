@@ -166,11 +166,11 @@ impl Section {
 
     /// One line per sample.
     pub(crate) fn tsv(&self) -> String {
-        let mut out = "set\tcontender\tround\tvalue\n".to_owned();
+        let mut out = "set\tcontender\tsample\tvalue\n".to_owned();
         for (set, rows) in &self.samples {
             for row in rows {
-                for (round, value) in row.values.iter().enumerate() {
-                    let _ = writeln!(out, "{set}\t{}\t{round}\t{value:.4}", row.name);
+                for (sample, value) in row.values.iter().enumerate() {
+                    let _ = writeln!(out, "{set}\t{}\t{sample}\t{value:.4}", row.name);
                 }
             }
         }

@@ -2,11 +2,12 @@
 
 use std::hint::black_box;
 
-use hist::codec::frame::{self, Meaning, Unit};
+use hist::codec::block;
+use hist::codec::frame::{self, Meaning, Temporality, Unit};
 use hist::{Accumulator, Bracket, Cumulative, Histogram, Recorder, Scheme, SharedRecorder};
 
 use crate::accuracy::{Answers, Checked, nearest_rank};
-use crate::bytes::{Row, raw_and_zstd};
+use crate::bytes::{Row, each_stored, raw_and_zstd};
 use crate::data::Values;
 use crate::merge::merge_all;
 use crate::quantile::ask;
@@ -23,8 +24,10 @@ pub(crate) const SHARED: [&str; 2] = [HANDLE, THREAD_LOCAL];
 /// The row that other ways of merging are compared with.
 pub(crate) const MERGE_STORED: &str = "topdeck, Accumulator, from bytes";
 /// The row of the block format.
-pub(crate) const BLOCK: &str = "topdeck, block";
-const ERROR: &str = "1.08 %";
+pub(crate) const BLOCK: &str = "topdeck block of 360 frames";
+/// Worst error of a value read back from its bucket.
+pub(crate) const ERROR: &str = "1.08 %";
+const MEANING: Meaning = Meaning { unit: Unit::Nanoseconds, temporality: Temporality::Delta };
 pub(crate) const QUANTILE: &str = "topdeck, Histogram";
 pub(crate) const QUANTILE_CACHED: &str = "topdeck, Cumulative (cached)";
 
@@ -122,8 +125,7 @@ fn histogram(values: &[u64]) -> Histogram {
 
 fn encode(histogram: &Histogram) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let meaning = Meaning { unit: Unit::Nanoseconds, ..Meaning::default() };
-    frame::encode(histogram, meaning, &mut bytes);
+    frame::encode(histogram, MEANING, &mut bytes);
     bytes
 }
 
@@ -131,27 +133,51 @@ fn encode(histogram: &Histogram) -> Vec<u8> {
 pub(crate) fn bytes(frames: &[Vec<u64>]) -> Vec<Row> {
     let histograms: Vec<Histogram> = frames.iter().map(|frame| histogram(frame)).collect();
     let stored: Vec<Vec<u8>> = histograms.iter().map(encode).collect();
-    raw_and_zstd("topdeck", SUM_MIN_MAX, ERROR, &stored).into()
+    let block = encode_block(&histograms);
+    let (decoded, _) = block::decode(&block).expect("own bytes");
+    assert!(decoded == histograms, "BUG: a block does not give back what went in");
+    let mut rows = vec![Row::new(BLOCK, SUM_MIN_MAX, ERROR, block.len())];
+    rows.extend(raw_and_zstd("topdeck frame", SUM_MIN_MAX, ERROR, &stored));
+    rows
 }
 
-/// Encoding and decoding, per frame.
+/// Encoding and decoding the frames of a series.
 pub(crate) fn coding(frames: &[Vec<u64>]) -> Vec<Contender<'static>> {
     let histograms: Vec<Histogram> = frames.iter().map(|frame| histogram(frame)).collect();
     let stored: Vec<Vec<u8>> = histograms.iter().map(encode).collect();
+    let (stored_block, also) = (encode_block(&histograms), encode_block(&histograms));
+    let (count, one_by_one) = (frames.len(), histograms.clone());
+    let mut sum = Accumulator::new(Scheme::default());
     vec![
         Contender::new("topdeck, encode", "frame", move || {
-            histograms.iter().for_each(|one| {
-                black_box(encode(black_box(one)));
-            });
-            histograms.len() as u64
+            each_stored(&one_by_one, |one| {
+                black_box(encode(one));
+            })
         }),
         Contender::new("topdeck, decode", "frame", move || {
-            stored.iter().for_each(|bytes| {
-                black_box(frame::decode(black_box(bytes)).expect("own bytes"));
-            });
-            stored.len() as u64
+            each_stored(&stored, |bytes| {
+                black_box(frame::decode(bytes).expect("own bytes"));
+            })
+        }),
+        Contender::new("topdeck, encode", "block of 360", move || {
+            black_box(encode_block(black_box(&histograms)));
+            count as u64
+        }),
+        Contender::new("topdeck, decode", "block of 360", move || {
+            black_box(block::decode(black_box(&stored_block)).expect("own bytes"));
+            count as u64
+        }),
+        Contender::new("topdeck, add to an Accumulator", "block of 360", move || {
+            block::merge_into(black_box(&also), 0..count, &mut sum).expect("own bytes");
+            count as u64
         }),
     ]
+}
+
+fn encode_block(histograms: &[Histogram]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    block::encode(histograms, MEANING, &mut bytes).expect("frames of one series make a block");
+    bytes
 }
 
 /// The worst error of a value read back from its bucket.
