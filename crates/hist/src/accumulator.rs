@@ -173,24 +173,23 @@ impl Accumulator {
         let buckets = reader.clone();
 
         let mut total = fields.zero;
-        let mut fits = true;
-        let mut ends: Option<(i32, i32)> = None;
-        let counts = &mut self.counts;
+        let mut in_window = true;
+        let counts = self.counts.as_mut_slice();
         let base = self.base;
         let read = each_bucket(&mut reader, |index, count| {
-            match counts.get_mut((i64::from(index) - base) as usize) {
+            match counts.get_mut(index.wrapping_sub(base) as usize) {
                 Some(held) => *held = held.wrapping_add(count),
-                None => fits = false,
+                None => in_window = false,
             }
-            let (sum, overflowed) = total.overflowing_add(count);
-            (total, fits) = (sum, fits && !overflowed);
-            ends = Some((ends.map_or(index, |ends| ends.0), index));
+            // A total that reaches the limit is taken for one that exceeds it.
+            total = total.saturating_add(count);
         });
-        let added = read.is_ok()
+        let added = in_window
             && reader.is_empty()
-            && fits
             && total > 0
-            && self.are_extremes(fields.min, fields.max, ends, fields.zero > 0);
+            && total < u64::MAX
+            && read
+                .is_ok_and(|ends| self.are_extremes(fields.min, fields.max, ends, fields.zero > 0));
         if !added || self.count().checked_add(total).is_none() {
             return self.take_back(buckets, body);
         }
@@ -206,15 +205,17 @@ impl Accumulator {
         &self,
         min: Side<f64>,
         max: Side<f64>,
-        ends: Option<(i32, i32)>,
+        ends: Option<(i64, i64)>,
         zero: bool,
     ) -> bool {
         let (Some(min), Some(max)) = (min.exact(), max.exact()) else { return true };
         let at_zero = (-self.rest.zero_end(), self.rest.zero_end());
+        // Whatever was counted lies in the window, and so within 32 bits.
+        let span = |index: i64| self.rest.scheme().span(index as i32);
         let (lowest, highest) = match ends {
             None => (Some(at_zero), Some(at_zero)),
-            Some((_, last)) if zero => (Some(at_zero), self.rest.scheme().span(last)),
-            Some((first, last)) => (self.rest.scheme().span(first), self.rest.scheme().span(last)),
+            Some((_, last)) if zero => (Some(at_zero), span(last)),
+            Some((first, last)) => (span(first), span(last)),
         };
         let within = |value: f64, span: Option<(f64, f64)>| {
             span.is_some_and(|(lower, upper)| lower <= value && value <= upper)
@@ -227,22 +228,16 @@ impl Accumulator {
     #[cold]
     fn take_back(&mut self, mut buckets: Reader<'_>, body: &[u8]) -> Option<()> {
         let base = self.base;
-        let mut ends: Option<(i32, i32)> = None;
-        let counts = &mut self.counts;
-        let whole = each_bucket(&mut buckets, |index, count| {
-            if let Some(held) = counts.get_mut((i64::from(index) - base) as usize) {
+        let counts = self.counts.as_mut_slice();
+        let ends = each_bucket(&mut buckets, |index, count| {
+            if let Some(held) = counts.get_mut(index.wrapping_sub(base) as usize) {
                 *held = held.wrapping_sub(count);
             }
-            ends = Some((ends.map_or(index, |ends| ends.0), index));
         });
-        let (first, last) = ends?;
+        let (first, last) = ends.ok()??;
+        let (first, last) = (i32::try_from(first).ok()?, i32::try_from(last).ok()?);
         let was_wide = self.reaches(first) && self.reaches(last);
-        if whole.is_err()
-            || !buckets.is_empty()
-            || was_wide
-            || !self.grow(first)
-            || !self.grow(last)
-        {
+        if !buckets.is_empty() || was_wide || !self.grow(first) || !self.grow(last) {
             return None;
         }
         let frame: Vec<u8> = self.header.iter().chain(body).copied().collect();

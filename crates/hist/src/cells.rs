@@ -100,8 +100,7 @@ impl Histogram {
 
     /// The greatest magnitude that is counted as zero.
     pub(crate) fn zero_end(&self) -> f64 {
-        let least = self.scheme().least();
-        self.zero_threshold().max(if least > 0.0 { least.next_down() } else { 0.0 })
+        self.scheme().zero_end(self.zero_threshold())
     }
 
     /// Bounds of the greatest (or least) value from its bucket alone. The histogram is not empty.

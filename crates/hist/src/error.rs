@@ -14,7 +14,7 @@ pub enum SchemeError {
         found: i32,
     },
     /// No log-linear grid has this many sub-bits.
-    #[error("{found} sub-bits are outside 1..=18")]
+    #[error("{found} sub-bits are outside 0..=18")]
     Bits {
         /// The sub-bits asked for.
         found: u32,

@@ -621,11 +621,14 @@ fn checked_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, Par
         if let Some(previous) = previous.filter(|&previous| previous >= index) {
             return Err(PartsError::Order { previous, found: index });
         }
-        if count > 0 && scheme.edges(index).is_none() {
-            return Err(PartsError::OutsideGrid { found: index, scheme: Box::new(scheme.clone()) });
-        }
         buckets.push(index, count);
         previous = Some(index);
+    }
+    // A grid has no holes: what lies between two of its buckets is in it.
+    for &found in buckets.indexes().first().into_iter().chain(buckets.indexes().last()) {
+        if scheme.edges(found).is_none() {
+            return Err(PartsError::OutsideGrid { found, scheme: Box::new(scheme.clone()) });
+        }
     }
     Ok(buckets)
 }

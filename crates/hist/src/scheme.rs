@@ -62,7 +62,7 @@ impl Scheme {
         Exp2::new(scale).map(Scheme::Exp2)
     }
 
-    /// Base-2 log-linear over all doubles, 1..=18 sub-bits.
+    /// Base-2 log-linear over all doubles, 0..=18 sub-bits.
     pub fn log_linear2(bits: u32) -> Result<Scheme, SchemeError> {
         LogLinear2::new(bits).map(Scheme::LogLinear2)
     }
@@ -170,11 +170,11 @@ impl Scheme {
         }
     }
 
-    /// Magnitudes below this have no bucket and count as zero.
-    pub(crate) fn least(&self) -> f64 {
+    /// The greatest magnitude that is counted as zero.
+    pub(crate) fn zero_end(&self, zero_threshold: f64) -> f64 {
         match self {
-            Scheme::LogLinear10 => log_linear10::LEAST,
-            _ => 0.0,
+            Scheme::LogLinear10 => zero_threshold.max(log_linear10::LEAST.next_down()),
+            _ => zero_threshold,
         }
     }
 

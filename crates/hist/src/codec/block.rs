@@ -24,7 +24,7 @@ use crate::codec::counts::{CELLS_MAX, CountsDecoder, put_counts};
 use crate::codec::frame::{number, put_number};
 use crate::codec::header::{BLOCK_MAGIC, Meaning, header, put_header};
 use crate::error::DecodeError;
-use crate::histogram::{Histogram, Parts, Threshold};
+use crate::histogram::{Histogram, Parts, PartsError, Threshold};
 use crate::scheme::Scheme;
 use crate::side::{Side, Sum};
 
@@ -78,7 +78,7 @@ pub fn encode(
     };
     put_counts(out, &rows(Histogram::positive));
     put_counts(out, &rows(Histogram::negative));
-    let columns = columns(histograms, first.thresholds().len());
+    let columns = columns(histograms, first);
     put_varint(out, columns.len() as u64);
     out.extend(columns);
     let checksum = crc32c::crc32c(&out[start..]);
@@ -116,12 +116,9 @@ fn check(histograms: &[Histogram], first: &Histogram) -> Result<(), BlockError> 
 
 /// The histograms of a block that fills `bytes`, in order.
 pub fn decode(bytes: &[u8]) -> Result<(Vec<Histogram>, Meaning), DecodeError> {
-    let mut histograms = Vec::new();
-    let meaning = each(bytes, |_, parts| {
-        histograms.push(Histogram::from_own_parts(parts)?);
-        Ok(())
-    })?;
-    Ok((histograms, meaning))
+    let block = Block::read(bytes)?;
+    let histograms = (0..block.rows).map(|row| Ok(Histogram::from_own_parts(block.parts(row))?));
+    Ok((histograms.collect::<Result<_, DecodeError>>()?, block.meaning))
 }
 
 /// Adds the histograms at the places of `range` to `accumulator`. A damaged block is refused and nothing
@@ -131,94 +128,156 @@ pub fn merge_into(
     range: std::ops::Range<usize>,
     accumulator: &mut Accumulator,
 ) -> Result<Meaning, DecodeError> {
-    let mut merged: Option<Accumulator> = None;
-    let meaning = each(bytes, |position, parts| {
-        if range.contains(&position) {
-            let histogram = Histogram::from_own_parts(parts)?;
-            merged
-                .get_or_insert_with(|| Accumulator::new(histogram.scheme().clone()))
-                .add(&histogram)?;
+    let block = Block::read(bytes)?;
+    let range = range.start.min(block.rows)..range.end.min(block.rows);
+    match block.merged(range.clone()) {
+        Some(parts) => accumulator.add(&Histogram::from_own_parts(parts)?)?,
+        None => {
+            let mut merged = Accumulator::new(block.scheme.clone());
+            for row in range {
+                merged.add(&Histogram::from_own_parts(block.parts(row))?)?;
+            }
+            accumulator.add(&merged.to_histogram())?;
         }
-        Ok(())
-    })?;
-    if let Some(merged) = merged {
-        accumulator.add(&merged.to_histogram())?;
     }
-    Ok(meaning)
+    Ok(block.meaning)
 }
 
-/// Calls `f` with the place and the parts of each histogram.
-fn each(
-    bytes: &[u8],
-    mut f: impl FnMut(usize, Parts) -> Result<(), DecodeError>,
-) -> Result<Meaning, DecodeError> {
-    let body = checked_body(bytes)?;
-    let mut reader = Reader::new(body);
-    let (meaning, scheme) = header(&mut reader, BLOCK_MAGIC)?;
-    let at = reader.offset();
-    let histograms = reader.varint("histogram count")?;
-    if histograms > HISTOGRAMS_MAX as u64 {
-        let (field, limit) = ("histogram count", HISTOGRAMS_MAX as u64);
-        return Err(DecodeError::Limit { offset: at, field, found: histograms, limit });
-    }
-    let histograms = histograms as usize;
-    let zero_threshold = number(&mut reader, "zero threshold")?;
-    let limits = limits(&mut reader)?;
-    let positive = matrix(&mut reader, histograms)?;
-    let negative = matrix(&mut reader, histograms)?;
-    let len = reader.varint("columns length")?;
-    let offset = reader.offset();
-    let bits = reader.take(usize::try_from(len).unwrap_or(usize::MAX), "columns")?;
-    reader.finish()?;
+/// A block taken apart: columns of counts and of side values.
+struct Block {
+    meaning: Meaning,
+    scheme: Scheme,
+    rows: usize,
+    zero_threshold: f64,
+    limits: Vec<f64>,
+    positive: Matrix,
+    negative: Matrix,
+    /// Zero count, overflow, underflow, nan, above each limit.
+    side_counts: Vec<Vec<u64>>,
+    /// Of each row; whatever of those that are empty.
+    min: Vec<Side<f64>>,
+    max: Vec<Side<f64>>,
+    sum: Vec<Side<Sum>>,
+}
 
-    let mut bits = BitReader::new(bits, offset);
-    let mut side_counts = Vec::with_capacity(4 + limits.len());
-    for _ in 0..4 + limits.len() {
-        side_counts.push(get_side_count(&mut bits, histograms)?);
-    }
-    let buckets = |matrix: &Matrix, row: usize| -> Vec<(i32, u64)> {
-        let counts = &matrix.counts[row * matrix.indexes.len()..][..matrix.indexes.len()];
-        matrix.indexes.iter().copied().zip(counts.iter().copied()).filter(|&(_, n)| n > 0).collect()
-    };
-    let rows: Vec<Row> = (0..histograms)
-        .map(|row| {
-            let sides = [0, 1, 2].map(|column: usize| side_counts[column][row]);
-            Row::new(
-                &scheme,
-                zero_threshold,
-                buckets(&positive, row),
-                buckets(&negative, row),
-                sides,
-            )
-        })
-        .collect::<Result<_, _>>()?;
-    let mins = get_extremes(&mut bits, &rows, |row| row.lowest)?;
-    let maxs = get_extremes(&mut bits, &rows, |row| row.highest)?;
-    let sums = get_sums(&mut bits, &rows)?;
-    bits.finish()?;
-
-    let (mut mins, mut maxs, mut sums) = (mins.into_iter(), maxs.into_iter(), sums.into_iter());
-    for (position, row) in rows.into_iter().enumerate() {
-        let mut parts = Parts::new(scheme.clone());
-        parts.zero_threshold = zero_threshold;
-        if !row.is_empty {
-            parts.min = mins.next().expect("BUG: a minimum for each");
-            parts.max = maxs.next().expect("BUG: a maximum for each");
-            parts.sum = sums.next().expect("BUG: a sum for each");
+impl Block {
+    fn read(bytes: &[u8]) -> Result<Block, DecodeError> {
+        let body = checked_body(bytes)?;
+        let mut reader = Reader::new(body);
+        let (meaning, scheme) = header(&mut reader, BLOCK_MAGIC)?;
+        let at = reader.offset();
+        let rows = reader.varint("histogram count")?;
+        if rows > HISTOGRAMS_MAX as u64 {
+            let (field, limit) = ("histogram count", HISTOGRAMS_MAX as u64);
+            return Err(DecodeError::Limit { offset: at, field, found: rows, limit });
         }
-        parts.zero = side_counts[0][position];
-        parts.overflow = side_counts[1][position];
-        parts.underflow = side_counts[2][position];
-        parts.nan = side_counts[3][position];
-        parts.thresholds = limits
-            .iter()
-            .zip(&side_counts[4..])
-            .map(|(&value, above)| Threshold { value, above: above[position] })
-            .collect();
-        (parts.positive, parts.negative) = (row.positive, row.negative);
-        f(position, parts)?;
+        let rows = rows as usize;
+        let zero_threshold = number(&mut reader, "zero threshold")?;
+        let limits = limits(&mut reader)?;
+        let positive = Matrix::read(&mut reader, rows)?;
+        let negative = Matrix::read(&mut reader, rows)?;
+        let len = reader.varint("columns length")?;
+        let offset = reader.offset();
+        let bits = reader.take(usize::try_from(len).unwrap_or(usize::MAX), "columns")?;
+        reader.finish()?;
+
+        let mut bits = BitReader::new(bits, offset);
+        let side_counts = (0..4 + limits.len())
+            .map(|_| get_side_count(&mut bits, rows))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut block = Block {
+            meaning,
+            scheme,
+            rows,
+            zero_threshold,
+            limits,
+            positive,
+            negative,
+            side_counts,
+            min: Vec::new(),
+            max: Vec::new(),
+            sum: Vec::new(),
+        };
+        let predictions = block.predictions()?;
+        block.min = get_extremes(&mut bits, &predictions, |row| row.lowest)?;
+        block.max = get_extremes(&mut bits, &predictions, |row| row.highest)?;
+        block.sum = get_sums(&mut bits, &predictions)?;
+        bits.finish()?;
+        Ok(block)
     }
-    Ok(meaning)
+
+    fn predictions(&self) -> Result<Vec<Prediction>, DecodeError> {
+        let predictor = Predictor::new(
+            &self.scheme,
+            self.zero_threshold,
+            &self.positive.indexes,
+            &self.negative.indexes,
+        )?;
+        let row = |row: usize| {
+            let sides = [0, 1, 2].map(|column: usize| self.side_counts[column][row]);
+            predictor.of(self.positive.row(row), self.negative.row(row), sides)
+        };
+        Ok((0..self.rows).map(row).collect())
+    }
+
+    fn parts(&self, row: usize) -> Parts {
+        let side_count = |column: usize| self.side_counts[column][row];
+        Parts {
+            scheme: self.scheme.clone(),
+            zero_threshold: self.zero_threshold,
+            positive: self.positive.buckets(row),
+            negative: self.negative.buckets(row),
+            zero: side_count(0),
+            overflow: side_count(1),
+            underflow: side_count(2),
+            nan: side_count(3),
+            sum: self.sum[row],
+            min: self.min[row],
+            max: self.max[row],
+            thresholds: self
+                .limits
+                .iter()
+                .enumerate()
+                .map(|(limit, &value)| Threshold { value, above: side_count(4 + limit) })
+                .collect(),
+        }
+    }
+
+    /// The sum of some rows, column by column; `None` where side values or a total say that it takes more
+    /// than that.
+    fn merged(&self, range: std::ops::Range<usize>) -> Option<Parts> {
+        let total = |column: &Vec<u64>| {
+            column[range.clone()].iter().try_fold(0u64, |total, &count| total.checked_add(count))
+        };
+        let mut parts = Parts::new(self.scheme.clone());
+        parts.zero_threshold = self.zero_threshold;
+        parts.positive = self.positive.merged(range.clone())?;
+        parts.negative = self.negative.merged(range.clone())?;
+        parts.zero = total(&self.side_counts[0])?;
+        parts.overflow = total(&self.side_counts[1])?;
+        parts.underflow = total(&self.side_counts[2])?;
+        parts.nan = total(&self.side_counts[3])?;
+        let mut sum = Sum::ZERO;
+        let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
+        for row in range.clone().filter(|&row| self.is_held(row)) {
+            sum = sum.plus(self.sum[row].exact()?);
+            min = min.min(self.min[row].exact()?);
+            max = max.max(self.max[row].exact()?);
+        }
+        (parts.sum, parts.min, parts.max) = (Side::Exact(sum), Side::Exact(min), Side::Exact(max));
+        for (&value, column) in self.limits.iter().zip(&self.side_counts[4..]) {
+            parts.thresholds.push(Threshold { value, above: total(column)? });
+        }
+        Some(parts)
+    }
+
+    /// Whether a row holds anything but NaN.
+    fn is_held(&self, row: usize) -> bool {
+        let held = |counts: &[u64]| counts.iter().any(|&count| count > 0);
+        self.side_counts[..3].iter().any(|column| column[row] > 0)
+            || held(self.positive.row(row))
+            || held(self.negative.row(row))
+    }
 }
 
 fn checked_body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
@@ -244,26 +303,132 @@ struct Matrix {
     counts: Vec<u64>,
 }
 
-fn matrix(reader: &mut Reader<'_>, rows: usize) -> Result<Matrix, DecodeError> {
-    let mut decoder = CountsDecoder::new(reader, rows)?;
-    let indexes = decoder.indexes().to_vec();
-    let mut counts = vec![0; rows * indexes.len()];
-    if !indexes.is_empty() {
-        counts.chunks_exact_mut(indexes.len()).try_for_each(|row| decoder.row(row))?;
+impl Matrix {
+    fn read(reader: &mut Reader<'_>, rows: usize) -> Result<Matrix, DecodeError> {
+        let mut decoder = CountsDecoder::new(reader, rows)?;
+        let indexes = decoder.indexes().to_vec();
+        let mut counts = vec![0; rows * indexes.len()];
+        if !indexes.is_empty() {
+            counts.chunks_exact_mut(indexes.len()).try_for_each(|row| decoder.row(row))?;
+        }
+        decoder.finish()?;
+        Ok(Matrix { indexes, counts })
     }
-    decoder.finish()?;
-    Ok(Matrix { indexes, counts })
+
+    fn row(&self, row: usize) -> &[u64] {
+        &self.counts[row * self.indexes.len()..][..self.indexes.len()]
+    }
+
+    fn buckets(&self, row: usize) -> Vec<(i32, u64)> {
+        held(&self.indexes, self.row(row))
+    }
+
+    /// The columns' sums over some rows; `None` if one does not fit.
+    fn merged(&self, range: std::ops::Range<usize>) -> Option<Vec<(i32, u64)>> {
+        let mut sums = vec![0u64; self.indexes.len()];
+        // A count with a high bit set is told by the union of all counts: then each addition is checked
+        // in effect, for fewer than 2^12 rows of less than 2^52 add up within 64 bits.
+        let mut union = 0;
+        for row in range {
+            for (sum, &count) in sums.iter_mut().zip(self.row(row)) {
+                *sum = sum.wrapping_add(count);
+                union |= count;
+            }
+        }
+        (union < 1 << 52).then(|| held(&self.indexes, &sums))
+    }
 }
 
-/// What side values are predicted from: the buckets of one histogram.
-struct Row {
-    positive: Vec<(i32, u64)>,
-    negative: Vec<(i32, u64)>,
+fn held(indexes: &[i32], counts: &[u64]) -> Vec<(i32, u64)> {
+    let pairs = indexes.iter().copied().zip(counts.iter().copied());
+    pairs.filter(|&(_, count)| count > 0).collect()
+}
+
+/// What side values are coded against: the buckets of one histogram.
+struct Prediction {
     is_empty: bool,
     lowest: Whole,
     highest: Whole,
-    /// What the bucket middles add up to, if that is a whole number of moderate size.
-    sum: Option<i64>,
+    /// What the whole numbers nearest to the bucket middles add up to, modulo 2^64.
+    sum: i64,
+}
+
+/// What each column's bucket can hold.
+struct Predictor {
+    positive: Vec<(Whole, i64)>,
+    negative: Vec<(Whole, i64)>,
+    zero: Whole,
+}
+
+impl Predictor {
+    fn new(
+        scheme: &Scheme,
+        zero_threshold: f64,
+        positive: &[i32],
+        negative: &[i32],
+    ) -> Result<Predictor, DecodeError> {
+        // The edges of a logarithmic grid come from a logarithm that no two machines round alike, so
+        // nothing is predicted from them.
+        let predicts = !matches!(scheme, Scheme::Log(_));
+        let column = |index: i32, sign: f64| {
+            let outside =
+                || PartsError::OutsideGrid { found: index, scheme: Box::new(scheme.clone()) };
+            let (lower, upper) = scheme.span(index).ok_or_else(outside)?;
+            Ok(match (predicts, sign > 0.0) {
+                (false, _) => (Whole::NONE, 0),
+                (true, true) => (Whole::between((lower, upper)), middle(lower, upper)),
+                (true, false) => (Whole::between((-upper, -lower)), -middle(lower, upper)),
+            })
+        };
+        let columns = |indexes: &[i32], sign| {
+            indexes.iter().map(|&index| column(index, sign)).collect::<Result<Vec<_>, PartsError>>()
+        };
+        let zero_end = scheme.zero_end(zero_threshold);
+        Ok(Predictor {
+            positive: columns(positive, 1.0)?,
+            negative: columns(negative, -1.0)?,
+            zero: if predicts { Whole::between((-zero_end, zero_end)) } else { Whole::NONE },
+        })
+    }
+
+    fn of(
+        &self,
+        positive: &[u64],
+        negative: &[u64],
+        [zero, overflow, underflow]: [u64; 3],
+    ) -> Prediction {
+        let first = |counts: &[u64]| counts.iter().position(|&count| count > 0);
+        let last = |counts: &[u64]| counts.iter().rposition(|&count| count > 0);
+        let zero = (zero > 0).then_some(self.zero);
+        let beyond = |count: u64| (count > 0).then_some(Whole::NONE);
+        let lowest = beyond(underflow)
+            .or_else(|| last(negative).map(|column| self.negative[column].0))
+            .or(zero)
+            .or_else(|| first(positive).map(|column| self.positive[column].0))
+            .or(beyond(overflow));
+        let highest = beyond(overflow)
+            .or_else(|| last(positive).map(|column| self.positive[column].0))
+            .or(zero)
+            .or_else(|| first(negative).map(|column| self.negative[column].0))
+            .or(beyond(underflow));
+        let sum = |columns: &[(Whole, i64)], counts: &[u64]| {
+            let products =
+                columns.iter().zip(counts).map(|(&(_, middle), &n)| middle.wrapping_mul(n as i64));
+            products.fold(0i64, i64::wrapping_add)
+        };
+        Prediction {
+            is_empty: lowest.is_none(),
+            lowest: lowest.unwrap_or(Whole::NONE),
+            highest: highest.unwrap_or(Whole::NONE),
+            sum: sum(&self.positive, positive).wrapping_add(sum(&self.negative, negative)),
+        }
+    }
+}
+
+/// The whole number nearest to the middle; a bucket without end counts as nothing.
+fn middle(lower: f64, upper: f64) -> i64 {
+    let middle = lower * 0.5 + upper * 0.5;
+    if middle.is_finite() { middle.round() as i64 } else { 0 }
 }
 
 /// The whole numbers that a bucket can hold, if it can and doubles hold them all.
@@ -300,55 +465,7 @@ impl Whole {
     }
 }
 
-impl Row {
-    fn new(
-        scheme: &Scheme,
-        zero_threshold: f64,
-        positive: Vec<(i32, u64)>,
-        negative: Vec<(i32, u64)>,
-        [zero, overflow, underflow]: [u64; 3],
-    ) -> Result<Row, DecodeError> {
-        let mut parts = Parts::new(scheme.clone());
-        parts.zero_threshold = zero_threshold;
-        (parts.zero, parts.overflow, parts.underflow) = (zero, overflow, underflow);
-        (parts.positive, parts.negative) = (positive, negative);
-        let histogram = Histogram::from_own_parts(parts)?;
-        Ok(Row::of(&histogram))
-    }
-
-    fn of(histogram: &Histogram) -> Row {
-        // The edges of a logarithmic grid come from a logarithm that no two machines round alike, so
-        // nothing is predicted from them.
-        let predicts = !histogram.is_empty() && !matches!(histogram.scheme(), Scheme::Log(_));
-        let whole = |greatest| match predicts {
-            true => Whole::between(histogram.outermost(greatest)),
-            false => Whole::NONE,
-        };
-        Row {
-            positive: histogram.positive().iter().collect(),
-            negative: histogram.negative().iter().collect(),
-            is_empty: histogram.is_empty(),
-            lowest: whole(false),
-            highest: whole(true),
-            sum: if predicts { sum_of_middles(histogram) } else { None },
-        }
-    }
-}
-
-fn sum_of_middles(histogram: &Histogram) -> Option<i64> {
-    let side = |buckets: &crate::Buckets| -> f64 {
-        let middle = |index| {
-            let (lower, upper) =
-                histogram.scheme().edges(index).expect("BUG: held buckets have edges");
-            lower * 0.5 + upper * 0.5
-        };
-        buckets.iter().map(|(index, count)| count as f64 * middle(index)).sum()
-    };
-    let sum: f64 = side(histogram.positive()) - side(histogram.negative());
-    (sum.abs() < (1u64 << 61) as f64).then(|| sum.round() as i64)
-}
-
-fn columns(histograms: &[Histogram], limits: usize) -> Vec<u8> {
+fn columns(histograms: &[Histogram], first: &Histogram) -> Vec<u8> {
     let mut bits = BitWriter::default();
     let mut side_count = |of: &dyn Fn(&Histogram) -> u64| {
         put_side_count(&mut bits, &histograms.iter().map(of).collect::<Vec<u64>>());
@@ -357,25 +474,38 @@ fn columns(histograms: &[Histogram], limits: usize) -> Vec<u8> {
     side_count(&Histogram::overflow);
     side_count(&Histogram::underflow);
     side_count(&Histogram::nan_count);
-    for limit in 0..limits {
+    for limit in 0..first.thresholds().len() {
         side_count(&|histogram| histogram.thresholds()[limit].above);
     }
-    let held: Vec<(&Histogram, Row)> = histograms
+    let held: Vec<(&Histogram, Prediction)> = histograms
         .iter()
         .filter(|histogram| !histogram.is_empty())
-        .map(|histogram| (histogram, Row::of(histogram)))
+        .map(|histogram| (histogram, prediction(histogram)))
         .collect();
-    let mut extremes = |side: fn(&Histogram) -> Side<f64>, whole: fn(&Row) -> Whole| {
+    let mut extremes = |side: fn(&Histogram) -> Side<f64>, whole: fn(&Prediction) -> Whole| {
         let column: Vec<(Side<f64>, Whole)> =
-            held.iter().map(|(histogram, row)| (side(histogram), whole(row))).collect();
+            held.iter().map(|(histogram, predicted)| (side(histogram), whole(predicted))).collect();
         put_extremes(&mut bits, &column);
     };
-    extremes(Histogram::min_side, |row| row.lowest);
-    extremes(Histogram::max_side, |row| row.highest);
-    let sums: Vec<(Side<Sum>, Option<i64>)> =
-        held.iter().map(|(histogram, row)| (histogram.sum_side(), row.sum)).collect();
+    extremes(Histogram::min_side, |predicted| predicted.lowest);
+    extremes(Histogram::max_side, |predicted| predicted.highest);
+    let sums: Vec<(Side<Sum>, i64)> =
+        held.iter().map(|(histogram, predicted)| (histogram.sum_side(), predicted.sum)).collect();
     put_sums(&mut bits, &sums);
     bits.finish()
+}
+
+fn prediction(histogram: &Histogram) -> Prediction {
+    let (positive, negative) = (histogram.positive(), histogram.negative());
+    let predictor = Predictor::new(
+        histogram.scheme(),
+        histogram.zero_threshold(),
+        positive.indexes(),
+        negative.indexes(),
+    )
+    .expect("BUG: held buckets lie in the grid");
+    let sides = [histogram.zero_count(), histogram.overflow(), histogram.underflow()];
+    predictor.of(positive.counts(), negative.counts(), sides)
 }
 
 /// One bit if all are zero; else Rice's code of the differences.
@@ -439,10 +569,17 @@ fn put_standings<T: Copy>(bits: &mut BitWriter, sides: impl Iterator<Item = Side
 
 const MIXED: u64 = 3;
 
-fn get_standings(bits: &mut BitReader<'_>, rows: usize) -> Result<Vec<Side<()>>, DecodeError> {
+/// The standing of each row; absent where the row is empty and nothing was written.
+fn get_standings(
+    bits: &mut BitReader<'_>,
+    rows: &[Prediction],
+) -> Result<Vec<Side<()>>, DecodeError> {
     let common = bits.get(2, "standing")?;
-    (0..rows)
-        .map(|_| {
+    rows.iter()
+        .map(|row| {
+            if row.is_empty {
+                return Ok(Side::Absent);
+            }
             let standing = if common == MIXED { bits.get(2, "standing")? } else { common };
             Ok(match standing {
                 0 => Side::Absent,
@@ -473,18 +610,18 @@ fn put_extremes(bits: &mut BitWriter, column: &[(Side<f64>, Whole)]) {
 
 fn get_extremes(
     bits: &mut BitReader<'_>,
-    rows: &[Row],
-    whole_of: fn(&Row) -> Whole,
+    rows: &[Prediction],
+    whole_of: fn(&Prediction) -> Whole,
 ) -> Result<Vec<Side<f64>>, DecodeError> {
-    let rows: Vec<Whole> = rows.iter().filter(|row| !row.is_empty).map(whole_of).collect();
-    let standings = get_standings(bits, rows.len())?;
+    let standings = get_standings(bits, rows)?;
     let all_whole = bits.get(1, "whether extremes are whole")? == 1;
-    rows.into_iter()
+    rows.iter()
         .zip(standings)
-        .map(|(whole, standing)| {
+        .map(|(row, standing)| {
             if standing == Side::Absent {
                 return Ok(Side::Absent);
             }
+            let whole = whole_of(row);
             let value = if all_whole {
                 let place = bits.get(whole.bits().min(63), "place of an extreme")? as i64;
                 (whole.first + place) as f64
@@ -500,12 +637,12 @@ fn get_extremes(
         .collect()
 }
 
-fn put_sums(bits: &mut BitWriter, column: &[(Side<Sum>, Option<i64>)]) {
+fn put_sums(bits: &mut BitWriter, column: &[(Side<Sum>, i64)]) {
     put_standings(bits, column.iter().map(|(side, _)| *side));
     let differences: Option<Vec<u64>> = column
         .iter()
-        .filter_map(|(side, middles)| side.value().map(|sum| (sum, middles)))
-        .map(|(sum, middles)| Some(fold(whole_sum(sum)?.checked_sub((*middles)?)?)))
+        .filter_map(|(side, predicted)| side.value().map(|sum| (sum, predicted)))
+        .map(|(sum, predicted)| Some(fold(whole_sum(sum)?.wrapping_sub(*predicted))))
         .collect();
     bits.put(differences.is_some().into(), 1);
     match differences {
@@ -522,21 +659,19 @@ fn put_sums(bits: &mut BitWriter, column: &[(Side<Sum>, Option<i64>)]) {
     }
 }
 
-fn get_sums(bits: &mut BitReader<'_>, rows: &[Row]) -> Result<Vec<Side<Sum>>, DecodeError> {
-    let rows: Vec<&Row> = rows.iter().filter(|row| !row.is_empty).collect();
-    let standings = get_standings(bits, rows.len())?;
+fn get_sums(bits: &mut BitReader<'_>, rows: &[Prediction]) -> Result<Vec<Side<Sum>>, DecodeError> {
+    let standings = get_standings(bits, rows)?;
     let all_whole = bits.get(1, "whether sums are whole")? == 1;
     let low_bits = if all_whole { low_bits(bits)? } else { 0 };
-    rows.into_iter()
+    rows.iter()
         .zip(standings)
         .map(|(row, standing)| {
             if standing == Side::Absent {
                 return Ok(Side::Absent);
             }
             let sum = if all_whole {
-                let difference = unfold(bits.get_rice(low_bits, "sum")?);
-                let sum = i128::from(row.sum.unwrap_or(0)) + i128::from(difference);
-                let magnitude = Sum::from_integer(sum.unsigned_abs());
+                let sum = row.sum.wrapping_add(unfold(bits.get_rice(low_bits, "sum")?));
+                let magnitude = Sum::from_integer(sum.unsigned_abs().into());
                 if sum < 0 { Sum::ZERO.minus(magnitude) } else { magnitude }
             } else {
                 let high = f64::from_bits(bits.get(64, "sum")?);

@@ -28,8 +28,9 @@ const STATE_MIN: u32 = 1 << 16;
 const RATE_BITS: u32 = 12;
 /// Larger counts are predicted as this: four rates then add up within 32 bits.
 const COUNT_PREDICTED_MAX: u64 = 1 << 17;
-/// Speeds of the moving average that the encoder tries: a row's weight is 2^-speed.
-const SPEEDS: [u32; 3] = [3, 4, 5];
+/// A row weighs 2^-4 in the moving average. Measured on log-normal series of 50 to 10,000 values a row:
+/// 2^-3 and 2^-5 give blocks within 1 % of this one, sometimes larger, sometimes smaller.
+const SPEED: u32 = 4;
 
 /// Rates are told apart by these levels: octaves in eighths, of which only some are used.
 const LEVELS: usize = 256;
@@ -49,12 +50,7 @@ pub(crate) fn put_counts(out: &mut Vec<u8>, rows: &[Vec<(i32, u64)>]) {
     }
 
     let matrix = dense(rows, &indexes);
-    let best = SPEEDS
-        .into_iter()
-        .map(|speed| Model::new(&matrix, indexes.len(), speed))
-        .min_by(|a, b| a.bits.total_cmp(&b.bits))
-        .expect("BUG: there are speeds");
-    best.put(out, &matrix);
+    Model::new(&matrix, indexes.len()).put(out, &matrix);
 }
 
 fn dense(rows: &[Vec<(i32, u64)>], indexes: &[i32]) -> Vec<u64> {
@@ -71,12 +67,9 @@ fn dense(rows: &[Vec<(i32, u64)>], indexes: &[i32]) -> Vec<u64> {
 
 /// What the encoder finds out about a matrix before it writes.
 struct Model {
-    speed: u32,
     /// Level of each cell.
     levels: Vec<u8>,
     groups: Vec<Group>,
-    /// Estimated size.
-    bits: f64,
 }
 
 /// Neighbouring levels that share a frequency table.
@@ -87,8 +80,8 @@ struct Group {
 }
 
 impl Model {
-    fn new(matrix: &[u64], columns: usize, speed: u32) -> Model {
-        let mut rates = Rates::new(columns, speed);
+    fn new(matrix: &[u64], columns: usize) -> Model {
+        let mut rates = Rates::new(columns);
         let mut levels = vec![0; matrix.len()];
         let mut seen: Vec<Option<Box<[u32; TOKENS]>>> = vec![None; LEVELS];
         for (counts, levels) in matrix.chunks_exact(columns).zip(levels.chunks_exact_mut(columns)) {
@@ -99,13 +92,10 @@ impl Model {
             }
             rates.learn(counts);
         }
-        let groups = grouped(seen);
-        let bits = groups.iter().map(|group| group.bits).sum();
-        Model { speed, levels, groups, bits }
+        Model { levels, groups: grouped(seen) }
     }
 
     fn put(&self, out: &mut Vec<u8>, matrix: &[u64]) {
-        out.push(self.speed as u8);
         put_varint(out, self.groups.len() as u64);
         let mut group_of = [0; LEVELS];
         let mut tables = Vec::with_capacity(self.groups.len());
@@ -178,13 +168,12 @@ fn bits_of(seen: &[u32; TOKENS]) -> f64 {
 /// Predicted rates of the columns, with a column of zeros at either end.
 struct Rates {
     rates: Vec<u32>,
-    speed: u32,
     rows: u32,
 }
 
 impl Rates {
-    fn new(columns: usize, speed: u32) -> Rates {
-        Rates { rates: vec![0; columns + 2], speed, rows: 0 }
+    fn new(columns: usize) -> Rates {
+        Rates { rates: vec![0; columns + 2], rows: 0 }
     }
 
     /// The level of each column's predicted rate.
@@ -198,7 +187,7 @@ impl Rates {
     /// Moves the averages towards a row of counts; fast at first.
     #[inline]
     fn learn(&mut self, counts: &[u64]) {
-        let shift = self.speed.min((self.rows + 1).ilog2());
+        let shift = SPEED.min((self.rows + 1).ilog2());
         for (rate, &count) in self.rates[1..].iter_mut().zip(counts) {
             let target = (count.min(COUNT_PREDICTED_MAX) << RATE_BITS) as i32;
             *rate = (*rate as i32 + ((target - *rate as i32) >> shift)) as u32;
@@ -353,7 +342,7 @@ impl<'a> CountsDecoder<'a> {
     ) -> Result<CountsDecoder<'a>, DecodeError> {
         let indexes = indexes(reader, rows)?;
         let mut decoder = CountsDecoder {
-            rates: Rates::new(indexes.len(), 0),
+            rates: Rates::new(indexes.len()),
             levels: vec![0; indexes.len()],
             table_of: Box::new([0; LEVELS]),
             slots: Vec::new(),
@@ -377,11 +366,6 @@ impl<'a> CountsDecoder<'a> {
     }
 
     fn tables(&mut self, reader: &mut Reader<'a>) -> Result<(), DecodeError> {
-        let at = reader.offset();
-        self.rates.speed = reader.u8("speed")?.into();
-        if self.rates.speed > 16 {
-            return Err(Reader::invalid(at, "speed", self.rates.speed, "at most 16"));
-        }
         let at = reader.offset();
         let groups = reader.varint("table count")?;
         if groups == 0 || groups > LEVELS as u64 {

@@ -284,21 +284,29 @@ pub(crate) fn put_buckets(out: &mut Vec<u8>, buckets: impl ExactSizeIterator<Ite
 }
 
 fn buckets(reader: &mut Reader<'_>) -> Result<Vec<(i32, u64)>, DecodeError> {
+    let at = reader.offset();
     let mut found = Vec::new();
-    each_bucket(reader, |index, count| found.push((index, count)))?;
+    each_bucket(reader, |index, count| found.push((index as i32, count)))?.map_or(
+        Ok(()),
+        |ends| match i32::try_from(ends.1) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Reader::invalid(at, "last index", ends.1, "a 32-bit number")),
+        },
+    )?;
     Ok(found)
 }
 
-/// Calls `f` with each bucket in ascending order.
+/// Calls `f` with each bucket in ascending order and returns the first and last index. Indexes begin
+/// within 32 bits and never fall, but may leave them: a caller has to look at the last one.
 #[inline]
 pub(crate) fn each_bucket(
     reader: &mut Reader<'_>,
-    mut f: impl FnMut(i32, u64),
-) -> Result<(), DecodeError> {
+    mut f: impl FnMut(i64, u64),
+) -> Result<Option<(i64, i64)>, DecodeError> {
     let at = reader.offset();
     let buckets = reader.varint("bucket count")?;
     if buckets == 0 {
-        return Ok(());
+        return Ok(None);
     }
     // Each bucket takes a byte at least.
     if buckets > reader.remaining() as u64 {
@@ -311,30 +319,29 @@ pub(crate) fn each_bucket(
         });
     }
     let at = reader.offset();
-    let mut index = reader.zigzag("first index")?;
-    if i32::try_from(index).is_err() {
-        return Err(Reader::invalid(at, "first index", index, "a 32-bit number"));
+    let first = reader.zigzag("first index")?;
+    if i32::try_from(first).is_err() {
+        return Err(Reader::invalid(at, "first index", first, "a 32-bit number"));
     }
-    index -= 1;
+    let mut index = first - 1;
     for _ in 0..buckets {
-        let at = reader.offset();
         let byte = u64::from(reader.u8("bucket")?);
         let (mut gap, mut count) = (byte >> 4, byte & ESCAPE);
         if gap == ESCAPE {
             gap = gap.saturating_add(reader.varint("gap")?);
         }
         if count == ESCAPE {
-            count = count.saturating_add(reader.varint("count")?);
+            count = long_count(reader)?;
         }
-        // An index past 32 bits saturates into one that is refused.
         index = index.saturating_add_unsigned(gap).saturating_add(1);
-        let Ok(index) = i32::try_from(index) else {
-            return Err(Reader::invalid(at, "index", index, "a 32-bit number"));
-        };
-        let Some(count) = count.checked_add(1) else {
-            return Err(Reader::invalid(at, "count", "2^64", "at most 2^64 - 1"));
-        };
-        f(index, count);
+        f(index, count + 1);
     }
-    Ok(())
+    Ok(Some((first, index)))
+}
+
+/// The count, less one, of a bucket whose byte cannot hold it.
+fn long_count(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    let at = reader.offset();
+    let count = reader.varint("count")?.checked_add(ESCAPE).filter(|&count| count < u64::MAX);
+    count.ok_or_else(|| Reader::invalid(at, "count", "2^64 or more", "at most 2^64 - 1"))
 }

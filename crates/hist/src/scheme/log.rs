@@ -3,6 +3,7 @@
 //! Bucket `i` holds `[L⁻¹((i − offset) / m), L⁻¹((i + 1 − offset) / m))`, where `L` is the natural logarithm or
 //! a cheaper stand-in that is exact at powers of two, and `m = ln(b) / ln(gamma)`, b the base of `L`
 //! (DataDog sketches-java, `LogLikeIndexMapping`). Stand-ins cut an octave by a polynomial of the mantissa.
+//! Below index 0 a value on a bucket's computed lower edge is counted in the bucket beneath, as there.
 //!
 //! Edges are transcendental and every library rounds them its own way, so the values of a bucket may lie
 //! outside its edges by [`EDGE_DOUBT`] of the edge.
@@ -76,7 +77,9 @@ impl Log {
 
     /// The bucket of a finite `value` above zero.
     pub(crate) fn index(self, value: f64) -> i32 {
-        (self.interpolation.log(value) * self.multiplier() + self.offset).floor() as i32
+        let index = self.interpolation.log(value) * self.multiplier() + self.offset;
+        // Not quite the floor: a whole number below zero goes one lower, as in sketches-java and -go.
+        if index >= 0.0 { index as i32 } else { (index as i32).saturating_sub(1) }
     }
 
     /// The computed edges of bucket `index`, or `None` where no double lies in it.
@@ -195,6 +198,14 @@ mod tests {
                 check(Log::new(gamma, 1000.5, interpolation).unwrap());
             }
         }
+    }
+
+    #[test]
+    fn a_value_on_an_edge_below_index_zero_falls_beneath() {
+        let grid = Log::new(2.0, 0.0, Interpolation::Linear).unwrap();
+        // sketches-go 1.4.8 counts 0.25, 0.5, 1, 2 in these buckets (testdata/hist/ddsketch/go.tsv).
+        assert_eq!([0.25, 0.5, 1.0, 2.0].map(|value| grid.index(value)), [-3, -2, 0, 1]);
+        assert_eq!([0.3, 0.6].map(|value| grid.index(value)), [-2, -1]);
     }
 
     #[test]

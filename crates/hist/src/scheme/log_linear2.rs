@@ -28,14 +28,14 @@ impl LogLinear2 {
     /// The grid in which every other scheme's buckets keep apart (at most 0.049 % off): see [`crate::Mixture`].
     pub const UNIVERSAL: LogLinear2 = LogLinear2 { bits: 10, floor: Self::FLOOR_MIN };
 
-    /// A grid over all positive doubles, 1..=18 sub-bits.
+    /// A grid over all positive doubles, 0..=18 sub-bits.
     pub fn new(bits: u32) -> Result<LogLinear2, SchemeError> {
         Self::with_floor(bits, Self::FLOOR_MIN.into())
     }
 
     /// A grid whose buckets are even below `2^floor`.
     pub fn with_floor(bits: u32, floor: i32) -> Result<LogLinear2, SchemeError> {
-        if !(1..=u32::from(Self::BITS_MAX)).contains(&bits) {
+        if !(0..=u32::from(Self::BITS_MAX)).contains(&bits) {
             return Err(SchemeError::Bits { found: bits });
         }
         match i16::try_from(floor) {
@@ -151,6 +151,17 @@ mod tests {
         check(folded, 1023.0, 0);
         check(folded, 1024.0, 1);
         check(folded, 256.0 * 1024.0, 256);
+    }
+
+    #[test]
+    fn without_sub_bits_a_bucket_is_an_octave() {
+        let grid = LogLinear2::integers(0).unwrap();
+        for (index, value) in [0.0, 1.0, 2.0, 4.0, 8.0].into_iter().enumerate() {
+            check(grid, value, index as i32);
+        }
+        check(grid, 0.9, 0);
+        check(grid, 3.0, 2);
+        assert_eq!(grid.edges(3), Some((4.0, 8.0)));
     }
 
     #[test]

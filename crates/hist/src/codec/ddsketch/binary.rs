@@ -1,0 +1,355 @@
+//! The binary form: blocks in any order, each a flag byte and what the flag says.
+//!
+//! The low two bits of a flag are its kind, the upper six say more ([`FLAGS`]). Blocks of one store add
+//! up, as do repeated counts and sums, so that encodings with one mapping may be joined end to end.
+//!
+//! Numbers: doubles little-endian; whole numbers LEB128 whose ninth byte carries eight bits, signed ones
+//! folded first; counts by [`var_bits`]. Written as sketches-java writes a dense store: the shorter
+//! of contiguous counts and index deltas.
+//!
+//! Source: sketches-java `Flag`, `BinEncodingMode`, `IndexMappingLayout`, `VarEncodingHelper`,
+//! `DDSketchWithExactSummaryStatistics.encode`; sketches-go `DenseStore.Encode` for the choice of store.
+
+use super::{Counts, Rounding, Sketch, Store, grid_of, interpolation_number, interpolation_of};
+use crate::buckets::Buckets;
+use crate::codec::bytes::Reader;
+use crate::error::{DecodeError, EncodeError};
+use crate::histogram::Histogram;
+use crate::scheme::Log;
+use crate::side::Sum;
+
+/// Every flag by name; `docs/formats/ddsketch.md` shows the same table.
+pub const FLAGS: [(&str, u8); 15] = [
+    ("zero count", ZERO_COUNT),
+    ("count", COUNT),
+    ("sum", SUM),
+    ("min", MIN),
+    ("max", MAX),
+    ("mapping, logarithm", flag(MAPPING, 0)),
+    ("mapping, linear", flag(MAPPING, 1)),
+    ("mapping, quadratic", flag(MAPPING, 2)),
+    ("mapping, cubic", flag(MAPPING, 3)),
+    ("positive, index deltas and counts", flag(POSITIVE, DELTAS_AND_COUNTS)),
+    ("positive, index deltas", flag(POSITIVE, DELTAS)),
+    ("positive, contiguous counts", flag(POSITIVE, CONTIGUOUS)),
+    ("negative, index deltas and counts", flag(NEGATIVE, DELTAS_AND_COUNTS)),
+    ("negative, index deltas", flag(NEGATIVE, DELTAS)),
+    ("negative, contiguous counts", flag(NEGATIVE, CONTIGUOUS)),
+];
+
+const FEATURE: u8 = 0;
+const POSITIVE: u8 = 1;
+const MAPPING: u8 = 2;
+const NEGATIVE: u8 = 3;
+
+const ZERO_COUNT: u8 = flag(FEATURE, 0x01);
+const SUM: u8 = flag(FEATURE, 0x21);
+const MIN: u8 = flag(FEATURE, 0x22);
+const MAX: u8 = flag(FEATURE, 0x23);
+const COUNT: u8 = flag(FEATURE, 0x28);
+
+const DELTAS_AND_COUNTS: u8 = 1;
+const DELTAS: u8 = 2;
+const CONTIGUOUS: u8 = 3;
+
+/// How far a count's bits are turned: whole numbers up to 2^53 leave six leading zeros.
+const VAR_DOUBLE_TURN: u32 = 6;
+
+const fn flag(kind: u8, sub: u8) -> u8 {
+    sub << 2 | kind
+}
+
+/// Reads the binary form. Refuses counts that are not whole: [`decode_rounded`] rounds them.
+pub fn decode(bytes: &[u8]) -> Result<Histogram, DecodeError> {
+    read(bytes, Counts::Whole).map(|(histogram, _)| histogram)
+}
+
+/// Reads the binary form with each bin's count rounded to the nearest whole number, and says what that
+/// changed. Where it changed anything, sum, minimum and maximum are estimates.
+pub fn decode_rounded(bytes: &[u8]) -> Result<(Histogram, Rounding), DecodeError> {
+    read(bytes, Counts::Rounded)
+}
+
+/// Writes the binary form, with sum, minimum and maximum when all three are exact: readers of sketches with
+/// exact statistics take them to come together.
+pub fn encode(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
+    let grid = grid_of(histogram)?;
+    let mut out = Vec::new();
+    put_summary(&mut out, histogram);
+    put_grid(&mut out, grid);
+    if histogram.zero_count() > 0 {
+        out.push(ZERO_COUNT);
+        put_var_double(&mut out, histogram.zero_count() as f64);
+    }
+    put_store(&mut out, POSITIVE, histogram.positive());
+    put_store(&mut out, NEGATIVE, histogram.negative());
+    Ok(out)
+}
+
+fn read(bytes: &[u8], counts: Counts) -> Result<(Histogram, Rounding), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let mut sketch = Sketch::new(counts);
+    while !reader.is_empty() {
+        read_block(&mut reader, &mut sketch)?;
+    }
+    sketch.finish(bytes.len())
+}
+
+fn read_block(reader: &mut Reader, sketch: &mut Sketch) -> Result<(), DecodeError> {
+    let start = reader.offset();
+    let found = reader.u8("flag")?;
+    match found & 3 {
+        MAPPING => read_grid(reader, sketch, found >> 2, start),
+        POSITIVE => read_store(reader, sketch, Store::Positive, found >> 2, start),
+        NEGATIVE => read_store(reader, sketch, Store::Negative, found >> 2, start),
+        _ => read_feature(reader, sketch, found, start),
+    }
+}
+
+fn read_feature(
+    reader: &mut Reader,
+    sketch: &mut Sketch,
+    found: u8,
+    start: usize,
+) -> Result<(), DecodeError> {
+    match found {
+        ZERO_COUNT => {
+            let count = read_count(reader, sketch, "zero count")?;
+            sketch.zero = sketch.checked(sketch.zero + count, start, "zero count")?;
+        }
+        COUNT => {
+            let count = read_count(reader, sketch, "count")?;
+            let total = sketch.total.unwrap_or(0.0) + count;
+            sketch.total = Some(sketch.checked(total, start, "count")?);
+        }
+        SUM => {
+            let sum = Sum::new(reader.f64_le("sum")?);
+            sketch.sum = Some(sketch.sum.unwrap_or_default().plus(sum));
+        }
+        MIN => {
+            let min = reader.f64_le("min")?;
+            sketch.min = Some(sketch.min.map_or(min, |before| before.min(min)));
+        }
+        MAX => {
+            let max = reader.f64_le("max")?;
+            sketch.max = Some(sketch.max.map_or(max, |before| before.max(max)));
+        }
+        _ => return Err(unknown(found, start)),
+    }
+    Ok(())
+}
+
+fn unknown(found: u8, start: usize) -> DecodeError {
+    Reader::invalid(start, "flag", format_args!("{found:#04x}"), "a flag of the format")
+}
+
+fn read_grid(
+    reader: &mut Reader,
+    sketch: &mut Sketch,
+    sub: u8,
+    start: usize,
+) -> Result<(), DecodeError> {
+    let interpolation = interpolation_of(sub.into(), start)?;
+    let gamma = reader.f64_le("gamma")?;
+    let offset = reader.f64_le("index offset")?;
+    sketch.set_grid(Log::new(gamma, offset, interpolation)?, start)
+}
+
+fn read_store(
+    reader: &mut Reader,
+    sketch: &mut Sketch,
+    store: Store,
+    sub: u8,
+    start: usize,
+) -> Result<(), DecodeError> {
+    if !(DELTAS_AND_COUNTS..=CONTIGUOUS).contains(&sub) {
+        let kind = if store == Store::Positive { POSITIVE } else { NEGATIVE };
+        return Err(unknown(flag(kind, sub), start));
+    }
+    // Never trusted: every bin takes at least a byte, so the bytes end first.
+    let bin_count = read_varint(reader, "bin count")?;
+    let (mut index, step) = match sub {
+        CONTIGUOUS => (read_zigzag(reader, "bin index")?, read_zigzag(reader, "index step")?),
+        _ => (0, 0),
+    };
+    for at in 0..bin_count {
+        let offset = reader.offset();
+        let delta = match sub {
+            CONTIGUOUS if at == 0 => 0,
+            CONTIGUOUS => step,
+            _ => read_zigzag(reader, "index delta")?,
+        };
+        index = index.checked_add(delta).ok_or_else(|| {
+            Reader::invalid(offset, "bin index", "beyond 64 bits", "an index of 32 bits")
+        })?;
+        let count = if sub == DELTAS { 1.0 } else { read_var_double(reader, "bin count")? };
+        sketch.add(store, index, count, offset)?;
+    }
+    Ok(())
+}
+
+fn read_count(
+    reader: &mut Reader,
+    sketch: &Sketch,
+    field: &'static str,
+) -> Result<f64, DecodeError> {
+    let offset = reader.offset();
+    let count = read_var_double(reader, field)?;
+    sketch.checked(count, offset, field)
+}
+
+/// LEB128 in at most nine bytes, the last without a continuation bit.
+fn read_varint(reader: &mut Reader, field: &'static str) -> Result<u64, DecodeError> {
+    let mut value = 0;
+    for shift in (0..56).step_by(7) {
+        let byte = reader.u8(field)?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    Ok(value | u64::from(reader.u8(field)?) << 56)
+}
+
+fn read_zigzag(reader: &mut Reader, field: &'static str) -> Result<i64, DecodeError> {
+    read_varint(reader, field).map(|n| (n >> 1) as i64 ^ -((n & 1) as i64))
+}
+
+fn read_var_double(reader: &mut Reader, field: &'static str) -> Result<f64, DecodeError> {
+    let mut bits = 0;
+    for shift in (8..=57).rev().step_by(7) {
+        let byte = reader.u8(field)?;
+        bits |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(from_var_bits(bits));
+        }
+    }
+    Ok(from_var_bits(bits | u64::from(reader.u8(field)?)))
+}
+
+fn put_summary(out: &mut Vec<u8>, histogram: &Histogram) {
+    let sides = (
+        histogram.sum_side().exact().map(Sum::value),
+        histogram.min_side().exact(),
+        histogram.max_side().exact(),
+    );
+    let (Some(sum), Some(min), Some(max)) = sides else { return };
+    out.push(COUNT);
+    put_var_double(out, histogram.count() as f64);
+    put_double(out, MIN, min);
+    put_double(out, MAX, max);
+    if sum != 0.0 {
+        put_double(out, SUM, sum);
+    }
+}
+
+fn put_double(out: &mut Vec<u8>, flag: u8, value: f64) {
+    out.push(flag);
+    out.extend(value.to_le_bytes());
+}
+
+fn put_grid(out: &mut Vec<u8>, grid: Log) {
+    put_double(out, flag(MAPPING, interpolation_number(grid.interpolation())), grid.gamma());
+    out.extend(grid.offset().to_le_bytes());
+}
+
+fn put_store(out: &mut Vec<u8>, kind: u8, buckets: &Buckets) {
+    let (Some(&first), Some(&last)) = (buckets.indexes().first(), buckets.indexes().last()) else {
+        return;
+    };
+    let span = (i64::from(last) - i64::from(first)) as u64 + 1;
+    let counts_len: u64 = buckets.counts().iter().map(|&count| var_double_len(count as f64)).sum();
+    let gaps = buckets.indexes().windows(2).map(|two| i64::from(two[1]) - i64::from(two[0]));
+    // The libraries take one byte for the first index here, whatever it needs.
+    let deltas_len =
+        varint_len(buckets.len() as u64) + 1 + gaps.map(zigzag_len).sum::<u64>() + counts_len;
+    // An empty bin takes one byte.
+    let empty_len = span - buckets.len() as u64;
+    let contiguous_len =
+        varint_len(span) + zigzag_len(first.into()) + zigzag_len(1) + empty_len + counts_len;
+    if contiguous_len <= deltas_len {
+        put_contiguous(out, kind, buckets, span);
+    } else {
+        put_deltas(out, kind, buckets);
+    }
+}
+
+fn put_contiguous(out: &mut Vec<u8>, kind: u8, buckets: &Buckets, span: u64) {
+    let mut next = buckets.indexes()[0];
+    out.push(flag(kind, CONTIGUOUS));
+    put_varint(out, span);
+    put_zigzag(out, next.into());
+    put_zigzag(out, 1);
+    for (index, count) in buckets.iter() {
+        out.resize(out.len() + (index - next) as usize, 0);
+        put_var_double(out, count as f64);
+        next = index.saturating_add(1);
+    }
+}
+
+fn put_deltas(out: &mut Vec<u8>, kind: u8, buckets: &Buckets) {
+    out.push(flag(kind, DELTAS_AND_COUNTS));
+    put_varint(out, buckets.len() as u64);
+    let mut previous = 0;
+    for (index, count) in buckets.iter() {
+        put_zigzag(out, i64::from(index) - previous);
+        put_var_double(out, count as f64);
+        previous = index.into();
+    }
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    for _ in 0..8 {
+        if value < 0x80 {
+            break;
+        }
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn varint_len(value: u64) -> u64 {
+    u64::from((64 - (value | 1).leading_zeros()).div_ceil(7).min(9))
+}
+
+fn put_zigzag(out: &mut Vec<u8>, value: i64) {
+    put_varint(out, zigzag(value));
+}
+
+fn zigzag_len(value: i64) -> u64 {
+    varint_len(zigzag(value))
+}
+
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// Appends a count: seven bits at a time from the top until only zeros are left.
+fn put_var_double(out: &mut Vec<u8>, value: f64) {
+    let mut bits = var_bits(value);
+    for _ in 0..8 {
+        let next = (bits >> 57) as u8;
+        bits <<= 7;
+        if bits == 0 {
+            out.push(next);
+            return;
+        }
+        out.push(next | 0x80);
+    }
+    out.push((bits >> 56) as u8);
+}
+
+fn var_double_len(value: f64) -> u64 {
+    let used = 64 - var_bits(value).trailing_zeros();
+    u64::from(used.div_ceil(7).clamp(1, 9))
+}
+
+/// The bits of `value + 1` less those of 1, turned so that a small whole number has its zeros last.
+fn var_bits(value: f64) -> u64 {
+    (value + 1.0).to_bits().wrapping_sub(1f64.to_bits()).rotate_left(VAR_DOUBLE_TURN)
+}
+
+fn from_var_bits(bits: u64) -> f64 {
+    f64::from_bits(bits.rotate_right(VAR_DOUBLE_TURN).wrapping_add(1f64.to_bits())) - 1.0
+}

@@ -1,0 +1,130 @@
+//! The protobuf form: the messages of `DDSketch.proto`.
+//!
+//! Counts of a bin in the map and in the packed list add up. Written with whichever of the two is shorter,
+//! and with both stores even if empty: sketches-go takes them to be there. Unknown fields are passed over.
+//!
+//! Source: sketches-java `src/protobuf/proto/DDSketch.proto`; field numbers and types only.
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+
+use super::{Counts, Rounding, Sketch, Store, grid_of, interpolation_number, interpolation_of};
+use crate::buckets::Buckets;
+use crate::codec::bytes::Reader;
+use crate::error::{DecodeError, EncodeError};
+use crate::histogram::Histogram;
+use crate::scheme::Log;
+
+/// What one bin takes in the map: key and value with their tags, length and tag of the entry.
+const MAP_ENTRY_LEN: u64 = 14;
+/// What one bin takes in the packed list.
+const LIST_ENTRY_LEN: u64 = 8;
+
+#[derive(Clone, PartialEq, Message)]
+struct SketchMessage {
+    #[prost(message, optional, tag = "1")]
+    mapping: Option<MappingMessage>,
+    #[prost(message, optional, tag = "2")]
+    positive_values: Option<StoreMessage>,
+    #[prost(message, optional, tag = "3")]
+    negative_values: Option<StoreMessage>,
+    #[prost(double, tag = "4")]
+    zero_count: f64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MappingMessage {
+    #[prost(double, tag = "1")]
+    gamma: f64,
+    #[prost(double, tag = "2")]
+    index_offset: f64,
+    #[prost(int32, tag = "3")]
+    interpolation: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StoreMessage {
+    #[prost(btree_map = "sint32, double", tag = "1")]
+    bin_counts: BTreeMap<i32, f64>,
+    #[prost(double, repeated, tag = "2")]
+    contiguous_bin_counts: Vec<f64>,
+    #[prost(sint32, tag = "3")]
+    contiguous_bin_index_offset: i32,
+}
+
+/// Reads the protobuf form. Refuses counts that are not whole: [`decode_protobuf_rounded`] rounds them.
+/// Errors have no offset: it is 0, or the length of the input.
+pub fn decode_protobuf(bytes: &[u8]) -> Result<Histogram, DecodeError> {
+    read(bytes, Counts::Whole).map(|(histogram, _)| histogram)
+}
+
+/// Reads the protobuf form with each bin's count rounded to the nearest whole number, and says what that
+/// changed.
+pub fn decode_protobuf_rounded(bytes: &[u8]) -> Result<(Histogram, Rounding), DecodeError> {
+    read(bytes, Counts::Rounded)
+}
+
+/// Writes the protobuf form. Sum, minimum and maximum have no field in it.
+pub fn encode_protobuf(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
+    let grid = grid_of(histogram)?;
+    let message = SketchMessage {
+        mapping: Some(MappingMessage {
+            gamma: grid.gamma(),
+            index_offset: grid.offset(),
+            interpolation: interpolation_number(grid.interpolation()).into(),
+        }),
+        positive_values: Some(store_message(histogram.positive())),
+        negative_values: Some(store_message(histogram.negative())),
+        zero_count: histogram.zero_count() as f64,
+    };
+    Ok(message.encode_to_vec())
+}
+
+fn read(bytes: &[u8], counts: Counts) -> Result<(Histogram, Rounding), DecodeError> {
+    let message = SketchMessage::decode(bytes)
+        .map_err(|error| Reader::invalid(0, "protobuf", error, "a DDSketch message"))?;
+    let mut sketch = Sketch::new(counts);
+    if let Some(mapping) = message.mapping {
+        let interpolation = interpolation_of(mapping.interpolation.into(), 0)?;
+        sketch.set_grid(Log::new(mapping.gamma, mapping.index_offset, interpolation)?, 0)?;
+    }
+    read_store(&mut sketch, Store::Positive, message.positive_values)?;
+    read_store(&mut sketch, Store::Negative, message.negative_values)?;
+    sketch.zero = sketch.checked(message.zero_count, 0, "zero count")?;
+    sketch.finish(bytes.len())
+}
+
+fn read_store(
+    sketch: &mut Sketch,
+    store: Store,
+    message: Option<StoreMessage>,
+) -> Result<(), DecodeError> {
+    let message = message.unwrap_or_default();
+    for (index, count) in message.bin_counts {
+        sketch.add(store, index.into(), count, 0)?;
+    }
+    let first = i64::from(message.contiguous_bin_index_offset);
+    for (index, count) in (first..).zip(message.contiguous_bin_counts) {
+        sketch.add(store, index, count, 0)?;
+    }
+    Ok(())
+}
+
+fn store_message(buckets: &Buckets) -> StoreMessage {
+    let mut message = StoreMessage::default();
+    let (Some(&first), Some(&last)) = (buckets.indexes().first(), buckets.indexes().last()) else {
+        return message;
+    };
+    let span = (i64::from(last) - i64::from(first)) as u64 + 1;
+    if span * LIST_ENTRY_LEN > buckets.len() as u64 * MAP_ENTRY_LEN {
+        message.bin_counts = buckets.iter().map(|(index, count)| (index, count as f64)).collect();
+        return message;
+    }
+    message.contiguous_bin_index_offset = first;
+    message.contiguous_bin_counts = vec![0.0; span as usize];
+    for (index, count) in buckets.iter() {
+        message.contiguous_bin_counts[(index - first) as usize] = count as f64;
+    }
+    message
+}
