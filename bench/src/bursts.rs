@@ -1,8 +1,8 @@
 //! Several threads at work at the same time.
 //!
 //! Threads are pinned to processors of their own and work in bursts that begin at the same instant. A burst
-//! in which the scheduler took the processor from a thread is thrown away: the threads were not at work at
-//! the same time.
+//! in which a thread that was ready had to wait for its processor is thrown away: the threads were not at
+//! work at the same time.
 
 use std::hint::spin_loop;
 use std::sync::Mutex;
@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::clock::{cpu_time, preemptions, wall_time};
+use crate::clock::{cpu_time, waited_for_processor, wall_time};
 use crate::data::Values;
 
 /// Values per burst: 0.1 ms at the speed of the fastest, 15 ms at that of the slowest.
 pub(crate) const BURST: usize = 32_768;
 /// Undisturbed bursts that make one sample, and how many are tried for at most that long.
 const BURSTS_KEPT: usize = 8;
+/// Share of a burst that a thread may wait for its processor. Not none: a thread that was asleep on a mutex
+/// always waits a little, and bursts with much contention must not be the ones that are left out.
+const WAITED_MAX: f64 = 0.05;
 const ROUND_MAX: Duration = Duration::from_millis(250);
 
 /// What a contender does on each thread: it makes the thread's own writer, if it has such a thing, and calls
@@ -29,8 +32,10 @@ pub(crate) type OnThread = dyn Fn(&mut dyn FnMut(&mut dyn FnMut(&Values))) + Syn
 pub(crate) struct Cost {
     pub(crate) cpu_ns: f64,
     pub(crate) passed_ns: f64,
-    undisturbed: bool,
 }
+
+/// One thread's part of a burst; no cost if it had to wait for its processor.
+type Part = Option<Cost>;
 
 /// Each the mean of the threads.
 #[derive(Default)]
@@ -47,14 +52,14 @@ impl Bursts {
             all.get(all.len() / 2).copied()
         };
         let (cpu_ns, passed_ns) = (median(|one| one.cpu_ns)?, median(|one| one.passed_ns)?);
-        Some(Cost { cpu_ns, passed_ns, undisturbed: true })
+        Some(Cost { cpu_ns, passed_ns })
     }
 }
 
 /// Lets one thread per element of `values` record in bursts until enough were undisturbed.
 pub(crate) fn bursts(on_thread: &OnThread, values: &[Values], processors: &[usize]) -> Bursts {
     let meeting = Meeting::new(values.len());
-    let latest: Vec<Mutex<Option<Cost>>> = values.iter().map(|_| Mutex::new(None)).collect();
+    let latest: Vec<Mutex<Part>> = values.iter().map(|_| Mutex::new(None)).collect();
     let outcome = Mutex::new(Bursts::default());
     let began = wall_time();
     let enough =
@@ -64,15 +69,12 @@ pub(crate) fn bursts(on_thread: &OnThread, values: &[Values], processors: &[usiz
         on_thread(&mut |record| {
             record(&values[which]);
             loop {
-                let before = preemptions();
-                meeting.meet();
-                let mut cost = burst(record, &values[which]);
-                cost.undisturbed = preemptions() == before;
-                *latest[which].lock().expect("no panic") = Some(cost);
+                let part = burst(&meeting, record, &values[which]);
+                *latest[which].lock().expect("no panic") = part;
                 meeting.meet();
                 if which == 0 {
-                    let costs = latest.iter().map(|one| one.lock().expect("no panic").take());
-                    outcome.lock().expect("no panic").note(costs.flatten());
+                    let parts = latest.iter().map(|one| one.lock().expect("no panic").take());
+                    outcome.lock().expect("no panic").note(parts);
                 }
                 meeting.meet();
                 // All threads must see the same answer, so the first one gives it.
@@ -96,27 +98,30 @@ pub(crate) fn bursts(on_thread: &OnThread, values: &[Values], processors: &[usiz
 }
 
 impl Bursts {
-    fn note(&mut self, costs: impl Iterator<Item = Cost>) {
-        let costs: Vec<Cost> = costs.collect();
-        let n = costs.len() as f64;
-        if !costs.iter().all(|one| one.undisturbed) {
+    fn note(&mut self, parts: impl Iterator<Item = Part>) {
+        let Some(costs) = parts.collect::<Option<Vec<Cost>>>() else {
             self.discarded += 1;
             return;
-        }
-        self.kept.push(Cost {
-            cpu_ns: costs.iter().map(|one| one.cpu_ns).sum::<f64>() / n,
-            passed_ns: costs.iter().map(|one| one.passed_ns).sum::<f64>() / n,
-            undisturbed: true,
-        });
+        };
+        let mean = |of: fn(&Cost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
+        self.kept
+            .push(Cost { cpu_ns: mean(|one| one.cpu_ns), passed_ns: mean(|one| one.passed_ns) });
     }
 }
 
-fn burst(record: &mut dyn FnMut(&Values), values: &Values) -> Cost {
-    let (cpu, wall) = (cpu_time(), wall_time());
+/// Meets the other threads and records all values.
+fn burst(meeting: &Meeting, record: &mut dyn FnMut(&Values), values: &Values) -> Part {
+    let waited_before = waited_for_processor();
+    meeting.meet();
+    let (cpu, passed) = (cpu_time(), wall_time());
     record(values);
-    let (cpu, wall) = (cpu_time() - cpu, wall_time() - wall);
+    let (cpu, passed) = (cpu_time() - cpu, wall_time() - passed);
+    let waited = waited_for_processor().zip(waited_before).map(|(after, before)| after - before);
+    if waited.is_some_and(|waited| waited.as_secs_f64() > WAITED_MAX * passed.as_secs_f64()) {
+        return None;
+    }
     let per_value = |time: Duration| time.as_secs_f64() * 1e9 / values.len() as f64;
-    Cost { cpu_ns: per_value(cpu), passed_ns: per_value(wall), undisturbed: true }
+    Some(Cost { cpu_ns: per_value(cpu), passed_ns: per_value(passed) })
 }
 
 /// A barrier that spins: threads leave it within a cache line's hand-off of each other.

@@ -21,11 +21,11 @@ fn read(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// How often the scheduler took the processor from this thread; `None` where the system does not say.
-pub(crate) fn preemptions() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("nonvoluntary_ctxt_switches"))?;
-    line.split_whitespace().last()?.parse().ok()
+/// How long this thread was ready to run and had no processor; `None` where the system does not say.
+pub(crate) fn waited_for_processor() -> Option<Duration> {
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds = statistics.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use openhistogram::Histogram as OpenHistogram;
 
 use crate::Effort;
 use crate::bursts::{BURST, OnThread, bursts, two_processors};
-use crate::clock::preemptions;
+use crate::clock::waited_for_processor;
 use crate::data::{Distribution, Values};
 use crate::record::{self, MIN_MAX, NOTHING, SUM, SUM_MIN_MAX, median_of};
 use crate::report::{Samples, Section, Table, Target};
@@ -23,8 +23,8 @@ const METHOD: &str = "\
 Processor time per value and thread, and the time that passed per value, both the mean of the two threads, \
 each of which records its own values. “× alone” is the processor time with two threads over that of the same \
 code with one thread, in the same round. Threads are pinned to two processors, started together by a \
-spinning barrier, and work in bursts of 32 768 values; bursts in which the scheduler preempted a thread are \
-discarded. A thread that sleeps on a mutex uses no processor time, so for mutexes read the time that passed. \
+spinning barrier, and work in bursts of 32 768 values; bursts in which a thread that was ready waited for its \
+processor for more than 5 % of the time are discarded. A thread that sleeps on a mutex uses no processor time, so for mutexes read the time that passed. \
 Nobody reads the histograms meanwhile.";
 
 /// One logical histogram that several threads write to.
@@ -71,9 +71,8 @@ pub(crate) fn run(effort: &Effort) -> Section {
             .push((format!("{}, two threads, passed ns", set.name()), rows.passed.clone()));
         results.push(rows);
     }
-    if preemptions().is_none() {
-        section.method +=
-            " **This system does not say when a thread was preempted: all bursts count.**";
+    if waited_for_processor().is_none() {
+        section.method += " **This system does not say how long a thread waited for its processor: all bursts count.**";
     }
     section.targets = targets(&results);
     section
