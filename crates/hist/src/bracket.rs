@@ -1,5 +1,7 @@
 //! An answer that says how far it can be off.
 
+use crate::scheme::times_power_of_two;
+
 /// What is known of a statistic: the true value of the recorded data lies in `lower..=upper`, and
 /// `estimate`, between the two, is the likeliest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +20,9 @@ impl<T: PartialOrd + Copy> Bracket<T> {
         Bracket { lower: value, estimate: value, upper: value }
     }
 
-    /// `estimate`, moved into `lower..=upper` if it lies outside.
+    /// `estimate`, moved into `lower..=upper` if it lies outside or is not a number.
     pub(crate) fn new(lower: T, estimate: T, upper: T) -> Bracket<T> {
-        let raised = if estimate < lower { lower } else { estimate };
+        let raised = if estimate >= lower { estimate } else { lower };
         Bracket { lower, estimate: if raised > upper { upper } else { raised }, upper }
     }
 
@@ -41,13 +43,21 @@ impl Bracket<f64> {
         Bracket::new(f(self.lower), f(self.estimate), f(self.upper))
     }
 
-    /// Bounds moved outwards by a few roundings of a double, for what was computed from them.
+    /// Bounds moved outwards by a few roundings of a double, for what was computed from them. Zero stays: it
+    /// is what rounding makes of nothing.
     pub(crate) fn widened(self) -> Bracket {
         let doubt = 4.0 * f64::EPSILON;
+        let open = |x: f64| x.is_finite() && x != 0.0;
+        let (lower, upper) = (self.lower, self.upper);
         Bracket {
-            lower: self.lower - self.lower.abs() * doubt,
-            upper: self.upper + self.upper.abs() * doubt,
+            lower: if open(lower) { (lower - lower.abs() * doubt).next_down() } else { lower },
+            upper: if open(upper) { (upper + upper.abs() * doubt).next_up() } else { upper },
             ..self
         }
+    }
+
+    /// `2^exponent` times the answer, rounded outwards.
+    pub(crate) fn scaled(self, exponent: i64) -> Bracket {
+        self.map(|x| times_power_of_two(x, exponent.clamp(-5000, 5000) as i32)).widened()
     }
 }

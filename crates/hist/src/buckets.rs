@@ -19,7 +19,9 @@ impl Buckets {
     }
 
     /// Index and count of each bucket, ascending.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (i32, u64)> + ExactSizeIterator + '_ {
+    pub fn iter(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (i32, u64)> + ExactSizeIterator + Clone + '_ {
         self.indexes.iter().copied().zip(self.counts.iter().copied())
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod bits;
 pub(crate) mod bytes;
 pub(crate) mod counts;
 pub mod header;
+mod protobuf;
 
 pub mod block;
 pub mod circllhist;
@@ -18,3 +19,5 @@ pub mod hdr;
 pub mod hlog;
 pub mod otlp;
 pub mod prometheus;
+
+pub use protobuf::Folded;

@@ -11,19 +11,27 @@ use crate::histogram::Histogram;
 /// earth mover's distance), in the unit of the values. `None` if either is empty.
 pub fn wasserstein(a: &Histogram, b: &Histogram) -> Option<Bracket> {
     let steps = Steps::new(a, b)?;
-    let mut total = Bracket::exact(0.0);
+    let mut total = Bracket::exact(0.0f64);
+    let mut stretches = 0.0;
     steps.for_each(|from, to, difference, (start, end)| {
         let width = to - from;
-        // An unbounded stretch over which nothing differs adds nothing; zero times infinity is not zero.
-        let area = |height: f64| if height == 0.0 { 0.0 } else { width * height };
+        let area = |height: f64| match height {
+            // An unbounded stretch over which nothing differs adds nothing; zero times infinity is not zero.
+            0.0 => 0.0,
+            _ if width.is_infinite() => to * height - from * height,
+            _ => width * height,
+        };
         total.lower += area(difference.lower);
         total.upper += area(difference.upper);
-        if width.is_finite() {
-            total.estimate += width * mean_magnitude(start, end);
+        if from.is_finite() && to.is_finite() {
+            total.estimate += area(mean_magnitude(start, end));
         }
+        stretches += 1.0;
     });
-    let total = total.widened();
-    Some(Bracket::new(total.lower.max(0.0), total.estimate, total.upper))
+    // All areas are positive: each addition is off by a rounding of the total at most.
+    let doubt = (stretches + 8.0) * f64::EPSILON;
+    let (lower, upper) = (total.lower * (1.0 - doubt), total.upper * (1.0 + doubt));
+    Some(Bracket::new(lower.max(0.0), total.estimate, upper).widened())
 }
 
 /// The greatest difference between the two cumulative shares (Kolmogorov–Smirnov), 0 to 1. `None` if either
@@ -54,7 +62,7 @@ fn mean_magnitude(start: f64, end: f64) -> f64 {
 struct Steps {
     ends: Vec<f64>,
     cells: [Vec<Cell>; 2],
-    counts: [f64; 2],
+    counts: [u64; 2],
 }
 
 impl Steps {
@@ -67,7 +75,7 @@ impl Steps {
             cells.iter().flatten().flat_map(|cell| [cell.lower, cell.upper]).collect();
         ends.sort_by(f64::total_cmp);
         ends.dedup();
-        Some(Steps { ends, cells, counts: [a.count() as f64, b.count() as f64] })
+        Some(Steps { ends, cells, counts: [a.count(), b.count()] })
     }
 
     /// Calls `f` with each stretch: its ends, the bounds of |F − G| on it, and the estimated F − G at its
@@ -78,10 +86,18 @@ impl Steps {
             let to = self.ends.get(i + 1).copied().unwrap_or(from);
             let [a, b] = &mut sides;
             let (fa, fb) = (a.step(from, to), b.step(from, to));
+            // a/n − b/m in whole numbers: shares that differ by less than a rounding still differ.
+            let [n, m] = self.counts.map(u128::from);
+            let beyond = |a: u64, b: u64| {
+                (u128::from(a) * m).saturating_sub(u128::from(b) * n) as f64 / (n as f64 * m as f64)
+            };
+            let below = |a: u64, b: u64| {
+                (u128::from(b) * n).saturating_sub(u128::from(a) * m) as f64 / (n as f64 * m as f64)
+            };
             let difference = Bracket {
-                lower: (fa.lower - fb.upper).max(fb.lower - fa.upper).max(0.0),
+                lower: beyond(fa.lower, fb.upper).max(below(fa.upper, fb.lower)),
                 estimate: 0.0,
-                upper: (fa.upper - fb.lower).max(fb.upper - fa.lower).max(0.0),
+                upper: beyond(fa.upper, fb.lower).max(below(fa.lower, fb.upper)),
             };
             f(from, to, difference, (fa.start - fb.start, fa.end - fb.end));
         }
@@ -93,41 +109,42 @@ struct Cumulation<'a> {
     cells: &'a [Cell],
     /// The first cell that does not yet end at or below the walk.
     open: usize,
-    ended: f64,
-    count: f64,
+    ended: u64,
+    count: u64,
 }
 
+/// Values surely and possibly at or below any point of a stretch, and the estimated shares at its ends.
 struct Stretch {
-    lower: f64,
-    upper: f64,
+    lower: u64,
+    upper: u64,
     start: f64,
     end: f64,
 }
 
 impl<'a> Cumulation<'a> {
-    fn new(cells: &'a [Cell], count: f64) -> Cumulation<'a> {
-        Cumulation { cells, open: 0, ended: 0.0, count }
+    fn new(cells: &'a [Cell], count: u64) -> Cumulation<'a> {
+        Cumulation { cells, open: 0, ended: 0, count }
     }
 
-    /// Bounds of the share at or below any point of `from..to`, and its estimates at both ends.
+    /// What is known of `from..to`.
     fn step(&mut self, from: f64, to: f64) -> Stretch {
         while let Some(cell) = self.cells.get(self.open).filter(|cell| cell.upper <= from) {
-            self.ended += cell.count as f64;
+            self.ended += cell.count;
             self.open += 1;
         }
-        let (mut upper, mut start, mut end) = (self.ended, self.ended, self.ended);
+        let (mut upper, mut start, mut end) = (self.ended, self.ended as f64, self.ended as f64);
         // Widened logarithmic cells overlap their neighbours: two may be open at once.
         for cell in self.cells[self.open..].iter().take_while(|cell| cell.lower <= from) {
             let n = cell.count as f64;
-            upper += n;
+            upper += cell.count;
             start += n * cell.share_below(from);
             end += n * cell.share_below(to);
         }
         Stretch {
-            lower: self.ended / self.count,
-            upper: upper / self.count,
-            start: start / self.count,
-            end: end / self.count,
+            lower: self.ended,
+            upper,
+            start: start / self.count as f64,
+            end: end / self.count as f64,
         }
     }
 }

@@ -116,6 +116,16 @@ pub enum DecodeError {
         /// How much may be.
         limit: u64,
     },
+    /// A field of a decoded message contradicts its format or the other fields.
+    #[error("{field} is {found}, expected {expected}")]
+    Field {
+        /// The field, as its message names it.
+        field: &'static str,
+        /// What it holds.
+        found: String,
+        /// What it may hold.
+        expected: String,
+    },
     /// The bytes were changed since they were written.
     #[error("checksum is {found:08x}, the bytes say {expected:08x}: damaged")]
     Checksum {

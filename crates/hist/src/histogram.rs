@@ -173,11 +173,19 @@ impl Histogram {
     /// A histogram of foreign parts. Exact side values that contradict the buckets become estimates.
     pub fn from_parts(parts: Parts) -> Result<Histogram, PartsError> {
         let mut histogram = Histogram::from_own_parts(parts)?;
-        let sum = histogram.sum.exact().filter(|_| histogram.count > 0);
-        if sum.is_some_and(|sum| !histogram.sum_from_cells().widened().contains(sum.value())) {
+        if histogram.count > 0
+            && let Some(sum) = histogram.sum.exact().map(Sum::value)
+            // On its way to what is left of both signs a sum may have left the doubles.
+            && !(sum.is_infinite() && histogram.has_both_signs())
+            && !histogram.sum_from_cells().contains(sum)
+        {
             histogram.sum = histogram.sum.doubted();
         }
         Ok(histogram)
+    }
+
+    fn has_both_signs(&self) -> bool {
+        self.outermost(false).0 < 0.0 && self.outermost(true).1 > 0.0
     }
 
     /// As [`Self::from_parts`], without holding the sum to the buckets: that takes the edges of each.
@@ -261,25 +269,30 @@ impl Histogram {
             .checked_add(n)
             .filter(|count| count.checked_add(self.nan).is_some())
             .expect("BUG: more than 2^64 values");
+        self.count_at(place, n);
+        let sum = Sum::product(value, n);
+        if before == 0 {
+            (self.sum, self.min, self.max) =
+                (Side::Exact(sum), Side::Exact(value), Side::Exact(value));
+        } else {
+            self.sum = defined(self.sum.combine(Side::Exact(sum), Sum::plus));
+            self.min = lesser(self.min, Side::Exact(value), || f64::NEG_INFINITY, || value);
+            self.max = greater(self.max, Side::Exact(value), || f64::INFINITY, || value);
+        }
+        for threshold in &mut self.thresholds {
+            threshold.above += if value > threshold.value { n } else { 0 };
+        }
+    }
+
+    /// `n` more at one place. The total was checked to fit.
+    fn count_at(&mut self, place: Place, n: u64) {
         match place {
             Place::Positive(index) => self.positive.add(index, n),
             Place::Negative(index) => self.negative.add(index, n),
             Place::Zero => self.zero += n,
             Place::Overflow => self.overflow += n,
             Place::Underflow => self.underflow += n,
-            Place::Nan => unreachable!("handled above"),
-        }
-        let sum = Sum::product(value, n);
-        if before == 0 {
-            (self.sum, self.min, self.max) =
-                (Side::Exact(sum), Side::Exact(value), Side::Exact(value));
-        } else {
-            self.sum = self.sum.combine(Side::Exact(sum), Sum::plus).unless_nan();
-            self.min = lesser(self.min, Side::Exact(value), || f64::NEG_INFINITY);
-            self.max = greater(self.max, Side::Exact(value), || f64::INFINITY);
-        }
-        for threshold in &mut self.thresholds {
-            threshold.above += if value > threshold.value { n } else { 0 };
+            Place::Nan => self.nan += n,
         }
     }
 
@@ -288,21 +301,89 @@ impl Histogram {
     /// When work is meant to start every `expected_interval` and one piece takes longer, the pieces that
     /// should have started meanwhile were not measured. Each would have waited one interval less than the
     /// one before: `value - expected_interval`, `value - 2 * expected_interval`, … down to one interval
-    /// (coordinated omission; the correction is HdrHistogram's).
-    pub fn record_corrected(&mut self, value: f64, expected_interval: f64) {
-        self.record(value);
-        if !(expected_interval > 0.0 && value.is_finite()) {
+    /// (coordinated omission; the correction is HdrHistogram's). Takes a step for each bucket between, not
+    /// for each value. Refused, and nothing changed, where the total would exceed 2^64 − 1.
+    pub fn record_corrected(
+        &mut self,
+        value: f64,
+        expected_interval: f64,
+    ) -> Result<(), MergeError> {
+        let mut corrected = self.empty_copy();
+        corrected.record(value);
+        if expected_interval > 0.0 && value.is_finite() {
+            // Rounded as doubles are: a wait of 1.0 every 0.1 is a wait of ten intervals.
+            let intervals = (value / expected_interval).floor();
+            if intervals >= u64::MAX as f64 {
+                return Err(MergeError::CountOverflow);
+            }
+            corrected.record_descending(value, expected_interval, (intervals as u64).max(1) - 1);
+        }
+        self.merge(&corrected)
+    }
+
+    /// Records `value - k * interval` for k from 1 to `last`, all of them above zero. They descend, so each
+    /// bucket holds those of one run of k, whose end is searched for.
+    fn record_descending(&mut self, value: f64, interval: f64, last: u64) {
+        if last == 0 {
             return;
         }
-        let mut missing = value - expected_interval;
-        while missing >= expected_interval {
-            self.record(missing);
-            let next = missing - expected_interval;
-            if next == missing {
-                break;
+        let missing = |k: u64| Sum::new(value).minus(Sum::product(interval, k)).value();
+        let run_end = |from: u64, holds: &dyn Fn(f64) -> bool| {
+            let (mut inside, mut step) = (from, 1);
+            while inside < last && holds(missing(inside + step.min(last - inside))) {
+                inside += step.min(last - inside);
+                step = step.saturating_mul(2);
             }
-            missing = next;
+            while step > 0 {
+                if step <= last - inside && holds(missing(inside + step)) {
+                    inside += step;
+                }
+                step /= 2;
+            }
+            inside
+        };
+        let (mut places, mut k) = (Vec::new(), 1);
+        while k <= last {
+            let place = self.scheme.place(missing(k), self.zero_threshold);
+            let end = run_end(k, &|v| self.scheme.place(v, self.zero_threshold) == place);
+            places.push((place, end - k + 1));
+            k = end + 1;
         }
+        // Ascending, so that no bucket is inserted before others.
+        let mut positive = Buckets::with_capacity(places.len());
+        for &(place, n) in places.iter().rev() {
+            match place {
+                Place::Positive(index) => positive.push(index, n),
+                _ => self.count_at(place, n),
+            }
+        }
+        self.positive.merge(&positive);
+        self.count += last;
+        // The mean of an arithmetic series is that of its ends.
+        let mean = Sum::new(value).minus(Sum::product(interval * 0.5, last + 1));
+        self.sum = self.sum.combine(Side::Exact(mean.times(last)), Sum::plus);
+        self.min = Side::Exact(missing(last));
+        for threshold in &mut self.thresholds {
+            if missing(1) > threshold.value {
+                threshold.above += run_end(1, &|v| v > threshold.value);
+            }
+        }
+    }
+
+    /// Whether all values but zero are so far from it that a sum of whole numbers is one of whole numbers: what
+    /// is tiny would be lost in a great sum without a trace.
+    pub(crate) fn may_be_whole(&self) -> bool {
+        [&self.positive, &self.negative].iter().all(|buckets| {
+            let least = buckets.indexes().first().and_then(|&index| self.scheme.span(index));
+            least.is_none_or(|(lower, _)| lower >= 0.5)
+        })
+    }
+
+    /// No values, declared alike.
+    fn empty_copy(&self) -> Histogram {
+        let thresholds = self.thresholds.iter().map(|&t| Threshold { above: 0, ..t }).collect();
+        let zero_threshold = self.zero_threshold;
+        Histogram { zero_threshold, thresholds, ..Histogram::new(self.scheme.clone()) }
     }
 
     /// Adds all values of `other`. Where the grids differ in fineness both fold to the coarser, exactly;
@@ -351,19 +432,11 @@ impl Histogram {
             self.thresholds.clone_from(&other.thresholds);
             return;
         }
-        self.sum = self.sum.combine(other.sum, Sum::plus).unless_nan();
-        self.min = if matches!((self.min, other.min), (Side::Exact(_), Side::Exact(_))) {
-            lesser(self.min, other.min, || f64::NEG_INFINITY)
-        } else {
-            let ours = self.outermost(false).0;
-            lesser(self.min, other.min, || ours.min(other.outermost(false).0))
-        };
-        self.max = if matches!((self.max, other.max), (Side::Exact(_), Side::Exact(_))) {
-            greater(self.max, other.max, || f64::INFINITY)
-        } else {
-            let ours = self.outermost(true).1;
-            greater(self.max, other.max, || ours.max(other.outermost(true).1))
-        };
+        self.sum = defined(self.sum.combine(other.sum, Sum::plus));
+        self.min =
+            lesser(self.min, other.min, || self.outermost(false).0, || other.outermost(false).0);
+        self.max =
+            greater(self.max, other.max, || self.outermost(true).1, || other.outermost(true).1);
         self.thresholds.retain_mut(|ours| {
             let theirs = other.thresholds.iter().find(|t| t.value == ours.value);
             if let Some(theirs) = theirs {
@@ -376,7 +449,7 @@ impl Histogram {
     /// Takes all values of `other` away, as between two readings of a cumulative histogram. Refused, and
     /// nothing changed, unless every count of `other` is contained in this histogram.
     ///
-    /// Sum and thresholds stay exact. The extremes stay exact only where they show that `other` did not
+    /// Thresholds stay exact, and the sum where its 100 bits still hold what is left. The extremes stay exact only where they show that `other` did not
     /// hold them.
     pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
         let common = self.scheme.common(&other.scheme).filter(|common| *common == self.scheme);
@@ -419,7 +492,7 @@ impl Histogram {
         }
         rest.count -= theirs.count;
         if theirs.count > 0 {
-            rest.sum = rest.sum.combine(theirs.sum, Sum::minus).unless_nan();
+            rest.sum = remaining(rest.sum, theirs.sum, self.may_be_whole());
             rest.min = match (rest.min, theirs.min) {
                 (Side::Exact(ours), Side::Exact(taken)) if ours < taken => rest.min,
                 _ => Side::Absent,
@@ -434,6 +507,9 @@ impl Histogram {
                 ours.above = left.unwrap_or(0);
                 left.is_some()
             });
+        }
+        if rest.count == 0 {
+            rest = Histogram { nan: rest.nan, ..rest.empty_copy() };
         }
         *self = rest;
         Ok(())
@@ -459,6 +535,10 @@ impl Histogram {
         self.positive = self.positive.map_indexes(|index| self.scheme.fold(index, coarser));
         self.negative = self.negative.map_indexes(|index| self.scheme.fold(index, coarser));
         self.scheme = coarser.clone();
+        if self.zero_threshold == 0.0 && coarser.has_bucket_at_zero() {
+            // As if it had been recorded there.
+            self.positive.add(0, std::mem::take(&mut self.zero));
+        }
     }
 
     /// Moves every bucket that reaches into ±`threshold` to zero, whole: the threshold rises to the upper
@@ -505,18 +585,12 @@ impl Histogram {
         };
         self.min = within(self.min, self.outermost(false));
         self.max = within(self.max, self.outermost(true));
-        if let (Some(min), Some(max)) = (self.min.exact(), self.max.exact()) {
-            if min > max {
-                (self.min, self.max) = (self.min.doubted(), self.max.doubted());
-            }
+        if let (Some(min), Some(max)) = (self.min.exact(), self.max.exact())
+            && min > max
+        {
+            (self.min, self.max) = (self.min.doubted(), self.max.doubted());
         }
-        match self.sum.value().map(Sum::value) {
-            Some(sum) if sum.is_nan() => self.sum = Side::Absent,
-            Some(sum) if !self.sum_from_cells().widened().contains(sum) => {
-                self.sum = self.sum.doubted()
-            }
-            _ => {}
-        }
+        self.sum = defined(self.sum);
     }
 
     /// The grid.
@@ -590,28 +664,58 @@ impl Histogram {
     }
 }
 
-/// The lesser of two minima. If one is not exact, an exact one still holds when it is at or below
-/// `floor`, the least value there can be.
-fn lesser(a: Side<f64>, b: Side<f64>, floor: impl Fn() -> f64) -> Side<f64> {
-    match a.combine(b, f64::min) {
-        Side::Exact(least) => Side::Exact(least),
-        doubtful => a
-            .exact()
-            .into_iter()
-            .chain(b.exact())
-            .find(|&value| value <= floor())
-            .map_or(doubtful, Side::Exact),
+/// The lesser of two minima. If one is not exact, the other still holds where it is at or below the `floor`
+/// of all values on the other side.
+fn lesser(
+    a: Side<f64>,
+    b: Side<f64>,
+    floor_a: impl Fn() -> f64,
+    floor_b: impl Fn() -> f64,
+) -> Side<f64> {
+    match (a.exact(), b.exact()) {
+        (Some(a), Some(b)) => Side::Exact(a.min(b)),
+        (Some(least), None) if least <= floor_b() => a,
+        (None, Some(least)) if least <= floor_a() => b,
+        _ => a.combine(b, f64::min),
     }
 }
 
 /// The greater of two maxima, as [`lesser`].
-fn greater(a: Side<f64>, b: Side<f64>, ceiling: impl Fn() -> f64) -> Side<f64> {
-    let negated = |side: Side<f64>| match side {
-        Side::Exact(value) => Side::Exact(-value),
-        Side::Estimated(value) => Side::Estimated(-value),
-        Side::Absent => Side::Absent,
-    };
-    negated(lesser(negated(a), negated(b), || -ceiling()))
+fn greater(
+    a: Side<f64>,
+    b: Side<f64>,
+    ceiling_a: impl Fn() -> f64,
+    ceiling_b: impl Fn() -> f64,
+) -> Side<f64> {
+    match (a.exact(), b.exact()) {
+        (Some(a), Some(b)) => Side::Exact(a.max(b)),
+        (Some(greatest), None) if greatest >= ceiling_b() => a,
+        (None, Some(greatest)) if greatest >= ceiling_a() => b,
+        _ => a.combine(b, f64::max),
+    }
+}
+
+/// A sum of infinities of both signs is none.
+fn defined(sum: Side<Sum>) -> Side<Sum> {
+    if sum.value().is_some_and(|sum| sum.value().is_nan()) { Side::Absent } else { sum }
+}
+
+/// What is left of a sum: exact while whole numbers are, else while it is large enough that the last bits of
+/// the whole (2^-103 of it, for each addition) do not reach its own.
+fn remaining(whole: Side<Sum>, taken: Side<Sum>, may_be_whole: bool) -> Side<Sum> {
+    let rest = whole.combine(taken, Sum::minus);
+    let (Some(before), Some(after)) = (whole.value(), rest.value()) else { return rest };
+    let (before_value, after_value) = (before.value().abs(), after.value().abs());
+    if !before_value.is_finite() || !after_value.is_finite() {
+        return Side::Absent;
+    }
+    let whole_numbers =
+        may_be_whole && before_value < 2f64.powi(90) && before.is_whole() && after.is_whole();
+    if whole_numbers || after_value >= before_value * 2f64.powi(-30) {
+        rest
+    } else {
+        rest.doubted()
+    }
 }
 
 fn checked_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, PartsError> {

@@ -4,6 +4,75 @@
 //! [`Scheme`] with exact side values; statistics ([`Histogram::quantile`] and its neighbours) read it as
 //! cells and answer with a [`Bracket`]; a [`Mixture`] keeps families apart that do not nest. Codecs carry
 //! foreign histograms in and out without changing a bucket.
+//!
+//! # Recording and asking
+//!
+//! ```
+//! use hist::{Bound, Histogram};
+//!
+//! // Latencies in milliseconds, with an objective of 50 ms that is counted exactly.
+//! let mut latencies = Histogram::default().with_thresholds(&[50.0])?;
+//! for value in [12.0, 15.0, 17.5, 21.0, 480.0] {
+//!     latencies.record(value);
+//! }
+//! latencies.record_n(14.0, 95);
+//!
+//! // Every answer says how far it can be off. Count, sum, least and greatest value are exact.
+//! assert_eq!(latencies.count(), 100);
+//! assert_eq!(latencies.max().unwrap().estimate, 480.0);
+//! let p99 = latencies.quantile(0.99).unwrap();
+//! assert!(p99.lower <= 21.0 && 21.0 <= p99.upper);
+//! assert!((p99.estimate - 21.0).abs() / 21.0 < 0.022);
+//!
+//! let too_slow = latencies.count_above(50.0, Bound::Exclusive);
+//! assert!(too_slow.is_exact() && too_slow.estimate == 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Putting together and taking apart
+//!
+//! ```
+//! use hist::{Histogram, Mixture, Scheme, kolmogorov_smirnov, wasserstein};
+//!
+//! let (mut monday, mut tuesday) = (Histogram::default(), Histogram::default());
+//! monday.record_n(1.0, 100);
+//! tuesday.record_n(3.0, 100);
+//!
+//! // How far the days lie apart: no share in common, and each value 2 away.
+//! assert!(kolmogorov_smirnov(&monday, &tuesday).unwrap().contains(1.0));
+//! assert!(wasserstein(&monday, &tuesday).unwrap().contains(2.0));
+//!
+//! // Merging is as if all had been recorded into one; subtracting takes it back.
+//! let mut both = monday.clone();
+//! both.merge(&tuesday)?;
+//! assert_eq!(both.mean().unwrap().estimate, 2.0);
+//! assert_eq!(both.modality().estimate, 2);
+//! both.subtract(&monday)?;
+//! assert_eq!(both.positive(), tuesday.positive());
+//!
+//! // Another family's buckets do not fit into these: a mixture keeps both.
+//! let mut foreign = Histogram::new(Scheme::LogLinear10);
+//! foreign.record(2.0);
+//! assert!(both.merge(&foreign).is_err());
+//! let mut mixture = Mixture::default();
+//! mixture.add(&both)?;
+//! mixture.add(&foreign)?;
+//! assert_eq!(mixture.count(), 101);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Waiting callers
+//!
+//! ```
+//! use hist::Histogram;
+//!
+//! // Work was meant to start every 10 ms, but one piece took 100 ms and kept nine from being measured.
+//! let mut latencies = Histogram::default();
+//! latencies.record_corrected(100.0, 10.0)?;
+//! assert_eq!(latencies.count(), 10);
+//! assert_eq!(latencies.sum().estimate, 550.0);
+//! # Ok::<(), hist::MergeError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod accumulator;

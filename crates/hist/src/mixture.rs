@@ -9,6 +9,7 @@ use crate::error::MergeError;
 use crate::histogram::{Histogram, Parts};
 use crate::quantile::nearest_rank;
 use crate::scheme::{LogLinear2, Place, Scheme};
+use crate::side::Sum;
 use crate::statistics::Bound;
 
 /// One histogram per family that was added.
@@ -20,8 +21,9 @@ pub struct Mixture {
 /// A histogram on another grid than its source, and how far its values may now lie from the truth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Converted {
-    /// Counts on the new grid, each bucket of the source moved whole. Its brackets are those of the new
-    /// grid: widen them by `error_added`.
+    /// Counts on the new grid, each bucket of the source moved whole. Its brackets speak of the values as
+    /// moved to the middles of their buckets: the recorded ones lie as far from those as the source's
+    /// grid left open.
     pub histogram: Histogram,
     /// Greatest relative distance between the middle of a source bucket and the far end of the bucket it
     /// was moved to.
@@ -31,6 +33,12 @@ pub struct Converted {
 impl Mixture {
     /// Adds all values of `histogram`.
     pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
+        // Ranks of the whole are 64-bit numbers too.
+        let count = |h: &Histogram| h.count() + h.nan_count();
+        self.parts
+            .iter()
+            .try_fold(count(histogram), |total, part| total.checked_add(count(part)))
+            .ok_or(MergeError::CountOverflow)?;
         for part in &mut self.parts {
             match part.merge(histogram) {
                 Err(MergeError::SchemesDiffer { .. }) => {}
@@ -46,22 +54,35 @@ impl Mixture {
         &self.parts
     }
 
-    fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
+    fn cells(&self) -> impl Iterator<Item = Cell> + Clone + '_ {
         self.parts.iter().flat_map(Histogram::cells)
     }
 
     /// How many values were recorded, NaN left out.
     pub fn count(&self) -> u64 {
-        self.parts.iter().map(Histogram::count).fold(0, u64::saturating_add)
+        self.parts.iter().map(Histogram::count).sum()
     }
 
     /// Sum of all values.
     pub fn sum(&self) -> Bracket {
-        self.parts.iter().map(Histogram::sum).fold(Bracket::exact(0.0), |total, sum| Bracket {
-            lower: total.lower + sum.lower,
-            estimate: total.estimate + sum.estimate,
-            upper: total.upper + sum.upper,
-        })
+        let mut total = [Sum::default(); 3];
+        let mut exact = true;
+        for part in self.parts.iter().filter(|part| !part.is_empty()) {
+            let sums = part.exact_sum().unwrap_or_else(|| {
+                exact = false;
+                let sum = part.sum();
+                [sum.lower, sum.estimate, sum.upper].map(Sum::new)
+            });
+            for (total, sum) in total.iter_mut().zip(sums) {
+                *total = total.plus(sum);
+            }
+        }
+        let [lower, estimate, upper] = total.map(Sum::value);
+        if lower.is_nan() || upper.is_nan() || estimate.is_infinite() && lower < upper {
+            return Bracket::new(f64::NEG_INFINITY, estimate, f64::INFINITY);
+        }
+        let sum = Bracket::new(lower, estimate, upper);
+        if exact { sum } else { sum.widened() }
     }
 
     /// Least value.
@@ -84,13 +105,21 @@ impl Mixture {
 
     /// Arithmetic mean.
     pub fn mean(&self) -> Option<Bracket> {
+        let (least, greatest) = (self.min()?, self.max()?);
         let n = self.count() as f64;
-        (n > 0.0).then(|| self.sum().map(|sum| sum / n).widened())
+        let sum = self.sum();
+        let mean = if sum.lower.is_finite() && sum.upper.is_finite() {
+            sum.map(|sum| sum / n).widened()
+        } else {
+            cells::power_sum(self.cells(), 1, n)
+        };
+        Some(mean.map(|mean| mean.clamp(least.lower, greatest.upper)))
     }
 
     /// Population variance.
     pub fn variance(&self) -> Option<Bracket> {
-        self.mean().map(|mean| cells::variance(self.cells(), self.count(), mean))
+        let (variance, exponent) = cells::variance(self.cells(), self.count(), self.mean()?);
+        Some(variance.scaled(2 * exponent))
     }
 
     /// How many values are greater than `x` (or at least `x`, if inclusive).
@@ -131,6 +160,12 @@ impl Mixture {
             return None;
         }
         let rank = nearest_rank(q, n);
+        if rank == 1 {
+            return self.min();
+        }
+        if rank == n {
+            return self.max();
+        }
         let of_rank = |end: fn(&Cell) -> f64| {
             let mut cells: Vec<Cell> = self.cells().collect();
             cells.sort_by(|a, b| end(a).total_cmp(&end(b)));
@@ -173,8 +208,8 @@ impl Mixture {
 }
 
 impl Histogram {
-    /// The same counts on another grid: each bucket goes whole to the one that holds its middle. Sum,
-    /// minimum and maximum stay what they were.
+    /// The same counts on another grid: each bucket goes whole to the one that holds its middle. Minimum and
+    /// maximum that contradict the new buckets become estimates, and so does the sum.
     pub fn convert(&self, scheme: &Scheme) -> Result<Converted, MergeError> {
         if self.scheme().common(scheme).as_ref() == Some(scheme) {
             let mut histogram = Histogram::new(scheme.clone());
@@ -183,7 +218,8 @@ impl Histogram {
         }
         let mut counts = Histogram::new(scheme.clone());
         let mut error_added: f64 = 0.0;
-        for cell in self.cells() {
+        // Whole buckets: two whose exact extremes touch would meet in one.
+        for cell in self.whole_cells() {
             let middle = cell.middle();
             counts.record_n(middle, cell.count);
             let held = match scheme.place(middle, 0.0) {
@@ -198,6 +234,8 @@ impl Histogram {
         }
         let counts = counts.into_parts();
         let parts = Parts {
+            // What counted as zero may have been as large as this.
+            zero_threshold: if self.zero_count() > 0 { self.zero_end() } else { 0.0 },
             nan: self.nan_count(),
             sum: self.sum_side(),
             min: self.min_side(),

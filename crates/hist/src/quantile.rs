@@ -3,11 +3,12 @@
 //! A quantile is asked for by `q` from 0 to 1. Definitions differ in which rank they mean and in where
 //! they place a value inside its bucket; all brackets hold the order statistic that the definition means.
 //!
-//! `q * n` is rounded twice before a rank is taken from it: a product within 2^-52 of a whole number is
-//! taken for that number, so the 0.07-quantile of 100 values is the 7th, not the 8th.
+//! `q` is a rounded decimal: where `q * n` is a whole number but for the last place of `q`, it is taken for
+//! that number, so the 0.07-quantile of 100 values is the 7th, not the 8th. Ranks are whole-number
+//! arithmetic and hold for any count.
 
 use crate::bracket::Bracket;
-use crate::cells::{Cell, RankPlace};
+use crate::cells::{Cell, RankPlace, between};
 use crate::histogram::Histogram;
 use crate::scheme::Scheme;
 
@@ -28,7 +29,7 @@ pub enum Method {
     /// HdrHistogram's value at percentile: the greatest (for q = 0, the least) value of the bucket.
     HdrUpper,
     /// Prometheus' `histogram_quantile` on native histograms: exponential interpolation inside exponential
-    /// buckets, linear elsewhere.
+    /// buckets, linear elsewhere. The only one that ranks NaN, above all values: `None` where it is meant.
     PrometheusExponential,
 }
 
@@ -53,11 +54,11 @@ impl Histogram {
             Method::Linear => self.linear(q),
             Method::Circllhist1 => self.circllhist(q * self.count() as f64, rank),
             Method::Circllhist7 => {
-                let rank = near_floor((self.count() - 1) as f64 * q + 1.0).max(1.0);
-                self.circllhist(rank, (rank as u64).clamp(1, self.count()))
+                let rank = share_of(q, self.count() - 1).0 + 1;
+                self.circllhist(rank as f64, rank)
             }
             Method::HdrUpper => self.hdr_upper(q, rank),
-            Method::PrometheusExponential => self.prometheus_exponential(q, rank),
+            Method::PrometheusExponential => self.prometheus_exponential(q)?,
         })
     }
 
@@ -81,20 +82,27 @@ impl Histogram {
     }
 
     fn linear(&self, q: f64) -> Bracket {
-        let place = (self.count() - 1) as f64 * q;
-        let whole = near_floor(place);
-        let part = (place - whole).max(0.0);
-        let rank = (whole as u64 + 1).min(self.count());
+        let n = self.count() - 1;
+        let (whole, part) = share_of(q, n);
+        let rank = whole + 1;
         let below = self.order_statistic(rank);
         if part == 0.0 || rank == self.count() {
             return below;
         }
         let above = self.order_statistic(rank + 1);
-        let between = |a: f64, b: f64| if a == b { a } else { a + (b - a) * part };
+        // The last place of `q`, a rounded decimal, is worth this much of the way.
+        let doubt = n as f64 * (q - q.next_down());
+        let (low, high) = ((part - doubt).max(0.0), (part + doubt).min(1.0));
+        // Where signs differ the roundings are those of the ends, not of what is left between them.
+        let rounding = |a: f64, b: f64| 4.0 * f64::EPSILON * a.abs().max(b.abs());
+        let (least, greatest) = (below.lower, above.upper);
+        let lower = between(least, above.lower, low) - rounding(least, above.lower);
+        let upper = between(below.upper, greatest, high) + rounding(below.upper, greatest);
+        let known = |x: f64, or: f64| if x.is_nan() { or } else { x };
         Bracket::new(
-            between(below.lower, above.lower),
-            between(below.estimate, above.estimate),
-            between(below.upper, above.upper),
+            if least.is_finite() { known(lower, least) } else { least },
+            between(below.estimate, above.estimate, part),
+            if greatest.is_finite() { known(upper, greatest) } else { greatest },
         )
         .widened()
     }
@@ -119,18 +127,23 @@ impl Histogram {
         self.bracketed(rank, if q == 0.0 { cell.lower } else { end(cell.upper) })
     }
 
-    fn prometheus_exponential(&self, q: f64, rank: u64) -> Bracket {
+    /// Prometheus walks from the nearer end and stops at the first bucket that reaches the rank, so where a
+    /// rank ends a bucket exactly, `q` from 0.5 on takes the bucket above. NaN values count, in no bucket,
+    /// and are passed by walking from below.
+    fn prometheus_exponential(&self, q: f64) -> Option<Bracket> {
+        let n = self.count();
+        let all = (n + self.nan_count()) as f64;
+        let upwards = q < 0.5 || self.nan_count() > 0;
+        let reach = if upwards { q * all } else { (1.0 - q) * all };
+        if upwards && reach > n as f64 {
+            return None;
+        }
+        let nth = (reach.ceil() as u64).clamp(1, n);
+        let rank = if upwards { nth } else { n + 1 - nth };
         let (place, count, before) = self.place_of_rank(rank);
         let (mut left, mut right) = self.edges_of(place);
-        let n = self.count() as f64;
-        // Counted from the nearer end, as Prometheus does, which decides how the share is rounded.
-        let share = if q < 0.5 {
-            (q * n - before as f64) / count as f64
-        } else {
-            let after = self.count() - before - count;
-            1.0 - ((1.0 - q) * n - after as f64) / count as f64
-        }
-        .clamp(0.0, 1.0);
+        let inside = if upwards { reach - before as f64 } else { (n - before) as f64 - reach };
+        let share = (inside / count as f64).clamp(0.0, 1.0);
         if place == RankPlace::Zero {
             // Only one sign was ever seen: zero is the natural end of the zero bucket.
             if self.negative().is_empty() && !self.positive().is_empty() {
@@ -140,10 +153,17 @@ impl Histogram {
             }
         }
         let estimate = match (self.scheme(), place) {
+            (Scheme::Explicit(_), _) if left.is_infinite() && right <= 0.0 => right,
+            (Scheme::Explicit(_), _) if left.is_infinite() && share > 0.0 => right * share,
+            (Scheme::Explicit(_), _) if left.is_infinite() => 0.0,
             (Scheme::Explicit(_), _) if right.is_infinite() => left,
-            (Scheme::Explicit(_), _) if left.is_infinite() && right > 0.0 => right * share,
-            (Scheme::Explicit(_), _) if left.is_infinite() => right,
             (Scheme::Explicit(_), _) | (_, RankPlace::Zero) => left + (right - left) * share,
+            // The first bucket of a log-linear grid begins at zero, the last ends beyond the doubles.
+            (_, RankPlace::Positive(_) | RankPlace::Negative(_))
+                if left == 0.0 || right == 0.0 || !(right - left).is_finite() =>
+            {
+                between(left, right, share)
+            }
             (_, RankPlace::Positive(_)) => {
                 let (from, to) = (left.log2(), right.log2());
                 (from + (to - from) * share).exp2()
@@ -155,7 +175,12 @@ impl Histogram {
             (_, RankPlace::Overflow) => left,
             (_, RankPlace::Underflow) => right,
         };
-        self.bracketed(rank, estimate)
+        // The quantile itself is the value of the nearest rank, which is in the bucket below where the rank
+        // ends it exactly.
+        let nearest = self.order_statistic(nearest_rank(q, n));
+        let known = self.order_statistic(rank);
+        let (lower, upper) = (known.lower.min(nearest.lower), known.upper.max(nearest.upper));
+        Some(Bracket::new(lower, estimate, upper))
     }
 
     /// An estimate within what is known of the value of `rank`.
@@ -180,15 +205,30 @@ impl Histogram {
     }
 }
 
-/// ⌈qn⌉, at least 1, forgiving the roundings of `q` and of the product.
+/// ⌈qn⌉, at least 1, forgiving the rounding of `q`.
 pub(crate) fn nearest_rank(q: f64, n: u64) -> u64 {
-    let product = q * n as f64;
-    ((product - product * f64::EPSILON).ceil() as u64).clamp(1, n)
+    let (whole, part) = share_of(q, n);
+    whole.saturating_add((part > 0.0).into()).clamp(1, n)
 }
 
-/// ⌊x⌋, forgiving a rounding just below a whole number.
-fn near_floor(x: f64) -> f64 {
-    (x + x * f64::EPSILON).floor()
+/// Whole and part of `q * n`, `q` within 0..=1. What differs from a whole number by no more than the last place
+/// of `q` is taken for that number.
+fn share_of(q: f64, n: u64) -> (u64, f64) {
+    let exponent = ((q.to_bits() >> 52) as u32).max(1);
+    let fraction = q.to_bits() & ((1 << 52) - 1);
+    let mantissa = if q < f64::MIN_POSITIVE { fraction } else { fraction | 1 << 52 };
+    // q = mantissa / 2^shift, so the product has at most 53 + 64 bits.
+    let shift = 1075 - exponent;
+    if shift > 120 {
+        return (0, q * n as f64);
+    }
+    let product = u128::from(mantissa) * u128::from(n);
+    let nearest = (product + (1 << (shift - 1))) >> shift;
+    if product.abs_diff(nearest << shift) <= u128::from(n) {
+        return (nearest as u64, 0.0);
+    }
+    let part = product & ((1 << shift) - 1);
+    ((product >> shift) as u64, part as f64 / (1u128 << shift) as f64)
 }
 
 /// A histogram made ready to be asked for many quantiles: counts summed up once, each answer a binary

@@ -18,7 +18,7 @@ pub use log::{Interpolation, Log};
 pub use log_linear2::LogLinear2;
 
 pub(crate) use integers::Integers;
-use log::EDGE_DOUBT;
+pub(crate) use log_linear2::times_power_of_two;
 pub(crate) use log_linear10::{digits_and_exponent, index_of as index_of_digits};
 
 use crate::error::SchemeError;
@@ -101,7 +101,8 @@ impl Scheme {
         }
         let magnitude = value.abs();
         if magnitude <= zero_threshold {
-            return if self.has_bucket_at_zero() { Place::Positive(0) } else { Place::Zero };
+            let in_bucket = zero_threshold == 0.0 && self.has_bucket_at_zero();
+            return if in_bucket { Place::Positive(0) } else { Place::Zero };
         }
         let index = match self {
             _ if magnitude.is_infinite() => None,
@@ -114,7 +115,7 @@ impl Scheme {
             Scheme::Log(grid) => Some(grid.index(magnitude)),
             Scheme::Explicit(_) => unreachable!("handled above"),
         };
-        match (index, value > 0.0) {
+        match (index, value >= 0.0) {
             (Some(index), true) => Place::Positive(index),
             (Some(index), false) => Place::Negative(index),
             (None, true) => Place::Overflow,
@@ -123,7 +124,7 @@ impl Scheme {
     }
 
     /// HdrHistogram's integers: index 0 is the bucket of zero.
-    fn has_bucket_at_zero(&self) -> bool {
+    pub(crate) fn has_bucket_at_zero(&self) -> bool {
         matches!(self, Scheme::LogLinear2(grid) if *grid != LogLinear2::UNIVERSAL && grid.floor() != LogLinear2::FLOOR_MIN)
     }
 
@@ -142,18 +143,19 @@ impl Scheme {
 
     /// The least and greatest value that positive bucket `index` can hold, or `None` where no double lies
     /// in it. Both are closed. Logarithmic buckets, whose edges no two libraries round alike, are widened
-    /// by 1e-12 and so overlap a little.
+    /// by about 1e-12 and so overlap a little.
     #[inline]
     pub fn span(&self, index: i32) -> Option<(f64, f64)> {
+        if let Scheme::Log(grid) = self {
+            return grid.span(index);
+        }
         let (lower, upper) = self.edges(index)?;
         Some(match self {
             Scheme::Exp2(_) => (lower.next_up(), upper),
             Scheme::Explicit(_) if lower.is_infinite() => (lower, upper),
             Scheme::Explicit(_) => (lower.next_up(), upper),
             Scheme::LogLinear2(_) | Scheme::LogLinear10 => (lower, upper.next_down()),
-            Scheme::Log(_) => {
-                (lower * (1.0 - EDGE_DOUBT), (upper * (1.0 + EDGE_DOUBT)).min(f64::MAX))
-            }
+            Scheme::Log(_) => unreachable!("handled above"),
         })
     }
 

@@ -47,13 +47,6 @@ impl<T: Copy> Side<T> {
     }
 }
 
-impl Side<Sum> {
-    /// Plus and minus infinity have no sum.
-    pub(crate) fn unless_nan(self) -> Side<Sum> {
-        if self.value().is_some_and(|sum| sum.value().is_nan()) { Side::Absent } else { self }
-    }
-}
-
 impl<T: fmt::Display> fmt::Display for Side<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -103,6 +96,29 @@ impl Sum {
     /// The sum, rounded to a double.
     pub fn value(self) -> f64 {
         self.high + self.low
+    }
+
+    /// The sum divided by `n`, rounded to a double.
+    pub(crate) fn over(self, n: u64) -> f64 {
+        let divisor = n as f64;
+        let quotient = self.value() / divisor;
+        if !quotient.is_finite() {
+            return quotient;
+        }
+        let lacking = (i128::from(n) - divisor as i128) as f64;
+        let rest = (-quotient).mul_add(divisor, self.high) + (self.low - quotient * lacking);
+        let corrected = quotient + rest / divisor;
+        if corrected.is_finite() { corrected } else { quotient }
+    }
+
+    /// Whether there is nothing behind the point.
+    pub(crate) fn is_whole(self) -> bool {
+        self.high.fract() == 0.0 && self.low.fract() == 0.0
+    }
+
+    /// The sum `n` times over.
+    pub(crate) fn times(self, n: u64) -> Sum {
+        Sum::product(self.high, n).plus(Sum::product(self.low, n))
     }
 
     /// Both sums together.

@@ -19,13 +19,15 @@ pub enum Bound {
 }
 
 impl Histogram {
-    /// Sum of all values.
+    /// Sum of all values. An exact one is the true sum rounded to a double; where 100 bits do not tell to
+    /// which of two neighbours, to either. Infinities of both signs have no sum: the bracket is the whole line.
     pub fn sum(&self) -> Bracket {
         if self.is_empty() {
             return Bracket::exact(0.0);
         }
-        if let Some(sum) = self.sum_side().exact() {
-            return Bracket::exact(sum.value());
+        if let Some(sum) = self.exact_sum() {
+            let [lower, estimate, upper] = sum.map(Sum::value);
+            return Bracket::new(lower, estimate, upper);
         }
         let from_cells = self.sum_from_cells();
         let estimate = self.sum_side().value().map_or(from_cells.estimate, Sum::value);
@@ -33,7 +35,37 @@ impl Histogram {
     }
 
     pub(crate) fn sum_from_cells(&self) -> Bracket {
-        cells::sum(self.cells())
+        cells::power_sum(self.cells(), 1, 1.0)
+    }
+
+    /// The exact sum, with the doubt that remains where values of both signs cancel: [`Sum`] carries 100
+    /// bits, and what is left of a great sum may lie below them. `None` without an exact sum, and where
+    /// only its intermediate results are known to have left the doubles.
+    pub(crate) fn exact_sum(&self) -> Option<[Sum; 3]> {
+        let sum = self.sum_side().exact()?;
+        let (min, max) = (self.min()?, self.max()?);
+        if min.lower >= 0.0 || max.upper <= 0.0 {
+            return Some([sum; 3]);
+        }
+        let magnitude = min.lower.abs().max(max.upper.abs());
+        let n = self.count() as f64;
+        let value = sum.value();
+        if value.is_infinite() {
+            return (min.is_exact() && max.is_exact() && magnitude.is_infinite())
+                .then_some([sum; 3]);
+        }
+        // Every addition is off by 2^-103 of the running sum at most; more than 2^40 of them take hours.
+        let doubt = n.min(2f64.powi(40)) * 2f64.powi(-103) * n * magnitude;
+        // Below a 2^-17th of its last place a doubt does not show.
+        if doubt <= value.abs() * 2f64.powi(-70)
+            || sum.is_whole() && self.may_be_whole() && n * magnitude < 2f64.powi(90)
+        {
+            return Some([sum; 3]);
+        }
+        if !doubt.is_finite() {
+            return None;
+        }
+        Some([sum.minus(Sum::new(doubt)), sum, sum.plus(Sum::new(doubt))])
     }
 
     /// Least value.
@@ -48,50 +80,51 @@ impl Histogram {
 
     /// Arithmetic mean.
     pub fn mean(&self) -> Option<Bracket> {
-        let n = self.count() as f64;
-        (n > 0.0).then(|| {
-            let mean = self.sum().map(|sum| sum / n);
-            let (least, greatest) =
-                (self.min().expect("not empty"), self.max().expect("not empty"));
-            let mean = if self.sum_side().exact().is_some() { mean } else { mean.widened() };
-            // A mean of equal values may round past them.
-            mean.map(|mean| mean.clamp(least.lower, greatest.upper))
-        })
+        let (least, greatest) = (self.min()?, self.max()?);
+        let from_cells = || cells::power_sum(self.cells(), 1, self.count() as f64);
+        let mean = match self.exact_sum() {
+            Some([lower, sum, upper]) if lower.value().is_finite() && upper.value().is_finite() => {
+                let mean = [lower, sum, upper].map(|sum| sum.over(self.count()));
+                Bracket::new(mean[0], mean[1], mean[2])
+            }
+            Some([_, sum, _]) if least.lower == greatest.upper => Bracket::exact(sum.value()),
+            _ => {
+                let mean = from_cells();
+                let near = self.sum_side().value().map(|sum| sum.over(self.count()));
+                let near = near.filter(|near| near.is_finite());
+                Bracket::new(mean.lower, near.unwrap_or(mean.estimate), mean.upper)
+            }
+        };
+        // A mean of equal values may round past them.
+        Some(mean.map(|mean| mean.clamp(least.lower, greatest.upper)))
     }
 
     /// Mean squared distance from the mean, of the values themselves (population variance).
     pub fn variance(&self) -> Option<Bracket> {
-        self.mean().map(|mean| cells::variance(self.cells(), self.count(), mean.widened()))
+        let (variance, exponent) = cells::variance(self.cells(), self.count(), self.mean()?);
+        Some(variance.scaled(2 * exponent))
     }
 
     /// Square root of [`Self::variance`].
     pub fn stddev(&self) -> Option<Bracket> {
-        self.variance().map(|variance| variance.map(f64::sqrt))
+        let (variance, exponent) = cells::variance(self.cells(), self.count(), self.mean()?);
+        Some(variance.map(f64::sqrt).widened().scaled(exponent))
     }
 
     /// Mean of the `k`-th powers of the values (raw moment).
     pub fn moment(&self, k: u32) -> Option<Bracket> {
-        let power = |x: f64| x.powi(k.min(i32::MAX as u32) as i32);
-        let bounds = |cell: &Cell| {
-            let (a, b) = (power(cell.lower), power(cell.upper));
-            let low =
-                if k % 2 == 0 && cell.lower < 0.0 && cell.upper > 0.0 { 0.0 } else { a.min(b) };
-            (low, a.max(b))
-        };
-        let n = self.count() as f64;
-        (n > 0.0).then(|| {
-            let sum = cells::moment_sum(self.cells(), power, bounds).widened();
-            // A power of k multiplications is off by as many roundings.
-            (0..k).fold(sum, |sum, _| sum.widened()).map(|sum| sum / n).widened()
-        })
+        match k {
+            _ if self.is_empty() => None,
+            0 => Some(Bracket::exact(1.0)),
+            1 => self.mean(),
+            _ => Some(cells::power_sum(self.cells(), k, self.count() as f64)),
+        }
     }
 
     /// How many values are less than `x` (or at most `x`, if inclusive).
     pub fn count_below(&self, x: f64, bound: Bound) -> Bracket<u64> {
-        if bound == Bound::Inclusive {
-            if let Some(above) = self.declared(x) {
-                return Bracket::exact(self.count() - above);
-            }
+        if let (Bound::Inclusive, Some(above)) = (bound, self.declared(x)) {
+            return Bracket::exact(self.count() - above);
         }
         tally(
             self.cells(),
@@ -110,6 +143,9 @@ impl Histogram {
     /// How many values are greater than `x` (or at least `x`, if inclusive). Exact at a declared threshold,
     /// exclusive, and at bucket edges.
     pub fn count_above(&self, x: f64, bound: Bound) -> Bracket<u64> {
+        if x.is_nan() {
+            return Bracket::exact(0);
+        }
         let rest = match bound {
             Bound::Inclusive => self.count_below(x, Bound::Exclusive),
             Bound::Exclusive => self.count_below(x, Bound::Inclusive),
@@ -124,7 +160,7 @@ impl Histogram {
 
     /// How many values lie between `low` and `high`, both included or both left out.
     pub fn count_between(&self, low: f64, high: f64, bound: Bound) -> Bracket<u64> {
-        if high < low {
+        if high < low || high == low && bound == Bound::Exclusive {
             return Bracket::exact(0);
         }
         tally(

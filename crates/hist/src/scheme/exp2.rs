@@ -90,19 +90,22 @@ fn octave_and_mantissa_below(value: f64) -> (i64, u64) {
     let bits = value.to_bits() - 1;
     let exponent = (bits >> MANTISSA_BITS) as i64;
     if exponent == 0 {
-        return subnormal_octave_and_mantissa(bits);
+        return subnormal_octave_and_mantissa_below(value);
     }
     (exponent - EXPONENT_BIAS, bits & MANTISSA)
 }
 
+/// The same for a value that is subnormal or the least normal one. Doubles lie sparser there than edges:
+/// what is below the value is taken at the full precision of a mantissa.
 #[cold]
-fn subnormal_octave_and_mantissa(bits: u64) -> (i64, u64) {
-    if bits == 0 {
-        // The least double, 2^-1074, closes the bucket below: its octave is (2^-1075, 2^-1074].
-        return (-1075, MANTISSA);
-    }
+fn subnormal_octave_and_mantissa_below(value: f64) -> (i64, u64) {
+    let bits = value.to_bits();
     let shift = bits.leading_zeros() - (63 - MANTISSA_BITS);
-    (-1022 - i64::from(shift), (bits << shift) & MANTISSA)
+    let octave = -1022 - i64::from(shift);
+    match (bits << shift) & MANTISSA {
+        0 => (octave - 1, MANTISSA),
+        mantissa => (octave, mantissa - 1),
+    }
 }
 
 /// Place of a mantissa among the 2^(CELL_BITS - 1) buckets of its octave.
@@ -196,6 +199,16 @@ mod tests {
         assert_eq!(Exp2::new(0).unwrap().edges(1024), None);
         assert_eq!(Exp2::new(0).unwrap().edges(i32::MAX), None);
         assert_eq!(Exp2::new(0).unwrap().edges(i32::MIN), None);
+    }
+
+    #[test]
+    fn subnormal_values_lie_in_their_bucket() {
+        for scale in Exp2::SCALE_MIN..=Exp2::SCALE_MAX {
+            for bits in (1..200).chain([1 << 51, (1 << 51) + 1, (1 << 52) - 1]) {
+                let value = f64::from_bits(bits);
+                check(scale.into(), value, Exp2::new(scale.into()).unwrap().index(value));
+            }
+        }
     }
 
     #[test]

@@ -6,13 +6,13 @@
 //! Below index 0 a value on a bucket's computed lower edge is counted in the bucket beneath, as there.
 //!
 //! Edges are transcendental and every library rounds them its own way, so the values of a bucket may lie
-//! outside its edges by [`EDGE_DOUBT`] of the edge.
+//! outside its edges by [`Log::span`]'s share of the edge.
 
 use crate::error::SchemeError;
 
-/// How far a recorded value may lie outside the computed edges, relative: several hundred roundings of a
-/// double at the largest index (2^31 / ln gamma) that a mapping yields.
-pub(crate) const EDGE_DOUBT: f64 = 1e-12;
+/// How far a recorded value may lie outside the computed edges, relative, where no offset shifts the index:
+/// several roundings of the greatest logarithm, 745.
+const EDGE_DOUBT: f64 = 1e-12;
 
 /// How the logarithm is approximated between powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,7 +54,7 @@ impl Log {
         if !(gamma > 1.0 + 1e-6 && gamma <= 1e6) {
             return Err(SchemeError::Gamma { found: gamma });
         }
-        if !(offset.abs() <= Self::OFFSET_MAX) {
+        if !(-Self::OFFSET_MAX..=Self::OFFSET_MAX).contains(&offset) {
             return Err(SchemeError::Offset { found: offset });
         }
         Ok(Log { gamma, offset, interpolation })
@@ -82,11 +82,37 @@ impl Log {
         if index >= 0.0 { index as i32 } else { (index as i32).saturating_sub(1) }
     }
 
-    /// The computed edges of bucket `index`, or `None` where no double lies in it.
+    /// The computed edges of bucket `index`, or `None` where no double lies in it. Below 1e-300 doubles lie
+    /// sparser than buckets, and both edges may be the same.
     pub(crate) fn edges(self, index: i32) -> Option<(f64, f64)> {
-        let edge = |i: f64| self.interpolation.exp((i - self.offset) / self.multiplier());
-        let (lower, upper) = (edge(f64::from(index)), edge(f64::from(index) + 1.0).min(f64::MAX));
-        (lower < upper).then_some((lower, upper))
+        let by = self.interpolation;
+        let log = |i: f64| (i - self.offset) / self.multiplier();
+        let (from, to) = (log(f64::from(index)), log(f64::from(index) + 1.0));
+        let (least, greatest) = (by.log(f64::from_bits(1)), by.log(f64::MAX));
+        let doubt = 745.0 * self.edge_doubt();
+        if to < least - doubt || from > greatest + doubt {
+            return None;
+        }
+        let edge = |log: f64| by.exp(log.min(greatest)).min(f64::MAX);
+        Some((edge(from), edge(to)))
+    }
+
+    /// The least and greatest value that bucket `index` may hold, closed.
+    pub(crate) fn span(self, index: i32) -> Option<(f64, f64)> {
+        let (lower, upper) = self.edges(index)?;
+        let doubt = self.edge_doubt();
+        // Among subnormal numbers a rounding is a step of the smallest one, whatever the value.
+        let step = f64::from_bits(2);
+        Some((
+            (lower * (1.0 - doubt) - step).max(0.0),
+            (upper * (1.0 + doubt) + step).min(f64::MAX),
+        ))
+    }
+
+    /// How far a recorded value may lie outside the computed edges, relative: an offset takes its roundings
+    /// from the index.
+    fn edge_doubt(self) -> f64 {
+        EDGE_DOUBT + 4.0 * f64::EPSILON * self.offset.abs() * self.gamma.ln()
     }
 
     fn multiplier(self) -> f64 {
@@ -139,7 +165,9 @@ impl Interpolation {
             Interpolation::Quadratic => 2.0 - (4.0 - 3.0 * part).sqrt(),
             Interpolation::Cubic => bisect(part, |s| ((6.0 / 35.0 * s - 0.6) * s + 10.0 / 7.0) * s),
         };
-        (1.0 + s) * exponent.exp2()
+        // In two steps: below 2^-1022 a power of two alone may vanish where its multiple does not.
+        let half = (exponent * 0.5).floor();
+        (1.0 + s) * half.exp2() * (exponent - half).exp2()
     }
 }
 
@@ -174,8 +202,7 @@ mod tests {
     fn check(grid: Log) {
         let mut value = 1e-9;
         while value < 1e15 {
-            let (lower, upper) = grid.edges(grid.index(value)).unwrap();
-            let (lower, upper) = (lower * (1.0 - EDGE_DOUBT), upper * (1.0 + EDGE_DOUBT));
+            let (lower, upper) = grid.span(grid.index(value)).unwrap();
             assert!(
                 lower <= value && value <= upper,
                 "{grid:?}: {value:e} in [{lower:e}, {upper:e}]"

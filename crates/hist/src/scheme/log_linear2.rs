@@ -116,7 +116,7 @@ impl LogLinear2 {
 }
 
 /// `value * 2^exponent`, in steps so that no factor leaves the doubles.
-fn times_power_of_two(mut value: f64, mut exponent: i32) -> f64 {
+pub(crate) fn times_power_of_two(mut value: f64, mut exponent: i32) -> f64 {
     while exponent != 0 {
         let step = exponent.clamp(-1000, 1000);
         value *= f64::from_bits(((step + 1023) as u64) << MANTISSA_BITS);

@@ -1,0 +1,266 @@
+//! The client model's histogram: what a scrape in the protobuf format brings. One message has room for a
+//! classic histogram, a native one, or both of the same values.
+//!
+//! Which it is follows Prometheus' scraper: native if there is a span or a zero threshold. The message has no
+//! custom buckets (schema -53).
+
+use prost::Message;
+
+use super::classic::Classic;
+use super::float::FloatHistogram;
+use super::native::{self, Buckets, Counts, Native, Written};
+use super::spans::BucketSpan;
+use super::{SCHEMA_CUSTOM, Sample};
+use crate::codec::Folded;
+use crate::codec::protobuf;
+use crate::error::{DecodeError, EncodeError};
+use crate::histogram::Histogram;
+use crate::scheme::Scheme;
+
+/// `io.prometheus.client.Histogram`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ClientHistogram {
+    /// All values.
+    #[prost(uint64, optional, tag = "1")]
+    pub sample_count: Option<u64>,
+    /// Sum of all values.
+    #[prost(double, optional, tag = "2")]
+    pub sample_sum: Option<f64>,
+    /// Classic buckets, ascending.
+    #[prost(message, repeated, tag = "3")]
+    pub bucket: Vec<ClientBucket>,
+    /// All values as a double; holds if above 0.
+    #[prost(double, optional, tag = "4")]
+    pub sample_count_float: Option<f64>,
+    /// Exponential schema.
+    #[prost(sint32, optional, tag = "5")]
+    pub schema: Option<i32>,
+    /// Values within ± this are in the zero bucket.
+    #[prost(double, optional, tag = "6")]
+    pub zero_threshold: Option<f64>,
+    /// Values in the zero bucket.
+    #[prost(uint64, optional, tag = "7")]
+    pub zero_count: Option<u64>,
+    /// Values in the zero bucket as a double; holds if above 0.
+    #[prost(double, optional, tag = "8")]
+    pub zero_count_float: Option<f64>,
+    /// Where the buckets below zero are, by magnitude.
+    #[prost(message, repeated, tag = "9")]
+    pub negative_span: Vec<BucketSpan>,
+    /// Their whole counts, each less the one before.
+    #[prost(sint64, repeated, packed = "false", tag = "10")]
+    pub negative_delta: Vec<i64>,
+    /// Their double counts.
+    #[prost(double, repeated, packed = "false", tag = "11")]
+    pub negative_count: Vec<f64>,
+    /// Where the buckets above zero are.
+    #[prost(message, repeated, tag = "12")]
+    pub positive_span: Vec<BucketSpan>,
+    /// Their whole counts, each less the one before.
+    #[prost(sint64, repeated, packed = "false", tag = "13")]
+    pub positive_delta: Vec<i64>,
+    /// Their double counts.
+    #[prost(double, repeated, packed = "false", tag = "14")]
+    pub positive_count: Vec<f64>,
+    /// A `google.protobuf.Timestamp`, not decoded.
+    #[prost(bytes = "vec", optional, tag = "15")]
+    pub created_timestamp: Option<Vec<u8>>,
+    /// `Exemplar` messages, not decoded.
+    #[prost(bytes = "vec", repeated, tag = "16")]
+    pub exemplars: Vec<Vec<u8>>,
+}
+
+/// One classic bucket.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ClientBucket {
+    /// Values up to and including `upper_bound`.
+    #[prost(uint64, optional, tag = "1")]
+    pub cumulative_count: Option<u64>,
+    /// The end of the bucket.
+    #[prost(double, optional, tag = "2")]
+    pub upper_bound: Option<f64>,
+    /// An `Exemplar` message, not decoded.
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub exemplar: Option<Vec<u8>>,
+    /// The count as a double; holds if above 0.
+    #[prost(double, optional, tag = "4")]
+    pub cumulative_count_float: Option<f64>,
+}
+
+impl ClientHistogram {
+    /// A histogram from its message.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        protobuf::decode(bytes, "Histogram")
+    }
+
+    /// The message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+
+    /// Whether there is a native histogram in the message.
+    pub fn is_native(&self) -> bool {
+        !(self.positive_span.is_empty() && self.negative_span.is_empty())
+            || self.zero_threshold() > 0.0
+    }
+
+    /// The native histogram, bucket for bucket, or `None` where there is none. Refuses schemas above 8,
+    /// which [`Self::to_native_folded`] takes.
+    pub fn to_native(&self) -> Result<Option<Sample>, DecodeError> {
+        let native = self.is_native().then(|| self.native().read(false)).transpose()?;
+        Ok(native.map(|folded| folded.value))
+    }
+
+    /// As [`Self::to_native`]; a schema of 9..=52 is folded to 8, which adds at most 0.135 % to the error of
+    /// a value.
+    pub fn to_native_folded(&self) -> Result<Option<Folded<Sample>>, DecodeError> {
+        self.is_native().then(|| self.native().read(true)).transpose()
+    }
+
+    fn native(&self) -> Native<'_> {
+        let counts = if self.sample_count_float() > 0.0 || self.zero_count_float() > 0.0 {
+            let zero = over(self.zero_count_float(), self.zero_count());
+            Counts::Float { count: over(self.sample_count_float(), self.sample_count()), zero }
+        } else {
+            Counts::Integer { count: self.sample_count(), zero: self.zero_count() }
+        };
+        Native {
+            schema: self.schema(),
+            zero_threshold: self.zero_threshold(),
+            sum: self.sample_sum.unwrap_or(f64::NAN),
+            counts,
+            positive: Buckets {
+                field: "positive_span",
+                spans: &self.positive_span,
+                deltas: &self.positive_delta,
+                counts: &self.positive_count,
+            },
+            negative: Buckets {
+                field: "negative_span",
+                spans: &self.negative_span,
+                deltas: &self.negative_delta,
+                counts: &self.negative_count,
+            },
+            custom_values: None,
+        }
+    }
+
+    /// The classic histogram, or `None` where there is only a native one.
+    pub fn to_classic(&self) -> Result<Option<Sample>, DecodeError> {
+        if self.bucket.is_empty() && self.is_native() {
+            return Ok(None);
+        }
+        let float = self.sample_count_float() > 0.0
+            || self.bucket.iter().any(|bucket| bucket.cumulative_count_float() > 0.0);
+        let sample = if float {
+            Sample::Float(self.classic_float().to_float()?)
+        } else {
+            Sample::Integer(self.classic().to_histogram()?)
+        };
+        Ok(Some(sample))
+    }
+
+    fn classic(&self) -> Classic {
+        let bucket = |bucket: &ClientBucket| (bucket.upper_bound(), bucket.cumulative_count());
+        Classic {
+            buckets: self.bucket.iter().map(bucket).collect(),
+            sum: self.sample_sum,
+            count: self.sample_count(),
+        }
+    }
+
+    fn classic_float(&self) -> Classic<f64> {
+        let bucket = |bucket: &ClientBucket| {
+            let count = over(bucket.cumulative_count_float(), bucket.cumulative_count());
+            (bucket.upper_bound(), count)
+        };
+        Classic {
+            buckets: self.bucket.iter().map(bucket).collect(),
+            sum: self.sample_sum,
+            count: over(self.sample_count_float(), self.sample_count()),
+        }
+    }
+
+    /// A message with the buckets, count and sum of `histogram`: native for exponential buckets, classic
+    /// for explicit ones.
+    ///
+    /// Left out: min, max, declared thresholds; the sum where there are NaN values.
+    pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
+        if let Scheme::Explicit(_) = histogram.scheme() {
+            return Classic::from_histogram(histogram).map(ClientHistogram::from_classic);
+        }
+        let written = native::write(histogram)?;
+        debug_assert!(written.schema != SCHEMA_CUSTOM);
+        Ok(ClientHistogram {
+            sample_count: Some(written.count),
+            zero_count: Some(written.zero_count),
+            positive_delta: written.positive.clone(),
+            negative_delta: written.negative.clone(),
+            ..ClientHistogram::from_common(written)
+        })
+    }
+
+    /// A message with everything that `float` holds, native or classic as [`Self::from_histogram`].
+    pub fn from_float(float: &FloatHistogram) -> Result<Self, EncodeError> {
+        if let Scheme::Explicit(_) = float.scheme {
+            return Classic::from_float(float).map(ClientHistogram::from_classic_float);
+        }
+        let written = native::write_float(float)?;
+        Ok(ClientHistogram {
+            sample_count_float: Some(written.count),
+            zero_count_float: Some(written.zero_count),
+            positive_count: written.positive.clone(),
+            negative_count: written.negative.clone(),
+            ..ClientHistogram::from_common(written)
+        })
+    }
+
+    fn from_common<N, D>(mut written: Written<N, D>) -> Self {
+        let bare = written.positive_spans.is_empty() && written.negative_spans.is_empty();
+        if bare && written.zero_threshold == 0.0 {
+            // Without this span of no buckets it would not be seen to be native.
+            written.positive_spans.push(BucketSpan::default());
+        }
+        ClientHistogram {
+            sample_sum: Some(written.sum),
+            schema: Some(written.schema),
+            zero_threshold: Some(written.zero_threshold),
+            positive_span: written.positive_spans,
+            negative_span: written.negative_spans,
+            ..Default::default()
+        }
+    }
+
+    fn from_classic(classic: Classic) -> Self {
+        let bucket = |&(bound, count): &(f64, u64)| ClientBucket {
+            cumulative_count: Some(count),
+            upper_bound: Some(bound),
+            ..Default::default()
+        };
+        ClientHistogram {
+            sample_count: Some(classic.count),
+            sample_sum: classic.sum,
+            bucket: classic.buckets.iter().map(bucket).collect(),
+            ..Default::default()
+        }
+    }
+
+    fn from_classic_float(classic: Classic<f64>) -> Self {
+        let bucket = |&(bound, count): &(f64, f64)| ClientBucket {
+            cumulative_count_float: Some(count),
+            upper_bound: Some(bound),
+            ..Default::default()
+        };
+        ClientHistogram {
+            sample_count_float: Some(classic.count),
+            sample_sum: classic.sum,
+            bucket: classic.buckets.iter().map(bucket).collect(),
+            ..Default::default()
+        }
+    }
+}
+
+/// A double field holds over the whole one if it is above 0.
+fn over(double: f64, whole: u64) -> f64 {
+    if double > 0.0 { double } else { whole as f64 }
+}

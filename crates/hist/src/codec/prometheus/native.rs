@@ -1,0 +1,323 @@
+//! What the messages of native histograms have in common: their rules, in both directions.
+//!
+//! The rules are those of Prometheus' own validation (`model/histogram`, `Validate`): spans as long as there
+//! are counts and never stepping back, no count below zero, custom bounds ascending and finite and with
+//! neither a zero bucket nor negative ones, and a count that is the sum of the buckets, or above it when
+//! the sum is NaN. Double counts are not compared with their total, which roundings make differ.
+
+use super::float::FloatHistogram;
+use super::spans::{BucketSpan, from_deltas, indexed, spanned, to_deltas};
+use super::{FORMAT, SCHEMA_CUSTOM, SCHEMAS_READ, SCHEMAS_WRITTEN, STALE_MARKER, Sample};
+use crate::codec::Folded;
+use crate::codec::protobuf::{self, wrong};
+use crate::error::{DecodeError, EncodeError};
+use crate::histogram::{Histogram, Parts};
+use crate::scheme::Scheme;
+use crate::side::{Side, Sum};
+
+/// A message's fields, whichever message it is.
+pub(super) struct Native<'a> {
+    pub(super) schema: i32,
+    pub(super) zero_threshold: f64,
+    pub(super) sum: f64,
+    pub(super) counts: Counts,
+    pub(super) positive: Buckets<'a>,
+    pub(super) negative: Buckets<'a>,
+    /// `None` where the message has no field for them.
+    pub(super) custom_values: Option<&'a [f64]>,
+}
+
+/// The count of all values and of zeros, which decide how the buckets are written.
+pub(super) enum Counts {
+    Integer { count: u64, zero: u64 },
+    Float { count: f64, zero: f64 },
+}
+
+/// The buckets of one sign: `deltas` of whole counts, or `counts`.
+pub(super) struct Buckets<'a> {
+    pub(super) field: &'static str,
+    pub(super) spans: &'a [BucketSpan],
+    pub(super) deltas: &'a [i64],
+    pub(super) counts: &'a [f64],
+}
+
+/// The grid, with what turns a message's bucket index into the grid's.
+struct Grid {
+    scheme: Scheme,
+    offset: i64,
+    shift: u32,
+    added_error: f64,
+}
+
+impl Native<'_> {
+    pub(super) fn read(&self, fold: bool) -> Result<Folded<Sample>, DecodeError> {
+        if self.sum.to_bits() == STALE_MARKER {
+            return Ok(Folded { value: Sample::Stale, added_error: 0.0 });
+        }
+        let grid = self.grid(fold)?;
+        let value = match self.counts {
+            Counts::Integer { count, zero } => Sample::Integer(self.integer(&grid, count, zero)?),
+            Counts::Float { count, zero } => Sample::Float(self.float(&grid, count, zero)?),
+        };
+        Ok(Folded { value, added_error: grid.added_error })
+    }
+
+    fn grid(&self, fold: bool) -> Result<Grid, DecodeError> {
+        if let (SCHEMA_CUSTOM, Some(bounds)) = (self.schema, self.custom_values) {
+            self.check_custom()?;
+            let scheme = Scheme::explicit(bounds)?;
+            return Ok(Grid { scheme, offset: 0, shift: 0, added_error: 0.0 });
+        }
+        if let Some(bounds) = self.custom_values.filter(|bounds| !bounds.is_empty()) {
+            let found = format_args!("{} bounds with schema {}", bounds.len(), self.schema);
+            return Err(wrong("custom_values", found, "none but with schema -53"));
+        }
+        let (grid, shift) =
+            protobuf::exponential_scheme("schema", self.schema, SCHEMAS_READ, fold)?;
+        let added_error = protobuf::added_error(grid, shift);
+        Ok(Grid { scheme: Scheme::Exp2(grid), offset: -1, shift, added_error })
+    }
+
+    fn check_custom(&self) -> Result<(), DecodeError> {
+        let zero = match self.counts {
+            Counts::Integer { zero, .. } => zero as f64,
+            Counts::Float { zero, .. } => zero,
+        };
+        if zero != 0.0 || self.zero_threshold != 0.0 {
+            let found = format_args!("{zero} within {}", self.zero_threshold);
+            return Err(wrong("zero bucket", found, "none beside custom buckets"));
+        }
+        if !(self.negative.spans.is_empty() && self.negative.is_empty()) {
+            let found = format_args!("{} spans", self.negative.spans.len());
+            return Err(wrong(self.negative.field, found, "none beside custom buckets"));
+        }
+        Ok(())
+    }
+
+    fn integer(&self, grid: &Grid, count: u64, zero: u64) -> Result<Histogram, DecodeError> {
+        let read = |buckets: &Buckets| {
+            if !buckets.counts.is_empty() {
+                let found = format_args!("{} double counts", buckets.counts.len());
+                return Err(wrong(buckets.field, found, "deltas, as the count is whole"));
+            }
+            let counts = from_deltas(buckets.field, buckets.deltas)?;
+            let indexed = indexed(buckets.field, buckets.spans, &counts)?;
+            protobuf::shift_buckets(
+                grid.place(buckets.field, indexed)?,
+                grid.shift,
+                u64::checked_add,
+            )
+        };
+        let (positive, negative) = (read(&self.positive)?, read(&self.negative)?);
+        assemble(
+            Parts {
+                zero_threshold: self.zero_threshold,
+                positive,
+                negative,
+                zero,
+                ..Parts::new(grid.scheme.clone())
+            },
+            self.sum,
+            |held| nan_count(count, held, self.sum),
+        )
+    }
+
+    fn float(&self, grid: &Grid, count: f64, zero: f64) -> Result<FloatHistogram, DecodeError> {
+        let read = |buckets: &Buckets| {
+            if !buckets.deltas.is_empty() {
+                let found = format_args!("{} deltas", buckets.deltas.len());
+                return Err(wrong(buckets.field, found, "double counts, as the count is one"));
+            }
+            let indexed = indexed(buckets.field, buckets.spans, buckets.counts)?;
+            let placed = grid.place(buckets.field, indexed)?;
+            protobuf::shift_buckets(placed, grid.shift, |a, b| Some(a + b))
+        };
+        let float = FloatHistogram {
+            scheme: grid.scheme.clone(),
+            zero_threshold: self.zero_threshold,
+            zero_count: zero,
+            count,
+            sum: self.sum,
+            positive: read(&self.positive)?,
+            negative: read(&self.negative)?,
+        };
+        float.check()?;
+        Ok(float)
+    }
+}
+
+impl Buckets<'_> {
+    fn is_empty(&self) -> bool {
+        self.deltas.is_empty() && self.counts.is_empty()
+    }
+}
+
+impl Grid {
+    /// The same buckets under the grid's indexes.
+    fn place<N>(
+        &self,
+        field: &'static str,
+        buckets: Vec<(i64, N)>,
+    ) -> Result<Vec<(i32, N)>, DecodeError> {
+        let place = |(index, count)| match i32::try_from(index + self.offset) {
+            Ok(index) => Ok((index, count)),
+            Err(_) => Err(wrong(field, format_args!("bucket {index}"), "indexes of 32 bits")),
+        };
+        buckets.into_iter().map(place).collect()
+    }
+}
+
+/// A histogram of parts whose outermost buckets may be the one of infinities.
+pub(super) fn assemble(
+    mut parts: Parts,
+    sum: f64,
+    nan_count: impl FnOnce(u128) -> Result<u64, DecodeError>,
+) -> Result<Histogram, DecodeError> {
+    let counts = parts.positive.iter().chain(&parts.negative).map(|&(_, count)| count);
+    parts.nan = nan_count(protobuf::total(counts.chain([parts.zero])))?;
+    if let Scheme::Exp2(grid) = parts.scheme {
+        let end = protobuf::end_index(grid);
+        let infinite = |buckets: &mut Vec<(i32, u64)>| {
+            buckets.pop_if(|(index, _)| *index == end).map_or(0, |(_, count)| count)
+        };
+        parts.overflow = infinite(&mut parts.positive);
+        parts.underflow = infinite(&mut parts.negative);
+    }
+    parts.sum = if sum.is_nan() { Side::Absent } else { Side::Exact(Sum::new(sum)) };
+    Ok(Histogram::from_parts(parts)?)
+}
+
+/// How many of `count` values are NaN when the buckets hold `held`.
+pub(super) fn nan_count(count: u64, held: u128, sum: f64) -> Result<u64, DecodeError> {
+    match u128::from(count).checked_sub(held) {
+        Some(0) => Ok(0),
+        Some(more) if sum.is_nan() => Ok(more as u64),
+        _ => {
+            let at_least = if sum.is_nan() { "at least " } else { "" };
+            Err(wrong(
+                "count",
+                count,
+                format_args!("{at_least}{held}, the sum of the bucket counts"),
+            ))
+        }
+    }
+}
+
+/// What goes into a message, whichever message it is.
+pub(super) struct Written<N, D> {
+    pub(super) schema: i32,
+    pub(super) zero_threshold: f64,
+    pub(super) zero_count: N,
+    pub(super) count: N,
+    pub(super) sum: f64,
+    pub(super) positive_spans: Vec<BucketSpan>,
+    pub(super) positive: Vec<D>,
+    pub(super) negative_spans: Vec<BucketSpan>,
+    pub(super) negative: Vec<D>,
+    pub(super) custom_values: Vec<f64>,
+}
+
+/// Whole counts, their buckets as deltas.
+pub(super) fn write(histogram: &Histogram) -> Result<Written<u64, i64>, EncodeError> {
+    let target = Target::of(histogram.scheme())?;
+    target.refuse_beside_custom(histogram.zero_count() as f64)?;
+    let side = |buckets: &crate::buckets::Buckets, infinite: u64| {
+        let end = (infinite > 0).then_some((target.end.unwrap_or(i32::MAX), infinite));
+        let all = buckets.iter().chain(end);
+        let (spans, counts) = spanned(all.map(|(index, count)| (index + target.offset, count)));
+        match counts.iter().find(|&&count| count > i64::MAX as u64) {
+            Some(count) => Err(no_place(format!("a bucket count of {count}, above 2^63 - 1"))),
+            None => Ok((spans, to_deltas(&counts))),
+        }
+    };
+    if target.end.is_none() && histogram.overflow() + histogram.underflow() > 0 {
+        let what = histogram.overflow() + histogram.underflow();
+        return Err(no_place(format!("{what} values outside of custom buckets")));
+    }
+    let (positive_spans, positive) = side(histogram.positive(), histogram.overflow())?;
+    let (negative_spans, negative) = side(histogram.negative(), histogram.underflow())?;
+    Ok(Written {
+        schema: target.schema,
+        zero_threshold: if target.end.is_some() { histogram.zero_threshold() } else { 0.0 },
+        zero_count: histogram.zero_count(),
+        count: histogram.count() + histogram.nan_count(),
+        sum: sum_of(histogram),
+        positive_spans,
+        positive,
+        negative_spans,
+        negative,
+        custom_values: target.custom_values,
+    })
+}
+
+/// Double counts.
+pub(super) fn write_float(float: &FloatHistogram) -> Result<Written<f64, f64>, EncodeError> {
+    let target = Target::of(&float.scheme)?;
+    target.refuse_beside_custom(float.zero_count + float.zero_threshold)?;
+    float.check().map_err(|error| no_place(error.to_string()))?;
+    let side = |buckets: &[(i32, f64)]| {
+        spanned(buckets.iter().map(|&(index, count)| (index + target.offset, count)))
+    };
+    let (positive_spans, positive) = side(&float.positive);
+    let (negative_spans, negative) = side(&float.negative);
+    Ok(Written {
+        schema: target.schema,
+        zero_threshold: float.zero_threshold,
+        zero_count: float.zero_count,
+        count: float.count,
+        sum: float.sum,
+        positive_spans,
+        positive,
+        negative_spans,
+        negative,
+        custom_values: target.custom_values,
+    })
+}
+
+/// The sum as Prometheus writes it: NaN beside NaN values, and where none is known.
+pub(super) fn sum_of(histogram: &Histogram) -> f64 {
+    match histogram.sum_side().value() {
+        Some(sum) if histogram.nan_count() == 0 => sum.value(),
+        _ => f64::NAN,
+    }
+}
+
+/// How a scheme is named in a message.
+struct Target {
+    schema: i32,
+    offset: i32,
+    /// The grid's index of the bucket of infinities; custom buckets reach to infinity without one.
+    end: Option<i32>,
+    custom_values: Vec<f64>,
+}
+
+impl Target {
+    fn of(scheme: &Scheme) -> Result<Target, EncodeError> {
+        match scheme {
+            Scheme::Exp2(grid) if SCHEMAS_WRITTEN.contains(&grid.scale().into()) => Ok(Target {
+                schema: grid.scale().into(),
+                offset: 1,
+                end: Some(protobuf::end_index(*grid)),
+                custom_values: Vec::new(),
+            }),
+            Scheme::Explicit(grid) => Ok(Target {
+                schema: SCHEMA_CUSTOM,
+                offset: 0,
+                end: None,
+                custom_values: grid.bounds().to_vec(),
+            }),
+            _ => Err(EncodeError::Scheme { format: FORMAT, scheme: Box::new(scheme.clone()) }),
+        }
+    }
+
+    fn refuse_beside_custom(&self, zero: f64) -> Result<(), EncodeError> {
+        if self.end.is_none() && zero != 0.0 {
+            return Err(no_place("a zero bucket beside custom buckets".into()));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn no_place(what: String) -> EncodeError {
+    EncodeError::NoPlace { format: FORMAT, what }
+}

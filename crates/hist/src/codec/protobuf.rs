@@ -1,0 +1,188 @@
+//! What the protobuf formats share: messages with the offset of what is wrong, totals that must agree,
+//! exponential scales finer than the finest grid.
+//!
+//! Decoding allocates in proportion to the input: the worst is an empty opaque field, two bytes that become
+//! a `Vec` of 24. What a message *claims* (span lengths, offsets) allocates nothing.
+
+use crate::error::DecodeError;
+use crate::histogram::Histogram;
+use crate::scheme::{Exp2, Scheme};
+
+use super::bytes::Reader;
+
+/// What was read from a source that may be finer than the finest grid, and what folding it cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Folded<T = Histogram> {
+    /// The values, on a grid no finer than [`Exp2::SCALE_MAX`].
+    pub value: T,
+    /// How much the fold added at most to the relative error of a value read back from its bucket; 0 where
+    /// nothing had to be folded.
+    pub added_error: f64,
+}
+
+/// A message of type `M`, or the offset of the first field that does not belong to one.
+pub(crate) fn decode<M: prost::Message + Default>(
+    bytes: &[u8],
+    message: &'static str,
+) -> Result<M, DecodeError> {
+    M::decode(bytes).map_err(|error| locate::<M>(bytes, message, &error))
+}
+
+/// prost names the field but not the place: read the fields one by one until one fails alone.
+fn locate<M: prost::Message + Default>(
+    bytes: &[u8],
+    message: &'static str,
+    error: &prost::DecodeError,
+) -> DecodeError {
+    let mut reader = Reader::new(bytes);
+    while !reader.is_empty() {
+        let start = reader.offset();
+        if let Err(error) = skip_field(&mut reader, message) {
+            return error;
+        }
+        if let Err(error) = M::decode(&bytes[start..reader.offset()]) {
+            return Reader::invalid(start, message, error, "a field of this message");
+        }
+    }
+    Reader::invalid(0, message, error, "fields of this message")
+}
+
+fn skip_field(reader: &mut Reader, message: &'static str) -> Result<(), DecodeError> {
+    let start = reader.offset();
+    let wire_type = reader.varint(message)? & 7;
+    let len = match wire_type {
+        0 => return reader.varint(message).map(|_| ()),
+        1 => 8,
+        2 => usize::try_from(reader.varint(message)?).unwrap_or(usize::MAX),
+        5 => 4,
+        _ => {
+            let found = format_args!("wire type {wire_type}");
+            return Err(Reader::invalid(start, message, found, "wire type 0, 1, 2 or 5"));
+        }
+    };
+    reader.take(len, message).map(|_| ())
+}
+
+/// A field of a decoded message holds what it may not.
+pub(crate) fn wrong(
+    field: &'static str,
+    found: impl ToString,
+    expected: impl ToString,
+) -> DecodeError {
+    DecodeError::Field { field, found: found.to_string(), expected: expected.to_string() }
+}
+
+/// The exponential grid of a foreign scale within `scales`, and by how many bits indexes are to be
+/// shifted: 0 unless `fold` allows scales that no grid has.
+pub(crate) fn exponential_scheme(
+    field: &'static str,
+    scale: i32,
+    scales: std::ops::RangeInclusive<i32>,
+    fold: bool,
+) -> Result<(Exp2, u32), DecodeError> {
+    let finest = i32::from(Exp2::SCALE_MAX);
+    if !scales.contains(&scale) {
+        return Err(wrong(field, scale, format_args!("{}..={}", scales.start(), scales.end())));
+    }
+    if scale > finest && !fold {
+        let expected =
+            format_args!("{}..={finest}; finer ones are folded on request", scales.start());
+        return Err(wrong(field, scale, expected));
+    }
+    let grid = Exp2::new(scale.min(finest))?;
+    Ok((grid, u32::try_from(scale - finest).unwrap_or(0)))
+}
+
+/// What a fold by `shift` bits to `grid` adds to the relative error.
+pub(crate) fn added_error(grid: Exp2, shift: u32) -> f64 {
+    if shift == 0 { 0.0 } else { grid.relative_error() }
+}
+
+/// Ascending buckets under indexes shifted right, equal ones added up.
+pub(crate) fn shift_buckets<N: Copy>(
+    buckets: Vec<(i32, N)>,
+    shift: u32,
+    add: impl Fn(N, N) -> Option<N>,
+) -> Result<Vec<(i32, N)>, DecodeError> {
+    if shift == 0 {
+        return Ok(buckets);
+    }
+    let mut shifted: Vec<(i32, N)> = Vec::new();
+    for (index, count) in buckets {
+        // All bits of an index are gone after 31.
+        let index = index >> shift.min(31);
+        match shifted.last_mut() {
+            Some((last, held)) if *last == index => {
+                *held = add(*held, count).ok_or(crate::histogram::PartsError::CountOverflow)?;
+            }
+            _ => shifted.push((index, count)),
+        }
+    }
+    Ok(shifted)
+}
+
+/// The sum of counts, which cannot overflow.
+pub(crate) fn total(counts: impl Iterator<Item = u64>) -> u128 {
+    counts.map(u128::from).sum()
+}
+
+/// The index where a grid's buckets end: what lies in that bucket is past the greatest double.
+pub(crate) fn end_index(grid: Exp2) -> i32 {
+    match grid.scale() {
+        scale @ 0.. => 1024 << scale,
+        scale => 1024 >> -scale,
+    }
+}
+
+/// The scheme an exponential format needs.
+pub(crate) fn exponential_grid(
+    scheme: &Scheme,
+    format: &'static str,
+) -> Result<Exp2, crate::error::EncodeError> {
+    match scheme {
+        Scheme::Exp2(grid) => Ok(*grid),
+        _ => Err(crate::error::EncodeError::Scheme { format, scheme: Box::new(scheme.clone()) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Pair {
+        #[prost(uint64, tag = "1")]
+        number: u64,
+        #[prost(double, tag = "2")]
+        double: f64,
+    }
+
+    #[track_caller]
+    fn check(bytes: &[u8], error: &str) {
+        assert_eq!(decode::<Pair>(bytes, "pair").unwrap_err().to_string(), error);
+    }
+
+    #[test]
+    fn damage_is_named_with_its_offset() {
+        check(&[0x08, 0x05, 0x11, 0x00], "at byte 3: the input ends inside pair");
+        check(&[0x08, 0x80], "at byte 2: the input ends inside pair");
+        check(
+            &[0x08, 0x05, 0x10, 0x05],
+            "at byte 2: pair is failed to decode Protobuf message: Pair.double: invalid wire type: \
+             Varint (expected SixtyFourBit), expected a field of this message",
+        );
+        check(
+            &[0x08, 0x05, 0x07],
+            "at byte 2: pair is wire type 7, expected wire type 0, 1, 2 or 5",
+        );
+    }
+
+    #[test]
+    fn shifted_buckets_join() {
+        let buckets = vec![(-3, 1u64), (-2, 2), (-1, 4), (0, 8), (1, 16)];
+        let shifted = shift_buckets(buckets, 1, u64::checked_add).unwrap();
+        assert_eq!(shifted, [(-2, 1), (-1, 6), (0, 24)]);
+        let far = shift_buckets(vec![(i32::MIN, 1u64), (5, 1)], 40, u64::checked_add).unwrap();
+        assert_eq!(far, [(-1, 1), (0, 1)]);
+    }
+}

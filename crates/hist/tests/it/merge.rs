@@ -1,0 +1,305 @@
+//! Merging, subtracting, folding and mixing: as if everything had been recorded into one.
+
+use hist::{Bound, Histogram, LogLinear2, MergeError, Mixture, Scheme, Side};
+use proptest::prelude::*;
+
+use crate::cases::{self, Case};
+use crate::model::{Sample, Share};
+use crate::statistics::check;
+
+/// A case, and where its values are cut into three.
+fn thirds() -> impl Strategy<Value = (Case, [Vec<f64>; 3])> {
+    (cases::cases(), any::<prop::sample::Index>(), any::<prop::sample::Index>()).prop_map(
+        |(case, a, b)| {
+            let n = case.values.len();
+            let (a, b) = (a.index(n + 1), b.index(n + 1));
+            let (a, b) = (a.min(b), a.max(b));
+            let parts = [&case.values[..a], &case.values[a..b], &case.values[b..]];
+            (case.clone(), parts.map(<[f64]>::to_vec))
+        },
+    )
+}
+
+/// Equal but for the sum, whose last bits depend on the order where signs mix.
+#[track_caller]
+fn same(a: &Histogram, b: &Histogram) {
+    let without_sum = |histogram: &Histogram| {
+        let mut parts = histogram.clone().into_parts();
+        parts.sum = Side::Absent;
+        parts
+    };
+    assert_eq!(without_sum(a), without_sum(b));
+}
+
+fn merged(parts: &[&Histogram]) -> Histogram {
+    let mut total = parts[0].clone();
+    parts[1..].iter().for_each(|part| total.merge(part).unwrap());
+    total
+}
+
+/// Schemes whose grids nest, from one family.
+fn family() -> impl Strategy<Value = [Scheme; 3]> {
+    let log_linear = (1..=18u32, -40..40i32)
+        .prop_map(|(bits, floor)| Scheme::LogLinear2(LogLinear2::with_floor(bits, floor).unwrap()));
+    let integers = (1..=18u32).prop_map(|b| Scheme::LogLinear2(LogLinear2::integers(b).unwrap()));
+    let exp2 = (-10..=8i32).prop_map(|scale| Scheme::exp2(scale).unwrap());
+    let explicit = prop::collection::vec(cases::finite(), 0..5).prop_map(|mut bounds| {
+        bounds.push(1.0);
+        bounds.iter_mut().for_each(|bound| *bound += 0.0);
+        bounds.sort_by(f64::total_cmp);
+        bounds.dedup();
+        Scheme::explicit(&bounds).unwrap()
+    });
+    prop_oneof![
+        prop::array::uniform3(exp2),
+        prop::array::uniform3(prop_oneof![
+            log_linear,
+            integers,
+            Just(Scheme::log_linear2(10).unwrap())
+        ]),
+        prop::array::uniform3(explicit),
+        Just([Scheme::LogLinear10, Scheme::LogLinear10, Scheme::LogLinear10]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn merging_is_recording_into_one((case, thirds) in thirds()) {
+        let [a, b, c] = thirds.map(|values| case.record(&values));
+        let whole = case.record(&case.values);
+        let sample = Sample::new(&case.values);
+        for order in [[&a, &b, &c], [&c, &a, &b], [&b, &c, &a]] {
+            let total = merged(&order);
+            same(&total, &whole);
+            check(&total, &sample);
+        }
+        let right = merged(&[&a, &merged(&[&b, &c])]);
+        same(&right, &whole);
+    }
+
+    #[test]
+    fn nested_grids_fold(schemes in family(), thresholds in prop::array::uniform3(cases::thresholds()), values in cases::values(Scheme::default()), strip in 0..8u8) {
+        let mut parts = [0, 1, 2].map(|i| {
+            Histogram::new(schemes[i].clone()).with_zero_threshold(thresholds[i]).unwrap()
+        });
+        for (i, &value) in values.iter().enumerate() {
+            parts[i % 3].record(value);
+        }
+        for (i, part) in parts.iter_mut().enumerate() {
+            if strip >> i & 1 == 1 {
+                *part = cases::stripped(part.clone());
+            }
+        }
+        let [a, b, c] = &parts;
+        let sample = Sample::new(&values);
+        let total = merged(&[a, b, c]);
+        check(&total, &sample);
+        let (forth, back) = (merged(&[a, b]), merged(&[b, a]));
+        prop_assert_eq!(forth.positive(), back.positive());
+        prop_assert_eq!(forth.negative(), back.negative());
+        check(&merged(&[c, &merged(&[b, a])]), &sample);
+        if thresholds == [0.0; 3] {
+            let right = merged(&[a, &merged(&[b, c])]);
+            prop_assert_eq!(right.positive(), total.positive());
+            prop_assert_eq!(right.negative(), total.negative());
+            if strip == 0 {
+                same(&right, &total);
+                same(&back, &forth);
+                let mut whole = Histogram::new(total.scheme().clone());
+                values.iter().for_each(|&value| whole.record(value));
+                same(&total, &whole);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_taken_away_leaves_the_rest((case, thirds) in thirds()) {
+        let [a, b, _] = thirds.clone().map(|values| case.record(&values));
+        let mut rest = merged(&[&a, &b]);
+        rest.subtract(&b).unwrap();
+        prop_assert_eq!(rest.positive(), a.positive());
+        prop_assert_eq!(rest.negative(), a.negative());
+        prop_assert_eq!((rest.zero_count(), rest.overflow(), rest.underflow()), (a.zero_count(), a.overflow(), a.underflow()));
+        prop_assert_eq!(rest.thresholds(), a.thresholds());
+        check(&rest, &Sample::new(&thirds[0]));
+        if a.is_empty() && a.nan_count() == 0 {
+            prop_assert_eq!(&rest, &case.empty());
+        }
+        // The other way round nothing goes below zero.
+        let mut less = a.clone();
+        let whole = merged(&[&a, &b]);
+        match less.subtract(&whole) {
+            Ok(()) => prop_assert!(b.is_empty() && b.nan_count() == 0),
+            Err(_) => prop_assert_eq!(less, a),
+        }
+    }
+
+    #[test]
+    fn downscaling_is_recording_coarser(fine in -10..=8i32, by in 0..18i32, values in cases::values(Scheme::default())) {
+        let coarse = (fine - by).max(-10);
+        let record = |scale| {
+            let mut histogram = Histogram::new(Scheme::exp2(scale).unwrap());
+            values.iter().for_each(|&value| histogram.record(value));
+            histogram
+        };
+        let mut folded = record(fine);
+        folded.downscale(coarse).unwrap();
+        same(&folded, &record(coarse));
+        prop_assert!(fine == 8 || folded.downscale(fine + 1).is_err());
+    }
+
+    #[test]
+    fn mixtures_bracket_the_truth(cases in prop::collection::vec(cases::cases(), 1..5)) {
+        let mut mixture = Mixture::default();
+        let mut values = Vec::new();
+        for case in &cases {
+            mixture.add(&case.histogram()).unwrap();
+            values.extend(&case.values);
+        }
+        check_mixture(&mixture, &Sample::new(&values));
+    }
+
+    #[test]
+    fn flattening_keeps_counts_and_states_its_error(case in cases::cases()) {
+        let histogram = case.histogram();
+        let mut mixture = Mixture::default();
+        mixture.add(&histogram).unwrap();
+        let flat = mixture.flatten().unwrap();
+        prop_assert_eq!(flat.histogram.count(), histogram.count());
+        prop_assert_eq!(flat.histogram.nan_count(), histogram.nan_count());
+        let relative = case.scheme.relative_error().is_some();
+        prop_assert!(!relative || flat.error_added <= 1.0 / 1024.0 || case.values.iter().any(|v| v.abs() < 1e-300), "{}", flat.error_added);
+    }
+}
+
+#[track_caller]
+fn holds<T: PartialOrd + Copy + std::fmt::Debug>(what: &str, bracket: hist::Bracket<T>, truth: T) {
+    assert!(
+        bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper,
+        "{what}: {bracket:?} is out of order"
+    );
+    assert!(bracket.contains(truth), "{what}: {truth:?} is not in {bracket:?}");
+}
+
+fn check_mixture(mixture: &Mixture, sample: &Sample) {
+    assert_eq!(mixture.count(), sample.count());
+    let n = sample.sorted.len();
+    if n == 0 {
+        assert!(mixture.mean().is_none());
+        return;
+    }
+    holds("min", mixture.min().unwrap(), sample.sorted[0]);
+    holds("max", mixture.max().unwrap(), sample.sorted[n - 1]);
+    if sample.is_finite() {
+        let sum = mixture.sum();
+        let (lower, upper) = (sum.lower.next_down(), sum.upper.next_up());
+        holds("sum", hist::Bracket { lower, upper, ..sum }, sample.sum());
+        holds("mean", mixture.mean().unwrap(), sample.mean());
+        holds("variance", mixture.variance().unwrap(), sample.variance());
+    } else {
+        let variance = mixture.variance().unwrap();
+        holds("variance", variance, variance.estimate);
+    }
+    for digits in [0, 10, 50, 90, 99, 100] {
+        let q = Share { digits, scale: 100 };
+        holds("quantile", mixture.quantile(q.value()).unwrap(), sample.nearest_rank(q));
+    }
+    for &x in sample.sorted.iter().step_by(n / 8 + 1) {
+        let above = sample.how_many(|v| v > x);
+        holds("above", mixture.count_above(x, Bound::Exclusive), above);
+        let from = sample.how_many(|v| v >= x);
+        holds("above, inclusive", mixture.count_above(x, Bound::Inclusive), from);
+        let share = (sample.count() - above) as f64 / sample.count() as f64;
+        holds("cdf", mixture.cdf(x).unwrap(), share);
+    }
+}
+
+/// Every bucket of every family moves to one of its own.
+#[test]
+fn flattening_keeps_buckets_apart() {
+    let schemes = [
+        Scheme::LogLinear10,
+        Scheme::exp2(8).unwrap(),
+        Scheme::exp2(5).unwrap(),
+        Scheme::log(0.01).unwrap(),
+        Scheme::log(0.005).unwrap(),
+        Scheme::LogLinear2(LogLinear2::integers(7).unwrap()),
+        Scheme::LogLinear2(LogLinear2::integers(10).unwrap()),
+    ];
+    for scheme in schemes {
+        let mut histogram = Histogram::new(scheme.clone());
+        let mut value = 1e-9;
+        while value < 1e6 {
+            histogram.record(value);
+            value *= 1.0004;
+        }
+        // The exact extremes lie anywhere in their buckets, and are no reason to merge two.
+        let mut mixture = Mixture::default();
+        mixture.add(&histogram).unwrap();
+        let flat = mixture.flatten().unwrap();
+        assert_eq!(flat.histogram.positive().len(), histogram.positive().len(), "{scheme}");
+        assert!(flat.error_added <= 1.0 / 1024.0, "{scheme}: {}", flat.error_added);
+    }
+    let mut neighbours = Histogram::new(Scheme::LogLinear10);
+    neighbours.record(1.1f64.next_down());
+    neighbours.record(1.1);
+    let flat = neighbours.convert(&Scheme::log_linear2(10).unwrap()).unwrap();
+    assert_eq!(flat.histogram.positive().len(), 2);
+}
+
+#[test]
+fn counts_that_do_not_fit_are_refused() {
+    let mut histogram = Histogram::default();
+    histogram.record_n(1.0, u64::MAX - 1);
+    let mut more = Histogram::default();
+    more.record_n(2.0, 2);
+    let before = histogram.clone();
+    assert_eq!(histogram.merge(&more), Err(MergeError::CountOverflow));
+    assert_eq!(histogram, before);
+    let mut mixture = Mixture::default();
+    mixture.add(&histogram).unwrap();
+    let mut foreign = Histogram::new(Scheme::LogLinear10);
+    foreign.record_n(2.0, 2);
+    assert_eq!(mixture.add(&foreign), Err(MergeError::CountOverflow));
+    assert!(mixture.quantile(1.0).unwrap().contains(1.0));
+}
+
+/// Cumulative histograms carry sums far larger than what one interval adds.
+#[test]
+fn a_sum_lost_in_a_larger_one_is_not_called_exact() {
+    let record = |values: &[f64]| {
+        let mut histogram = Histogram::default();
+        values.iter().for_each(|&value| histogram.record(value));
+        histogram
+    };
+    let mut rest = record(&[1e300, 0.1]);
+    rest.subtract(&record(&[1e300])).unwrap();
+    check(&rest, &Sample::new(&[0.1]));
+    // Whole numbers are not lost.
+    let mut rest = record(&[9e15, 9e15, 1234.0]);
+    rest.subtract(&record(&[9e15, 9e15])).unwrap();
+    assert_eq!(rest.sum_side().exact().map(hist::Sum::value), Some(1234.0));
+}
+
+#[test]
+fn an_exact_minimum_survives_a_merge_that_cannot_undercut_it() {
+    let mut histogram = Histogram::default();
+    histogram.record(1.5);
+    let mut above = Histogram::default();
+    above.record(100.0);
+    histogram.merge(&cases::stripped(above)).unwrap();
+    assert_eq!(histogram.min_side(), Side::Exact(1.5));
+    assert_eq!(histogram.max_side(), Side::Absent);
+}
+
+/// HdrHistogram's grid counts zero in its first bucket, which is no reason to put others there.
+#[test]
+fn a_zero_threshold_wider_than_the_first_bucket_holds() {
+    let scheme = Scheme::LogLinear2(LogLinear2::integers(7).unwrap());
+    let mut histogram = Histogram::new(scheme).with_zero_threshold(10.0).unwrap();
+    let values = [0.0, 5.0, 7.5, -3.0, 20.0];
+    values.iter().for_each(|&value| histogram.record(value));
+    check(&cases::stripped(histogram), &Sample::new(&values));
+}
