@@ -33,7 +33,11 @@ pub(super) struct Shard {
     pages: Box<[OnceLock<Page>]>,
 }
 
-type Page = Box<[AtomicU64; PAGE_PLACES]>;
+type Page = Box<PageCounts>;
+
+/// Aligned as shards are: pages of two threads must not share a line either.
+#[repr(align(128))]
+struct PageCounts([AtomicU64; PAGE_PLACES]);
 
 /// Extremes since the first record that saw an interval begin, and before it.
 struct Extremes {
@@ -140,7 +144,7 @@ impl Shard {
             Some(page) => page,
             None => page.get_or_init(new_page),
         };
-        &page[place % PAGE_PLACES]
+        &page.0[place % PAGE_PLACES]
     }
 
     /// The counts as they are now.
@@ -178,7 +182,7 @@ impl Shard {
         };
         for (number, page) in self.pages.iter().enumerate() {
             let Some(page) = page.get() else { continue };
-            for (place, count) in page.iter().enumerate() {
+            for (place, count) in page.0.iter().enumerate() {
                 let count = get(count);
                 if count > 0 {
                     copied.counts.push((number * PAGE_PLACES + place, count));
@@ -225,7 +229,7 @@ fn add(number: &AtomicU64, n: u64) {
 
 #[cold]
 fn new_page() -> Page {
-    Box::new(std::array::from_fn(|_| AtomicU64::new(0)))
+    Box::new(PageCounts(std::array::from_fn(|_| AtomicU64::new(0))))
 }
 
 /// A reader's copy of a shard.
