@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use hist::{Bracket, Histogram, kolmogorov_smirnov, wasserstein};
 
+use crate::hist::above::{self, Above};
 use crate::hist::group::Group;
 use crate::hist::input::{self, Collected};
 use crate::hist::one_or;
@@ -159,6 +160,15 @@ fn table(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<
             None => ("-".into(), String::new()),
         };
         cells.push([name, show.value(va), show.value(vb), quotient, bounds]);
+    }
+    // Shares, since the files need not hold equally many values.
+    for (la, lb) in above::all(options, pair.a)?.iter().zip(&above::all(options, pair.b)?) {
+        let share = |above: &Above<'_>, whole: &Whole| {
+            let mark = if above.count.is_exact() { "" } else { "~" };
+            format!("{mark}{}", show::share(above.count.estimate, whole.count()))
+        };
+        let name = format!("> {}", show.exact(la.limit));
+        cells.push([name, share(la, a), share(lb, b), String::new(), String::new()]);
     }
     let width =
         |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

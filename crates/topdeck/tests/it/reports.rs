@@ -72,7 +72,7 @@ fn several_grids_in_one_report() {
 fn two_files_compared() {
     check_file!(
         "compare.out",
-        "--unit ms --compare testdata/cli/web.txt testdata/cli/web-slow.txt"
+        "--unit ms --above 100ms --compare testdata/cli/web.txt testdata/cli/web-slow.txt"
     );
 }
 
