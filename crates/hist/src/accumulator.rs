@@ -276,7 +276,7 @@ impl Accumulator {
             (parts.min, parts.max) = (Side::Exact(self.sides.min), Side::Exact(self.sides.max));
         }
         let mut total = self.rest.clone();
-        let dense = Histogram::from_parts(parts).expect("BUG: the window lies in the grid");
+        let dense = Histogram::from_own_parts(parts).expect("BUG: the window lies in the grid");
         total.merge(&dense).expect("BUG: the count was checked when it was added");
         total
     }
