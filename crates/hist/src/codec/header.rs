@@ -25,6 +25,10 @@ pub const VERSION: u8 = 1;
 /// Set in `kind` when counts grow from one histogram to the next.
 pub const CUMULATIVE: u8 = 1 << 4;
 
+/// Fields of fixed size that both begin with: name, offset, size. The scheme's parameters follow.
+pub const FIELDS: [(&str, usize, usize); 4] =
+    [("magic", 0, 1), ("version", 1, 1), ("kind", 2, 1), ("unit", 3, 1)];
+
 const SCHEME_TAG: u8 = 0x0f;
 
 /// What recorded values are measured in.

@@ -1,12 +1,16 @@
 //! Integration tests of `hist`: golden vectors of every codec and statistics against sorted samples.
 
+mod accumulator;
 mod big;
+mod block;
+mod block_reference;
 mod cases;
 mod circllhist;
 mod corrected;
 mod ddsketch;
 mod distance;
 mod frame;
+mod golden;
 mod hdr;
 mod merge;
 mod model;
