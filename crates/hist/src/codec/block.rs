@@ -33,7 +33,7 @@ use crate::side::{Side, Sum};
 /// Histograms in one block at the most.
 pub const HISTOGRAMS_MAX: usize = 4096;
 /// Limits of one block at the most.
-pub const LIMITS_MAX: u64 = 64;
+pub const LIMITS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 /// Whole numbers below this are coded by their bits; above, doubles leave some out.
 const WHOLE_MAX: f64 = (1u64 << 53) as f64;
 
@@ -109,8 +109,7 @@ fn check(histograms: &[Histogram], first: &Histogram) -> Result<(), BlockError> 
     };
     let buckets = buckets(Histogram::positive).max(buckets(Histogram::negative));
     let cells = buckets.saturating_mul(histograms.len() as u64);
-    let limits = first.thresholds().len() as u64;
-    if histograms.len() > HISTOGRAMS_MAX || cells > CELLS_MAX || limits > LIMITS_MAX {
+    if histograms.len() > HISTOGRAMS_MAX || cells > CELLS_MAX {
         return Err(BlockError::TooMany { histograms: histograms.len(), buckets });
     }
     Ok(())

@@ -57,7 +57,7 @@ const KNOWN: u64 = (1 << 14) - 1;
 const EXACT: u64 = 2;
 
 /// Thresholds of one frame at the most.
-pub const THRESHOLDS_MAX: u64 = 1024;
+pub const THRESHOLDS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 
 const ESCAPE: u64 = 15;
 

@@ -105,13 +105,19 @@ fn more_than_the_limits_make_no_block() {
         assert!(matches!(error, Err(BlockError::TooMany { .. })));
     }
     check(&vec![Histogram::default(); block::HISTOGRAMS_MAX + 1]);
-    let limits: Vec<f64> = (0..=block::LIMITS_MAX).map(|limit| limit as f64).collect();
-    check(&[Histogram::default().with_thresholds(&limits).unwrap()]);
     let mut wide = Histogram::new(Scheme::log_linear2(18).unwrap());
     (0..=block::CELLS_MAX / 1024).for_each(|n| wide.record(1.0 + n as f64 / 8192.0));
     let mut rows = vec![Histogram::new(wide.scheme().clone()); 1024];
     rows[7] = wide;
     check(&rows);
+}
+
+#[test]
+fn what_may_be_declared_fits_a_block() {
+    let limits: Vec<f64> = (0..=Histogram::THRESHOLDS_MAX).map(|limit| limit as f64).collect();
+    assert!(Histogram::default().with_thresholds(&limits).is_err());
+    let most = Histogram::default().with_thresholds(&limits[1..]).unwrap();
+    block::encode(&[most], Meaning::default(), &mut Vec::new()).unwrap();
 }
 
 /// Negative buckets of explicit bounds, and a middle far below -2^63: the parts are refused, but they are
