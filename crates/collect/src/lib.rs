@@ -1,1 +1,24 @@
-//! Sources.
+//! Sources: what other systems write, read into histograms and plain values.
+//!
+//! Each source is a pure reader, one file each: it takes bytes and hands a [`Sink`] what it finds, with
+//! the place of whatever it cannot read. Nothing is converted: a foreign histogram keeps its buckets and
+//! its unit. [`detect`] tells the formats apart by content.
+#![forbid(unsafe_code)]
+
+pub mod circllhist;
+pub mod exposition;
+mod format;
+pub mod hlog;
+pub mod httptrap;
+mod json;
+mod lines;
+mod number;
+pub mod numbers;
+mod reading;
+mod trouble;
+mod unit;
+
+pub use format::{Format, detect, fuzz, read};
+pub use reading::{Reading, Sink, Value};
+pub use trouble::{Place, Trouble};
+pub use unit::{Quantity, Unit};

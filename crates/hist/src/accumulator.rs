@@ -5,17 +5,17 @@
 //! lies outside goes to an ordinary histogram, slower but bounded.
 
 use crate::codec::bytes::Reader;
-use crate::codec::frame::{self, Fields, Meaning, Unit, each_bucket};
+use crate::codec::frame::{self, BucketSink, Eight, Fields, Meaning, Unit, each_bucket};
 use crate::codec::header::{CUMULATIVE, FRAME_MAGIC, put_header};
 use crate::error::{DecodeError, MergeError};
 use crate::histogram::{Histogram, Parts};
-use crate::scheme::Scheme;
+use crate::scheme::{Place, Scheme};
 use crate::side::{Side, Sum};
 
 /// Buckets that a dense window spans at the most: 8 MiB.
 const WINDOW_MAX: i64 = 1 << 20;
 /// Buckets that a window grows by beyond what is needed.
-const WINDOW_MARGIN: i64 = 64;
+const WINDOW_MARGIN: i64 = Eight::SPAN as i64;
 
 /// A sum of histograms of one series or of many, of schemes that nest.
 #[derive(Clone, Debug)]
@@ -179,19 +179,15 @@ impl Accumulator {
         let sides = self.sides.with(fields.sum, fields.min, fields.max)?;
         let buckets = reader.clone();
 
-        let mut total = fields.zero;
-        let mut in_window = true;
-        let counts = self.counts.as_mut_slice();
-        let base = self.base;
-        let read = each_bucket(&mut reader, |index, count| {
-            match counts.get_mut(index.wrapping_sub(base) as usize) {
-                Some(held) => *held = held.wrapping_add(count),
-                None => in_window = false,
-            }
-            // A total that reaches the limit is taken for one that exceeds it.
-            total = total.saturating_add(count);
-        });
-        let added = in_window
+        let mut window = Adding {
+            counts: &mut self.counts,
+            base: self.base,
+            total: fields.zero,
+            all_inside: true,
+        };
+        let read = each_bucket(&mut reader, &mut window);
+        let Adding { total, all_inside, .. } = window;
+        let added = all_inside
             && reader.is_empty()
             && total > 0
             && total < u64::MAX
@@ -216,18 +212,14 @@ impl Accumulator {
         zero: bool,
     ) -> bool {
         let (Some(min), Some(max)) = (min.exact(), max.exact()) else { return true };
-        let at_zero = (-self.rest.zero_end(), self.rest.zero_end());
+        let place_of = |value| self.rest.scheme().place(value, self.rest.zero_threshold());
         // Whatever was counted lies in the window, and so within 32 bits.
-        let span = |index: i64| self.rest.scheme().span(index as i32);
         let (lowest, highest) = match ends {
-            None => (Some(at_zero), Some(at_zero)),
-            Some((_, last)) if zero => (Some(at_zero), span(last)),
-            Some((first, last)) => (span(first), span(last)),
+            None => (Place::Zero, Place::Zero),
+            Some((_, last)) if zero => (Place::Zero, Place::Positive(last as i32)),
+            Some((first, last)) => (Place::Positive(first as i32), Place::Positive(last as i32)),
         };
-        let within = |value: f64, span: Option<(f64, f64)>| {
-            span.is_some_and(|(lower, upper)| lower <= value && value <= upper)
-        };
-        within(min, lowest) && within(max, highest) && min <= max
+        place_of(min) == lowest && place_of(max) == highest && min <= max
     }
 
     /// Undoes the additions of a frame that proved not to be plain, and tries again with a wider window
@@ -236,11 +228,7 @@ impl Accumulator {
     fn take_back(&mut self, mut buckets: Reader<'_>, body: &[u8]) -> Option<()> {
         let base = self.base;
         let counts = self.counts.as_mut_slice();
-        let ends = each_bucket(&mut buckets, |index, count| {
-            if let Some(held) = counts.get_mut(index.wrapping_sub(base) as usize) {
-                *held = held.wrapping_sub(count);
-            }
-        });
+        let ends = each_bucket(&mut buckets, &mut TakingBack { counts, base });
         let (first, last) = ends.ok()??;
         let (first, last) = (i32::try_from(first).ok()?, i32::try_from(last).ok()?);
         let was_wide = self.reaches(first) && self.reaches(last);
@@ -283,7 +271,7 @@ impl Accumulator {
             (parts.min, parts.max) = (Side::Exact(self.sides.min), Side::Exact(self.sides.max));
         }
         let mut total = self.rest.clone();
-        let dense = Histogram::from_parts(parts).expect("BUG: the window lies in the grid");
+        let dense = Histogram::from_own_parts(parts).expect("BUG: the window lies in the grid");
         total.merge(&dense).expect("BUG: the count was checked when it was added");
         total
     }
@@ -322,5 +310,56 @@ impl Accumulator {
         counts[at..at + self.counts.len()].copy_from_slice(&self.counts);
         (self.base, self.counts) = (first, counts);
         true
+    }
+}
+
+/// Adds buckets to a window.
+struct Adding<'a> {
+    counts: &'a mut [u64],
+    base: i64,
+    /// Values so far; at the limit, perhaps more.
+    total: u64,
+    all_inside: bool,
+}
+
+impl BucketSink for Adding<'_> {
+    #[inline]
+    fn one(&mut self, index: i64, count: u64) {
+        match self.counts.get_mut(index.wrapping_sub(self.base) as usize) {
+            Some(held) => *held = held.wrapping_add(count),
+            None => self.all_inside = false,
+        }
+        self.total = self.total.saturating_add(count);
+    }
+
+    #[inline]
+    fn eight(&mut self, buckets: Eight) {
+        let at = buckets.before.wrapping_sub(self.base) as usize;
+        let near = self
+            .counts
+            .get_mut(at..)
+            .and_then(|counts| counts.first_chunk_mut::<{ Eight::SPAN }>());
+        let Some(near) = near else {
+            return (0..8).for_each(|i| self.one(buckets.index(i), buckets.count(i)));
+        };
+        for i in 0..8 {
+            let held = &mut near[usize::from(buckets.offset(i)) % Eight::SPAN];
+            *held = held.wrapping_add(buckets.count(i));
+        }
+        self.total = self.total.saturating_add(buckets.total());
+    }
+}
+
+/// Takes the same buckets back again.
+struct TakingBack<'a> {
+    counts: &'a mut [u64],
+    base: i64,
+}
+
+impl BucketSink for TakingBack<'_> {
+    fn one(&mut self, index: i64, count: u64) {
+        if let Some(held) = self.counts.get_mut(index.wrapping_sub(self.base) as usize) {
+            *held = held.wrapping_sub(count);
+        }
     }
 }

@@ -37,14 +37,12 @@ impl Cell {
         }
     }
 
-    /// Where the `k`-th of the cell's values lies if they are spread evenly: `k / (count + 1)` of the way.
-    pub(crate) fn order_statistic(&self, k: u64) -> f64 {
-        let (lower, upper) = self.finite();
-        if lower == upper {
-            return lower;
-        }
-        let part = k as f64 / (self.count as f64 + 1.0);
-        between(lower, upper, part)
+    /// The cell's values as if they were spread evenly: the `k`-th lies `k / (count + 1)` of the way.
+    pub(crate) fn spread(&self) -> Spread {
+        let (first, last) = self.finite();
+        // Halves: the width of a cell may exceed the doubles.
+        let step = (last * 0.5 - first * 0.5) / (self.count as f64 + 1.0) * 2.0;
+        Spread { lower: self.lower, first, step, upper: self.upper }
     }
 
     /// Which share of the cell's values lies at or below `x` if they are spread evenly.
@@ -64,6 +62,23 @@ impl Cell {
     /// The least distance of a value in the cell from a point in `between`.
     fn distance_from(&self, between: (f64, f64)) -> f64 {
         (self.lower - between.1).max(between.0 - self.upper).max(0.0)
+    }
+}
+
+/// A cell whose values are taken as evenly spread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    lower: f64,
+    first: f64,
+    step: f64,
+    upper: f64,
+}
+
+impl Spread {
+    /// The `k`-th value, from 1.
+    #[inline]
+    pub(crate) fn order_statistic(&self, k: u64) -> Bracket {
+        Bracket::new(self.lower, self.first + self.step * k as f64, self.upper)
     }
 }
 

@@ -8,7 +8,7 @@
 //! arithmetic and hold for any count.
 
 use crate::bracket::Bracket;
-use crate::cells::{Cell, RankPlace, between};
+use crate::cells::{RankPlace, Spread, between};
 use crate::histogram::Histogram;
 use crate::scheme::Scheme;
 
@@ -78,7 +78,7 @@ impl Histogram {
             return Bracket::exact(max);
         }
         let (cell, before) = self.cell_of_rank(rank);
-        Bracket::new(cell.lower, cell.order_statistic(rank - before), cell.upper)
+        cell.spread().order_statistic(rank - before)
     }
 
     fn linear(&self, q: f64) -> Bracket {
@@ -206,7 +206,20 @@ impl Histogram {
 }
 
 /// ⌈qn⌉, at least 1, forgiving the rounding of `q`.
+#[inline]
 pub(crate) fn nearest_rank(q: f64, n: u64) -> u64 {
+    // Where the rounded product is clearly no whole number, neither is the product.
+    let product = q * n as f64;
+    let whole = product as i64;
+    let (part, doubt) = (product - whole as f64, product * 2f64.powi(-50));
+    if part > doubt && part < 1.0 - doubt {
+        return whole as u64 + 1;
+    }
+    nearest_rank_exactly(q, n)
+}
+
+#[cold]
+fn nearest_rank_exactly(q: f64, n: u64) -> u64 {
     let (whole, part) = share_of(q, n);
     whole.saturating_add((part > 0.0).into()).clamp(1, n)
 }
@@ -237,7 +250,7 @@ fn share_of(q: f64, n: u64) -> (u64, f64) {
 pub struct Cumulative {
     /// Values up to and including each cell.
     up_to: Vec<u64>,
-    cells: Vec<Cell>,
+    cells: Vec<Spread>,
     exact_min: Option<f64>,
     exact_max: Option<f64>,
 }
@@ -245,12 +258,10 @@ pub struct Cumulative {
 impl Cumulative {
     /// Sums up the counts of `histogram`.
     pub fn new(histogram: &Histogram) -> Cumulative {
-        let cells: Vec<Cell> = histogram.cells().collect();
         let mut total = 0;
-        let up_to = cells.iter().map(|cell| (total += cell.count, total).1).collect();
         Cumulative {
-            up_to,
-            cells,
+            up_to: histogram.cells().map(|cell| (total += cell.count, total).1).collect(),
+            cells: histogram.cells().map(|cell| cell.spread()).collect(),
             exact_min: histogram.min_side().exact(),
             exact_max: histogram.max_side().exact(),
         }
@@ -270,9 +281,8 @@ impl Cumulative {
             return Some(Bracket::exact(max));
         }
         let at = self.up_to.partition_point(|&up_to| up_to < rank);
-        let cell = &self.cells[at];
-        let before = self.up_to[at] - cell.count;
-        Some(Bracket::new(cell.lower, cell.order_statistic(rank - before), cell.upper))
+        let before = if at == 0 { 0 } else { self.up_to[at - 1] };
+        Some(self.cells[at].order_statistic(rank - before))
     }
 
     /// How many values there are.

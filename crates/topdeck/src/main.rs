@@ -1,2 +1,16 @@
-//! x
-fn main() {}
+//! The program `topdeck`: one file per subcommand.
+#![forbid(unsafe_code)]
+
+mod command;
+mod completions;
+mod hist;
+mod man;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match command::parse().run() {
+        Ok(status) => status,
+        Err(error) => command::failed(&error),
+    }
+}

@@ -15,12 +15,14 @@
 //! The columns are, each for all histograms in turn: zero count, overflow, underflow, nan, the count above
 //! each limit; then of those that are not empty: minimum, maximum, sum. An extreme is coded as its place
 //! among the whole numbers of its outermost bucket, a sum as its distance from what the bucket middles
-//! add up to, where they are whole; otherwise as doubles.
+//! add up to, where they are whole; otherwise as doubles. `docs/formats/block.md` tells a stranger the same,
+//! byte by byte.
 
 use crate::accumulator::Accumulator;
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
 use crate::codec::bytes::{Reader, put_varint};
-use crate::codec::counts::{CELLS_MAX, CountsDecoder, put_counts};
+pub use crate::codec::counts::CELLS_MAX;
+use crate::codec::counts::{CountsDecoder, put_counts};
 use crate::codec::frame::{number, put_number};
 use crate::codec::header::{BLOCK_MAGIC, Meaning, header, put_header};
 use crate::error::DecodeError;
@@ -31,7 +33,7 @@ use crate::side::{Side, Sum};
 /// Histograms in one block at the most.
 pub const HISTOGRAMS_MAX: usize = 4096;
 /// Limits of one block at the most.
-const LIMITS_MAX: u64 = 64;
+pub const LIMITS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 /// Whole numbers below this are coded by their bits; above, doubles leave some out.
 const WHOLE_MAX: f64 = (1u64 << 53) as f64;
 
@@ -107,8 +109,7 @@ fn check(histograms: &[Histogram], first: &Histogram) -> Result<(), BlockError> 
     };
     let buckets = buckets(Histogram::positive).max(buckets(Histogram::negative));
     let cells = buckets.saturating_mul(histograms.len() as u64);
-    let limits = first.thresholds().len() as u64;
-    if histograms.len() > HISTOGRAMS_MAX || cells > CELLS_MAX || limits > LIMITS_MAX {
+    if histograms.len() > HISTOGRAMS_MAX || cells > CELLS_MAX {
         return Err(BlockError::TooMany { histograms: histograms.len(), buckets });
     }
     Ok(())
@@ -377,7 +378,9 @@ impl Predictor {
             Ok(match (predicts, sign > 0.0) {
                 (false, _) => (Whole::NONE, 0),
                 (true, true) => (Whole::between((lower, upper)), middle(lower, upper)),
-                (true, false) => (Whole::between((-upper, -lower)), -middle(lower, upper)),
+                (true, false) => {
+                    (Whole::between((-upper, -lower)), middle(lower, upper).wrapping_neg())
+                }
             })
         };
         let columns = |indexes: &[i32], sign| {
@@ -688,8 +691,7 @@ fn whole_sum(sum: Sum) -> Option<i64> {
     let whole = high as i64;
     let low_whole = low as i64;
     let fits = high.abs() < (1u64 << 61) as f64 && whole as f64 == high && low_whole as f64 == low;
-    let is_negative_zero = high.to_bits() == (-0.0f64).to_bits();
-    (fits && !is_negative_zero).then(|| whole + low_whole)
+    fits.then(|| whole + low_whole)
 }
 
 /// A signed number as an unsigned one, small for small.

@@ -26,6 +26,17 @@ impl<'a> Reader<'a> {
         self.remaining() == 0
     }
 
+    /// All bytes that are left, which stay to be read.
+    pub(crate) fn peek(&self) -> &'a [u8] {
+        &self.bytes[self.offset..]
+    }
+
+    /// Passes over bytes that were peeked at.
+    pub(crate) fn skip(&mut self, len: usize) {
+        debug_assert!(len <= self.remaining());
+        self.offset += len;
+    }
+
     /// The next `len` bytes.
     pub(crate) fn take(
         &mut self,
@@ -80,6 +91,25 @@ impl<'a> Reader<'a> {
     /// An unsigned LEB128 number of at most ten bytes.
     #[inline]
     pub(crate) fn varint(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+        let Some(word) = self.bytes.get(self.offset..).and_then(|rest| rest.first_chunk::<8>())
+        else {
+            return self.varint_by_bytes(field);
+        };
+        // All bytes at once: the first without its high bit set is the last.
+        let word = u64::from_le_bytes(*word);
+        let ends = !word & 0x8080_8080_8080_8080;
+        if ends == 0 {
+            return self.varint_by_bytes(field);
+        }
+        self.offset += ends.trailing_zeros() as usize / 8 + 1;
+        let held = word & (ends ^ (ends - 1)) & 0x7f7f_7f7f_7f7f_7f7f;
+        // Sevens become fourteens, twenty-eights, and one number.
+        let pairs = (held & 0x007f_007f_007f_007f) | (held & 0x7f00_7f00_7f00_7f00) >> 1;
+        let fours = (pairs & 0x0000_3fff_0000_3fff) | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+        Ok((fours & 0x0fff_ffff) | (fours & 0x0fff_ffff_0000_0000) >> 4)
+    }
+
+    fn varint_by_bytes(&mut self, field: &'static str) -> Result<u64, DecodeError> {
         let start = self.offset;
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {

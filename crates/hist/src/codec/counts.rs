@@ -16,7 +16,7 @@ use crate::error::DecodeError;
 
 /// Cells of one matrix at the most. A row of zeros costs next to nothing, so what a decoder allocates has
 /// to be bounded by name: 2^21 counts are 16 MiB.
-pub(crate) const CELLS_MAX: u64 = 1 << 21;
+pub const CELLS_MAX: u64 = 1 << 21;
 
 /// Table frequencies add up to this.
 const SLOTS: u32 = 1 << SLOT_BITS;

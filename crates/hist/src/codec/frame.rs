@@ -12,8 +12,9 @@
 //! the gap to the index before less one, in the low half the count less one. 15 in either half says that
 //! the rest follows as a varint, first of the gap, then of the count.
 //!
-//! A number is a varint of its zigzag shifted left by one if it is whole and below 2^62, else the varint 1
-//! followed by the eight bytes of the double. A frame carries no checksum: what carries the frame has one.
+//! A number is a varint of its zigzag shifted left by one if it is whole and its magnitude below 2^61, else
+//! the varint 1 followed by the eight bytes of the double. A frame carries no checksum: what carries the
+//! frame has one. `docs/formats/frame.md` tells a stranger the same, byte by byte.
 
 use crate::codec::bytes::{Reader, put_varint, put_zigzag};
 use crate::codec::header::{FRAME_MAGIC, header, put_header};
@@ -55,8 +56,8 @@ const KNOWN: u64 = (1 << 14) - 1;
 /// Bit of "is exact" above the bit of a side value.
 const EXACT: u64 = 2;
 
-/// More thresholds than a histogram can be declared with.
-const THRESHOLDS_MAX: u64 = 1024;
+/// Thresholds of one frame at the most.
+pub const THRESHOLDS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 
 const ESCAPE: u64 = 15;
 
@@ -170,6 +171,10 @@ impl Fields {
         let flags = reader.varint("flags")?;
         if flags & !KNOWN != 0 {
             return Err(Reader::invalid(at, "flags", flags, "bits 14 and above zero"));
+        }
+        let idle = flags & ((SUM | MIN | MAX) * EXACT) & !(flags << 1);
+        if idle != 0 || flags & (SUM | SUM_LOW) == SUM_LOW {
+            return Err(Reader::invalid(at, "flags", flags, "a value where one is called exact"));
         }
         let count = |reader: &mut Reader<'_>, flag, field| match flags & flag {
             0 => Ok(0),
@@ -285,23 +290,101 @@ pub(crate) fn put_buckets(out: &mut Vec<u8>, buckets: impl ExactSizeIterator<Ite
 
 fn buckets(reader: &mut Reader<'_>) -> Result<Vec<(i32, u64)>, DecodeError> {
     let at = reader.offset();
-    let mut found = Vec::new();
-    each_bucket(reader, |index, count| found.push((index as i32, count)))?.map_or(
-        Ok(()),
-        |ends| match i32::try_from(ends.1) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Reader::invalid(at, "last index", ends.1, "a 32-bit number")),
-        },
-    )?;
+    let mut found: Vec<(i32, u64)> = Vec::new();
+    if let Some((_, last)) = each_bucket(reader, &mut found)?
+        && i32::try_from(last).is_err()
+    {
+        return Err(Reader::invalid(at, "last index", last, "a 32-bit number"));
+    }
     Ok(found)
 }
 
-/// Calls `f` with each bucket in ascending order and returns the first and last index. Indexes begin
-/// within 32 bits and never fall, but may leave them: a caller has to look at the last one.
+/// Where buckets go as they are read. Indexes begin within 32 bits and never fall, but may leave them: who
+/// takes them looks at the last one.
+pub(crate) trait BucketSink {
+    /// A bucket.
+    fn one(&mut self, index: i64, count: u64);
+
+    /// Eight buckets.
+    #[inline]
+    fn eight(&mut self, buckets: Eight) {
+        (0..8).for_each(|i| self.one(buckets.index(i), buckets.count(i)));
+    }
+}
+
+impl BucketSink for Vec<(i32, u64)> {
+    fn one(&mut self, index: i64, count: u64) {
+        self.push((index as i32, count));
+    }
+}
+
+/// The next eight bytes as buckets, a byte for each in two words.
+#[derive(Clone, Copy)]
+pub(crate) struct Eight {
+    /// The index that offsets are counted from.
+    pub(crate) before: i64,
+    offsets: u64,
+    counts: u64,
+    /// How many of the bytes are there and stand for themselves.
+    short: u32,
+}
+
+impl Eight {
+    /// The offsets of eight buckets are less than this.
+    pub(crate) const SPAN: usize = 128;
+
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const LOW_HALVES: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+
+    #[inline]
+    fn new(before: i64, bytes: &[u8]) -> Eight {
+        let (word, there) = match bytes.first_chunk() {
+            Some(&bytes) => (u64::from_le_bytes(bytes), 8),
+            None => {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                (u64::from_le_bytes(word), bytes.len() as u32)
+            }
+        };
+        let gaps = ((word >> 4) & Self::LOW_HALVES) + Self::ONES;
+        let counts = (word & Self::LOW_HALVES) + Self::ONES;
+        let long = (gaps | counts) & (Self::ONES << 4);
+        // Times 1, 2^8, 2^16, … and added up: each byte becomes the sum of those up to it, 8 · 15 at most
+        // while none is long.
+        let offsets = gaps.wrapping_mul(Self::ONES);
+        Eight { before, offsets, counts, short: there.min(long.trailing_zeros() / 8) }
+    }
+
+    /// The `i`-th index, where all bytes up to it are short.
+    #[inline]
+    pub(crate) fn index(self, i: u32) -> i64 {
+        self.before.saturating_add(self.offset(i).into())
+    }
+
+    /// How far the `i`-th index lies above `before`.
+    #[inline]
+    pub(crate) fn offset(self, i: u32) -> u8 {
+        (self.offsets >> (8 * i)) as u8
+    }
+
+    /// The `i`-th count.
+    #[inline]
+    pub(crate) fn count(self, i: u32) -> u64 {
+        (self.counts >> (8 * i)) & 0xff
+    }
+
+    /// All counts together.
+    #[inline]
+    pub(crate) fn total(self) -> u64 {
+        self.counts.wrapping_mul(Self::ONES) >> 56
+    }
+}
+
+/// Gives each bucket to `sink` in ascending order and returns the first and last index.
 #[inline]
 pub(crate) fn each_bucket(
     reader: &mut Reader<'_>,
-    mut f: impl FnMut(i64, u64),
+    sink: &mut impl BucketSink,
 ) -> Result<Option<(i64, i64)>, DecodeError> {
     let at = reader.offset();
     let buckets = reader.varint("bucket count")?;
@@ -324,7 +407,23 @@ pub(crate) fn each_bucket(
         return Err(Reader::invalid(at, "first index", first, "a 32-bit number"));
     }
     let mut index = first - 1;
-    for _ in 0..buckets {
+    let mut left = buckets;
+    while left > 0 {
+        let eight = Eight::new(index, reader.peek());
+        let short = eight.short.min(left.min(8) as u32);
+        if short == 8 {
+            sink.eight(eight);
+        } else {
+            (0..short).for_each(|i| sink.one(eight.index(i), eight.count(i)));
+        }
+        if short > 0 {
+            index = eight.index(short - 1);
+            reader.skip(short as usize);
+            left -= u64::from(short);
+        }
+        if short == 8 || left == 0 {
+            continue;
+        }
         let byte = u64::from(reader.u8("bucket")?);
         let (mut gap, mut count) = (byte >> 4, byte & ESCAPE);
         if gap == ESCAPE {
@@ -334,7 +433,8 @@ pub(crate) fn each_bucket(
             count = long_count(reader)?;
         }
         index = index.saturating_add_unsigned(gap).saturating_add(1);
-        f(index, count + 1);
+        sink.one(index, count + 1);
+        left -= 1;
     }
     Ok(Some((first, index)))
 }

@@ -1,6 +1,9 @@
 //! Integration tests of `hist`: golden vectors of every codec and statistics against sorted samples.
 
+mod accumulator;
 mod big;
+mod block;
+mod block_reference;
 mod cases;
 mod checks;
 mod circllhist;
@@ -9,6 +12,7 @@ mod ddsketch;
 mod distance;
 mod frame;
 mod fuzzed;
+mod golden;
 mod hdr;
 mod merge;
 mod model;

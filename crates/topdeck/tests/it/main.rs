@@ -1,1 +1,80 @@
-//! x
+//! The built binary, run on `testdata/`, with what it prints.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p topdeck` writes what it prints as what is expected; then read the diff.
+
+mod damage;
+mod documents;
+mod page;
+mod reports;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a run of the binary left.
+struct Run {
+    stdout: String,
+    stderr: String,
+    status: i32,
+}
+
+impl Run {
+    /// All of it, as a golden file holds it.
+    fn all(&self) -> String {
+        let part = |name: &str, text: &str| match text {
+            "" => String::new(),
+            text => format!("{name}\n{text}"),
+        };
+        let (stdout, stderr) = (part("--- stdout", &self.stdout), part("--- stderr", &self.stderr));
+        format!("{stdout}{stderr}--- exit status {}\n", self.status)
+    }
+}
+
+/// Runs `topdeck` in the root of the repository, in a plain environment.
+#[track_caller]
+fn topdeck(arguments: &[&str], stdin: &[u8]) -> Run {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        .args(arguments)
+        .current_dir(root())
+        .env_clear()
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut input = child.stdin.take().expect("stdin was asked for");
+    let bytes = stdin.to_vec();
+    // A run that fails early does not read all: that is no failure of the test.
+    let writer = std::thread::spawn(move || drop(input.write_all(&bytes)));
+    let output = child.wait_with_output().expect("the binary ends");
+    writer.join().expect("the writer ends");
+    Run {
+        stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
+        status: output.status.code().expect("no signal"),
+    }
+}
+
+/// `topdeck hist` with arguments as one types them.
+#[track_caller]
+fn hist(line: &str) -> Run {
+    hist_of(line, b"")
+}
+
+#[track_caller]
+fn hist_of(line: &str, stdin: &[u8]) -> Run {
+    let arguments: Vec<&str> = ["hist"].into_iter().chain(line.split_whitespace()).collect();
+    topdeck(&arguments, stdin)
+}
+
+/// The count of each report.
+fn counts(run: &Run) -> Vec<&str> {
+    let lines = run.stdout.lines();
+    lines.filter_map(|line| Some(line.trim_start().strip_prefix("count ")?.trim())).collect()
+}
+
+fn root() -> &'static Path {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    crates.and_then(Path::parent).expect("crates/topdeck is two folders down")
+}

@@ -1,0 +1,169 @@
+//! Several threads at work at the same time.
+//!
+//! Threads are pinned to processors of their own and work in bursts that begin at the same instant. A burst
+//! in which a thread that was ready had to wait for its processor is thrown away: the threads were not at
+//! work at the same time.
+
+use std::hint::spin_loop;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::clock::{cpu_time, waited_for_processor, wall_time};
+use crate::data::Values;
+
+/// Values per burst: 0.1 ms at the speed of the fastest, 15 ms at that of the slowest.
+pub(crate) const BURST: usize = 32_768;
+/// Undisturbed bursts that make one sample, and how many are tried for at most that long.
+const BURSTS_KEPT: usize = 8;
+/// Share of a burst that a thread may wait for its processor. Not none: a thread that was asleep on a mutex
+/// always waits a little, and bursts with much contention must not be the ones that are left out.
+const WAITED_MAX: f64 = 0.05;
+const ROUND_MAX: Duration = Duration::from_millis(250);
+
+/// What a contender does on each thread: it makes the thread's own writer, if it has such a thing, and calls
+/// the function it is given with a closure that records a slice through it.
+pub(crate) type OnThread = dyn Fn(&mut dyn FnMut(&mut dyn FnMut(&Values))) + Sync;
+
+/// Of one value on one thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Cost {
+    pub(crate) cpu_ns: f64,
+    pub(crate) passed_ns: f64,
+}
+
+/// One thread's part of a burst; no cost if it had to wait for its processor.
+type Part = Option<Cost>;
+
+/// Each the mean of the threads.
+#[derive(Default)]
+pub(crate) struct Bursts {
+    pub(crate) kept: Vec<Cost>,
+    pub(crate) discarded: usize,
+}
+
+impl Bursts {
+    pub(crate) fn median(&self) -> Option<Cost> {
+        let median = |of: fn(&Cost) -> f64| {
+            let mut all: Vec<f64> = self.kept.iter().map(of).collect();
+            all.sort_by(f64::total_cmp);
+            all.get(all.len() / 2).copied()
+        };
+        let (cpu_ns, passed_ns) = (median(|one| one.cpu_ns)?, median(|one| one.passed_ns)?);
+        Some(Cost { cpu_ns, passed_ns })
+    }
+}
+
+/// Lets one thread per element of `values` record in bursts until enough were undisturbed.
+pub(crate) fn bursts(on_thread: &OnThread, values: &[Values], processors: &[usize]) -> Bursts {
+    let meeting = Meeting::new(values.len());
+    let latest: Vec<Mutex<Part>> = values.iter().map(|_| Mutex::new(None)).collect();
+    let outcome = Mutex::new(Bursts::default());
+    let began = wall_time();
+    let enough =
+        |outcome: &Bursts| outcome.kept.len() >= BURSTS_KEPT || wall_time() - began > ROUND_MAX;
+    let worker = |which: usize| {
+        pin(processors[which]);
+        on_thread(&mut |record| {
+            record(&values[which]);
+            loop {
+                let part = burst(&meeting, record, &values[which]);
+                *latest[which].lock().expect("no panic") = part;
+                meeting.meet();
+                if which == 0 {
+                    let parts = latest.iter().map(|one| one.lock().expect("no panic").take());
+                    outcome.lock().expect("no panic").note(parts);
+                }
+                meeting.meet();
+                // All threads must see the same answer, so the first one gives it.
+                if which == 0 && enough(&outcome.lock().expect("no panic")) {
+                    meeting.finish();
+                }
+                meeting.meet();
+                if meeting.is_finished() {
+                    return;
+                }
+            }
+        });
+    };
+    std::thread::scope(|scope| {
+        for which in 0..values.len() {
+            let worker = &worker;
+            scope.spawn(move || worker(which));
+        }
+    });
+    outcome.into_inner().expect("no panic")
+}
+
+impl Bursts {
+    fn note(&mut self, parts: impl Iterator<Item = Part>) {
+        let Some(costs) = parts.collect::<Option<Vec<Cost>>>() else {
+            self.discarded += 1;
+            return;
+        };
+        let mean = |of: fn(&Cost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
+        self.kept
+            .push(Cost { cpu_ns: mean(|one| one.cpu_ns), passed_ns: mean(|one| one.passed_ns) });
+    }
+}
+
+/// Meets the other threads and records all values.
+fn burst(meeting: &Meeting, record: &mut dyn FnMut(&Values), values: &Values) -> Part {
+    let waited_before = waited_for_processor();
+    meeting.meet();
+    let (cpu, passed) = (cpu_time(), wall_time());
+    record(values);
+    let (cpu, passed) = (cpu_time() - cpu, wall_time() - passed);
+    let waited = waited_for_processor().zip(waited_before).map(|(after, before)| after - before);
+    if waited.is_some_and(|waited| waited.as_secs_f64() > WAITED_MAX * passed.as_secs_f64()) {
+        return None;
+    }
+    let per_value = |time: Duration| time.as_secs_f64() * 1e9 / values.len() as f64;
+    Some(Cost { cpu_ns: per_value(cpu), passed_ns: per_value(passed) })
+}
+
+/// A barrier that spins: threads leave it within a cache line's hand-off of each other.
+struct Meeting {
+    threads: usize,
+    arrived: AtomicUsize,
+    finished: AtomicUsize,
+}
+
+impl Meeting {
+    fn new(threads: usize) -> Meeting {
+        Meeting { threads, arrived: AtomicUsize::new(0), finished: AtomicUsize::new(0) }
+    }
+
+    /// The count only grows: the `k`-th meeting is over when it reaches `k * threads`.
+    fn meet(&self) {
+        let ticket = self.arrived.fetch_add(1, Ordering::AcqRel);
+        let full = (ticket / self.threads + 1) * self.threads;
+        while self.arrived.load(Ordering::Acquire) < full {
+            spin_loop();
+        }
+    }
+
+    fn finish(&self) {
+        self.finished.store(1, Ordering::Release);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire) == 1
+    }
+}
+
+/// The first two processors this program may use.
+pub(crate) fn two_processors() -> Option<[usize; 2]> {
+    let allowed = sched_getaffinity(None).ok()?;
+    let mut processors = (0..CpuSet::MAX_CPU).filter(|&one| allowed.is_set(one));
+    Some([processors.next()?, processors.next()?])
+}
+
+fn pin(processor: usize) {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    // Where it is refused the scheduler still tends to spread two busy threads.
+    let _ = sched_setaffinity(None, &set);
+}

@@ -1,0 +1,197 @@
+//! Counting one value, on one thread.
+
+use std::hint::black_box;
+
+use hdrhistogram::Histogram as Hdr;
+use histogram::Histogram as H2;
+use openhistogram::{Bin, Histogram as OpenHistogram};
+use opentelemetry::metrics::{Histogram as OtelHistogram, MeterProvider as _};
+use opentelemetry_sdk::metrics::{Aggregation, Instrument, ManualReader, SdkMeterProvider, Stream};
+use prometheus_client::metrics::histogram::{
+    Histogram as Prometheus, NativeHistogramConfig, exponential_buckets,
+};
+use sketches_ddsketch::{Config, DDSketch};
+
+use crate::Effort;
+use crate::data::{Distribution, Values};
+use crate::report::{Samples, Section, Table, Target};
+use crate::rounds::{Contender, Passes, each, measure};
+use crate::topdeck;
+
+/// What a row says in its second column.
+pub(crate) const SUM_MIN_MAX: &str = "sum, min, max";
+pub(crate) const MIN_MAX: &str = "min, max";
+pub(crate) const SUM: &str = "sum";
+pub(crate) const NOTHING: &str = "–";
+
+/// Values per pass: 1 MiB, which stays in the second-level cache, and more than branch predictors learn.
+pub(crate) const VALUES: usize = 131_072;
+const PASSES: u32 = 24;
+/// One hour, the longest latency that a histogram with fixed bounds is made for.
+pub(crate) const GREATEST_NS: u64 = 3_600_000_000_000;
+const LIMIT_NS: f64 = 3.0;
+
+const METHOD: &str = "\
+Processor time per recorded value. Each contender records the same 131 072 values 24 times per round into \
+one histogram that lives on; every value and the histogram pass through the same compiler barriers. Each \
+library gets the values in the form it takes (whole nanoseconds, doubles, or seconds), converted beforehand. \
+“Keeps” names the exact values kept beside the buckets: only rows that keep all three do the same work. The \
+floor is the loop, the read and the barriers with nothing recorded; it is part of every row.";
+
+pub(crate) fn run(effort: &Effort) -> Section {
+    let sets = Distribution::TIMED.map(|distribution| {
+        let values = Values::new(distribution.values(VALUES, 1));
+        let mut contenders = contenders(&values);
+        let passes = if effort.quick { 2 } else { PASSES };
+        (distribution, measure(&mut contenders, effort.rounds, Passes::Exactly(passes)))
+    });
+    let columns: Vec<(&str, &[Samples])> =
+        sets.iter().map(|(distribution, rows)| (distribution.name(), &rows[..])).collect();
+    let table =
+        Table::of_samples("Nanoseconds per value: median (least–greatest).", "keeps", &columns);
+    Section {
+        name: "record",
+        title: "Record, one thread",
+        method: format!("{METHOD}\n\n{}", data_sets()),
+        targets: targets(&columns),
+        tables: vec![table],
+        samples: columns.iter().map(|(set, rows)| (format!("{set}, ns"), rows.to_vec())).collect(),
+    }
+}
+
+/// What the columns of the timed tables are.
+pub(crate) fn data_sets() -> String {
+    let about = |one: &Distribution| format!("- {}: {}", one.name(), one.about());
+    Distribution::TIMED.iter().map(about).collect::<Vec<_>>().join("\n")
+}
+
+fn targets(columns: &[(&str, &[Samples])]) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for name in topdeck::RECORDERS {
+        let medians: Option<Vec<f64>> =
+            columns.iter().map(|(_, rows)| median_of(rows, name)).collect();
+        let worst = medians.as_ref().map(|all| all.iter().copied().fold(0.0, f64::max));
+        let what = format!("record, 1 thread, {name}, worst data set");
+        targets.push(Target::at_most(&what, LIMIT_NS, "ns", worst));
+        let ratio = medians.map(|all| {
+            let ratios = columns.iter().zip(all).map(|((_, rows), ours)| ours / best_peer(rows));
+            ratios.fold(0.0, f64::max)
+        });
+        let what = format!(
+            "record, 1 thread, {name}, against the best peer that keeps sum, min and max, worst data set"
+        );
+        targets.push(Target::at_most(&what, 1.0, "× its cost", ratio));
+    }
+    targets
+}
+
+/// `None` where there is no such row, or no sample of it that counts.
+pub(crate) fn median_of(rows: &[Samples], name: &str) -> Option<f64> {
+    let row = rows.iter().find(|row| row.name == name)?;
+    (!row.values.is_empty()).then(|| row.median())
+}
+
+/// The least cost among the others that keep the same values.
+fn best_peer(rows: &[Samples]) -> f64 {
+    let peers = rows.iter().filter(|row| row.about == SUM_MIN_MAX);
+    peers
+        .filter(|row| !row.name.starts_with("topdeck"))
+        .map(Samples::median)
+        .fold(f64::MAX, f64::min)
+}
+
+fn contenders(values: &Values) -> Vec<Contender<'_>> {
+    let whole = &values.nanoseconds;
+    let mut all = vec![Contender::new("floor: loop and read", "nothing", || {
+        each(&mut (), whole, |_, value| {
+            black_box(value);
+        })
+    })];
+    all.extend(topdeck::record(values));
+    for digits in [2, 3] {
+        let mut peer = hdr(digits);
+        all.push(Contender::new(format!("hdrhistogram, {digits} digits"), MIN_MAX, move || {
+            each(&mut peer, whole, |h, value| h.record(value).expect("within bounds"))
+        }));
+    }
+    for power in [5, 7] {
+        let mut peer = H2::new(power, 64).expect("valid powers");
+        all.push(Contender::new(format!("histogram, p = {power}"), NOTHING, move || {
+            each(&mut peer, whole, |h, value| h.increment(value).expect("within bounds"))
+        }));
+    }
+    let mut peer = ddsketch();
+    all.push(Contender::new("sketches-ddsketch, 1 %", SUM_MIN_MAX, move || {
+        each(&mut peer, &values.reals, |h, value| h.add(value))
+    }));
+    let mut peer = OpenHistogram::new();
+    all.push(Contender::new("openhistogram, from integer", NOTHING, move || {
+        each(&mut peer, whole, |h, value| h.insert(open_bin(value), 1))
+    }));
+    let mut peer = OpenHistogram::new();
+    all.push(Contender::new("openhistogram, from double", NOTHING, move || {
+        each(&mut peer, &values.seconds, |h, value| h.insert(value.into(), 1))
+    }));
+    let mut peer = prometheus_classic();
+    all.push(Contender::new("prometheus-client, classic, 20 bounds", SUM, move || {
+        each(&mut peer, &values.seconds, |h, value| h.observe(value))
+    }));
+    let mut peer = prometheus_native();
+    all.push(Contender::new("prometheus-client, native, schema 5", SUM, move || {
+        each(&mut peer, &values.seconds, |h, value| h.observe(value))
+    }));
+    let (_provider, mut peer) = opentelemetry();
+    all.push(Contender::new(
+        "opentelemetry_sdk, exponential, no attributes",
+        SUM_MIN_MAX,
+        move || {
+            let _ = &_provider;
+            each(&mut peer, whole, |h, value| h.record(value, &[]))
+        },
+    ));
+    all
+}
+
+pub(crate) fn hdr(digits: u8) -> Hdr<u64> {
+    Hdr::new_with_bounds(1, GREATEST_NS, digits).expect("valid bounds")
+}
+
+/// The crate's defaults are 1 %, 2048 bins, least value 1e-9.
+pub(crate) fn ddsketch() -> DDSketch {
+    DDSketch::new(Config::defaults())
+}
+
+/// The bin of a latency in seconds, from nanoseconds, by the crate's exact path.
+#[inline]
+pub(crate) fn open_bin(nanoseconds: u64) -> Bin {
+    Bin::from_uint_scale(true, nanoseconds.into(), -9)
+}
+
+/// 10 µs to 5.2 s, doubling.
+pub(crate) fn prometheus_classic() -> Prometheus {
+    Prometheus::new(exponential_buckets(10e-6, 2.0, 20))
+}
+
+/// The SDK's exponential histogram as the specification configures it: at most 160 buckets, sum, min and max.
+/// Dropping the provider would end the recording.
+pub(crate) fn opentelemetry() -> (SdkMeterProvider, OtelHistogram<u64>) {
+    let exponential = |_: &Instrument| {
+        let aggregation = Aggregation::Base2ExponentialHistogram {
+            max_size: 160,
+            max_scale: 20,
+            record_min_max: true,
+        };
+        Stream::builder().with_aggregation(aggregation).build().ok()
+    };
+    let provider = SdkMeterProvider::builder()
+        .with_reader(ManualReader::builder().build())
+        .with_view(exponential)
+        .build();
+    let histogram = provider.meter("bench").u64_histogram("latency").build();
+    (provider, histogram)
+}
+
+/// The resolution of topdeck's default.
+pub(crate) fn prometheus_native() -> Prometheus {
+    Prometheus::new_native(NativeHistogramConfig::with_schema(5))
+}

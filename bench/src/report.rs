@@ -1,0 +1,208 @@
+//! What was measured, as Markdown for people and as tab-separated samples for programs.
+
+use std::fmt::Write as _;
+
+/// One row's samples, a value per round.
+#[derive(Clone)]
+pub(crate) struct Samples {
+    pub(crate) name: String,
+    pub(crate) about: &'static str,
+    pub(crate) values: Vec<f64>,
+}
+
+impl Samples {
+    pub(crate) fn new(name: &str, about: &'static str) -> Samples {
+        Samples { name: name.to_owned(), about, values: Vec::new() }
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        let sorted = self.sorted();
+        match sorted.len() {
+            0 => f64::NAN,
+            n if n % 2 == 1 => sorted[n / 2],
+            n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+        }
+    }
+
+    fn sorted(&self) -> Vec<f64> {
+        let mut sorted = self.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted
+    }
+
+    /// Median and, in parentheses, least and greatest.
+    pub(crate) fn cell(&self) -> String {
+        let sorted = self.sorted();
+        match (sorted.first(), sorted.last()) {
+            (Some(&least), Some(&greatest)) => {
+                format!("{} ({}–{})", number(self.median()), number(least), number(greatest))
+            }
+            _ => "–".to_owned(),
+        }
+    }
+}
+
+/// Three significant digits, or whole numbers.
+pub(crate) fn number(x: f64) -> String {
+    match x.abs() {
+        a if a < 9.995 => format!("{x:.2}"),
+        a if a < 99.95 => format!("{x:.1}"),
+        _ => format!("{x:.0}"),
+    }
+}
+
+/// A promise and what became of it.
+pub(crate) struct Target {
+    pub(crate) what: String,
+    pub(crate) promised: String,
+    pub(crate) measured: String,
+    /// `None`: it was not measured in this run.
+    pub(crate) met: Option<bool>,
+}
+
+impl Target {
+    pub(crate) fn at_most(what: &str, limit: f64, unit: &str, measured: Option<f64>) -> Target {
+        let promised = format!("≤ {limit} {unit}");
+        Target::compared(what, promised, unit, measured, |found| found <= limit)
+    }
+
+    pub(crate) fn at_least(what: &str, limit: f64, unit: &str, measured: Option<f64>) -> Target {
+        let promised = format!("≥ {limit} {unit}");
+        Target::compared(what, promised, unit, measured, |found| found >= limit)
+    }
+
+    fn compared(
+        what: &str,
+        promised: String,
+        unit: &str,
+        measured: Option<f64>,
+        holds: impl Fn(f64) -> bool,
+    ) -> Target {
+        Target {
+            what: what.to_owned(),
+            promised,
+            measured: measured
+                .map_or("–".to_owned(), |found| format!("{} {unit}", number(found))),
+            met: measured.map(holds),
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.met {
+            Some(true) => "met",
+            Some(false) => "**NOT MET**",
+            None => "**NOT MEASURED**",
+        }
+    }
+}
+
+/// A table: the first columns are text, the others numbers.
+pub(crate) struct Table {
+    pub(crate) caption: String,
+    pub(crate) header: Vec<String>,
+    pub(crate) text_columns: usize,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(caption: &str, text_columns: usize, header: &[&str]) -> Table {
+        Table {
+            caption: caption.to_owned(),
+            header: header.iter().map(|&name| name.to_owned()).collect(),
+            text_columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// A table of the same contenders over several data sets: name, about, then a column each.
+    pub(crate) fn of_samples(caption: &str, about: &str, columns: &[(&str, &[Samples])]) -> Table {
+        let mut table = Table::new(caption, 2, &["", about]);
+        table.header.extend(columns.iter().map(|(name, _)| (*name).to_owned()));
+        let first = columns.first().map_or(&[][..], |(_, samples)| *samples);
+        for (at, row) in first.iter().enumerate() {
+            let mut cells = vec![row.name.clone(), row.about.to_owned()];
+            cells.extend(columns.iter().map(|(_, samples)| samples[at].cell()));
+            table.rows.push(cells);
+        }
+        table
+    }
+
+    fn markdown(&self, out: &mut String) {
+        let line = |cells: &[String]| format!("| {} |", cells.join(" | "));
+        let rule =
+            (0..self.header.len()).map(|i| if i < self.text_columns { "---" } else { "--:" });
+        if !self.caption.is_empty() {
+            let _ = writeln!(out, "{}\n", self.caption);
+        }
+        let _ = writeln!(out, "{}", line(&self.header));
+        let _ = writeln!(out, "|{}|", rule.collect::<Vec<_>>().join("|"));
+        for row in &self.rows {
+            let _ = writeln!(out, "{}", line(row));
+        }
+        out.push('\n');
+    }
+}
+
+/// One comparison: a heading of the report and a file of samples.
+pub(crate) struct Section {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// What was done and what to bear in mind, in Markdown.
+    pub(crate) method: String,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) targets: Vec<Target>,
+    /// Data set and unit, with the samples taken on it.
+    pub(crate) samples: Vec<(String, Vec<Samples>)>,
+}
+
+impl Section {
+    pub(crate) fn markdown(&self) -> String {
+        let mut out = format!("## {}\n\n{}\n\n", self.title, self.method.trim());
+        for table in &self.tables {
+            table.markdown(&mut out);
+        }
+        out
+    }
+
+    /// One line per sample.
+    pub(crate) fn tsv(&self) -> String {
+        let mut out = "set\tcontender\tsample\tvalue\n".to_owned();
+        for (set, rows) in &self.samples {
+            for row in rows {
+                for (sample, value) in row.values.iter().enumerate() {
+                    let _ = writeln!(out, "{set}\t{}\t{sample}\t{value:.4}", row.name);
+                }
+            }
+        }
+        out
+    }
+}
+
+/// All promises first: who reads no further has read what matters.
+pub(crate) fn summary(sections: &[Section]) -> String {
+    let mut out = "## Targets\n\n".to_owned();
+    let missed = |section: &&Section| section.targets.iter().any(|one| one.met != Some(true));
+    let missing: Vec<&str> = sections.iter().filter(missed).map(|one| one.title).collect();
+    let _ = match missing.is_empty() {
+        true => writeln!(out, "All targets are met in this run.\n"),
+        false => writeln!(out, "Not all targets are met; see: {}.\n", missing.join("; ")),
+    };
+    targets_table(sections.iter().flat_map(|section| &section.targets), &mut out);
+    out
+}
+
+fn targets_table<'a>(targets: impl IntoIterator<Item = &'a Target>, out: &mut String) {
+    let mut table = Table::new("", 1, &["target", "promised", "measured", ""]);
+    for one in targets {
+        let verdict = one.verdict().to_owned();
+        table.rows.push(vec![
+            one.what.clone(),
+            one.promised.clone(),
+            one.measured.clone(),
+            verdict,
+        ]);
+    }
+    if !table.rows.is_empty() {
+        table.markdown(out);
+    }
+}

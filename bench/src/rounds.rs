@@ -1,0 +1,87 @@
+//! How single-threaded costs are measured: contenders take turns, every one once per round.
+//!
+//! What disturbs the machine for a while then disturbs all of them, and the median over rounds drops it.
+//! The order rotates from round to round, so nobody always runs after the same neighbour.
+
+use std::hint::black_box;
+
+use crate::clock::cpu_time;
+use crate::report::Samples;
+
+/// One library doing one thing.
+pub(crate) struct Contender<'a> {
+    pub(crate) name: String,
+    /// Which exact values it keeps beside its buckets, or what else tells it from the others.
+    pub(crate) about: &'static str,
+    /// Does some work; returns how many operations that was.
+    pass: Box<dyn FnMut() -> u64 + 'a>,
+}
+
+impl<'a> Contender<'a> {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        about: &'static str,
+        pass: impl FnMut() -> u64 + 'a,
+    ) -> Contender<'a> {
+        Contender { name: name.into(), about, pass: Box::new(pass) }
+    }
+}
+
+/// How many passes make one sample.
+#[derive(Clone, Copy)]
+pub(crate) enum Passes {
+    Exactly(u32),
+    /// As many as take this long, found out while warming up.
+    Milliseconds(u32),
+}
+
+/// Nanoseconds per operation of each contender, in the order given.
+pub(crate) fn measure(contenders: &mut [Contender], rounds: usize, passes: Passes) -> Vec<Samples> {
+    let mut samples: Vec<Samples> =
+        contenders.iter().map(|one| Samples::new(&one.name, one.about)).collect();
+    let passes: Vec<u32> =
+        contenders.iter_mut().map(|one| warm_up(&mut *one.pass, passes)).collect();
+    for round in 0..rounds {
+        for turn in 0..contenders.len() {
+            let at = (turn + round) % contenders.len();
+            samples[at].values.push(sample(&mut *contenders[at].pass, passes[at]));
+        }
+    }
+    samples
+}
+
+/// Two passes, so that memory and branch predictors know the work, and the number of passes per sample.
+fn warm_up(pass: &mut dyn FnMut() -> u64, passes: Passes) -> u32 {
+    pass();
+    let before = cpu_time();
+    pass();
+    let took = (cpu_time() - before).as_secs_f64();
+    match passes {
+        Passes::Exactly(passes) => passes,
+        Passes::Milliseconds(ms) => (f64::from(ms) / 1e3 / took.max(1e-9)).ceil() as u32,
+    }
+}
+
+fn sample(pass: &mut dyn FnMut() -> u64, passes: u32) -> f64 {
+    let before = cpu_time();
+    let operations: u64 = (0..passes).map(|_| pass()).sum();
+    (cpu_time() - before).as_secs_f64() * 1e9 / operations as f64
+}
+
+/// Gives each value to `record`, as a caller would who has one value at a time.
+///
+/// `target` escapes before the loop and each value passes through `black_box`, so the compiler can neither
+/// keep the counts of a histogram in registers from one value to the next nor compute ahead: exactly the
+/// same barriers for every contender.
+#[inline(always)]
+pub(crate) fn each<H, T: Copy>(
+    target: &mut H,
+    values: &[T],
+    mut record: impl FnMut(&mut H, T),
+) -> u64 {
+    let target = black_box(target);
+    for &value in values {
+        record(target, black_box(value));
+    }
+    values.len() as u64
+}

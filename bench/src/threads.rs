@@ -1,0 +1,260 @@
+//! Counting one value, two threads at once on one logical histogram.
+
+use std::hint::black_box;
+use std::sync::Mutex;
+
+use hdrhistogram::sync::SyncHistogram;
+use histogram::AtomicHistogram;
+use openhistogram::Histogram as OpenHistogram;
+
+use crate::Effort;
+use crate::bursts::{BURST, OnThread, bursts, two_processors};
+use crate::clock::waited_for_processor;
+use crate::data::{Distribution, Values};
+use crate::record::{self, MIN_MAX, NOTHING, SUM, SUM_MIN_MAX, median_of};
+use crate::report::{Samples, Section, Table, Target};
+use crate::rounds::each;
+use crate::topdeck;
+
+const SETS: [Distribution; 2] = [Distribution::Lognormal, Distribution::Bimodal];
+const LIMIT_RATIO: f64 = 1.1;
+
+const METHOD: &str = "\
+Processor time per value and thread, and the time that passed per value, both the mean of the two threads, \
+each of which records its own values. “× alone” is the processor time with two threads over that of the same \
+code with one thread, in the same round. Threads are pinned to two processors, started together by a \
+spinning barrier, and work in bursts of 32 768 values; bursts in which a thread that was ready waited for its \
+processor for more than 5 % of the time are discarded. A thread that sleeps on a mutex uses no processor time, so for mutexes read the time that passed. \
+Nobody reads the histograms meanwhile.";
+
+/// One logical histogram that several threads write to.
+pub(crate) struct Shared {
+    name: String,
+    keeps: &'static str,
+    on_thread: Box<OnThread>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        keeps: &'static str,
+        on_thread: impl Fn(&mut dyn FnMut(&mut dyn FnMut(&Values))) + Sync + 'static,
+    ) -> Shared {
+        Shared { name: name.into(), keeps, on_thread: Box::new(on_thread) }
+    }
+}
+
+pub(crate) fn run(effort: &Effort) -> Section {
+    let mut section = Section {
+        name: "threads",
+        title: "Record, two threads on one logical histogram",
+        method: METHOD.to_owned(),
+        tables: Vec::new(),
+        targets: Vec::new(),
+        samples: Vec::new(),
+    };
+    let Some(processors) = two_processors() else {
+        section.method +=
+            "\n\n**Not measured: this machine gives the program one processor only.**";
+        section.targets = targets(&[]);
+        return section;
+    };
+    let mut results = Vec::new();
+    for set in SETS {
+        let values = [1, 2].map(|seed| Values::new(set.values(BURST, seed)));
+        let rows = measure_set(effort, &values, processors);
+        section.tables.push(rows.table(set));
+        section.samples.push((format!("{}, alone, ns", set.name()), rows.alone.clone()));
+        section.samples.push((format!("{}, two threads, ns", set.name()), rows.together.clone()));
+        section
+            .samples
+            .push((format!("{}, two threads, passed ns", set.name()), rows.passed.clone()));
+        results.push(rows);
+    }
+    if waited_for_processor().is_none() {
+        section.method += " **This system does not say how long a thread waited for its processor: all bursts count.**";
+    }
+    section.targets = targets(&results);
+    section
+}
+
+/// Samples of all contenders on one data set.
+struct Rows {
+    alone: Vec<Samples>,
+    together: Vec<Samples>,
+    passed: Vec<Samples>,
+    ratios: Vec<Samples>,
+    discarded: Vec<usize>,
+    tried: Vec<usize>,
+}
+
+impl Rows {
+    fn table(&self, set: Distribution) -> Table {
+        let caption = format!("Nanoseconds per value, {}: median (least–greatest).", set.name());
+        let header =
+            ["", "keeps", "1 thread", "2 threads", "× alone", "passed, 2 threads", "discarded"];
+        let mut table = Table::new(&caption, 2, &header);
+        for at in 0..self.alone.len() {
+            let share = 100.0 * self.discarded[at] as f64 / self.tried[at].max(1) as f64;
+            table.rows.push(vec![
+                self.alone[at].name.clone(),
+                self.alone[at].about.to_owned(),
+                self.alone[at].cell(),
+                self.together[at].cell(),
+                self.ratios[at].cell(),
+                self.passed[at].cell(),
+                format!("{share:.0} %"),
+            ]);
+        }
+        table
+    }
+}
+
+fn targets(results: &[Rows]) -> Vec<Target> {
+    let target = |name: &&str| {
+        let ratios: Option<Vec<f64>> =
+            results.iter().map(|rows| median_of(&rows.ratios, name)).collect();
+        let worst = ratios.filter(|all| !all.is_empty());
+        let worst = worst.map(|all| all.into_iter().fold(0.0, f64::max));
+        let what = format!("record, 2 threads, {name}, worst data set");
+        Target::at_most(&what, LIMIT_RATIO, "× its cost on one thread", worst)
+    };
+    topdeck::SHARED.iter().map(target).collect()
+}
+
+fn measure_set(effort: &Effort, values: &[Values; 2], processors: [usize; 2]) -> Rows {
+    let contenders = contenders();
+    let empty =
+        || contenders.iter().map(|one| Samples::new(&one.name, one.keeps)).collect::<Vec<_>>();
+    let none = || vec![0; contenders.len()];
+    let mut rows = Rows {
+        alone: empty(),
+        together: empty(),
+        passed: empty(),
+        ratios: empty(),
+        discarded: none(),
+        tried: none(),
+    };
+    // The first round warms up and is forgotten.
+    for round in 0..=effort.rounds {
+        for turn in 0..contenders.len() {
+            let at = (turn + round) % contenders.len();
+            let on_thread = &*contenders[at].on_thread;
+            let alone = bursts(on_thread, &values[..1], &processors[..1]);
+            let together = bursts(on_thread, values, &processors);
+            let (Some(one), Some(two), true) = (alone.median(), together.median(), round > 0)
+            else {
+                continue;
+            };
+            rows.alone[at].values.push(one.cpu_ns);
+            rows.together[at].values.push(two.cpu_ns);
+            rows.passed[at].values.push(two.passed_ns);
+            rows.ratios[at].values.push(two.cpu_ns / one.cpu_ns);
+            rows.discarded[at] += together.discarded;
+            rows.tried[at] += together.discarded + together.kept.len();
+        }
+    }
+    rows
+}
+
+fn contenders() -> Vec<Shared> {
+    let mut all = vec![Shared::new("floor: loop and read", "nothing", |session| {
+        session(&mut |values| {
+            each(&mut (), &values.nanoseconds, |_, value| {
+                black_box(value);
+            });
+        })
+    })];
+    all.extend(topdeck::shared());
+    all.extend([hdr_recorder(2), hdr_recorder(3), atomic_histogram(5), atomic_histogram(7)]);
+    all.push(locked(
+        "Mutex around hdrhistogram, 2 digits",
+        MIN_MAX,
+        record::hdr(2),
+        |values| &values.nanoseconds,
+        |h, value| {
+            h.record(value).expect("within bounds");
+        },
+    ));
+    all.push(locked(
+        "Mutex around sketches-ddsketch",
+        SUM_MIN_MAX,
+        record::ddsketch(),
+        |values| &values.reals,
+        |h, value| {
+            h.add(value);
+        },
+    ));
+    all.push(locked(
+        "Mutex around openhistogram",
+        NOTHING,
+        OpenHistogram::new(),
+        |values| &values.nanoseconds,
+        |h, value| {
+            h.insert(record::open_bin(value), 1);
+        },
+    ));
+    let classic = record::prometheus_classic();
+    all.push(Shared::new("prometheus-client, classic, 20 bounds", SUM, move |session| {
+        let mut own = classic.clone();
+        session(&mut |values| {
+            each(&mut own, &values.seconds, |h, value| h.observe(value));
+        })
+    }));
+    let (provider, instrument) = record::opentelemetry();
+    all.push(Shared::new(
+        "opentelemetry_sdk, exponential, no attributes",
+        SUM_MIN_MAX,
+        move |session| {
+            let _ = &provider;
+            let mut own = instrument.clone();
+            session(&mut |values| {
+                each(&mut own, &values.nanoseconds, |h, value| h.record(value, &[]));
+            })
+        },
+    ));
+    all
+}
+
+fn hdr_recorder(digits: u8) -> Shared {
+    let shared: SyncHistogram<u64> = record::hdr(digits).into_sync();
+    Shared::new(format!("hdrhistogram Recorder, {digits} digits"), MIN_MAX, move |session| {
+        let mut own = shared.recorder();
+        session(&mut |values| {
+            each(&mut own, &values.nanoseconds, |h, value| {
+                h.record(value).expect("within bounds");
+            });
+        })
+    })
+}
+
+fn atomic_histogram(power: u8) -> Shared {
+    let shared = AtomicHistogram::new(power, 64).expect("valid powers");
+    Shared::new(format!("histogram AtomicHistogram, p = {power}"), NOTHING, move |session| {
+        let mut own = &shared;
+        session(&mut |values| {
+            each(&mut own, &values.nanoseconds, |h, value| {
+                h.increment(value).expect("within bounds");
+            });
+        })
+    })
+}
+
+/// A histogram for one thread behind the standard library's mutex.
+fn locked<H: Send + 'static, T: Copy + 'static>(
+    name: &str,
+    keeps: &'static str,
+    histogram: H,
+    values_of: fn(&Values) -> &Vec<T>,
+    record: impl Fn(&mut H, T) + Sync + 'static,
+) -> Shared {
+    let shared = Mutex::new(histogram);
+    Shared::new(name, keeps, move |session| {
+        let mut own = &shared;
+        session(&mut |values| {
+            each(&mut own, values_of(values), |h, value| {
+                record(&mut h.lock().expect("no panic"), value);
+            });
+        })
+    })
+}

@@ -1,0 +1,108 @@
+//! HdrHistogram's interval log (`.hlog`): each line a histogram with its time, and perhaps a tag.
+//!
+//! By HdrHistogram's convention whole values are nanoseconds; logs of doubles have no unit.
+
+use std::io::{self, BufRead};
+
+use hist::codec::hlog::{Fault, Interval, LogError, Reader};
+
+use crate::reading::{Reading, Sink, Value};
+use crate::trouble::{Place, Trouble, quote};
+use crate::unit::Unit;
+
+/// Reads a log.
+pub fn read(input: &mut dyn BufRead, sink: &mut dyn Sink) -> io::Result<()> {
+    for interval in Reader::new(input) {
+        let flow = match interval {
+            Ok(interval) => {
+                sink.reading(reading(interval));
+                continue;
+            }
+            Err(LogError { line, fault, .. }) => {
+                let place = Place::Line(line);
+                sink.trouble(match fault {
+                    Fault::Io(error) => return Err(error),
+                    Fault::Field { field, found, expected } => Trouble::new(
+                        place,
+                        format!("{expected} ({field})"),
+                        quote(found.as_bytes()),
+                    ),
+                    fault => Trouble::new(place, "an interval of a log", fault.to_string()),
+                })
+            }
+        };
+        if flow.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn reading(interval: Interval) -> Reading {
+    let whole = interval.recording.header.range().is_none();
+    Reading {
+        labels: interval.tag.map(|tag| ("tag".to_owned(), tag)).into_iter().collect(),
+        unit: whole.then_some(Unit::Nanoseconds),
+        start: nanoseconds(interval.start_s),
+        end: nanoseconds(interval.start_s + interval.length_s),
+        ..Reading::new(Value::Histogram(Box::new(interval.recording.histogram)))
+    }
+}
+
+/// Logs have milliseconds; a double of seconds since 1970 is good to a quarter of a microsecond.
+fn nanoseconds(seconds: f64) -> Option<i64> {
+    let microseconds = (seconds * 1e6).round();
+    (microseconds.abs() < 9e15).then_some(microseconds as i64 * 1000)
+}
+
+/// Whether a line is what this source reads and no other.
+pub(crate) fn is_line(line: &[u8]) -> bool {
+    let marks: [&[u8]; 5] = [
+        b"#[StartTime:",
+        b"#[BaseTime:",
+        b"#[Histogram log format",
+        b"\"StartTimestamp\"",
+        b"Tag=",
+    ];
+    let Ok(text) = std::str::from_utf8(line) else { return false };
+    marks.iter().any(|mark| line.starts_with(mark))
+        || text.split(',').nth(3).is_some_and(|base64| base64.starts_with("HIST"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::Recorded;
+
+    const LINE: &str = "0.127,1.007,2.769,HISTFAAAAEV42pNpmSzMwMCgyAABTBDKT4GBgdnNYMcCBvsPEBEJISEuATEZMQ4uASkhIR4nrxg9v2lMaxhvMekILGZkKmcCAEf2CsI=";
+
+    #[test]
+    fn intervals_have_time_tag_and_unit() {
+        let mut sink = Recorded::default();
+        let log =
+            format!("#[StartTime: 1441812279.474 (seconds since epoch)]\n{LINE}\nTag=A,{LINE}\n");
+        read(&mut log.as_bytes(), &mut sink).unwrap();
+        let [plain, tagged] = &sink.readings[..] else { panic!("two readings") };
+        assert_eq!(plain.start, Some(1_441_812_279_601_000_000));
+        assert_eq!(plain.end, Some(1_441_812_280_608_000_000));
+        assert_eq!(plain.unit, Some(Unit::Nanoseconds));
+        assert_eq!((plain.label("tag"), tagged.label("tag")), (None, Some("A")));
+        assert!(sink.troubles.is_empty());
+    }
+
+    #[test]
+    fn a_bad_line_is_named_and_the_rest_is_read() {
+        let mut sink = Recorded::default();
+        let log = format!("{LINE}\n1,2,x,HISTF\n{}\n{LINE}\n", &LINE[..60]);
+        read(&mut log.as_bytes(), &mut sink).unwrap();
+        assert_eq!(sink.readings.len(), 2);
+        let troubles = sink.troubles();
+        assert_eq!(
+            troubles[0],
+            "line 2: expected a decimal number (interval maximum), found \"x\""
+        );
+        assert!(
+            troubles[1].starts_with("line 3: expected an interval of a log, found histogram: ")
+        );
+    }
+}

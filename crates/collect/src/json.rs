@@ -1,0 +1,342 @@
+//! JSON as a stream of tokens, each with its byte offset (RFC 8259).
+//!
+//! Documents may follow one another, and a key may be repeated: both carry meaning in HTTPTrap, and what
+//! stands before a syntax error has been seen before the error. Nesting deeper than [`NESTING_MAX`] is
+//! refused.
+
+use crate::trouble::{Place, Trouble, quote};
+
+/// No sender of metrics nests deeper.
+pub(crate) const NESTING_MAX: usize = 128;
+
+/// A value that begins, or a whole scalar.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Token<'a> {
+    Object,
+    Array,
+    Text(String),
+    /// As it is spelled.
+    Number(&'a str),
+    Other,
+}
+
+/// A place in JSON text.
+#[derive(Clone)]
+pub(crate) struct Tokens<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    depth: usize,
+}
+
+type Result<T> = std::result::Result<T, Trouble>;
+
+impl<'a> Tokens<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Tokens<'a> {
+        let at = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        Tokens { bytes, at, depth: 0 }
+    }
+
+    /// Where the next token begins.
+    pub(crate) fn offset(&mut self) -> usize {
+        while self.peek().is_some_and(|byte| b" \t\r\n".contains(&byte)) {
+            self.at += 1;
+        }
+        self.at
+    }
+
+    /// Whether another document follows.
+    pub(crate) fn at_end(&mut self) -> bool {
+        self.offset() == self.bytes.len()
+    }
+
+    /// A value: a scalar whole, of an object or array the beginning.
+    pub(crate) fn value(&mut self) -> Result<Token<'a>> {
+        let start = self.offset();
+        match self.peek() {
+            Some(b'{') => self.open(Token::Object),
+            Some(b'[') => self.open(Token::Array),
+            Some(b'"') => self.text().map(Token::Text),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            _ => {
+                for word in ["true", "false", "null"] {
+                    if self.bytes[start..].starts_with(word.as_bytes()) {
+                        self.at += word.len();
+                        return Ok(Token::Other);
+                    }
+                }
+                Err(self.unexpected("a JSON value"))
+            }
+        }
+    }
+
+    /// After [`Token::Object`]: the next key, its colon read too, or the end of the object.
+    pub(crate) fn key(&mut self, first: bool) -> Result<Option<String>> {
+        if self.closes(b'}', first, "a comma or }")? {
+            return Ok(None);
+        }
+        self.offset();
+        if self.peek() != Some(b'"') {
+            return Err(self.unexpected(if first {
+                "a key in quotes or }"
+            } else {
+                "a key in quotes"
+            }));
+        }
+        let key = self.text()?;
+        self.offset();
+        if self.peek() != Some(b':') {
+            return Err(self.unexpected("a colon"));
+        }
+        self.at += 1;
+        Ok(Some(key))
+    }
+
+    /// After [`Token::Array`]: whether an element follows.
+    pub(crate) fn element(&mut self, first: bool) -> Result<bool> {
+        Ok(!self.closes(b']', first, "a comma or ]")?)
+    }
+
+    /// Passes over a value, checking its syntax.
+    pub(crate) fn skip(&mut self) -> Result<()> {
+        match self.value()? {
+            Token::Object => {
+                let mut first = true;
+                while self.key(first)?.is_some() {
+                    self.skip()?;
+                    first = false;
+                }
+            }
+            Token::Array => {
+                let mut first = true;
+                while self.element(first)? {
+                    self.skip()?;
+                    first = false;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn open(&mut self, token: Token<'a>) -> Result<Token<'a>> {
+        if self.depth == NESTING_MAX {
+            return Err(self.unexpected("no deeper nesting than 128"));
+        }
+        self.depth += 1;
+        self.at += 1;
+        Ok(token)
+    }
+
+    fn closes(&mut self, end: u8, first: bool, expected: &'static str) -> Result<bool> {
+        self.offset();
+        match self.peek() {
+            Some(byte) if byte == end => {
+                self.at += 1;
+                self.depth -= 1;
+                Ok(true)
+            }
+            Some(b',') if !first => {
+                self.at += 1;
+                Ok(false)
+            }
+            _ if first => Ok(false),
+            _ => Err(self.unexpected(expected)),
+        }
+    }
+
+    fn number(&mut self) -> Result<Token<'a>> {
+        let start = self.at;
+        let digits = |tokens: &mut Self| {
+            let from = tokens.at;
+            while tokens.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+                tokens.at += 1;
+            }
+            if tokens.at == from { Err(tokens.unexpected("a digit")) } else { Ok(()) }
+        };
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            digits(self)?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            digits(self)?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            digits(self)?;
+        }
+        let text = std::str::from_utf8(&self.bytes[start..self.at]);
+        Ok(Token::Number(text.expect("BUG: digits are ASCII")))
+    }
+
+    fn text(&mut self) -> Result<String> {
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            let run = self.at;
+            while self.peek().is_some_and(|byte| byte != b'"' && byte != b'\\' && byte >= 0x20) {
+                self.at += 1;
+            }
+            match std::str::from_utf8(&self.bytes[run..self.at]) {
+                Ok(plain) => text.push_str(plain),
+                Err(error) => {
+                    self.at = run + error.valid_up_to();
+                    return Err(self.unexpected("UTF-8"));
+                }
+            }
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(text);
+                }
+                Some(b'\\') => text.push(self.escape()?),
+                _ => return Err(self.unexpected("the end of a string")),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char> {
+        self.at += 1;
+        let plain = match self.peek() {
+            Some(byte @ (b'"' | b'\\' | b'/')) => byte.into(),
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => {
+                self.at += 1;
+                return self.unicode();
+            }
+            _ => {
+                return Err(
+                    self.unexpected("an escape: one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u")
+                );
+            }
+        };
+        self.at += 1;
+        Ok(plain)
+    }
+
+    fn unicode(&mut self) -> Result<char> {
+        let unit = self.hex()?;
+        let code = match unit {
+            0xd800..=0xdbff if self.bytes[self.at..].starts_with(b"\\u") => {
+                self.at += 2;
+                let low = self.hex()?;
+                if !(0xdc00..=0xdfff).contains(&low) {
+                    return Err(self.unexpected("the second half of a surrogate pair before this"));
+                }
+                0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00)
+            }
+            unit => unit,
+        };
+        char::from_u32(code).ok_or_else(|| self.unexpected("a whole surrogate pair before this"))
+    }
+
+    fn hex(&mut self) -> Result<u32> {
+        let digits = self.bytes.get(self.at..self.at + 4);
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let Some(digits) = digits else { return Err(self.unexpected("four hexadecimal digits")) };
+        self.at += 4;
+        let text = std::str::from_utf8(digits).expect("BUG: hexadecimal digits are ASCII");
+        Ok(u32::from_str_radix(text, 16).expect("BUG: four hexadecimal digits fit"))
+    }
+
+    fn unexpected(&self, expected: &'static str) -> Trouble {
+        let rest = &self.bytes[self.at..];
+        let found = if rest.is_empty() {
+            "the end of the input".to_owned()
+        } else {
+            let end = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
+            quote(&rest[..end.clamp(1, 20)])
+        };
+        Trouble::new(Place::Byte(self.at as u64), expected, found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let mut tokens = Tokens::new(text.as_bytes());
+        let mut read = || -> Result<()> {
+            while !tokens.at_end() {
+                tokens.skip()?;
+            }
+            Ok(())
+        };
+        assert_eq!(
+            read().map_or_else(|trouble| trouble.to_string(), |()| "ok".to_owned()),
+            expected,
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn documents_pass() {
+        for text in [
+            "",
+            " ",
+            "{}",
+            "[]",
+            "1 2 3",
+            "{\"a\":1,\"a\":2}{}",
+            "[1,[2],{\"b\":null}]",
+            "-0.5e+10",
+            "\"\\u00e9\\ud83d\\ude00\\n\"",
+            "\u{feff}true",
+        ] {
+            check(text, "ok");
+        }
+    }
+
+    #[test]
+    fn errors_have_their_offset() {
+        check("{\"a\":1,}", "byte 7: expected a key in quotes, found \"}\"");
+        check("{\"a\" 1}", "byte 5: expected a colon, found \"1}\"");
+        check("[1 2]", "byte 3: expected a comma or ], found \"2]\"");
+        check("[1,]", "byte 3: expected a JSON value, found \"]\"");
+        check("{a:1}", "byte 1: expected a key in quotes or }, found \"a:1}\"");
+        check("[1", "byte 2: expected a comma or ], found the end of the input");
+        check("\"abc", "byte 4: expected the end of a string, found the end of the input");
+        check("\"a\nb\"", "byte 2: expected the end of a string, found \"\\n\"");
+        check("01x", "byte 2: expected a JSON value, found \"x\"");
+        check("-", "byte 1: expected a digit, found the end of the input");
+        check("1.e5", "byte 2: expected a digit, found \"e5\"");
+        check(
+            "\"\\ud800x\"",
+            "byte 7: expected a whole surrogate pair before this, found \"x\\\"\""
+                .replace("\\\"", "\"")
+                .as_str(),
+        );
+        check("\"\\u12g4\"", "byte 3: expected four hexadecimal digits, found \"12g4\"\"");
+        check(
+            &"[".repeat(200),
+            &format!(
+                "byte 128: expected no deeper nesting than 128, found \"{}…\"",
+                "[".repeat(20)
+            )
+            .replace('…', ""),
+        );
+    }
+
+    #[test]
+    fn text_is_unescaped() {
+        let mut tokens = Tokens::new(br#""a\"\\\/\u00e9\ud83d\ude00""#);
+        assert_eq!(tokens.value(), Ok(Token::Text("a\"\\/é😀".to_owned())));
+    }
+}

@@ -1,0 +1,111 @@
+//! Input cut into lines, in place, with a bound on what one line may take.
+
+use std::io::{self, BufRead};
+use std::ops::ControlFlow;
+
+/// One line without its end (`\n` or `\r\n`).
+pub(crate) enum Line<'a> {
+    Whole(&'a [u8]),
+    /// More bytes than the reader allows; the rest was passed over.
+    TooLong {
+        start: &'a [u8],
+    },
+}
+
+/// Calls `f` with each line and its number, from 1, until it breaks. No line is copied but those that
+/// lie across two fillings of the buffer. A byte order mark before the first line is passed over.
+pub(crate) fn for_each(
+    input: &mut dyn BufRead,
+    bytes_max: usize,
+    mut f: impl FnMut(u64, Line<'_>) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut carried: Vec<u8> = Vec::new();
+    let (mut number, mut too_long) = (1u64, false);
+    let mut emit = |number: &mut u64, line: &[u8], too_long: bool| {
+        let line =
+            if *number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let flow =
+            f(*number, if too_long { Line::TooLong { start: line } } else { Line::Whole(line) });
+        *number += 1;
+        flow
+    };
+    loop {
+        let buffer = match input.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            filled => filled?,
+        };
+        if buffer.is_empty() {
+            break;
+        }
+        let read = buffer.len();
+        let mut rest = buffer;
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            let (line, after) = (&rest[..end], &rest[end + 1..]);
+            rest = after;
+            let flow = if carried.is_empty() && !too_long {
+                emit(&mut number, &line[..end.min(bytes_max)], end > bytes_max)
+            } else {
+                too_long |= carry(&mut carried, line, bytes_max);
+                emit(&mut number, &carried, too_long)
+            };
+            carried.clear();
+            too_long = false;
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
+        too_long |= carry(&mut carried, rest, bytes_max);
+        input.consume(read);
+    }
+    if !carried.is_empty() || too_long {
+        let _ = emit(&mut number, &carried, too_long);
+    }
+    Ok(())
+}
+
+/// Keeps what fits of the beginning of a line; whether something did not.
+fn carry(carried: &mut Vec<u8>, more: &[u8], bytes_max: usize) -> bool {
+    let room = bytes_max - carried.len();
+    carried.extend_from_slice(&more[..more.len().min(room)]);
+    more.len() > room
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        for buffer_bytes in [1, 2, 3, 7, 100] {
+            let mut found = Vec::new();
+            let mut input = io::BufReader::with_capacity(buffer_bytes, text.as_bytes());
+            for_each(&mut input, 8, |number, line| {
+                let (line, mark) = match line {
+                    Line::Whole(line) => (line, ""),
+                    Line::TooLong { start } => (start, "…"),
+                };
+                found.push(format!("{number} {}{mark}", String::from_utf8_lossy(line)));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+            assert_eq!(found, expected, "buffer of {buffer_bytes}");
+        }
+    }
+
+    #[test]
+    fn lines_end_where_they_end() {
+        check("", &[]);
+        check("a", &["1 a"]);
+        check("a\n", &["1 a"]);
+        check("a\r\n\nb", &["1 a", "2 ", "3 b"]);
+        check("\u{feff}a\n\u{feff}", &["1 a", "2 \u{feff}"]);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_the_next_is_whole() {
+        check("12345678\n", &["1 12345678"]);
+        check("123456789\nb\n", &["1 12345678…", "2 b"]);
+        check("1234567890123", &["1 12345678…"]);
+    }
+}

@@ -1,0 +1,84 @@
+//! What a source could not read: where, what it expected, what stood there.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Characters of foreign text that a message quotes.
+const QUOTED_CHARS_MAX: usize = 40;
+
+/// Where in the input; lines count from 1, bytes from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a format of lines.
+    Line(u64),
+    /// In a format without lines.
+    Byte(u64),
+}
+
+/// A piece of input that is not what its format promises. The writer of the input is to blame; what
+/// stands before it has been read.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{place}: expected {expected}, found {found}")]
+pub struct Trouble {
+    /// Where.
+    pub place: Place,
+    /// What may stand there.
+    pub expected: Cow<'static, str>,
+    /// What stands there.
+    pub found: String,
+}
+
+impl Trouble {
+    pub(crate) fn new(
+        place: Place,
+        expected: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+    ) -> Trouble {
+        Trouble { place, expected: expected.into(), found: found.into() }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(line) => write!(f, "line {line}"),
+            Place::Byte(byte) => write!(f, "byte {byte}"),
+        }
+    }
+}
+
+/// Foreign bytes, fit to stand in a message: one line, printable, not long.
+pub(crate) fn quote(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "nothing".to_owned();
+    }
+    // A character has at most 4 bytes: no more of the input is looked at than can be shown.
+    let head = &bytes[..bytes.len().min(4 * (QUOTED_CHARS_MAX + 1))];
+    let text = String::from_utf8_lossy(head);
+    let mut shown: String = text.chars().take(QUOTED_CHARS_MAX).flat_map(shown).collect();
+    if bytes.len() > head.len() || text.chars().nth(QUOTED_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    format!("\"{shown}\"")
+}
+
+fn shown(c: char) -> impl Iterator<Item = char> {
+    let (plain, escaped) =
+        if c.is_control() { (None, Some(c.escape_default())) } else { (Some(c), None) };
+    plain.into_iter().chain(escaped.into_iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_short_printable_and_on_one_line() {
+        assert_eq!(quote(b""), "nothing");
+        assert_eq!(quote("12 µs".as_bytes()), "\"12 µs\"");
+        assert_eq!(quote(b"a\x1b[31m\n"), "\"a\\u{1b}[31m\\n\"");
+        assert_eq!(quote(&[b'x'; 1000]), format!("\"{}…\"", "x".repeat(40)));
+        assert_eq!(quote(&[b'x'; 41]), format!("\"{}…\"", "x".repeat(40)));
+        assert_eq!(quote(&[b'x'; 40]), format!("\"{}\"", "x".repeat(40)));
+    }
+}

@@ -1,0 +1,72 @@
+//! The command line: what subcommands there are, and what their ends mean.
+
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::{completions, hist, man};
+
+/// See how a system treats each of its users, not on average.
+///
+/// topdeck keeps the whole distribution of every latency and tells how many people had a bad
+/// experience, when, and where.
+#[derive(Parser)]
+#[command(name = "topdeck", version, arg_required_else_help = true, after_long_help = AFTER)]
+pub(crate) struct Topdeck {
+    #[command(subcommand)]
+    subcommand: Command,
+}
+
+const AFTER: &str = "\
+Exit status:
+  0  all went well
+  1  an input could not be read, or held nothing
+  2  the command line makes no sense";
+
+#[derive(Subcommand)]
+enum Command {
+    Hist(hist::Options),
+    Completions(completions::Options),
+    Man(man::Options),
+}
+
+pub(crate) fn parse() -> Topdeck {
+    Topdeck::parse()
+}
+
+/// The whole command line, for what is written from it.
+pub(crate) fn command() -> clap::Command {
+    Topdeck::command()
+}
+
+impl Topdeck {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        match self.subcommand {
+            Command::Hist(options) => hist::run(&options),
+            Command::Completions(options) => completions::run(&options),
+            Command::Man(options) => man::run(&options),
+        }
+    }
+}
+
+/// Says what went wrong. That nobody reads on (`| head`) is no failure of ours.
+pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
+    let closed = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    };
+    if error.chain().any(closed) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("topdeck: {error:#}");
+    ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_sound() {
+        super::command().debug_assert();
+    }
+}

@@ -1,0 +1,27 @@
+//! `topdeck completions SHELL`: what the shell needs to complete our flags.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap_complete::Shell;
+
+use crate::command;
+
+/// Print a completion script for a shell
+///
+/// Load it from where your shell looks, for instance:
+///   topdeck completions bash > ~/.local/share/bash-completion/completions/topdeck
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Options {
+    /// The shell
+    shell: Shell,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(options.shell, &mut command::command(), "topdeck", &mut script);
+    io::stdout().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,112 @@
+//! `topdeck hist`: the distribution in files, as text, picture or JSON.
+//!
+//! The way of a value: [`input`] reads files through `collect` into [`group`]s, each one [`whole`]
+//! distribution; [`report`] prints a group, with pictures from [`shape`] and [`spectrum`]; [`json`], [`svg`],
+//! [`compare`] and [`intervals`] say the same in their own form. [`show`] writes numbers with units.
+
+mod above;
+mod axis;
+mod compare;
+mod decades;
+mod group;
+mod input;
+mod intervals;
+mod json;
+mod options;
+mod plot;
+mod report;
+mod shape;
+mod show;
+mod spectrum;
+mod svg;
+mod terminal;
+mod whole;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::hist::input::Collected;
+pub(crate) use crate::hist::options::Options;
+use crate::hist::terminal::Terminal;
+
+/// Reads, reports, and says what could not be read.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    options.check();
+    let collected = input::collect(options)?;
+    let damaged = !collected.troubles.is_empty() || !collected.unread.is_empty();
+    if damaged {
+        complain(options, &collected);
+        if !options.keep_going {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    if collected.groups.iter().all(|group| group.whole.is_void()) {
+        if !damaged || collected.has_skipped() {
+            eprintln!("topdeck: {}", collected.nothing(options));
+        }
+        return Ok(ExitCode::FAILURE);
+    }
+    let terminal = Terminal::new(options);
+    let text = if options.json {
+        json::document(options, &collected)?
+    } else if options.compare {
+        compare::text(options, &collected, &terminal)?
+    } else {
+        report::text(options, &collected, &terminal)?
+    };
+    if let Some(path) = &options.svg {
+        let picture = svg::document(options, &collected.groups)?;
+        fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// As many troubles as a person reads; the rest is counted.
+const TROUBLES_SHOWN: usize = 10;
+
+fn complain(options: &Options, collected: &Collected) {
+    for unread in &collected.unread {
+        eprintln!("topdeck: {unread}");
+    }
+    for (file, trouble) in collected.troubles.iter().take(TROUBLES_SHOWN) {
+        eprintln!("topdeck: {file}: {trouble}");
+    }
+    let more = collected.trouble_count.saturating_sub(TROUBLES_SHOWN as u64);
+    if more > 0 {
+        eprintln!("topdeck: {more} more like these");
+    }
+    if options.keep_going {
+        eprintln!("topdeck: the report is of what could be read");
+    } else if collected.trouble_count > 0 {
+        let unknown =
+            collected.troubles.iter().any(|(_, trouble)| trouble.expected == "a known format");
+        eprintln!(
+            "topdeck: nothing is reported; {}",
+            if unknown {
+                "name the format with --format"
+            } else {
+                "mend the input, or report what can be read with --keep-going"
+            }
+        );
+    }
+}
+
+/// A check that the command line makes no sense of: exit status 2 as for any other.
+fn usage(message: String) -> ! {
+    use clap::CommandFactory as _;
+    let mut command = crate::command::Topdeck::command();
+    command.build();
+    let hist = command.find_subcommand_mut("hist").expect("BUG: hist is a subcommand");
+    hist.error(clap::error::ErrorKind::ValueValidation, message).exit()
+}
+
+fn one_or<T>(values: &[T], message: impl Fn() -> String) -> Result<&T> {
+    match values {
+        [one] => Ok(one),
+        _ => bail!(message()),
+    }
+}

@@ -1,0 +1,88 @@
+//! Limits: how many values were worse, and in which words.
+
+use anyhow::{Result, bail};
+use collect::{Quantity, Unit};
+use hist::Bracket;
+
+use crate::hist::group::Group;
+use crate::hist::options::Options;
+use crate::hist::show::{self, Show};
+
+/// One limit, and what lies above it.
+pub(crate) struct Above<'a> {
+    pub(crate) written: &'a Quantity,
+    /// In the unit of the group.
+    pub(crate) limit: f64,
+    pub(crate) count: Bracket<u64>,
+}
+
+/// The limits in the unit that plain numbers are recorded in; those that mean something else are left out.
+pub(crate) fn limits(options: &Options, unit: Option<&Unit>) -> Vec<f64> {
+    options.above.iter().filter_map(|written| limit(options, written, unit)).collect()
+}
+
+/// A limit without unit is in the unit of the command line, else in that of the values.
+fn limit(options: &Options, written: &Quantity, unit: Option<&Unit>) -> Option<f64> {
+    if let (None, Some(given)) = (written.unit(), &options.unit) {
+        return Quantity::parse(&format!("{written} {given}"))?.value_in(unit);
+    }
+    written.value_in(unit)
+}
+
+/// Every limit of the command line, against one group.
+pub(crate) fn all<'a>(options: &'a Options, group: &Group) -> Result<Vec<Above<'a>>> {
+    let mut all = Vec::new();
+    for written in &options.above {
+        let unit = group.key.unit.as_ref();
+        let Some(limit) = limit(options, written, unit) else {
+            match unit {
+                Some(unit) => bail!("--above {written}: the values are in {unit}"),
+                None => bail!("--above {written}: the values have no unit; name it with --unit"),
+            }
+        };
+        all.push(Above { written, limit, count: group.whole.above(limit) });
+    }
+    Ok(all)
+}
+
+/// `1,204 of 88,310 (1.36 %) took longer than 1.5 s`.
+pub(crate) fn sentence(above: &Above<'_>, group: &Group, show: &Show) -> String {
+    let (n, bounds) = (group.whole.count(), above.count);
+    let is_time = group.key.unit.as_ref().is_some_and(|unit| unit.in_nanoseconds().is_some());
+    let verb = match (is_time, bounds.is_exact() && bounds.estimate == 1) {
+        (true, _) => "took longer than",
+        (false, true) => "was above",
+        (false, false) => "were above",
+    };
+    let limit = show.exact(above.limit);
+    let of = format!("of {}", show::count(n));
+    if bounds.is_exact() {
+        let share = show::share(bounds.estimate, n);
+        return format!("{} {of} ({share}) {verb} {limit}", show::count(bounds.estimate));
+    }
+    let (low, high) = (show::share(bounds.lower, n), show::share(bounds.upper, n));
+    let shares = format!("{} to {high}", low.trim_end_matches(" %"));
+    format!(
+        "between {} and {} {of} ({shares}) {verb} {limit}, likely {}",
+        show::count(bounds.lower),
+        show::count(bounds.upper),
+        show::count(bounds.estimate)
+    )
+}
+
+/// Refuses a table over time of what has no time stamps.
+pub(crate) fn check_times(written: &Quantity, group: &Group) -> Result<()> {
+    if group.rows.is_empty() {
+        bail!("--interval {written}: the input has no time stamps");
+    }
+    Ok(())
+}
+
+/// Length of a row of the table over time, in nanoseconds.
+pub(crate) fn interval_ns(written: &Quantity) -> Result<i64> {
+    let ns = written.unit().and_then(|_| written.value_in(Some(&Unit::Nanoseconds)));
+    match ns {
+        Some(ns) if (1.0..1e18).contains(&ns) => Ok(ns as i64),
+        _ => bail!("--interval {written}: expected a length of time with its unit, such as 10s"),
+    }
+}

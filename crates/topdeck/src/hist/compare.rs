@@ -1,0 +1,224 @@
+//! Two files side by side.
+
+use anyhow::{Result, bail};
+use hist::{Bracket, Histogram, kolmogorov_smirnov, wasserstein};
+
+use crate::hist::above::{self, Above};
+use crate::hist::group::Group;
+use crate::hist::input::{self, Collected};
+use crate::hist::one_or;
+use crate::hist::options::Options;
+use crate::hist::show::{self, Show};
+use crate::hist::terminal::{Paint, Terminal};
+use crate::hist::whole::Whole;
+
+/// Groups of the same name in both files.
+pub(crate) struct Pair<'a> {
+    pub(crate) a: &'a Group,
+    pub(crate) b: &'a Group,
+}
+
+/// The pairs, or why there is nothing to compare.
+pub(crate) fn pairs<'a>(options: &Options, collected: &'a Collected) -> Result<Vec<Pair<'a>>> {
+    let of = |file: usize| {
+        let groups = collected.groups.iter();
+        groups
+            .filter(|group| group.key.file == Some(file) && group.whole.count() > 0)
+            .collect::<Vec<_>>()
+    };
+    let (first, second) = (of(0), of(1));
+    for (file, groups) in [(0, &first), (1, &second)] {
+        if groups.is_empty() {
+            bail!("{}: no values to compare", input::name(&options.files[file]));
+        }
+    }
+    let mut pairs = Vec::new();
+    for &a in &first {
+        let same = |b: &&&Group| b.key.metric == a.key.metric && b.key.by == a.key.by;
+        if let Some(b) = second.iter().find(same) {
+            pairs.push(Pair { a, b });
+        }
+    }
+    if pairs.is_empty() {
+        // One distribution on each side is compared whatever their names.
+        let why = || "the files have no metric of the same name".to_owned();
+        pairs.push(Pair { a: one_or(&first, why)?, b: one_or(&second, why)? });
+    }
+    for Pair { a, b } in &pairs {
+        if a.key.unit != b.key.unit {
+            let name =
+                |group: &Group| group.key.unit.as_ref().map_or("no unit".into(), |u| u.to_string());
+            bail!("cannot compare values in {} with values in {}", name(a), name(b));
+        }
+    }
+    Ok(pairs)
+}
+
+/// How far two distributions lie apart. Distances need one grid a side: mixtures are flattened, which only moves
+/// values within 0.05 %.
+pub(crate) struct Distances {
+    pub(crate) wasserstein: Option<Bracket>,
+    pub(crate) kolmogorov_smirnov: Option<Bracket>,
+    /// Whether a side was flattened: the bounds then are those of the finer grid.
+    pub(crate) flattened: bool,
+}
+
+pub(crate) fn distances(a: &Whole, b: &Whole) -> Result<Distances> {
+    let flat = |whole: &Whole| -> Result<Histogram> {
+        if let Some(only) = whole.only() {
+            return Ok(only.clone());
+        }
+        let mut mixture = hist::Mixture::default();
+        for part in whole.parts() {
+            mixture.add(part)?;
+        }
+        Ok(mixture.flatten()?.histogram)
+    };
+    let (ha, hb) = (flat(a)?, flat(b)?);
+    Ok(Distances {
+        wasserstein: wasserstein(&ha, &hb),
+        kolmogorov_smirnov: kolmogorov_smirnov(&ha, &hb),
+        flattened: a.only().is_none() || b.only().is_none(),
+    })
+}
+
+/// How many times the first the second is; `None` unless both are above zero.
+pub(crate) fn ratio(a: Bracket, b: Bracket) -> Option<Bracket> {
+    (a.lower > 0.0 && b.lower >= 0.0).then(|| Bracket {
+        lower: b.lower / a.upper,
+        estimate: b.estimate / a.estimate,
+        upper: b.upper / a.lower,
+    })
+}
+
+/// The statistics that are compared, by name.
+pub(crate) fn rows(
+    options: &Options,
+    pair: &Pair<'_>,
+) -> Vec<(String, Option<Bracket>, Option<Bracket>)> {
+    let (a, b) = (&pair.a.whole, &pair.b.whole);
+    let mut rows =
+        vec![("min".to_owned(), a.min(), b.min()), ("mean".to_owned(), a.mean(), b.mean())];
+    for &q in options.quantiles() {
+        rows.push((show::quantile_name(q), a.quantile(q), b.quantile(q)));
+    }
+    rows.push(("max".to_owned(), a.max(), b.max()));
+    rows
+}
+
+pub(crate) fn text(
+    options: &Options,
+    collected: &Collected,
+    terminal: &Terminal,
+) -> Result<String> {
+    let mut tables = Vec::new();
+    for pair in pairs(options, collected)? {
+        tables.push(table(options, &pair, terminal)?.join("\n"));
+    }
+    Ok(tables.join("\n\n") + "\n")
+}
+
+fn table(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
+    let (a, b) = (&pair.a.whole, &pair.b.whole);
+    let show = Show::new(pair.a.key.unit.as_ref());
+    let name = |file: usize| input::name(&options.files[file]);
+    let mut lines = vec![terminal.paint(Paint::Heading, &format!("A  {}", name(0)))];
+    lines.push(terminal.paint(Paint::Heading, &format!("B  {}", name(1))));
+    let same: Vec<&str> = [Some(&pair.a.key.metric), pair.a.key.by.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    let same = same.join(" ");
+    if !same.trim().is_empty() {
+        lines.push(format!("   {}", same.trim()));
+    }
+    lines.push(String::new());
+
+    let mut cells: Vec<[String; 5]> = vec![["", "A", "B", "B / A", ""].map(str::to_owned)];
+    let times = |ratio: f64| format!("{ratio:.3}");
+    let of_counts = b.count() as f64 / a.count() as f64;
+    cells.push([
+        "count".into(),
+        show::count(a.count()),
+        show::count(b.count()),
+        times(of_counts),
+        String::new(),
+    ]);
+    for (name, va, vb) in rows(options, pair) {
+        let (Some(va), Some(vb)) = (va, vb) else { continue };
+        let (quotient, bounds) = match ratio(va, vb) {
+            Some(r) if r.is_exact() => (times(r.estimate), String::new()),
+            Some(r) => (
+                times(r.estimate),
+                format!(
+                    "{:.3} to {:.3}",
+                    (r.lower * 1e3).floor() / 1e3,
+                    (r.upper * 1e3).ceil() / 1e3
+                ),
+            ),
+            None => ("-".into(), String::new()),
+        };
+        cells.push([name, show.value(va), show.value(vb), quotient, bounds]);
+    }
+    // Shares, since the files need not hold equally many values.
+    for (la, lb) in above::all(options, pair.a)?.iter().zip(&above::all(options, pair.b)?) {
+        let share = |above: &Above<'_>, whole: &Whole| {
+            let mark = if above.count.is_exact() { "" } else { "~" };
+            format!("{mark}{}", show::share(above.count.estimate, whole.count()))
+        };
+        let name = format!("> {}", show.exact(la.limit));
+        cells.push([name, share(la, a), share(lb, b), String::new(), String::new()]);
+    }
+    let width =
+        |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2), width(3)];
+    for (at, [name, va, vb, quotient, bounds]) in cells.iter().enumerate() {
+        let line = format!(
+            "  {name:<w0$}  {va:>w1$}  {vb:>w2$}  {quotient:>w3$}  {bounds}",
+            w0 = widths[0],
+            w1 = widths[1],
+            w2 = widths[2],
+            w3 = widths[3]
+        );
+        let line = line.trim_end();
+        lines.push(if at == 0 { terminal.paint(Paint::Faint, line) } else { line.to_owned() });
+    }
+    lines.push(String::new());
+    let apart = distances(a, b)?;
+    let percent = |share: f64| format!("{:.2} %", share * 100.0);
+    let rows = [
+        apart.wasserstein.map(|moved| {
+            let about = "how far a value of A has to go, on average, to make B";
+            ["Wasserstein".to_owned(), show.value(moved), show.bounds(moved), about.to_owned()]
+        }),
+        apart.kolmogorov_smirnov.map(|gap| {
+            let (low, high) = ((gap.lower * 1e4).floor() / 1e4, (gap.upper * 1e4).ceil() / 1e4);
+            let bounds = format!("{:.2} to {}", low * 100.0, percent(high));
+            let bounds = if gap.is_exact() { String::new() } else { bounds };
+            let about = "the greatest difference between the shares below one value";
+            ["Kolmogorov-Smirnov".to_owned(), percent(gap.estimate), bounds, about.to_owned()]
+        }),
+    ];
+    let rows: Vec<[String; 4]> = rows.into_iter().flatten().collect();
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2)];
+    for [name, value, bounds, about] in &rows {
+        lines.push(
+            format!(
+                "  {name:<w0$}  {value:>w1$}  {bounds:<w2$}",
+                w0 = widths[0],
+                w1 = widths[1],
+                w2 = widths[2]
+            )
+            .trim_end()
+            .to_owned(),
+        );
+        lines.push(terminal.paint(Paint::Faint, &format!("    {about}")));
+    }
+    if apart.flattened {
+        lines.push("  One side is of several grids: distances are within 0.05 % of the values beyond that.".into());
+    }
+    Ok(lines)
+}

@@ -1,0 +1,159 @@
+//! The table by powers of ten: how many values lie between 1 us and 10 us, and so on.
+
+use hist::{Bracket, Scheme};
+
+use crate::hist::group::Group;
+use crate::hist::show::{self, Show};
+use crate::hist::terminal::{Paint, Terminal};
+
+/// The values from one power of ten to the next.
+#[derive(Debug)]
+pub(crate) struct Decade {
+    /// In the unit of the values; minus infinity for what lies below zero.
+    pub(crate) from: f64,
+    /// In the unit of the values; itself in the decade only if [`Self::closed`].
+    pub(crate) below: f64,
+    /// Whether `below` belongs to this decade and `from` to the one before. So it is with explicit bounds,
+    /// each of which belongs to the bucket below: 0.1 s is often a bound, and exact only this way.
+    pub(crate) closed: bool,
+    pub(crate) count: Bracket<u64>,
+}
+
+/// More rows and the empty ones are left out.
+const ROWS_MAX: usize = 16;
+const BAR_CELLS: usize = 24;
+
+/// All powers of ten that values lie between. What is at or below zero comes first.
+pub(crate) fn of(group: &Group, show: &Show) -> Vec<Decade> {
+    let whole = &group.whole;
+    let (mut least, mut greatest) = (f64::INFINITY, 0f64);
+    for cell in whole.cells().filter(|cell| cell.upper > 0.0 && cell.lower < f64::INFINITY) {
+        let lower = if cell.lower > 0.0 { cell.lower } else { cell.upper / 10.0 };
+        let upper = if cell.upper.is_finite() { cell.upper } else { cell.lower };
+        least = least.min(show.base(lower));
+        greatest = greatest.max(show.base(upper));
+    }
+    let mut edges = Vec::new();
+    if least <= greatest && greatest > 0.0 {
+        let power = |value: f64| value.clamp(1e-300, 1e300).log10().floor() as i32;
+        let (first, last) = (power(least), power(greatest) + 1);
+        edges.extend((first..=last).map(|power| show.of_base(power_of_ten(power))));
+    }
+    let mut decades = Vec::new();
+    let closed = whole.parts().iter().all(|part| matches!(part.scheme(), Scheme::Explicit(_)));
+    let count_to = |edge: f64| if closed { whole.up_to(edge) } else { whole.below(edge) };
+    let least = whole.cells().map(|cell| cell.lower).fold(0.0, f64::min);
+    let mut from = if least < 0.0 { f64::NEG_INFINITY } else { 0.0 };
+    let mut below = Bracket::exact(0);
+    // A power of ten may be an edge or lie inside a bucket: the count between two is bracketed by the buckets
+    // that lie wholly, or partly, between them.
+    let zero = count_to(0.0);
+    // A bucket from minus infinity to above zero is no sign of values below zero.
+    if whole.cells().any(|cell| cell.lower < 0.0 && (cell.upper <= 0.0 || cell.lower.is_finite())) {
+        decades.push(between(group, (from, 0.0, closed), below, zero));
+        (from, below) = (0.0, zero);
+    }
+    for edge in edges.into_iter().filter(|&edge| edge > 0.0) {
+        let next = count_to(edge);
+        decades.push(between(group, (from, edge, closed), below, next));
+        (from, below) = (edge, next);
+    }
+    let n = whole.count();
+    if below.lower < n {
+        decades.push(between(group, (from, f64::INFINITY, closed), below, Bracket::exact(n)));
+    }
+    let is_held = |decade: &Decade| decade.count.upper > 0;
+    if decades.len() > ROWS_MAX {
+        decades.retain(is_held);
+    }
+    let first = decades.iter().position(is_held).unwrap_or(0);
+    let last = decades.iter().rposition(is_held).map_or(0, |at| at + 1);
+    decades.truncate(last);
+    decades.drain(..first.min(last));
+    decades
+}
+
+/// Correctly rounded, which `powi` is not.
+fn power_of_ten(power: i32) -> f64 {
+    format!("1e{power}").parse().expect("BUG: a power of ten is a number")
+}
+
+fn between(
+    group: &Group,
+    (from, below, closed): (f64, f64, bool),
+    first: Bracket<u64>,
+    next: Bracket<u64>,
+) -> Decade {
+    let (mut lower, mut upper) = (0u64, 0u64);
+    for cell in group.whole.cells() {
+        // The last stretch has no end, and infinity is in it.
+        let before_end =
+            |value: f64| value < below || below == f64::INFINITY || closed && value == below;
+        let after_start =
+            |value: f64| value > from || value == from && !(closed && from.is_finite());
+        if after_start(cell.lower) && before_end(cell.upper) {
+            lower += cell.count;
+        }
+        if after_start(cell.upper) && before_end(cell.lower) {
+            upper += cell.count;
+        }
+    }
+    // The difference of two cumulative counts knows declared thresholds; the buckets know the rest.
+    let lower = lower.max(next.lower.saturating_sub(first.upper));
+    let upper = upper.min(next.upper.saturating_sub(first.lower));
+    let estimate = next.estimate.saturating_sub(first.estimate).clamp(lower, upper);
+    Decade { from, below, closed, count: Bracket { lower, estimate, upper } }
+}
+
+/// The table as lines.
+pub(crate) fn lines(group: &Group, show: &Show, terminal: &Terminal) -> Vec<String> {
+    let n = group.whole.count();
+    let rows: Vec<[String; 4]> = of(group, show)
+        .iter()
+        .map(|decade| {
+            let name = if decade.below.is_infinite() {
+                let word = if decade.closed { ">" } else { "from" };
+                format!("{word} {}", show.exact(decade.from))
+            } else {
+                let word = if decade.closed { "<=" } else { "<" };
+                format!("{word} {}", show.exact(decade.below))
+            };
+            [
+                name,
+                show::count_estimate(decade.count),
+                show::share(decade.count.estimate, n),
+                show::count_bounds(decade.count),
+            ]
+        })
+        .collect();
+    let bars: Vec<u64> = of(group, show).iter().map(|decade| decade.count.estimate).collect();
+    let most = bars.iter().copied().max().unwrap_or(0).max(1);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let (names, counts, shares) = (width(0).max(5), width(1).max(6), width(2).max(5));
+    let heading = format!("  {:>names$}  {:>counts$}  {:>shares$}", "value", "count", "share");
+    let mut lines = vec![terminal.paint(Paint::Faint, &heading)];
+    for (row, bar) in rows.iter().zip(bars) {
+        let [name, count, share, bounds] = row;
+        let bar = bar_of(bar, most, terminal);
+        let bar_room = BAR_CELLS - bar.chars().count();
+        let bounds =
+            if bounds.is_empty() { String::new() } else { format!("{:bar_room$}  {bounds}", "") };
+        let bar = terminal.paint(Paint::Bar, &bar);
+        let line = format!("  {name:>names$}  {count:>counts$}  {share:>shares$}  {bar}{bounds}");
+        lines.push(line.trim_end().to_owned());
+    }
+    lines
+}
+
+/// A horizontal bar in eighths of a cell; anything at all is at least one eighth.
+fn bar_of(part: u64, most: u64, terminal: &Terminal) -> String {
+    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (part as f64 / most as f64 * (BAR_CELLS * 8) as f64).round() as usize;
+    let eighths = if part > 0 { eighths.max(1) } else { 0 };
+    if terminal.ascii {
+        "#".repeat(eighths.div_ceil(8))
+    } else {
+        format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
+    }
+}

@@ -1,0 +1,80 @@
+//! What is kept apart: one distribution per metric, unit, and whatever `--by` says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use collect::{Reading, Unit};
+use hist::Histogram;
+
+use crate::hist::whole::Whole;
+
+/// Tags are named in a note only while they are few.
+const TAGS_NOTED_MAX: usize = 20;
+
+/// What tells groups apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// Place among the files, where files are kept apart.
+    pub(crate) file: Option<usize>,
+    pub(crate) metric: String,
+    /// Value of what `--by` names.
+    pub(crate) by: Option<String>,
+    pub(crate) unit: Option<Unit>,
+}
+
+/// One distribution, and its parts over time.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) key: Key,
+    pub(crate) whole: Whole,
+    /// By the time their row begins.
+    pub(crate) rows: BTreeMap<i64, Row>,
+    /// Histograms without a time stamp.
+    pub(crate) untimed: u64,
+    /// Tags that were merged.
+    pub(crate) tags: BTreeSet<Option<String>>,
+}
+
+/// What began in one stretch of time.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) whole: Whole,
+    /// Histograms that end after the row does.
+    pub(crate) reach_past: u64,
+    pub(crate) histograms: u64,
+}
+
+impl Group {
+    pub(crate) fn new(key: Key) -> Group {
+        Group {
+            key,
+            whole: Whole::default(),
+            rows: BTreeMap::new(),
+            untimed: 0,
+            tags: BTreeSet::new(),
+        }
+    }
+
+    /// Adds a histogram; `row_ns` is how long rows are.
+    pub(crate) fn add(
+        &mut self,
+        reading: &Reading,
+        histogram: &Histogram,
+        row_ns: Option<i64>,
+    ) -> Result<()> {
+        self.whole.add(histogram)?;
+        if self.tags.len() < TAGS_NOTED_MAX {
+            self.tags.insert(reading.label("tag").map(str::to_owned));
+        }
+        let Some(row_ns) = row_ns else { return Ok(()) };
+        let Some(start) = reading.start.or(reading.end) else {
+            self.untimed += 1;
+            return Ok(());
+        };
+        let row_start = start.div_euclid(row_ns) * row_ns;
+        let row = self.rows.entry(row_start).or_default();
+        row.histograms += 1;
+        row.reach_past += u64::from(reading.end.is_some_and(|end| end - row_start > row_ns));
+        row.whole.add(histogram)
+    }
+}

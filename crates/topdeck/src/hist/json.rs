@@ -1,0 +1,293 @@
+//! The report as JSON. Schema: `docs/hist.md`.
+//!
+//! Every statistic is `{"lower", "estimate", "upper"}` in the unit named; numbers read back to the same bits;
+//! `null` stands for no bound, or for not known. Fields are only ever added; a change of meaning is another
+//! `schema`.
+
+use std::fmt::{self, Write as _};
+
+use anyhow::Result;
+use hist::{Bracket, Side, Sum};
+
+use crate::hist::group::Group;
+use crate::hist::input::{self, Collected};
+use crate::hist::options::Options;
+use crate::hist::show::Show;
+use crate::hist::whole::Whole;
+use crate::hist::{above, compare, decades};
+
+const SCHEMA: u64 = 1;
+
+/// A value in the order in which it is written.
+enum Json {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Number(f64),
+    Text(String),
+    List(Vec<Json>),
+    Object(Vec<(&'static str, Json)>),
+    /// An object whose keys are no fields.
+    Map(Vec<(String, Json)>),
+}
+
+use Json::{Bool, List, Null, Object, Text};
+
+pub(crate) fn document(options: &Options, collected: &Collected) -> Result<String> {
+    let groups = collected.groups.iter().filter(|group| !group.whole.is_void());
+    let groups: Vec<Json> = groups.map(|g| group(options, g)).collect::<Result<_>>()?;
+    let mut fields = vec![
+        ("schema", integer(SCHEMA)),
+        ("files", List(options.files.iter().map(|file| Text(input::name(file))).collect())),
+        ("complete", Bool(collected.trouble_count == 0 && collected.unread.is_empty())),
+        ("groups", List(groups)),
+    ];
+    if options.compare {
+        let pairs = compare::pairs(options, collected)?;
+        fields.push((
+            "comparisons",
+            List(pairs.iter().map(|p| pair(options, p)).collect::<Result<_>>()?),
+        ));
+    }
+    let skipped = collected.skipped.iter().map(|(what, n)| ((*what).to_owned(), integer(*n)));
+    fields.push(("skipped", Json::Map(skipped.collect())));
+    let troubles = collected.troubles.iter().map(|(file, trouble)| {
+        Object(vec![
+            ("file", Text(file.clone())),
+            ("place", Text(trouble.place.to_string())),
+            ("expected", Text(trouble.expected.to_string())),
+            ("found", Text(trouble.found.clone())),
+        ])
+    });
+    fields.push(("troubles", List(troubles.collect())));
+    fields.push(("trouble_count", integer(collected.trouble_count)));
+    Ok(format!("{}\n", Object(fields)))
+}
+
+fn group(options: &Options, group: &Group) -> Result<Json> {
+    let show = Show::new(group.key.unit.as_ref());
+    let mut fields = vec![
+        ("metric", Text(group.key.metric.clone())),
+        ("by", group.key.by.clone().map_or(Null, Text)),
+        ("file", group.key.file.map_or(Null, |file| Text(input::name(&options.files[file])))),
+        ("unit", group.key.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
+    ];
+    fields.extend(whole(options, &group.whole));
+    let limits = above::all(options, group)?;
+    let above = limits.iter().map(|above| {
+        Object(vec![
+            ("written", Text(above.written.to_string())),
+            ("limit", number(above.limit)),
+            ("count", count(above.count)),
+            ("share", share(above.count, group.whole.count())),
+        ])
+    });
+    fields.push(("above", List(above.collect())));
+    let decades = decades::of(group, &show).into_iter().map(|decade| {
+        Object(vec![
+            ("from", number(decade.from)),
+            ("below", number(decade.below)),
+            ("closed", Bool(decade.closed)),
+            ("count", count(decade.count)),
+        ])
+    });
+    fields.push(("decades", List(decades.collect())));
+    if let Some(interval) = &options.interval {
+        above::check_times(interval, group)?;
+        let row_ns = above::interval_ns(interval)?;
+        let rows = group.rows.iter().map(|(&start, row)| {
+            let mut fields = vec![
+                ("start_ns", Json::Integer(start.into())),
+                ("end_ns", Json::Integer(i128::from(start) + i128::from(row_ns))),
+                ("histograms", integer(row.histograms)),
+                ("reach_past", integer(row.reach_past)),
+            ];
+            fields.extend(whole(options, &row.whole));
+            Object(fields)
+        });
+        fields.push(("intervals", List(rows.collect())));
+    }
+    Ok(Object(fields))
+}
+
+fn whole(options: &Options, whole: &Whole) -> Vec<(&'static str, Json)> {
+    let quantiles = options.quantiles().iter().map(|&q| {
+        let mut fields = vec![("q", number(q))];
+        fields.extend(whole.quantile(q).map(bracket_fields).unwrap_or_default());
+        Object(fields)
+    });
+    let parts = whole.parts().iter().map(|part| {
+        Object(vec![
+            ("scheme", Text(part.scheme().to_string())),
+            ("count", integer(part.count())),
+            ("sum", side(part.sum_side(), Sum::value)),
+            ("min", side(part.min_side(), |min| min)),
+            ("max", side(part.max_side(), |max| max)),
+        ])
+    });
+    let statistic = |value: Option<Bracket>| value.map_or(Null, bracket);
+    vec![
+        ("count", integer(whole.count())),
+        ("not_a_number", integer(whole.nan())),
+        ("zero", integer(whole.zero())),
+        ("past_grid", integer(whole.overflow())),
+        ("below_grid", integer(whole.underflow())),
+        ("sum", bracket(whole.sum())),
+        ("min", statistic(whole.min())),
+        ("mean", statistic(whole.mean())),
+        ("stddev", statistic(whole.stddev())),
+        ("max", statistic(whole.max())),
+        ("quantiles", List(quantiles.collect())),
+        ("parts", List(parts.collect())),
+    ]
+}
+
+fn pair(options: &Options, pair: &compare::Pair<'_>) -> Result<Json> {
+    let optional = |value: Option<Bracket>| value.map_or(Null, bracket);
+    let rows = compare::rows(options, pair).into_iter().map(|(name, a, b)| {
+        let ratio = a.zip(b).and_then(|(a, b)| compare::ratio(a, b));
+        Object(vec![
+            ("name", Text(name)),
+            ("a", optional(a)),
+            ("b", optional(b)),
+            ("ratio", optional(ratio)),
+        ])
+    });
+    let apart = compare::distances(&pair.a.whole, &pair.b.whole)?;
+    Ok(Object(vec![
+        ("metric", Text(pair.a.key.metric.clone())),
+        ("by", pair.a.key.by.clone().map_or(Null, Text)),
+        ("unit", pair.a.key.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
+        ("rows", List(rows.collect())),
+        ("wasserstein", optional(apart.wasserstein)),
+        ("kolmogorov_smirnov", optional(apart.kolmogorov_smirnov)),
+        ("flattened", Bool(apart.flattened)),
+    ]))
+}
+
+fn side<T: Copy>(side: Side<T>, value: impl Fn(T) -> f64) -> Json {
+    let (standing, value) = match side {
+        Side::Exact(known) => ("exact", number(value(known))),
+        Side::Estimated(known) => ("estimated", number(value(known))),
+        Side::Absent => ("absent", Null),
+    };
+    Object(vec![("standing", Text(standing.into())), ("value", value)])
+}
+
+fn bracket(b: Bracket) -> Json {
+    Object(bracket_fields(b))
+}
+
+fn bracket_fields(b: Bracket) -> Vec<(&'static str, Json)> {
+    vec![("lower", number(b.lower)), ("estimate", number(b.estimate)), ("upper", number(b.upper))]
+}
+
+fn count(n: Bracket<u64>) -> Json {
+    Object(vec![
+        ("lower", integer(n.lower)),
+        ("estimate", integer(n.estimate)),
+        ("upper", integer(n.upper)),
+    ])
+}
+
+fn share(part: Bracket<u64>, n: u64) -> Json {
+    let of = |part: u64| part as f64 / n as f64;
+    bracket(Bracket { lower: of(part.lower), estimate: of(part.estimate), upper: of(part.upper) })
+}
+
+fn integer(n: u64) -> Json {
+    Json::Integer(n.into())
+}
+
+/// JSON has no infinity: no bound.
+fn number(x: f64) -> Json {
+    if x.is_finite() { Json::Number(x) } else { Null }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, 0)
+    }
+}
+
+/// Objects up to this wide stay on one line.
+const LINE_CHARS: usize = 96;
+
+impl Json {
+    fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+        match self {
+            Null => f.write_str("null"),
+            Bool(value) => write!(f, "{value}"),
+            Json::Integer(n) => write!(f, "{n}"),
+            // The shortest decimal that reads back to the same double.
+            Json::Number(x) => write!(f, "{x:?}"),
+            Text(text) => write_text(f, text),
+            List(items) if items.is_empty() => f.write_str("[]"),
+            List(items) => {
+                let line = |f: &mut fmt::Formatter<'_>, at: usize| items[at].write(f, depth + 1);
+                write_block(f, ('[', ']'), items.len(), depth, line)
+            }
+            Object(fields) => {
+                let flat = || {
+                    let scalar = |json: &Json| !matches!(json, List(_) | Object(_) | Json::Map(_));
+                    fields
+                        .iter()
+                        .all(|(_, value)| scalar(value))
+                        .then(|| one_line(fields))
+                        .flatten()
+                };
+                if let Some(text) = flat() {
+                    return f.write_str(&text);
+                }
+                write_block(f, ('{', '}'), fields.len(), depth, |f, at| {
+                    write_text(f, fields[at].0)?;
+                    f.write_str(": ")?;
+                    fields[at].1.write(f, depth + 1)
+                })
+            }
+            Json::Map(fields) if fields.is_empty() => f.write_str("{}"),
+            Json::Map(fields) => write_block(f, ('{', '}'), fields.len(), depth, |f, at| {
+                write_text(f, &fields[at].0)?;
+                f.write_str(": ")?;
+                fields[at].1.write(f, depth + 1)
+            }),
+        }
+    }
+}
+
+fn one_line(fields: &[(&'static str, Json)]) -> Option<String> {
+    let parts: Vec<String> =
+        fields.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
+    let text = format!("{{{}}}", parts.join(", "));
+    (text.len() <= LINE_CHARS).then_some(text)
+}
+
+fn write_block(
+    f: &mut fmt::Formatter<'_>,
+    (open, close): (char, char),
+    len: usize,
+    depth: usize,
+    mut item: impl FnMut(&mut fmt::Formatter<'_>, usize) -> fmt::Result,
+) -> fmt::Result {
+    f.write_char(open)?;
+    for at in 0..len {
+        f.write_str(if at > 0 { ",\n" } else { "\n" })?;
+        f.write_str(&"  ".repeat(depth + 1))?;
+        item(f, at)?;
+    }
+    write!(f, "\n{}{close}", "  ".repeat(depth))
+}
+
+fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    f.write_char('"')?;
+    for c in text.chars() {
+        match c {
+            '"' => f.write_str("\\\"")?,
+            '\\' => f.write_str("\\\\")?,
+            '\n' => f.write_str("\\n")?,
+            c if c < ' ' => write!(f, "\\u{:04x}", c as u32)?,
+            c => f.write_char(c)?,
+        }
+    }
+    f.write_char('"')
+}

@@ -1,0 +1,153 @@
+//! The report as text: counts first, then limits, quantiles, the table by powers of ten, the pictures.
+
+use anyhow::Result;
+use hist::Bracket;
+
+use crate::hist::group::Group;
+use crate::hist::input::{self, Collected};
+use crate::hist::options::Options;
+use crate::hist::show::{self, Show};
+use crate::hist::terminal::{Paint, Terminal};
+use crate::hist::{above, decades, intervals, plot};
+
+/// One report for each group.
+pub(crate) fn text(
+    options: &Options,
+    collected: &Collected,
+    terminal: &Terminal,
+) -> Result<String> {
+    let mut reports = Vec::new();
+    for group in collected.groups.iter().filter(|group| !group.whole.is_void()) {
+        reports.push(of(options, group, terminal)?.join("\n"));
+    }
+    let notes = notes(options, collected);
+    if !notes.is_empty() {
+        reports.push(notes.join("\n"));
+    }
+    Ok(reports.join("\n\n") + "\n")
+}
+
+fn of(options: &Options, group: &Group, terminal: &Terminal) -> Result<Vec<String>> {
+    let show = Show::new(group.key.unit.as_ref());
+    let mut lines = vec![terminal.paint(Paint::Heading, &title(options, group))];
+    for above in above::all(options, group)? {
+        lines.push(format!("  {}", above::sentence(&above, group, &show)));
+    }
+    if options.interval.is_some() {
+        lines.push(String::new());
+        lines.extend(intervals::lines(options, group, &show, terminal)?);
+        return Ok(lines);
+    }
+    lines.push(String::new());
+    lines.extend(statistics(options, group, &show, terminal));
+    if group.whole.count() > 0 {
+        lines.push(String::new());
+        lines.extend(decades::lines(group, &show, terminal));
+        lines.push(String::new());
+        lines.push(heading(terminal, "Distribution", "share of the values by column"));
+        lines.extend(plot::distribution(group, &show, terminal));
+        let spectrum = plot::spectrum(group, &show, terminal);
+        if !spectrum.is_empty() {
+            lines.push(String::new());
+            lines.push(heading(
+                terminal,
+                "Percentile spectrum",
+                "each step right is ten times rarer",
+            ));
+            lines.extend(spectrum);
+        }
+    }
+    if group.tags.len() > 1 {
+        lines.push(String::new());
+        lines.push(format!("  {} tags are merged; --by tag keeps them apart", group.tags.len()));
+    }
+    Ok(lines)
+}
+
+fn heading(terminal: &Terminal, name: &str, about: &str) -> String {
+    let about = terminal.paint(Paint::Faint, &format!("({about})"));
+    format!("  {} {about}", terminal.paint(Paint::Heading, name))
+}
+
+/// What the group is: metric, what it was kept apart by, files.
+pub(crate) fn title(options: &Options, group: &Group) -> String {
+    let mut parts = Vec::new();
+    if !group.key.metric.is_empty() {
+        parts.push(group.key.metric.clone());
+    }
+    parts.extend(group.key.by.clone());
+    match (group.key.file, &options.files[..]) {
+        (Some(file), files) => parts.push(input::name(&files[file])),
+        (None, [file]) => parts.push(input::name(file)),
+        (None, files) => parts.push(format!("{} files", files.len())),
+    }
+    parts.join(", ")
+}
+
+/// One row: name, value, bounds.
+type Row = (String, String, String);
+
+fn statistics(options: &Options, group: &Group, show: &Show, terminal: &Terminal) -> Vec<String> {
+    let whole = &group.whole;
+    let mut rows: Vec<Row> = vec![("count".into(), show::count(whole.count()), String::new())];
+    let odd = [
+        ("not a number", whole.nan()),
+        ("zero", whole.zero()),
+        ("past the grid", whole.overflow()),
+        ("below the grid", whole.underflow()),
+    ];
+    for (name, n) in odd {
+        if n > 0 {
+            rows.push((name.into(), show::count(n), String::new()));
+        }
+    }
+    let split = rows.len();
+    let row = |name: String, value: Option<Bracket>| {
+        value.map(|value| (name, show.value(value), show.bounds(value)))
+    };
+    rows.extend(row("min".into(), whole.min()));
+    rows.extend(row("mean".into(), whole.mean()));
+    // Infinity has no distance from anything.
+    let stddev = whole.stddev().filter(|stddev| stddev.estimate.is_finite());
+    rows.extend(row("stddev".into(), stddev));
+    let quantiles_from = rows.len();
+    for &q in options.quantiles() {
+        rows.extend(row(show::quantile_name(q), whole.quantile(q)));
+    }
+    rows.extend(row("max".into(), whole.max()));
+
+    let names = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
+    // Numbers end at one column and units begin at the next, so that points of equal units stand below
+    // each other.
+    let number_and_unit = |text: &str| match text.rsplit_once(' ') {
+        Some((number, unit)) => (number.to_owned(), unit.to_owned()),
+        None => (text.to_owned(), String::new()),
+    };
+    let values: Vec<(String, String)> = rows.iter().map(|row| number_and_unit(&row.1)).collect();
+    let numbers = values.iter().map(|value| value.0.len()).max().unwrap_or(0);
+    let units = values.iter().map(|value| value.1.len()).max().unwrap_or(0);
+    let mut lines = Vec::new();
+    for (at, ((name, _, bounds), (number, unit))) in rows.iter().zip(values).enumerate() {
+        if at == split || at == quantiles_from {
+            lines.push(String::new());
+        }
+        let line = format!("  {name:<names$}  {number:>numbers$} {unit:<units$}");
+        let line = if name == "max" { terminal.paint(Paint::Max, &line) } else { line };
+        let bounds = terminal.paint(Paint::Faint, bounds);
+        lines.push(format!("{line}   {bounds}").trim_end().to_owned());
+    }
+    lines
+}
+
+/// What a reader should know beside the numbers.
+fn notes(options: &Options, collected: &Collected) -> Vec<String> {
+    let mut notes = Vec::new();
+    let unitless = collected.groups.iter().any(|group| group.key.unit.is_none());
+    if unitless && options.unit.is_none() {
+        notes.push("  The values have no unit; say it with --unit, as in --unit ms.".to_owned());
+    }
+    if collected.has_skipped() {
+        notes.push(format!("  Not histograms, left out: {}.", collected.skipped_text()));
+    }
+    notes
+}

@@ -1,0 +1,48 @@
+//! The percentile spectrum: the value of every quantile, on an axis of nines.
+
+use hist::Bracket;
+
+use crate::hist::axis::{Axis, Nines};
+use crate::hist::shape::OPEN_RATIO;
+use crate::hist::show::Show;
+use crate::hist::whole::Whole;
+
+/// The value of each column, in the unit of pictures.
+#[derive(Debug)]
+pub(crate) struct Spectrum {
+    pub(crate) nines: Nines,
+    pub(crate) axis: Axis,
+    pub(crate) columns: Vec<Bracket>,
+}
+
+impl Spectrum {
+    /// `None` if no value above zero has bounds.
+    pub(crate) fn of(whole: &Whole, show: &Show, columns: usize) -> Option<Spectrum> {
+        let nines = Nines::of(whole.count());
+        let last = columns.saturating_sub(1).max(1) as f64;
+        let columns: Vec<Bracket> = (0..columns)
+            .filter_map(|at| {
+                let q = nines.quantile(at as f64 / last);
+                let value = if q >= 1.0 { whole.max() } else { whole.quantile(q) }?;
+                Some(Bracket {
+                    lower: show.base(value.lower),
+                    estimate: show.base(value.estimate),
+                    upper: show.base(value.upper),
+                })
+            })
+            .collect();
+        let drawn = |value: &f64| *value > 0.0 && value.is_finite();
+        // What lies in a bucket from nowhere, or from zero, may be anywhere: its end alone is certain.
+        let ends = |b: &Bracket| {
+            if b.lower > 0.0 {
+                [b.lower, b.estimate, b.upper]
+            } else {
+                [b.upper / OPEN_RATIO, b.upper, b.upper]
+            }
+        };
+        let values = || columns.iter().flat_map(ends).filter(drawn);
+        let low = values().fold(f64::INFINITY, f64::min);
+        let high = values().fold(0.0, f64::max);
+        (low <= high).then(|| Spectrum { nines, axis: Axis::over(low, high), columns })
+    }
+}

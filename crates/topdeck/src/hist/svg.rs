@@ -1,0 +1,386 @@
+//! Both pictures as one self-contained SVG, light or dark as the reader's system is.
+//!
+//! Lengths are in pixels of a picture 960 wide. Text widths are estimated: a character of the fonts named is at
+//! most [`CHAR_WIDTH`] wide on average, which keeps labels apart.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use crate::hist::above::{self, Above};
+use crate::hist::axis::Axis;
+use crate::hist::group::Group;
+use crate::hist::options::Options;
+use crate::hist::report;
+use crate::hist::shape::Shape;
+use crate::hist::show::{self, Show};
+use crate::hist::spectrum::Spectrum;
+
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 88.0;
+const RIGHT: f64 = 24.0;
+const PLOT: f64 = WIDTH - LEFT - RIGHT;
+/// From the top of a group to its first plot.
+const HEAD: f64 = 116.0;
+const SHAPE_HEIGHT: f64 = 230.0;
+/// Between the plots: tick names, marks, a heading.
+const BETWEEN: f64 = 132.0;
+const SPECTRUM_HEIGHT: f64 = 270.0;
+const FOOT: f64 = 62.0;
+const GROUP_HEIGHT: f64 = HEAD + SHAPE_HEIGHT + BETWEEN + SPECTRUM_HEIGHT + FOOT;
+const COLUMNS: usize = 282;
+const CHAR_WIDTH: f64 = 7.4;
+const CHAR_WIDTH_BOLD: f64 = 8.6;
+const LINE: f64 = 17.0;
+/// Room for the name of a limit.
+const LIMIT_WIDTH: f64 = 92.0;
+
+const STYLE: &str = "\
+text{font:13px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}\
+.title{font-size:19px;font-weight:600}.heading{font-weight:600}.faint{fill:#57606a}\
+.paper{fill:#ffffff}.grid{stroke:#d8dee4;stroke-width:1}.axis{stroke:#8c959f;stroke-width:1}\
+.area{fill:#2f81c7}.line{fill:none;stroke:#1f6fb2;stroke-width:2.5;stroke-linejoin:round}\
+.doubt{fill:#2f81c7;fill-opacity:.25}.limit{stroke:#8250df;stroke-width:1.5;stroke-dasharray:5 4}\
+.limits{fill:#8250df;stroke:#ffffff;stroke-width:4px;paint-order:stroke}.max{fill:#bc4c00;font-weight:600}.dot{fill:#bc4c00}.maxline{stroke:#bc4c00;stroke-width:1.5}\
+@media(prefers-color-scheme:dark){\
+text{fill:#e6edf3}.faint{fill:#9da7b1}.paper{fill:#0d1117}.grid{stroke:#262c34}.axis{stroke:#6e7681}\
+.area{fill:#58a6e8}.line{stroke:#79c0ff}.doubt{fill:#58a6e8}.limit{stroke:#bc8cff}.limits{fill:#bc8cff;stroke:#0d1117}\
+.max{fill:#ffa657}.dot{fill:#ffa657}.maxline{stroke:#ffa657}}";
+
+/// One pair of pictures for each group, below each other.
+pub(crate) fn document(options: &Options, groups: &[Group]) -> Result<String> {
+    let groups: Vec<&Group> = groups.iter().filter(|group| group.whole.count() > 0).collect();
+    let height = GROUP_HEIGHT * groups.len().max(1) as f64;
+    let mut body = String::new();
+    let mut about = Vec::new();
+    for (at, group) in groups.iter().enumerate() {
+        let limits = above::all(options, group)?;
+        let picture = Picture {
+            title: report::title(options, group),
+            group,
+            show: Show::new(group.key.unit.as_ref()),
+            limits,
+        };
+        about.push(picture.sentence());
+        let _ = write!(body, "<g transform=\"translate(0 {})\">", at as f64 * GROUP_HEIGHT);
+        body.push_str(&picture.draw());
+        body.push_str("</g>\n");
+    }
+    let title = match &groups[..] {
+        [one] => report::title(options, one),
+        several => format!("{} distributions", several.len()),
+    };
+    Ok(format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
+         height=\"{height}\" role=\"img\" aria-labelledby=\"title desc\">\n\
+         <title id=\"title\">{}</title>\n<desc id=\"desc\">{}</desc>\n<style>{STYLE}</style>\n\
+         <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{body}</svg>\n",
+        escape(&title),
+        escape(&about.join(" ")),
+    ))
+}
+
+struct Picture<'a> {
+    title: String,
+    group: &'a Group,
+    show: Show,
+    limits: Vec<Above<'a>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Picture<'_> {
+    /// The picture in words, for those who do not see it.
+    fn sentence(&self) -> String {
+        let whole = &self.group.whole;
+        let mut parts = vec![format!("{} values", show::count(whole.count()))];
+        for q in [0.5, 0.9, 0.99, 0.999] {
+            if let Some(value) = whole.quantile(q) {
+                parts.push(format!("{} {}", show::quantile_name(q), self.show.value(value)));
+            }
+        }
+        if let Some(max) = whole.max() {
+            parts.push(format!("max {}", self.show.value(max)));
+        }
+        let limits =
+            self.limits.iter().map(|a| format!(" {}.", above::sentence(a, self.group, &self.show)));
+        format!("{}: {}.{}", self.title, parts.join(", "), limits.collect::<String>())
+    }
+
+    fn draw(&self) -> String {
+        let mut out = String::new();
+        text(&mut out, (24.0, 36.0), "title", Anchor::Start, &self.title);
+        let facts = self.sentence();
+        let facts = facts.strip_prefix(&format!("{}: ", self.title)).unwrap_or(&facts);
+        let facts = facts.split_once(". ").map_or(facts, |(first, _)| first).trim_end_matches('.');
+        text(&mut out, (24.0, 58.0), "faint", Anchor::Start, facts);
+        heading(&mut out, HEAD - 24.0, "Distribution", "share of the values by column");
+        match Shape::of(&self.group.whole, &self.show, COLUMNS) {
+            Some(shape) => self.shape(&mut out, &shape, HEAD),
+            None => text(
+                &mut out,
+                (LEFT, HEAD + 20.0),
+                "faint",
+                Anchor::Start,
+                "No values above zero to draw.",
+            ),
+        }
+        let top = HEAD + SHAPE_HEIGHT + BETWEEN;
+        heading(&mut out, top - 24.0, "Percentile spectrum", "each step right is ten times rarer");
+        if let Some(spectrum) = Spectrum::of(&self.group.whole, &self.show, COLUMNS) {
+            self.spectrum(&mut out, &spectrum, top);
+        }
+        out
+    }
+
+    fn shape(&self, out: &mut String, shape: &Shape, top: f64) {
+        let bottom = top + SHAPE_HEIGHT;
+        let (axis, peak) = (shape.axis, shape.peak());
+        let x = |value: f64| LEFT + axis.place(self.show.base(value)) * PLOT;
+        // Head room, so that the top has a mark and limits have their names.
+        let greatest = peak * 1.08;
+        let step = step(greatest / 4.0);
+        let mut mark = 0.0;
+        while mark <= greatest {
+            let y = bottom - mark / greatest * SHAPE_HEIGHT;
+            line(out, "grid", (LEFT, y), (LEFT + PLOT, y));
+            text(out, (LEFT - 8.0, y + 4.0), "faint", Anchor::End, &percent(mark, step));
+            mark += step;
+        }
+        let column = PLOT / COLUMNS as f64;
+        let mut path = format!("M{LEFT:.1} {bottom:.1}");
+        for (at, &share) in shape.columns.iter().enumerate() {
+            let height = share / greatest * SHAPE_HEIGHT;
+            // A single value in a million is still seen.
+            let y = if share > 0.0 { bottom - height.max(1.0) } else { bottom };
+            let _ = write!(path, "V{y:.1}H{:.1}", LEFT + (at + 1) as f64 * column);
+        }
+        let _ = writeln!(out, "<path class=\"area\" d=\"{path}V{bottom:.1}Z\"/>");
+        line(out, "axis", (LEFT, bottom), (LEFT + PLOT, bottom));
+        self.value_ticks(out, &axis, bottom);
+
+        let limits = || {
+            let on_axis =
+                |above: &&Above<'_>| (axis.low..=axis.high).contains(&self.show.base(above.limit));
+            self.limits.iter().filter(on_axis)
+        };
+        for above in limits() {
+            line(out, "limit", (x(above.limit), top - 6.0), (x(above.limit), bottom));
+        }
+        // Names stand over the lines of their neighbours, one below the other.
+        for (at, above) in limits().enumerate() {
+            let (x, y) = (x(above.limit), top + 4.0 + at as f64 * LINE);
+            let share = show::share(above.count.estimate, self.group.whole.count());
+            let about = if above.count.is_exact() { "" } else { "~" };
+            let name = format!("{about}{share} above {}", self.show.exact(above.limit));
+            let room = name.chars().count() as f64 * CHAR_WIDTH;
+            let (at, anchor) = if x + 6.0 + room > LEFT + PLOT {
+                (x - 6.0, Anchor::End)
+            } else {
+                (x + 6.0, Anchor::Start)
+            };
+            text(out, (at, y), "limits", anchor, &name);
+        }
+        self.marks(out, &x, bottom);
+        let notes = shape.notes(&self.show);
+        text(out, (LEFT + PLOT, bottom + 72.0), "faint", Anchor::End, &notes.join("; "));
+    }
+
+    fn value_ticks(&self, out: &mut String, axis: &Axis, bottom: f64) {
+        let mut room = Room::default();
+        for tick in axis.ticks(10) {
+            let x = LEFT + axis.place(tick) * PLOT;
+            line(out, "axis", (x, bottom), (x, bottom + 5.0));
+            let name = self.show.tick(tick);
+            let width = name.chars().count() as f64 * CHAR_WIDTH;
+            if room.take(x - width / 2.0, x + width / 2.0) {
+                text(out, (x, bottom + 21.0), "", Anchor::Middle, &name);
+            }
+        }
+    }
+
+    /// The maximum, then quantiles where there is room, on a line below the names of the ticks.
+    fn marks(&self, out: &mut String, x: &dyn Fn(f64) -> f64, bottom: f64) {
+        let whole = &self.group.whole;
+        let mut room = Room::default();
+        let max = whole.max().filter(|max| max.estimate > 0.0 && max.estimate.is_finite());
+        let max = max.map(|max| (max, format!("max {}", self.show.value(max)), "max"));
+        let quantiles = [0.5, 0.99, 0.9, 0.999, 0.9999].into_iter().filter_map(|q| {
+            let value = whole.quantile(q)?;
+            let value =
+                Some(value).filter(|value| value.estimate > 0.0 && value.estimate.is_finite())?;
+            Some((value, show::quantile_name(q), "faint"))
+        });
+        for (value, name, class) in max.into_iter().chain(quantiles) {
+            let at = x(value.estimate);
+            let wide = if class == "max" { CHAR_WIDTH_BOLD } else { CHAR_WIDTH };
+            let width = name.chars().count() as f64 * wide;
+            let middle = at.clamp(LEFT + width / 2.0, LEFT + PLOT - width / 2.0);
+            if room.take(middle - width / 2.0, middle + width / 2.0) {
+                let y = bottom + 29.0;
+                let _ = writeln!(
+                    out,
+                    "<path class=\"{}\" d=\"M{at:.1} {y:.1}l-4 7h8z\"/>",
+                    if class == "max" { "dot" } else { "area" }
+                );
+                text(out, (middle, bottom + 51.0), class, Anchor::Middle, &name);
+            }
+        }
+    }
+
+    fn spectrum(&self, out: &mut String, spectrum: &Spectrum, top: f64) {
+        let bottom = top + SPECTRUM_HEIGHT;
+        let axis = spectrum.axis;
+        let y = |base: f64| bottom - axis.place(base) * SPECTRUM_HEIGHT;
+        let x = |place: f64| LEFT + place * PLOT;
+        let mut room = Room::default();
+        for tick in axis.ticks(8) {
+            line(out, "grid", (LEFT, y(tick)), (LEFT + PLOT, y(tick)));
+            if room.take(y(tick) - 7.0, y(tick) + 7.0) {
+                text(out, (LEFT - 8.0, y(tick) + 4.0), "", Anchor::End, &self.show.tick(tick));
+            }
+        }
+        let mut room = Room::default();
+        room.take(x(1.0) - 30.0, x(1.0));
+        for (place, name) in spectrum.nines.ticks() {
+            line(out, "axis", (x(place), bottom), (x(place), bottom + 5.0));
+            let width = name.chars().count() as f64 * CHAR_WIDTH;
+            if room.take(x(place) - width / 2.0, x(place) + width / 2.0) {
+                text(out, (x(place), bottom + 21.0), "", Anchor::Middle, &name);
+            }
+        }
+        line(out, "axis", (x(1.0), bottom), (x(1.0), bottom + 5.0));
+        text(out, (x(1.0), bottom + 21.0), "max", Anchor::End, "max");
+        line(out, "axis", (LEFT, bottom), (LEFT + PLOT, bottom));
+
+        let last = (spectrum.columns.len() - 1).max(1) as f64;
+        let point = |at: usize, base: f64| format!("{:.1} {:.1}", x(at as f64 / last), y(base));
+        let columns = || spectrum.columns.iter().enumerate();
+        let upper = columns().map(|(at, value)| point(at, value.upper));
+        let lower = columns().rev().map(|(at, value)| point(at, value.lower));
+        let band: Vec<String> = upper.chain(lower).collect();
+        let _ = writeln!(out, "<path class=\"doubt\" d=\"M{}Z\"/>", band.join("L"));
+        let curve: Vec<String> = columns().map(|(at, value)| point(at, value.estimate)).collect();
+        let _ = writeln!(out, "<path class=\"line\" d=\"M{}\"/>", curve.join("L"));
+
+        let limits = || {
+            let heights = self.limits.iter().map(|above| (above, self.show.base(above.limit)));
+            let on_axis = heights.filter(|&(_, base)| base > axis.low && base < axis.high);
+            on_axis.map(|(above, base)| (above, y(base)))
+        };
+        for (_, y) in limits() {
+            line(out, "limit", (LEFT, y), (LEFT + PLOT, y));
+        }
+        // Names of limits that lie close together stand beside each other.
+        let mut rooms: Vec<Room> = Vec::new();
+        for (above, y) in limits() {
+            let beside = rooms.iter_mut().position(|room| room.take(y - LINE, y));
+            let beside = beside.unwrap_or_else(|| {
+                rooms.push(Room { taken: vec![(y - LINE, y)] });
+                rooms.len() - 1
+            });
+            let at = LEFT + 8.0 + beside as f64 * LIMIT_WIDTH;
+            text(out, (at, y - 6.0), "limits", Anchor::Start, &self.show.exact(above.limit));
+        }
+        if let Some(max) = self.group.whole.max() {
+            let at = y(self.show.base(max.estimate));
+            let _ = writeln!(
+                out,
+                "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{at:.1}\" r=\"4.5\"/>",
+                x(1.0)
+            );
+            let name = format!("max {}", self.show.value(max));
+            text(out, (x(1.0), at - 11.0), "max", Anchor::End, &name);
+        }
+    }
+}
+
+/// Stretches of a line that words already stand on.
+#[derive(Default)]
+struct Room {
+    taken: Vec<(f64, f64)>,
+}
+
+impl Room {
+    const GAP: f64 = 8.0;
+
+    fn take(&mut self, from: f64, to: f64) -> bool {
+        let free = self
+            .taken
+            .iter()
+            .all(|&(start, end)| to + Self::GAP <= start || end + Self::GAP <= from);
+        if free {
+            self.taken.push((from, to));
+        }
+        free
+    }
+}
+
+/// The least of 1, 2, 5 times a power of ten that is not below `rough`.
+fn step(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .map(|s| s * power)
+        .into_iter()
+        .find(|&s| s >= rough)
+        .unwrap_or(10.0 * power)
+}
+
+fn percent(share: f64, step: f64) -> String {
+    let decimals = (-(step * 100.0).log10().floor()).clamp(0.0, 6.0) as usize;
+    format!("{:.decimals$} %", share * 100.0)
+}
+
+fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
+    let _ = writeln!(
+        out,
+        "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
+        from.0, from.1, to.0, to.1
+    );
+}
+
+fn heading(out: &mut String, y: f64, name: &str, about: &str) {
+    let _ = writeln!(
+        out,
+        "<text x=\"24\" y=\"{y:.1}\"><tspan class=\"heading\">{name}</tspan>\
+         <tspan class=\"faint\" dx=\"8\">{about}</tspan></text>"
+    );
+}
+
+fn text(out: &mut String, at: (f64, f64), class: &str, anchor: Anchor, words: &str) {
+    if words.is_empty() {
+        return;
+    }
+    let anchor = match anchor {
+        Anchor::Start => "",
+        Anchor::Middle => " text-anchor=\"middle\"",
+        Anchor::End => " text-anchor=\"end\"",
+    };
+    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+    let words = escape(words);
+    let _ =
+        writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\"{class}{anchor}>{words}</text>", at.0, at.1);
+}
+
+/// XML has no place for control characters, however they are written.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            c if c.is_control() || ('\u{fffe}'..='\u{ffff}').contains(&c) => {
+                escaped.push('\u{fffd}')
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

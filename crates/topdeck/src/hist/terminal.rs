@@ -1,0 +1,69 @@
+//! What the reader's screen can do.
+
+use std::env;
+use std::io::{self, IsTerminal as _};
+
+use crate::hist::options::Options;
+
+const WIDTH_DEFAULT: usize = 80;
+/// Narrower, pictures say nothing; wider, eyes lose the line.
+const WIDTH_MIN: usize = 40;
+const WIDTH_MAX: usize = 160;
+
+/// Width, characters, colours.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terminal {
+    pub(crate) width: usize,
+    pub(crate) ascii: bool,
+    colour: bool,
+}
+
+/// What a colour is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Heading,
+    Bar,
+    Doubt,
+    Max,
+    Faint,
+}
+
+impl Terminal {
+    pub(crate) fn new(options: &Options) -> Terminal {
+        let is_terminal = io::stdout().is_terminal();
+        let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let screen = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        let width = columns.or_else(|| if is_terminal { screen() } else { None });
+        let no_colour = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Terminal {
+            width: width.unwrap_or(WIDTH_DEFAULT).clamp(WIDTH_MIN, WIDTH_MAX),
+            ascii: options.ascii || !is_utf8(),
+            colour: is_terminal && !no_colour && !dumb,
+        }
+    }
+
+    pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
+        if !self.colour || text.trim().is_empty() {
+            return text.to_owned();
+        }
+        let code = match paint {
+            Paint::Heading => "1",
+            Paint::Bar => "36",
+            Paint::Doubt => "2;36",
+            Paint::Max => "1;33",
+            Paint::Faint => "2",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+/// Whether the locale writes UTF-8; no locale at all is taken to be a modern one.
+fn is_utf8() -> bool {
+    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let Some(locale) = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")) else {
+        return true;
+    };
+    let locale = locale.to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}

@@ -1,0 +1,27 @@
+//! `topdeck man DIR`: the manual, from the same source as `--help`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+
+use crate::command;
+
+/// Write the manual, one page per subcommand
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Folder for the pages; made if it is missing
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let folder = &options.folder;
+    let written = || format!("cannot write the manual to {}", folder.display());
+    fs::create_dir_all(folder).with_context(written)?;
+    let mut command = command::command().disable_help_subcommand(true);
+    command.build();
+    clap_mangen::generate_to(command, folder).with_context(written)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,217 @@
+//! Bad input: what is said, and that nothing is reported unless asked for.
+
+use expect_test::{Expect, expect};
+
+use crate::{counts, hist, hist_of, topdeck};
+
+#[track_caller]
+fn check(line: &str, expected: Expect) {
+    let run = hist(line);
+    assert_eq!(run.stdout, "", "nothing is reported");
+    expected.assert_eq(&format!("{}{}\n", run.stderr, run.status));
+}
+
+#[test]
+fn damage_is_named_with_its_place() {
+    check(
+        "testdata/cli/damaged.txt",
+        expect![[r#"
+        topdeck: testdata/cli/damaged.txt: line 2: expected a number, found "13,1"
+        topdeck: nothing is reported; mend the input, or report what can be read with --keep-going
+        1
+    "#]],
+    );
+    check(
+        "testdata/cli/damaged.json",
+        expect![[r#"
+        topdeck: testdata/cli/damaged.json: byte 78: expected a comma or ], found "}}"
+        topdeck: nothing is reported; mend the input, or report what can be read with --keep-going
+        1
+    "#]],
+    );
+    check(
+        "testdata/cli/unknown.txt",
+        expect![[r#"
+        topdeck: testdata/cli/unknown.txt: line 1: expected a known format, found "GET /index.html 200"
+        topdeck: nothing is reported; name the format with --format
+        1
+    "#]],
+    );
+    check(
+        "--format hlog testdata/cli/web.txt",
+        expect![[r#"
+            topdeck: testdata/cli/web.txt: line 2: expected one more field: the line ends here (interval length), found nothing
+            topdeck: nothing is reported; mend the input, or report what can be read with --keep-going
+            1
+        "#]],
+    );
+    check(
+        "testdata/cli/no-such-file",
+        expect![[r#"
+        topdeck: cannot read testdata/cli/no-such-file: No such file or directory (os error 2)
+        1
+    "#]],
+    );
+    check(
+        "testdata/cli",
+        expect![[r#"
+        topdeck: cannot read testdata/cli: Is a directory (os error 21)
+        1
+    "#]],
+    );
+}
+
+#[test]
+fn nothing_to_report_is_a_failure() {
+    check(
+        "testdata/cli/empty.txt",
+        expect![[r#"
+        topdeck: testdata/cli/empty.txt: no values
+        1
+    "#]],
+    );
+    check(
+        "--metric nope testdata/cli/page.prom",
+        expect![[r#"
+        topdeck: testdata/cli/page.prom: no metric "nope"; there are: http_request_duration_seconds, rpc_seconds
+        1
+    "#]],
+    );
+}
+
+#[test]
+fn questions_that_make_no_sense() {
+    check(
+        "--above 1.5s testdata/cli/damaged.txt --keep-going",
+        expect![[r#"
+        topdeck: testdata/cli/damaged.txt: line 2: expected a number, found "13,1"
+        topdeck: testdata/cli/damaged.txt: line 5: expected a number, found "12 ms"
+        topdeck: the report is of what could be read
+        topdeck: --above 1.5 s: the values have no unit; name it with --unit
+        1
+    "#]],
+    );
+    check(
+        "--above 1.5s --unit B testdata/cli/web.txt",
+        expect![[r#"
+        topdeck: --above 1.5 s: the values are in B
+        1
+    "#]],
+    );
+    check(
+        "--interval 10s --unit ms testdata/cli/web.txt",
+        expect![[r#"
+        topdeck: --interval 10 s: the input has no time stamps
+        1
+    "#]],
+    );
+    check(
+        "--unit parsecs x",
+        expect![[r#"
+        error: invalid value 'parsecs' for '--unit <UNIT>': the units are ns, us, ms, s, min, h, d, B
+
+        For more information, try '--help'.
+        2
+    "#]],
+    );
+    check(
+        "--quantile 99 x",
+        expect![[r#"
+        error: invalid value '99' for '--quantile <Q>': expected a share from 0 to 1, as in 0.999, p99.9 or 99.9%
+
+        For more information, try '--help'.
+        2
+    "#]],
+    );
+    check(
+        "--compare x",
+        expect![[r#"
+        error: --compare takes two files, found 1
+
+        Usage: topdeck hist [OPTIONS] <FILE>...
+
+        For more information, try '--help'.
+        2
+    "#]],
+    );
+    check(
+        "--interval 10 x",
+        expect![[r#"
+            error: --interval 10: expected a length of time with its unit, such as 10s
+
+            Usage: topdeck hist [OPTIONS] <FILE>...
+
+            For more information, try '--help'.
+            2
+        "#]],
+    );
+    check(
+        "--compare --unit ms testdata/cli/web.txt testdata/hist/hdr/ycsb.logV1.hlog --metric x",
+        expect![[r#"
+            topdeck: testdata/hist/hdr/ycsb.logV1.hlog: no values to compare
+            1
+        "#]],
+    );
+}
+
+#[test]
+fn what_can_be_read_is_reported_on_request() {
+    let run = hist("--keep-going --unit ms testdata/cli/damaged.txt");
+    assert_eq!(counts(&run), ["3"]);
+    assert_eq!(run.status, 1);
+    expect![[r#"
+        topdeck: testdata/cli/damaged.txt: line 2: expected a number, found "13,1"
+        topdeck: testdata/cli/damaged.txt: line 5: expected a number, found "12 ms"
+        topdeck: the report is of what could be read
+    "#]]
+    .assert_eq(&run.stderr);
+
+    let run = hist("--keep-going testdata/cli/damaged.json");
+    assert_eq!(counts(&run), ["3"]);
+    assert_eq!(run.status, 1);
+
+    let run = hist("--keep-going --unit ms testdata/cli/no-such-file testdata/cli/web.txt");
+    assert_eq!(counts(&run), ["2,000"]);
+    assert_eq!(run.status, 1);
+}
+
+#[test]
+fn long_lines_and_binary_are_named_in_one_short_line() {
+    for input in ["9".repeat(1 << 22).into_bytes(), vec![0u8; 1 << 20], b"1\n\xff\xfe\x00".to_vec()]
+    {
+        let run = hist_of("--format numbers -", &input);
+        assert_eq!((run.status, run.stdout.as_str()), (1, ""));
+        assert!(run.stderr.lines().all(|line| line.len() < 300), "{}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 2, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn help_names_units_and_exit_statuses() {
+    let help = topdeck(&["hist", "--help"], b"").stdout;
+    for word in
+        ["Exit status:", "Examples:", "ns, us, ms, s, min, h, d or B", "--keep-going", "COLUMNS"]
+    {
+        assert!(help.contains(word), "{word} is missing in\n{help}");
+    }
+    assert_eq!(
+        topdeck(&["--version"], b"").stdout,
+        format!("topdeck {}\n", env!("CARGO_PKG_VERSION"))
+    );
+    assert_eq!(topdeck(&["hits"], b"").status, 2);
+}

@@ -1,0 +1,259 @@
+//! Reports of sound input.
+
+use expect_test::{Expect, expect, expect_file};
+
+use crate::{counts, hist, hist_of};
+
+macro_rules! check_file {
+    ($name:literal, $line:expr) => {
+        expect_file![concat!("../../../../testdata/cli/", $name)].assert_eq(&hist($line).all())
+    };
+}
+
+#[test]
+fn numbers() {
+    check_file!("numbers.out", "--unit ms --above 100ms --above 0.0015s testdata/cli/web.txt");
+}
+
+#[test]
+fn numbers_in_ascii() {
+    check_file!("numbers-ascii.out", "--ascii --unit ms testdata/cli/web.txt");
+}
+
+#[test]
+fn an_hlog_with_tags() {
+    check_file!("hlog.out", "--above 10ms testdata/hist/hdr/tagged-Log.logV2.hlog");
+}
+
+#[test]
+fn an_hlog_over_time() {
+    check_file!(
+        "interval.out",
+        "--interval 15s --by tag --above 2ms testdata/hist/hdr/tagged-Log.logV2.hlog"
+    );
+}
+
+#[test]
+fn prometheus_text() {
+    check_file!(
+        "prometheus.out",
+        "--above 1.5s --metric http_request_duration_seconds testdata/cli/page.prom"
+    );
+}
+
+#[test]
+fn prometheus_text_by_label() {
+    check_file!(
+        "prometheus-by.out",
+        "--metric rpc_seconds --by service --quantile p50,1 testdata/cli/page.prom"
+    );
+}
+
+#[test]
+fn httptrap() {
+    check_file!("httptrap.out", "--unit s testdata/cli/trap.json");
+}
+
+#[test]
+fn circllhist() {
+    check_file!("circllhist.out", "testdata/cli/circllhist.txt");
+}
+
+#[test]
+fn several_grids_in_one_report() {
+    check_file!(
+        "mixture.out",
+        "--unit ns --above 1ms testdata/cli/circllhist.txt testdata/cli/web.txt \
+         testdata/hist/hdr/ycsb.logV1.hlog"
+    );
+}
+
+#[test]
+fn two_files_compared() {
+    check_file!(
+        "compare.out",
+        "--unit ms --above 100ms --compare testdata/cli/web.txt testdata/cli/web-slow.txt"
+    );
+}
+
+#[track_caller]
+fn check(input: &str, line: &str, expected: Expect) {
+    let run = hist_of(line, input.as_bytes());
+    assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{input:?}");
+    // The statistics alone; pictures have files of their own.
+    let end = run.stdout.find("\n\n  Distribution").map_or(run.stdout.len(), |at| at + 1);
+    expected.assert_eq(&run.stdout[..end]);
+}
+
+#[test]
+fn odd_numbers_are_counted() {
+    check(
+        "-5\nnan\n0\n7\n",
+        "--quantile 0.5 -",
+        expect![[r#"
+            standard input
+
+              count                 3
+              not a number          1
+              zero                  1
+
+              min                  -5
+              mean          0.6666667
+              stddev            4.889    4.855 to 4.922
+
+              p50                   0
+              max                   7
+
+              value   count    share
+                < 0       1  33.33 %  ████████████████████████
+                < 1       1  33.33 %  ████████████████████████
+               < 10       1  33.33 %  ████████████████████████
+        "#]],
+    );
+    check(
+        "inf\n1\n-inf\n",
+        "--quantile 0.5 -",
+        expect![[r#"
+            standard input
+
+              count                   3
+              past the grid           1
+              below the grid          1
+
+              min             -infinity
+              mean              unknown    -infinity to infinity
+
+              p50                0.9893    0.9785 to 1
+              max              infinity
+
+                value   count    share
+                  < 0       1  33.33 %  ████████████████████████
+                < 0.1       0      0 %
+                  < 1       0      0 %
+                 < 10       1  33.33 %  ████████████████████████
+              from 10       1  33.33 %  ████████████████████████
+        "#]],
+    );
+    check(
+        "nan\n",
+        "-",
+        expect![[r#"
+            standard input
+
+              count         0
+              not a number  1
+
+              The values have no unit; say it with --unit, as in --unit ms.
+        "#]],
+    );
+}
+
+#[test]
+fn one_value_and_equal_values() {
+    check(
+        "17\n",
+        "--unit us -",
+        expect![[r#"
+            standard input
+
+              count     1
+
+              min      17 us
+              mean     17 us
+              stddev    0 ns
+
+              p50      17 us
+              p75      17 us
+              p90      17 us
+              p95      17 us
+              p99      17 us
+              p99.9    17 us
+              p99.99   17 us
+              p99.999  17 us
+              max      17 us
+
+                 value   count  share
+              < 100 us       1  100 %  ████████████████████████
+        "#]],
+    );
+    check(
+        "0\n0\n",
+        "--quantile 1 -",
+        expect![[r#"
+            standard input
+
+              count   2
+              zero    2
+
+              min     0
+              mean    0
+              stddev  0
+
+              p100    0
+              max     0
+
+               value   count  share
+              from 0       2  100 %  ████████████████████████
+        "#]],
+    );
+}
+
+#[test]
+fn line_ends_and_marks_of_other_systems() {
+    check(
+        "\u{feff}1\r\n2\r\n# three\r\n\r\n3",
+        "--quantile p50 --unit B -",
+        expect![[r#"
+            standard input
+
+              count        3
+
+              min          1 B
+              mean         2 B
+              stddev  0.8073 B   0.7977 to 0.8169 B
+
+              p50      1.979 B   1.957 to 2 B
+              max          3 B
+
+               value   count  share
+              < 10 B       3  100 %  ████████████████████████
+        "#]],
+    );
+}
+
+#[test]
+fn limits_are_exact_for_numbers_and_bracketed_for_histograms() {
+    let sentence = |line: &str, input: &str| {
+        let run = hist_of(line, input.as_bytes());
+        run.stdout.lines().nth(1).expect("a second line").trim().to_owned()
+    };
+    let numbers: String = (1..=1000).map(|n| format!("{n}\n")).collect();
+    assert_eq!(sentence("--above 997.5 -", &numbers), "3 of 1,000 (0.30 %) were above 997.5");
+    assert_eq!(
+        sentence("--unit ms --above 999 -", &numbers),
+        "1 of 1,000 (0.10 %) took longer than 999 ms"
+    );
+    assert_eq!(sentence("--above 1000 -", &numbers), "0 of 1,000 (0 %) were above 1,000");
+    assert_eq!(
+        sentence("--above 1.05 -", "AAEKAAAB"),
+        "between 0 and 1 of 1 (0 to 100 %) were above 1.05, likely 0"
+    );
+}
+
+#[test]
+fn files_are_merged_or_kept_apart() {
+    let run = hist("--unit ms testdata/cli/web.txt testdata/cli/web-slow.txt");
+    assert!(run.stdout.starts_with("2 files\n"), "{}", run.stdout);
+    assert_eq!(counts(&run), ["4,000"]);
+    let run = hist("--unit ms --by file testdata/cli/web.txt testdata/cli/web-slow.txt");
+    assert_eq!(counts(&run), ["2,000", "2,000"]);
+}
+
+#[test]
+fn colours_and_width_follow_the_screen() {
+    let plain = hist("--unit ms testdata/cli/web.txt");
+    assert!(!plain.stdout.contains('\x1b'), "no colour into a file");
+    assert!(plain.stdout.lines().all(|line| line.chars().count() <= 80), "{}", plain.stdout);
+    let ascii = hist("--ascii --unit ms testdata/cli/web.txt");
+    assert!(ascii.stdout.is_ascii(), "{}", ascii.stdout);
+}
