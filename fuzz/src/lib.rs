@@ -1,5 +1,5 @@
-//! The checks that the targets run. They live with the tests of `hist`, which repeat them on every input
-//! that once broke something (`testdata/fuzz/`), so that none of that takes a fuzzer.
+//! The checks that the targets run. They live with the tests of `hist` and `collect`, which repeat them on every
+//! input that once broke something (`testdata/fuzz/`), so that none of that takes a fuzzer.
 #![forbid(unsafe_code)]
 
 #[path = "../../crates/hist/tests/it/big.rs"]
@@ -7,6 +7,8 @@
 mod big;
 #[path = "../../crates/hist/tests/it/checks/mod.rs"]
 mod checks;
+#[path = "../../crates/collect/tests/it/checks.rs"]
+mod collect_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
 #[allow(dead_code)]
 mod model;
@@ -15,7 +17,8 @@ mod truth;
 
 /// Runs the check of a target on one input. Panics where something broke.
 pub fn check(target: &str, bytes: &[u8]) {
-    let found = checks::CHECKS.iter().find(|(name, _)| *name == target);
+    let mut all = checks::CHECKS.iter().chain(&collect_checks::CHECKS);
+    let found = all.find(|(name, _)| *name == target);
     let (_, check) = found.unwrap_or_else(|| panic!("no check is named {target}"));
     check(bytes);
 }

@@ -1,0 +1,77 @@
+//! What must hold for any input at all: one check per fuzz target, by its name. `fuzz/` includes this file by
+//! path, and `fuzzed` repeats the checks on inputs that once broke something.
+
+use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
+
+use collect::{Format, Reading, Sink, Trouble, Unit, Value, detect, read};
+
+/// Panics where something broke.
+pub(crate) type Check = fn(&[u8]);
+
+/// Name and check of each target of `fuzz/` for a source.
+pub(crate) const CHECKS: [(&str, Check); 6] = [
+    ("read_numbers", |bytes| reads(Format::Numbers, bytes)),
+    ("read_hlog", |bytes| reads(Format::Hlog, bytes)),
+    ("read_circllhist", |bytes| reads(Format::Circllhist, bytes)),
+    ("read_httptrap", |bytes| reads(Format::Httptrap, bytes)),
+    ("read_prometheus", |bytes| reads(Format::Prometheus, bytes)),
+    ("detect", detects),
+];
+
+/// Whatever the format is taken for can be read.
+fn detects(bytes: &[u8]) {
+    match detect(bytes) {
+        Ok(format) => reads(format, bytes),
+        Err(trouble) => assert!(!trouble.to_string().contains('\n'), "a message of one line"),
+    }
+    // A first look does not have to see all.
+    let _ = detect(&bytes[..bytes.len() / 2]);
+}
+
+/// The same is found however the input is cut into pieces, and every histogram can be asked.
+fn reads(format: Format, bytes: &[u8]) {
+    for unit in [None, Some(&Unit::Hours)] {
+        let whole = found(format, &mut &bytes[..], unit);
+        let in_pieces = found(format, &mut BufReader::with_capacity(7, bytes), unit);
+        assert_eq!(whole, in_pieces, "read in pieces");
+    }
+}
+
+fn found(format: Format, input: &mut dyn BufRead, unit: Option<&Unit>) -> Vec<String> {
+    let mut found = Found::default();
+    read(format, input, unit, &mut found).expect("reading memory does not fail");
+    found.0
+}
+
+/// Everything found, as text: numbers that are NaN are equal there.
+#[derive(Default)]
+struct Found(Vec<String>);
+
+impl Sink for Found {
+    fn number(&mut self, value: f64) {
+        self.0.push(format!("{value:e}"));
+    }
+
+    fn reading(&mut self, reading: Reading) {
+        if let Value::Histogram(histogram) = &reading.value {
+            let held: u64 = histogram.cells().map(|cell| cell.count).sum();
+            assert_eq!(held, histogram.count());
+            assert_eq!(histogram.quantile(0.5).is_none(), histogram.is_empty());
+            let sum = histogram.sum();
+            assert!(sum.lower <= sum.upper, "{sum:?}");
+        }
+        self.0.push(format!("{reading:?}"));
+    }
+
+    fn skipped(&mut self, what: &'static str) {
+        self.0.push(what.to_owned());
+    }
+
+    fn trouble(&mut self, trouble: Trouble) -> ControlFlow<()> {
+        let message = trouble.to_string();
+        assert!(!message.contains('\n'), "a message of one line");
+        self.0.push(message);
+        ControlFlow::Continue(())
+    }
+}
