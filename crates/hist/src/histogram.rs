@@ -270,7 +270,10 @@ impl Histogram {
         }
         let place = self.scheme.place(value, self.zero_threshold);
         if place == Place::Nan {
-            self.nan = self.nan.checked_add(n).expect("BUG: more than 2^64 values");
+            let nan = self.nan.checked_add(n);
+            self.nan = nan
+                .filter(|nan| nan.checked_add(self.count).is_some())
+                .expect("BUG: more than 2^64 values");
             return;
         }
         let before = self.count;

@@ -43,3 +43,19 @@ fn a_frame_with_an_impossible_total_is_refused() {
     assert!(accumulator.add_frame(&bytes).is_err());
     assert_eq!(accumulator.count(), u64::MAX);
 }
+
+#[test]
+fn a_frame_that_has_no_room_beside_nan_is_refused() {
+    let of = |value, n| {
+        let mut histogram = Histogram::default();
+        histogram.record_n(value, n);
+        histogram
+    };
+    let mut accumulator = Accumulator::new(Scheme::default());
+    accumulator.add(&of(f64::NAN, u64::MAX - 1)).unwrap();
+    accumulator.add(&of(1.0, 1)).unwrap();
+    let one = of(1.0, 1);
+    assert!(accumulator.add(&one).is_err());
+    assert!(accumulator.add_frame(&frame_of(&one, Meaning::default())).is_err());
+    assert_eq!(accumulator.to_histogram().count(), 1);
+}

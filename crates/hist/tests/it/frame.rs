@@ -426,3 +426,16 @@ fn another_version_is_refused_politely() {
     let error = frame::decode(&bytes).unwrap_err().to_string();
     assert_eq!(error, "at byte 1: version is 2, expected 1, the version this program reads");
 }
+
+/// Or else a flipped bit would go unseen: schemes hold zero without a sign.
+#[test]
+fn a_bound_or_offset_of_negative_zero_is_refused() {
+    let log = Scheme::Log(Log::new(1.02, 0.0, Interpolation::None).unwrap());
+    for scheme in [log, Scheme::explicit(&[0.0]).unwrap()] {
+        let mut bytes = frame_of(&Histogram::new(scheme), Meaning::default());
+        let zero = bytes.windows(8).position(|double| double == [0; 8]).unwrap();
+        bytes[zero + 7] = 0x80;
+        let error = frame::decode(&bytes).unwrap_err().to_string();
+        assert!(error.ends_with("is -0, expected 0 without a sign"), "{error}");
+    }
+}
