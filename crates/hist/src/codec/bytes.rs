@@ -80,10 +80,6 @@ impl<'a> Reader<'a> {
         self.array(field).map(i64::from_be_bytes)
     }
 
-    pub(crate) fn f64_be(&mut self, field: &'static str) -> Result<f64, DecodeError> {
-        self.array(field).map(f64::from_be_bytes)
-    }
-
     pub(crate) fn f64_le(&mut self, field: &'static str) -> Result<f64, DecodeError> {
         self.array(field).map(f64::from_le_bytes)
     }
