@@ -270,8 +270,7 @@ impl HistogramDataPoint {
 /// The bounds of an explicit histogram that holds nothing beside its buckets.
 fn explicit_bounds(histogram: &Histogram) -> Result<&[f64], EncodeError> {
     let Scheme::Explicit(grid) = histogram.scheme() else {
-        let scheme = Box::new(histogram.scheme().clone());
-        return Err(EncodeError::Scheme { format: "an OTLP explicit histogram", scheme });
+        return Err(EncodeError::scheme("an OTLP explicit histogram", histogram.scheme()));
     };
     refuse_unplaced(histogram)?;
     if histogram.zero_count() > 0 {

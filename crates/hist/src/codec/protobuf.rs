@@ -4,8 +4,8 @@
 //! Decoding allocates in proportion to the input: the worst is an empty opaque field, two bytes that become
 //! a `Vec` of 24. What a message *claims* (span lengths, offsets) allocates nothing.
 
-use crate::error::DecodeError;
-use crate::histogram::Histogram;
+use crate::error::{DecodeError, EncodeError};
+use crate::histogram::{Histogram, PartsError};
 use crate::scheme::{Exp2, Scheme};
 
 use super::bytes::Reader;
@@ -113,7 +113,7 @@ pub(crate) fn shift_buckets<N: Copy>(
         let index = index >> shift.min(31);
         match shifted.last_mut() {
             Some((last, held)) if *last == index => {
-                *held = add(*held, count).ok_or(crate::histogram::PartsError::CountOverflow)?;
+                *held = add(*held, count).ok_or(PartsError::CountOverflow)?;
             }
             _ => shifted.push((index, count)),
         }
@@ -135,13 +135,10 @@ pub(crate) fn end_index(grid: Exp2) -> i32 {
 }
 
 /// The scheme an exponential format needs.
-pub(crate) fn exponential_grid(
-    scheme: &Scheme,
-    format: &'static str,
-) -> Result<Exp2, crate::error::EncodeError> {
+pub(crate) fn exponential_grid(scheme: &Scheme, format: &'static str) -> Result<Exp2, EncodeError> {
     match scheme {
         Scheme::Exp2(grid) => Ok(*grid),
-        _ => Err(crate::error::EncodeError::Scheme { format, scheme: Box::new(scheme.clone()) }),
+        _ => Err(EncodeError::scheme(format, scheme)),
     }
 }
 

@@ -306,7 +306,7 @@ impl Target {
                 end: None,
                 custom_values: grid.bounds().to_vec(),
             }),
-            _ => Err(EncodeError::Scheme { format: FORMAT, scheme: Box::new(scheme.clone()) }),
+            _ => Err(EncodeError::scheme(FORMAT, scheme)),
         }
     }
 
