@@ -112,6 +112,12 @@ impl Mixture {
         Some(variance.scaled(2 * exponent))
     }
 
+    /// Square root of [`Self::variance`].
+    pub fn stddev(&self) -> Option<Bracket> {
+        let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
+        Some(variance.map(f64::sqrt).widened().scaled(exponent))
+    }
+
     /// How many values are greater than `x` (or at least `x`, if inclusive).
     pub fn count_above(&self, x: f64, bound: Bound) -> Bracket<u64> {
         self.parts.iter().map(|part| part.count_above(x, bound)).fold(
@@ -126,19 +132,15 @@ impl Mixture {
 
     /// Share of the values at or below `x`.
     pub fn cdf(&self, x: f64) -> Option<Bracket> {
-        let n = self.count() as f64;
-        (n > 0.0).then(|| {
+        let n = self.count();
+        (n > 0).then(|| {
             let below = tally(
                 self.cells(),
                 |cell| cell.upper <= x,
                 |cell| cell.lower <= x,
                 |cell| cell.share_below(x),
             );
-            Bracket {
-                lower: below.lower as f64 / n,
-                estimate: below.estimate as f64 / n,
-                upper: below.upper as f64 / n,
-            }
+            below.share_of(n)
         })
     }
 

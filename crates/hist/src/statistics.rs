@@ -152,12 +152,7 @@ impl Histogram {
             Bound::Inclusive => self.count_below(x, Bound::Exclusive),
             Bound::Exclusive => self.count_below(x, Bound::Inclusive),
         };
-        let count = self.count();
-        Bracket {
-            lower: count - rest.upper,
-            estimate: count - rest.estimate,
-            upper: count - rest.lower,
-        }
+        rest.rest_of(self.count())
     }
 
     /// How many values lie between `low` and `high`, both included or both left out.
@@ -193,15 +188,8 @@ impl Histogram {
 
     /// Share of the values at or below `x`, 0 to 1: the inverse of the quantile.
     pub fn cdf(&self, x: f64) -> Option<Bracket> {
-        let n = self.count() as f64;
-        (n > 0.0).then(|| {
-            let below = self.count_below(x, Bound::Inclusive);
-            Bracket {
-                lower: below.lower as f64 / n,
-                estimate: below.estimate as f64 / n,
-                upper: below.upper as f64 / n,
-            }
-        })
+        let n = self.count();
+        (n > 0).then(|| self.count_below(x, Bound::Inclusive).share_of(n))
     }
 
     fn declared(&self, x: f64) -> Option<u64> {
