@@ -140,31 +140,42 @@ impl Histogram {
     }
 
     /// Bounds of the greatest (or least) value from its bucket alone. The histogram is not empty.
+    ///
+    /// Every decoded histogram asks for both: the ends of [`Self::whole_cells`] say the same at twice the cost.
     pub(crate) fn outermost(&self, greatest: bool) -> (f64, f64) {
-        let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
-        let mirrored = |index| {
-            let (lower, upper) = span(index);
-            (-upper, -lower)
-        };
-        let zero = (self.zero_count() > 0).then(|| (-self.zero_end(), self.zero_end()));
-        let past_grid = self.scheme().end();
         let (positive, negative) = (self.positive().indexes(), self.negative().indexes());
+        let underflow = (self.underflow() > 0).then_some(RankPlace::Underflow);
+        let zero = (self.zero_count() > 0).then_some(RankPlace::Zero);
+        let overflow = (self.overflow() > 0).then_some(RankPlace::Overflow);
         let found = if greatest {
-            (self.overflow() > 0)
-                .then_some((past_grid, f64::INFINITY))
-                .or_else(|| positive.last().map(|&i| span(i)))
+            overflow
+                .or_else(|| positive.last().map(|&i| RankPlace::Positive(i)))
                 .or(zero)
-                .or_else(|| negative.first().map(|&i| mirrored(i)))
-                .or((self.underflow() > 0).then_some((f64::NEG_INFINITY, -past_grid)))
+                .or_else(|| negative.first().map(|&i| RankPlace::Negative(i)))
+                .or(underflow)
         } else {
-            (self.underflow() > 0)
-                .then_some((f64::NEG_INFINITY, -past_grid))
-                .or_else(|| negative.last().map(|&i| mirrored(i)))
+            underflow
+                .or_else(|| negative.last().map(|&i| RankPlace::Negative(i)))
                 .or(zero)
-                .or_else(|| positive.first().map(|&i| span(i)))
-                .or((self.overflow() > 0).then_some((past_grid, f64::INFINITY)))
+                .or_else(|| positive.first().map(|&i| RankPlace::Positive(i)))
+                .or(overflow)
         };
-        found.expect("BUG: asked for an extreme of an empty histogram")
+        self.span_of(found.expect("BUG: asked for an extreme of an empty histogram"))
+    }
+
+    /// The least and greatest value that can be counted at a place, both closed.
+    fn span_of(&self, place: RankPlace) -> (f64, f64) {
+        let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
+        match place {
+            RankPlace::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
+            RankPlace::Negative(index) => {
+                let (lower, upper) = span(index);
+                (-upper, -lower)
+            }
+            RankPlace::Zero => (-self.zero_end(), self.zero_end()),
+            RankPlace::Positive(index) => span(index),
+            RankPlace::Overflow => (self.scheme().end(), f64::INFINITY),
+        }
     }
 
     /// The cell that holds the value of this rank (1-based, ascending), and how many values lie before
@@ -172,18 +183,7 @@ impl Histogram {
     pub(crate) fn cell_of_rank(&self, rank: u64) -> (Cell, u64) {
         debug_assert!((1..=self.count()).contains(&rank));
         let (place, count, before) = self.place_of_rank(rank);
-        let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
-        let past_grid = self.scheme().end();
-        let (lower, upper) = match place {
-            RankPlace::Underflow => (f64::NEG_INFINITY, -past_grid),
-            RankPlace::Negative(index) => {
-                let (lower, upper) = span(index);
-                (-upper, -lower)
-            }
-            RankPlace::Zero => (-self.zero_end(), self.zero_end()),
-            RankPlace::Positive(index) => span(index),
-            RankPlace::Overflow => (past_grid, f64::INFINITY),
-        };
+        let (lower, upper) = self.span_of(place);
         let (least, greatest) = self.limits();
         (Cell { lower: lower.max(least), upper: upper.min(greatest), count }, before)
     }
