@@ -162,7 +162,7 @@ impl ExponentialHistogramDataPoint {
             zero: self.zero_count,
             ..side_values(Scheme::Exp2(grid), self.sum, self.min, self.max)
         })?;
-        Ok(Some(Folded { value: histogram, added_error: protobuf::added_error(grid, shift) }))
+        Ok(Some(Folded { value: histogram, error_added: protobuf::error_added(grid, shift) }))
     }
 
     /// A point with the buckets and side values of `histogram`. Times and attributes are the caller's.

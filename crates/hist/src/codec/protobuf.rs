@@ -17,7 +17,7 @@ pub struct Folded<T = Histogram> {
     pub value: T,
     /// How much the fold added at most to the relative error of a value read back from its bucket; 0 where
     /// nothing had to be folded.
-    pub added_error: f64,
+    pub error_added: f64,
 }
 
 /// A message of type `M`, or the offset of the first field that does not belong to one.
@@ -94,7 +94,7 @@ pub(crate) fn exponential_scheme(
 }
 
 /// What a fold by `shift` bits to `grid` adds to the relative error.
-pub(crate) fn added_error(grid: Exp2, shift: u32) -> f64 {
+pub(crate) fn error_added(grid: Exp2, shift: u32) -> f64 {
     if shift == 0 { 0.0 } else { grid.relative_error() }
 }
 
