@@ -401,11 +401,10 @@ impl Histogram {
     /// Adds all values of `other`. Where the grids differ in fineness both fold to the coarser, exactly;
     /// grids that do not nest are refused and nothing is changed.
     pub fn merge(&mut self, other: &Histogram) -> Result<(), MergeError> {
-        let scheme =
-            self.scheme.common(&other.scheme).ok_or_else(|| MergeError::SchemesDiffer {
-                ours: Box::new(self.scheme.clone()),
-                theirs: Box::new(other.scheme.clone()),
-            })?;
+        let scheme = self
+            .scheme
+            .common(&other.scheme)
+            .ok_or_else(|| MergeError::schemes_differ(&self.scheme, &other.scheme))?;
         let count = self.count.checked_add(other.count).ok_or(MergeError::CountOverflow)?;
         let nan = self.nan.checked_add(other.nan).ok_or(MergeError::CountOverflow)?;
         count.checked_add(nan).ok_or(MergeError::CountOverflow)?;
@@ -461,24 +460,18 @@ impl Histogram {
     /// Takes all values of `other` away, as between two readings of a cumulative histogram. Refused, and
     /// nothing changed, unless every count of `other` is contained in this histogram.
     ///
-    /// Thresholds stay exact, and the sum where its 100 bits still hold what is left. The extremes stay exact only where they show that `other` did not
-    /// hold them.
+    /// Thresholds stay exact, and the sum where its 100 bits still hold what is left. The extremes stay exact
+    /// only where they show that `other` did not hold them.
     pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
         let common = self.scheme.common(&other.scheme).filter(|common| *common == self.scheme);
         if common.is_none() || self.zero_threshold < other.zero_threshold {
-            return Err(MergeError::SchemesDiffer {
-                ours: Box::new(self.scheme.clone()),
-                theirs: Box::new(other.scheme.clone()),
-            });
+            return Err(MergeError::schemes_differ(&self.scheme, &other.scheme));
         }
         let mut theirs = other.clone();
         theirs.fold_to(&self.scheme);
         theirs.raise_zero_threshold(self.zero_threshold);
         if theirs.zero_threshold != self.zero_threshold {
-            return Err(MergeError::SchemesDiffer {
-                ours: Box::new(self.scheme.clone()),
-                theirs: Box::new(other.scheme.clone()),
-            });
+            return Err(MergeError::schemes_differ(&self.scheme, &other.scheme));
         }
 
         let mut rest = self.clone();

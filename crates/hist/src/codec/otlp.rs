@@ -162,7 +162,7 @@ impl ExponentialHistogramDataPoint {
             zero: self.zero_count,
             ..side_values(Scheme::Exp2(grid), self.sum, self.min, self.max)
         })?;
-        Ok(Some(Folded { value: histogram, added_error: protobuf::added_error(grid, shift) }))
+        Ok(Some(Folded { value: histogram, error_added: protobuf::error_added(grid, shift) }))
     }
 
     /// A point with the buckets and side values of `histogram`. Times and attributes are the caller's.
@@ -272,8 +272,7 @@ impl HistogramDataPoint {
 /// The bounds of an explicit histogram that holds nothing beside its buckets.
 fn explicit_bounds(histogram: &Histogram) -> Result<&[f64], EncodeError> {
     let Scheme::Explicit(grid) = histogram.scheme() else {
-        let scheme = Box::new(histogram.scheme().clone());
-        return Err(EncodeError::Scheme { format: "an OTLP explicit histogram", scheme });
+        return Err(EncodeError::scheme("an OTLP explicit histogram", histogram.scheme()));
     };
     refuse_unplaced(histogram)?;
     if histogram.zero_count() > 0 {

@@ -198,6 +198,7 @@ fn check_mixture(mixture: &Mixture, sample: &Sample) {
         holds("sum", hist::Bracket { lower, upper, ..sum }, sample.sum());
         holds("mean", mixture.mean().unwrap(), sample.mean());
         holds("variance", mixture.variance().unwrap(), sample.variance());
+        holds("stddev", mixture.stddev().unwrap(), sample.stddev());
     } else {
         let variance = mixture.variance().unwrap();
         holds("variance", variance, variance.estimate);

@@ -121,7 +121,7 @@ fn a_scale_above_8_folds_on_request_and_says_what_it_costs() {
     let folded = point.to_histogram_folded().unwrap().unwrap();
     assert_eq!(folded.value.scheme(), &Scheme::exp2(8).unwrap());
     assert_eq!(folded.value.positive().iter().collect::<Vec<_>>(), [(10_449_964 >> 12, 6)]);
-    assert!((folded.added_error - 0.00135).abs() < 5e-6, "{}", folded.added_error);
+    assert!((folded.error_added - 0.00135).abs() < 5e-6, "{}", folded.error_added);
 
     let kept = ExponentialHistogramDataPoint { scale: 8, ..point }.to_histogram_folded();
     assert!(kept.is_err(), "no double has index 10449964 at scale 8");
