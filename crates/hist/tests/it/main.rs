@@ -12,5 +12,6 @@ mod merge;
 mod model;
 mod otlp;
 mod prometheus;
+mod regressions;
 mod soak;
 mod statistics;
