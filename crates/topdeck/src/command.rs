@@ -66,7 +66,16 @@ pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
 
 /// Tells the user. Where nobody can be told (standard error is full, or gone) the exit status still is.
 pub(crate) fn say(message: impl Display) {
-    let _ = writeln!(io::stderr(), "topdeck: {message}");
+    let _ = writeln!(io::stderr(), "topdeck: {}", plain(&message.to_string()));
+}
+
+/// Foreign text (names of files, tags, labels) fit for a terminal and for XML: control characters are escaped.
+pub(crate) fn plain(text: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 /// Writes what was asked for.

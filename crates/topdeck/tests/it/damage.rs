@@ -282,3 +282,28 @@ fn times_at_the_end_of_the_calendar_have_a_row() {
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{interval}");
     }
 }
+
+#[test]
+fn names_do_not_reach_the_terminal_as_commands() {
+    let run = hist("no\u{1b}[31msuch");
+    assert!(run.stderr.contains("cannot read no\\u{1b}[31msuch: "), "{}", run.stderr);
+
+    let page = "a_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"1\"} 1\na_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"+Inf\"} 1\n";
+    for arguments in ["--by x -", "--by series -"] {
+        let run = hist_of(arguments, page.as_bytes());
+        assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+        assert!(run.stdout.chars().all(|c| c == '\n' || !c.is_control()), "{:?}", run.stdout);
+    }
+}
+
+#[test]
+fn a_limit_in_the_wrong_unit_names_the_metric() {
+    let page = "# TYPE a_seconds histogram\na_seconds_bucket{le=\"1\"} 1\na_seconds_bucket{le=\"+Inf\"} 1\n\
+        # TYPE b_bytes histogram\nb_bytes_bucket{le=\"1\"} 1\nb_bytes_bucket{le=\"+Inf\"} 1\n";
+    let run = hist_of("--above 1s -", page.as_bytes());
+    expect![[r#"
+        topdeck: --above 1 s: the values of b_bytes are in B; choose with --metric
+    "#]]
+    .assert_eq(&run.stderr);
+    assert_eq!(run.status, 1);
+}
