@@ -521,8 +521,8 @@ mod loom_tests {
             let recorder = recorder();
             let handle = recorder.handle();
             let values = [2.0, 1.0, 4.0];
+            handle.record(2);
             let writer = thread::spawn(move || {
-                handle.record(2);
                 handle.record(1);
                 handle.record(4);
             });
