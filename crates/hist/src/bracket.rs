@@ -37,9 +37,26 @@ impl<T: PartialOrd + Copy> Bracket<T> {
     }
 }
 
+impl Bracket<u64> {
+    /// The count as a share of all `n`, 0 to 1; NaN of none.
+    pub fn share_of(self, n: u64) -> Bracket {
+        let share = |count: u64| count as f64 / n as f64;
+        Bracket {
+            lower: share(self.lower),
+            estimate: share(self.estimate),
+            upper: share(self.upper),
+        }
+    }
+
+    /// How many of `n` the others are. No count is above `n`.
+    pub fn rest_of(self, n: u64) -> Bracket<u64> {
+        Bracket { lower: n - self.upper, estimate: n - self.estimate, upper: n - self.lower }
+    }
+}
+
 impl Bracket<f64> {
-    /// The same answer after a rising function.
-    pub(crate) fn map(self, f: impl Fn(f64) -> f64) -> Bracket {
+    /// The same answer after `f`, which must never fall: a unit, a root, a logarithm. Rounding is the caller's.
+    pub fn map(self, f: impl Fn(f64) -> f64) -> Bracket {
         Bracket::new(f(self.lower), f(self.estimate), f(self.upper))
     }
 

@@ -5,7 +5,6 @@
 
 use crate::bracket::Bracket;
 use crate::histogram::Histogram;
-use crate::scheme::times_power_of_two;
 
 /// `count` values between `lower` and `upper`, both included.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,7 +25,7 @@ impl Cell {
         f64::midpoint(lower, upper)
     }
 
-    fn finite(&self) -> (f64, f64) {
+    pub(crate) fn finite(&self) -> (f64, f64) {
         match (self.lower.is_finite(), self.upper.is_finite()) {
             (true, true) => (self.lower, self.upper),
             (true, false) => (self.lower, self.lower),
@@ -60,7 +59,7 @@ impl Cell {
     }
 
     /// The least distance of a value in the cell from a point in `between`.
-    fn distance_from(&self, between: (f64, f64)) -> f64 {
+    pub(crate) fn distance_from(&self, between: (f64, f64)) -> f64 {
         (self.lower - between.1).max(between.0 - self.upper).max(0.0)
     }
 }
@@ -165,33 +164,44 @@ impl Histogram {
     }
 
     /// Bounds of the greatest (or least) value from its bucket alone. The histogram is not empty.
+    ///
+    /// Every decoded histogram asks for both: the ends of [`Self::whole_cells`] say the same at twice the cost.
     pub(crate) fn outermost(&self, greatest: bool) -> (f64, f64) {
-        let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
-        let mirrored = |index| {
-            let (lower, upper) = span(index);
-            (-upper, -lower)
-        };
         let around_zero = self.around_zero();
-        let zero = (around_zero.count > 0).then(|| (-self.zero_end(), self.zero_end()));
-        let past_grid = self.scheme().end();
         let positive = &self.positive().indexes()[around_zero.positive..];
         let negative = &self.negative().indexes()[around_zero.negative..];
+        let underflow = (self.underflow() > 0).then_some(RankPlace::Underflow);
+        let zero = (around_zero.count > 0).then_some(RankPlace::Zero);
+        let overflow = (self.overflow() > 0).then_some(RankPlace::Overflow);
         let found = if greatest {
-            (self.overflow() > 0)
-                .then_some((past_grid, f64::INFINITY))
-                .or_else(|| positive.last().map(|&i| span(i)))
+            overflow
+                .or_else(|| positive.last().map(|&i| RankPlace::Positive(i)))
                 .or(zero)
-                .or_else(|| negative.first().map(|&i| mirrored(i)))
-                .or((self.underflow() > 0).then_some((f64::NEG_INFINITY, -past_grid)))
+                .or_else(|| negative.first().map(|&i| RankPlace::Negative(i)))
+                .or(underflow)
         } else {
-            (self.underflow() > 0)
-                .then_some((f64::NEG_INFINITY, -past_grid))
-                .or_else(|| negative.last().map(|&i| mirrored(i)))
+            underflow
+                .or_else(|| negative.last().map(|&i| RankPlace::Negative(i)))
                 .or(zero)
-                .or_else(|| positive.first().map(|&i| span(i)))
-                .or((self.overflow() > 0).then_some((past_grid, f64::INFINITY)))
+                .or_else(|| positive.first().map(|&i| RankPlace::Positive(i)))
+                .or(overflow)
         };
-        found.expect("BUG: asked for an extreme of an empty histogram")
+        self.span_of(found.expect("BUG: asked for an extreme of an empty histogram"))
+    }
+
+    /// The least and greatest value that can be counted at a place, both closed.
+    fn span_of(&self, place: RankPlace) -> (f64, f64) {
+        let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
+        match place {
+            RankPlace::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
+            RankPlace::Negative(index) => {
+                let (lower, upper) = span(index);
+                (-upper, -lower)
+            }
+            RankPlace::Zero => (-self.zero_end(), self.zero_end()),
+            RankPlace::Positive(index) => span(index),
+            RankPlace::Overflow => (self.scheme().end(), f64::INFINITY),
+        }
     }
 
     /// The cell that holds the value of this rank (1-based, ascending), and how many values lie before
@@ -199,18 +209,7 @@ impl Histogram {
     pub(crate) fn cell_of_rank(&self, rank: u64) -> (Cell, u64) {
         debug_assert!((1..=self.count()).contains(&rank));
         let (place, count, before) = self.place_of_rank(rank);
-        let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
-        let past_grid = self.scheme().end();
-        let (lower, upper) = match place {
-            RankPlace::Underflow => (f64::NEG_INFINITY, -past_grid),
-            RankPlace::Negative(index) => {
-                let (lower, upper) = span(index);
-                (-upper, -lower)
-            }
-            RankPlace::Zero => (-self.zero_end(), self.zero_end()),
-            RankPlace::Positive(index) => span(index),
-            RankPlace::Overflow => (past_grid, f64::INFINITY),
-        };
+        let (lower, upper) = self.span_of(place);
         let (least, greatest) = self.limits();
         (Cell { lower: lower.max(least), upper: upper.min(greatest), count }, before)
     }
@@ -296,115 +295,4 @@ pub(crate) fn tally(
         }
     }
     Bracket::new(lower, lower.saturating_add(f64::round(estimate) as u64), upper)
-}
-
-/// The sum of the `k`-th powers of all values over `divisor`, as far as the cells tell.
-pub(crate) fn power_sum(
-    cells: impl Iterator<Item = Cell> + Clone,
-    k: u32,
-    divisor: f64,
-) -> Bracket {
-    // Beyond, even the greatest of the scaled powers may vanish.
-    let exponent = if k <= 512 { exponent_of_greatest(cells.clone()) } else { 0 };
-    let unit = times_power_of_two(1.0, -exponent);
-    // Multiplied out, small powers of whole numbers are exact.
-    let power = |x: f64| match k {
-        0..=16 => x.powi(k as i32),
-        _ if x < 0.0 && k % 2 == 1 => -(-x).powf(k.into()),
-        _ => x.abs().powf(k.into()),
-    };
-    let mut total = Total::default();
-    for cell in cells {
-        let weight = cell.count as f64 / divisor;
-        let (a, b) = (power(cell.lower * unit), power(cell.upper * unit));
-        for (bound, power) in [(cell.lower, a), (cell.upper, b)] {
-            total.vanished +=
-                if bound != 0.0 && !power.is_normal() { f64::MIN_POSITIVE } else { 0.0 };
-        }
-        let around_zero = k > 0 && k.is_multiple_of(2) && cell.lower < 0.0 && cell.upper > 0.0;
-        let low = if around_zero { 0.0 } else { a.min(b) };
-        let high = a.max(b);
-        // A power past the doubles is at least the greatest of them; its share may be none of them.
-        let (low, high) =
-            if k <= 512 { (low, high) } else { (low.min(f64::MAX), high.max(f64::MIN)) };
-        total.add(weight * low, weight * power(cell.middle() * unit), weight * high);
-    }
-    total.bracket(k.min(16).into()).scaled(i64::from(exponent) * i64::from(k))
-}
-
-/// The mean squared distance from the mean, which lies in `mean`, over `2^(2 * exponent)`, and that exponent:
-/// squares of doubles may be none themselves. Values in a cell are taken as evenly spread for the estimate;
-/// the bounds hold for any placing of them.
-pub(crate) fn variance(
-    cells: impl Iterator<Item = Cell> + Clone,
-    count: u64,
-    mean: Bracket,
-) -> (Bracket, i64) {
-    let exponent = exponent_of_greatest(cells.clone());
-    let unit = times_power_of_two(1.0, -exponent);
-    let mean = mean.widened().map(|mean| mean * unit);
-    let centre = if mean.estimate.is_finite() { mean.estimate } else { 0.0 };
-    let n = count as f64;
-    let mut total = Total::default();
-    for cell in cells {
-        let weight = cell.count as f64 / n;
-        let cell = Cell { lower: cell.lower * unit, upper: cell.upper * unit, ..cell };
-        let nearest = cell.distance_from((mean.lower, mean.upper));
-        // The variance is least about the mean, so distances from any other point bound it from above.
-        let farthest = (cell.lower - centre).abs().max((cell.upper - centre).abs());
-        let (low, high) = cell.finite();
-        let width = if low < high { high - low } else { 0.0 };
-        let middle = cell.middle() - centre;
-        let spread = middle * middle + width * width / 12.0;
-        total.add(weight * nearest * nearest, weight * spread, weight * farthest * farthest);
-    }
-    let bracket = total.bracket(8.0);
-    (Bracket { lower: bracket.lower.max(0.0), ..bracket }, exponent.into())
-}
-
-/// The power of two that brings the greatest finite bound to between 1/2 and 1, so that its powers neither
-/// overflow nor vanish. Multiplying by it is exact.
-fn exponent_of_greatest(cells: impl Iterator<Item = Cell>) -> i32 {
-    let finite = |x: f64| if x.is_finite() { x.abs() } else { 0.0 };
-    let greatest =
-        cells.fold(0.0, |greatest: f64, c| greatest.max(finite(c.lower)).max(finite(c.upper)));
-    (((greatest.to_bits() >> 52) as i32) - 1022).max(-1021)
-}
-
-/// Sums of bounds, with what is needed to say how far rounding can have moved them.
-#[derive(Default)]
-struct Total {
-    lower: f64,
-    estimate: f64,
-    upper: f64,
-    magnitude_lower: f64,
-    magnitude_upper: f64,
-    /// What terms too small for a double may have lacked.
-    vanished: f64,
-    terms: u32,
-}
-
-impl Total {
-    fn add(&mut self, lower: f64, estimate: f64, upper: f64) {
-        self.lower += lower;
-        self.estimate += estimate;
-        self.upper += upper;
-        self.magnitude_lower += lower.abs();
-        self.magnitude_upper += upper.abs();
-        self.terms += 1;
-    }
-
-    /// The sums, widened by one rounding for each addition and `roundings` for each term. Infinities of
-    /// both signs leave nothing known.
-    fn bracket(self, roundings: f64) -> Bracket {
-        let doubt = (f64::from(self.terms) + roundings + 4.0) * f64::EPSILON;
-        let vanished = self.vanished;
-        let moved = |x: f64, doubt: f64| if x.is_finite() { x + doubt } else { x };
-        let known = |x: f64, or: f64| if x.is_nan() { or } else { x };
-        Bracket::new(
-            known(moved(self.lower, -doubt * self.magnitude_lower - vanished), f64::NEG_INFINITY),
-            self.estimate,
-            known(moved(self.upper, doubt * self.magnitude_upper + vanished), f64::INFINITY),
-        )
-    }
 }

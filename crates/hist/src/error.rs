@@ -1,26 +1,30 @@
 //! What can go wrong with histograms, by who has to act.
 
 use crate::histogram::PartsError;
-use crate::scheme::Scheme;
+use crate::scheme::{Exp2, Explicit, Log, LogLinear2, Scheme};
 
 /// A scheme's parameter is out of range: the caller, or the bytes it came from, is wrong.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemeError {
     /// No exponential grid has this scale.
-    #[error("exponential scale {found} is outside -10..=8")]
+    #[error("exponential scale {found} is outside {}..={}", Exp2::SCALE_MIN, Exp2::SCALE_MAX)]
     Scale {
         /// The scale asked for.
         found: i32,
     },
     /// No log-linear grid has this many sub-bits.
-    #[error("{found} sub-bits are outside 0..=18")]
+    #[error("{found} sub-bits are outside 0..={}", LogLinear2::BITS_MAX)]
     Bits {
         /// The sub-bits asked for.
         found: u32,
     },
     /// The linear part of a log-linear grid cannot end there.
-    #[error("log-linear floor 2^{found} is outside 2^-1022..=2^1023")]
+    #[error(
+        "log-linear floor 2^{found} is outside 2^{}..=2^{}",
+        LogLinear2::FLOOR_MIN,
+        LogLinear2::FLOOR_MAX
+    )]
     Floor {
         /// The exponent asked for.
         found: i32,
@@ -32,7 +36,7 @@ pub enum SchemeError {
         found: f64,
     },
     /// An index offset that leaves no distinct indexes.
-    #[error("index offset {found} is outside ±1e9")]
+    #[error("index offset {found} is outside ±{:e}", Log::OFFSET_MAX)]
     Offset {
         /// The offset asked for.
         found: f64,
@@ -46,7 +50,7 @@ pub enum SchemeError {
         found: f64,
     },
     /// More bounds than a histogram may have.
-    #[error("{found} bounds are more than 100000")]
+    #[error("{found} bounds are more than {}", Explicit::BOUNDS_MAX)]
     TooManyBounds {
         /// How many there are.
         found: usize,
@@ -149,8 +153,8 @@ pub enum DecodeError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The format has buckets of another kind.
-    #[error("{format} cannot hold {scheme} buckets: use the export function")]
+    /// The format has buckets of another kind: [`crate::Histogram::convert`] says what moving them costs.
+    #[error("{format} cannot hold {scheme} buckets: convert the histogram first")]
     Scheme {
         /// The format.
         format: &'static str,
@@ -165,4 +169,17 @@ pub enum EncodeError {
         /// What would be lost.
         what: String,
     },
+}
+
+impl MergeError {
+    pub(crate) fn schemes_differ(ours: &Scheme, theirs: &Scheme) -> MergeError {
+        let (ours, theirs) = (Box::new(ours.clone()), Box::new(theirs.clone()));
+        MergeError::SchemesDiffer { ours, theirs }
+    }
+}
+
+impl EncodeError {
+    pub(crate) fn scheme(format: &'static str, scheme: &Scheme) -> EncodeError {
+        EncodeError::Scheme { format, scheme: Box::new(scheme.clone()) }
+    }
 }

@@ -117,6 +117,12 @@ pub enum PartsError {
         /// The threshold.
         found: f64,
     },
+    /// More thresholds than a histogram may declare.
+    #[error("{found} declared thresholds are more than {}", Histogram::THRESHOLDS_MAX)]
+    TooManyThresholds {
+        /// How many there are.
+        found: usize,
+    },
     /// Thresholds must be finite, ascend, and count no more values than there are, fewer the higher.
     #[error(
         "declared threshold {found} is not finite, out of order, or counts more values than there are"
@@ -134,6 +140,9 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    /// As many thresholds as one histogram may declare: each costs a comparison with every value.
+    pub const THRESHOLDS_MAX: usize = 64;
+
     /// No values yet.
     pub fn new(scheme: Scheme) -> Histogram {
         Histogram {
@@ -261,7 +270,10 @@ impl Histogram {
         }
         let place = self.scheme.place(value, self.zero_threshold);
         if place == Place::Nan {
-            self.nan = self.nan.checked_add(n).expect("BUG: more than 2^64 values");
+            let nan = self.nan.checked_add(n);
+            self.nan = nan
+                .filter(|nan| nan.checked_add(self.count).is_some())
+                .expect("BUG: more than 2^64 values");
             return;
         }
         let before = self.count;
@@ -389,11 +401,10 @@ impl Histogram {
     /// Adds all values of `other`. Where the grids differ in fineness both fold to the coarser, exactly;
     /// grids that do not nest are refused and nothing is changed.
     pub fn merge(&mut self, other: &Histogram) -> Result<(), MergeError> {
-        let scheme =
-            self.scheme.common(&other.scheme).ok_or_else(|| MergeError::SchemesDiffer {
-                ours: Box::new(self.scheme.clone()),
-                theirs: Box::new(other.scheme.clone()),
-            })?;
+        let scheme = self
+            .scheme
+            .common(&other.scheme)
+            .ok_or_else(|| MergeError::schemes_differ(&self.scheme, &other.scheme))?;
         let count = self.count.checked_add(other.count).ok_or(MergeError::CountOverflow)?;
         let nan = self.nan.checked_add(other.nan).ok_or(MergeError::CountOverflow)?;
         count.checked_add(nan).ok_or(MergeError::CountOverflow)?;
@@ -432,11 +443,15 @@ impl Histogram {
             self.thresholds.clone_from(&other.thresholds);
             return;
         }
+        let settled = self.is_sum_settled() && other.is_sum_settled();
         self.sum = defined(self.sum.combine(other.sum, Sum::plus));
         self.min =
             lesser(self.min, other.min, || self.outermost(false).0, || other.outermost(false).0);
         self.max =
             greater(self.max, other.max, || self.outermost(true).1, || other.outermost(true).1);
+        if !settled && (self.min.exact().is_none() || self.max.exact().is_none()) {
+            self.sum = self.sum.doubted();
+        }
         self.thresholds.retain_mut(|ours| {
             let theirs = other.thresholds.iter().find(|t| t.value == ours.value);
             if let Some(theirs) = theirs {
@@ -446,27 +461,29 @@ impl Histogram {
         });
     }
 
+    /// Whether an exact sum stays so without the extremes that say how far it can be off: an open bucket says
+    /// nothing of it, and its sum is believed.
+    fn is_sum_settled(&self) -> bool {
+        self.count == 0
+            || self.scheme.is_mirrored()
+            || self.exact_sum().is_some_and(|[lower, _, upper]| lower == upper)
+    }
+
     /// Takes all values of `other` away, as between two readings of a cumulative histogram. Refused, and
     /// nothing changed, unless every count of `other` is contained in this histogram.
     ///
-    /// Thresholds stay exact, and the sum where its 100 bits still hold what is left. The extremes stay exact only where they show that `other` did not
-    /// hold them.
+    /// Thresholds stay exact, and the sum where its 100 bits still hold what is left. The extremes stay exact
+    /// only where they show that `other` did not hold them.
     pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
         let common = self.scheme.common(&other.scheme).filter(|common| *common == self.scheme);
         if common.is_none() || self.zero_threshold < other.zero_threshold {
-            return Err(MergeError::SchemesDiffer {
-                ours: Box::new(self.scheme.clone()),
-                theirs: Box::new(other.scheme.clone()),
-            });
+            return Err(MergeError::schemes_differ(&self.scheme, &other.scheme));
         }
         let mut theirs = other.clone();
         theirs.fold_to(&self.scheme);
         theirs.raise_zero_threshold(self.zero_threshold);
         if theirs.zero_threshold != self.zero_threshold {
-            return Err(MergeError::SchemesDiffer {
-                ours: Box::new(self.scheme.clone()),
-                theirs: Box::new(other.scheme.clone()),
-            });
+            return Err(MergeError::schemes_differ(&self.scheme, &other.scheme));
         }
 
         let mut rest = self.clone();
@@ -493,6 +510,9 @@ impl Histogram {
         rest.count -= theirs.count;
         if theirs.count > 0 {
             rest.sum = remaining(rest.sum, theirs.sum, self.may_be_whole());
+            if !(self.is_sum_settled() && theirs.is_sum_settled()) {
+                rest.sum = rest.sum.doubted();
+            }
             rest.min = match (rest.min, theirs.min) {
                 (Side::Exact(ours), Side::Exact(taken)) if ours < taken => rest.min,
                 _ => Side::Absent,
@@ -746,6 +766,9 @@ fn checked_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, Par
 }
 
 fn check_thresholds(thresholds: &[Threshold], count: u64) -> Result<(), PartsError> {
+    if thresholds.len() > Histogram::THRESHOLDS_MAX {
+        return Err(PartsError::TooManyThresholds { found: thresholds.len() });
+    }
     let mut previous = Threshold { value: f64::NEG_INFINITY, above: count };
     for &threshold in thresholds {
         if !(threshold.value.is_finite()

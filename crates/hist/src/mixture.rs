@@ -4,11 +4,13 @@
 //! of the parts add up, so every statistic of the whole is bracketed as tightly as the parts allow.
 
 use crate::bracket::Bracket;
-use crate::cells::{self, Cell, tally};
+use crate::cells::{Cell, tally};
+use crate::convert::Converted;
 use crate::error::MergeError;
-use crate::histogram::{Histogram, Parts};
+use crate::histogram::Histogram;
+use crate::moments;
 use crate::quantile::nearest_rank;
-use crate::scheme::{LogLinear2, Place, Scheme};
+use crate::scheme::{LogLinear2, Scheme};
 use crate::side::Sum;
 use crate::statistics::Bound;
 
@@ -16,18 +18,6 @@ use crate::statistics::Bound;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mixture {
     parts: Vec<Histogram>,
-}
-
-/// A histogram on another grid than its source, and how far its values may now lie from the truth.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Converted {
-    /// Counts on the new grid, each bucket of the source moved whole. Its brackets speak of the values as
-    /// moved to the middles of their buckets: the recorded ones lie as far from those as the source's
-    /// grid left open.
-    pub histogram: Histogram,
-    /// Greatest relative distance between the middle of a source bucket and the far end of the bucket it
-    /// was moved to.
-    pub error_added: f64,
 }
 
 impl Mixture {
@@ -111,15 +101,21 @@ impl Mixture {
         let mean = if sum.lower.is_finite() && sum.upper.is_finite() {
             sum.map(|sum| sum / n).widened()
         } else {
-            cells::power_sum(self.cells(), 1, n)
+            moments::power_sum(self.cells(), 1, n)
         };
         Some(mean.map(|mean| mean.clamp(least.lower, greatest.upper)))
     }
 
     /// Population variance.
     pub fn variance(&self) -> Option<Bracket> {
-        let (variance, exponent) = cells::variance(self.cells(), self.count(), self.mean()?);
+        let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
         Some(variance.scaled(2 * exponent))
+    }
+
+    /// Square root of [`Self::variance`].
+    pub fn stddev(&self) -> Option<Bracket> {
+        let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
+        Some(variance.map(f64::sqrt).widened().scaled(exponent))
     }
 
     /// How many values are greater than `x` (or at least `x`, if inclusive).
@@ -136,19 +132,15 @@ impl Mixture {
 
     /// Share of the values at or below `x`.
     pub fn cdf(&self, x: f64) -> Option<Bracket> {
-        let n = self.count() as f64;
-        (n > 0.0).then(|| {
+        let n = self.count();
+        (n > 0).then(|| {
             let below = tally(
                 self.cells(),
                 |cell| cell.upper <= x,
                 |cell| cell.lower <= x,
                 |cell| cell.share_below(x),
             );
-            Bracket {
-                lower: below.lower as f64 / n,
-                estimate: below.estimate as f64 / n,
-                upper: below.upper as f64 / n,
-            }
+            below.share_of(n)
         })
     }
 
@@ -204,46 +196,5 @@ impl Mixture {
             flat.error_added = flat.error_added.max(converted.error_added);
         }
         Ok(flat)
-    }
-}
-
-impl Histogram {
-    /// The same counts on another grid: each bucket goes whole to the one that holds its middle. Minimum and
-    /// maximum that contradict the new buckets become estimates, and so does the sum.
-    pub fn convert(&self, scheme: &Scheme) -> Result<Converted, MergeError> {
-        if self.scheme().common(scheme).as_ref() == Some(scheme) {
-            let mut histogram = Histogram::new(scheme.clone());
-            histogram.merge(self)?;
-            return Ok(Converted { histogram, error_added: 0.0 });
-        }
-        let mut counts = Histogram::new(scheme.clone());
-        let mut error_added: f64 = 0.0;
-        // Whole buckets: two whose exact extremes touch would meet in one.
-        for cell in self.whole_cells() {
-            let middle = cell.middle();
-            counts.record_n(middle, cell.count);
-            let held = match scheme.place(middle, 0.0) {
-                Place::Positive(index) => scheme.span(index),
-                Place::Negative(index) => scheme.span(index).map(|(lower, upper)| (-upper, -lower)),
-                _ => None,
-            };
-            if let Some((lower, upper)) = held.filter(|_| middle != 0.0) {
-                let far = (middle - lower).abs().max((upper - middle).abs());
-                error_added = error_added.max(far / middle.abs());
-            }
-        }
-        let counts = counts.into_parts();
-        let parts = Parts {
-            // What counted as zero may have been as large as this.
-            zero_threshold: if self.zero_count() > 0 { self.zero_end() } else { 0.0 },
-            nan: self.nan_count(),
-            sum: self.sum_side(),
-            min: self.min_side(),
-            max: self.max_side(),
-            thresholds: self.thresholds().to_vec(),
-            ..counts
-        };
-        let histogram = Histogram::from_parts(parts).expect("BUG: parts of a histogram make one");
-        Ok(Converted { histogram, error_added })
     }
 }

@@ -5,8 +5,10 @@
 //! recorded values themselves (divided by n, not n − 1).
 
 use crate::bracket::Bracket;
-use crate::cells::{self, tally};
+use crate::cells::tally;
 use crate::histogram::Histogram;
+use crate::moments;
+use crate::scheme::Place;
 use crate::side::{Side, Sum};
 
 /// Whether values equal to the limit are counted.
@@ -35,7 +37,7 @@ impl Histogram {
     }
 
     pub(crate) fn sum_from_cells(&self) -> Bracket {
-        cells::power_sum(self.cells(), 1, 1.0)
+        moments::power_sum(self.cells(), 1, 1.0)
     }
 
     /// The exact sum, with the doubt that remains where values of both signs cancel: [`Sum`] carries 100
@@ -97,7 +99,7 @@ impl Histogram {
     /// Arithmetic mean.
     pub fn mean(&self) -> Option<Bracket> {
         let (least, greatest) = (self.min()?, self.max()?);
-        let from_cells = || cells::power_sum(self.cells(), 1, self.count() as f64);
+        let from_cells = || moments::power_sum(self.cells(), 1, self.count() as f64);
         let mean = match self.exact_sum() {
             Some([lower, sum, upper]) if lower.value().is_finite() && upper.value().is_finite() => {
                 let mean = [lower, sum, upper].map(|sum| sum.over(self.count()));
@@ -117,13 +119,13 @@ impl Histogram {
 
     /// Mean squared distance from the mean, of the values themselves (population variance).
     pub fn variance(&self) -> Option<Bracket> {
-        let (variance, exponent) = cells::variance(self.cells(), self.count(), self.mean()?);
+        let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
         Some(variance.scaled(2 * exponent))
     }
 
     /// Square root of [`Self::variance`].
     pub fn stddev(&self) -> Option<Bracket> {
-        let (variance, exponent) = cells::variance(self.cells(), self.count(), self.mean()?);
+        let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
         Some(variance.map(f64::sqrt).widened().scaled(exponent))
     }
 
@@ -133,7 +135,7 @@ impl Histogram {
             _ if self.is_empty() => None,
             0 => Some(Bracket::exact(1.0)),
             1 => self.mean(),
-            _ => Some(cells::power_sum(self.cells(), k, self.count() as f64)),
+            _ => Some(moments::power_sum(self.cells(), k, self.count() as f64)),
         }
     }
 
@@ -166,12 +168,7 @@ impl Histogram {
             Bound::Inclusive => self.count_below(x, Bound::Exclusive),
             Bound::Exclusive => self.count_below(x, Bound::Inclusive),
         };
-        let count = self.count();
-        Bracket {
-            lower: count - rest.upper,
-            estimate: count - rest.estimate,
-            upper: count - rest.lower,
-        }
+        rest.rest_of(self.count())
     }
 
     /// How many values lie between `low` and `high`, both included or both left out.
@@ -195,7 +192,6 @@ impl Histogram {
 
     /// How many values share a bucket with `x`, `x`'s neighbours as far as this histogram can tell.
     pub fn count_nearby(&self, x: f64) -> u64 {
-        use crate::scheme::Place;
         match self.scheme().place(x, self.zero_threshold()) {
             Place::Positive(index) => self.positive().get(index),
             Place::Negative(index) => self.negative().get(index),
@@ -208,15 +204,8 @@ impl Histogram {
 
     /// Share of the values at or below `x`, 0 to 1: the inverse of the quantile.
     pub fn cdf(&self, x: f64) -> Option<Bracket> {
-        let n = self.count() as f64;
-        (n > 0.0).then(|| {
-            let below = self.count_below(x, Bound::Inclusive);
-            Bracket {
-                lower: below.lower as f64 / n,
-                estimate: below.estimate as f64 / n,
-                upper: below.upper as f64 / n,
-            }
-        })
+        let n = self.count();
+        (n > 0).then(|| self.count_below(x, Bound::Inclusive).share_of(n))
     }
 
     fn declared(&self, x: f64) -> Option<u64> {

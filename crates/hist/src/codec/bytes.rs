@@ -80,10 +80,6 @@ impl<'a> Reader<'a> {
         self.array(field).map(i64::from_be_bytes)
     }
 
-    pub(crate) fn f64_be(&mut self, field: &'static str) -> Result<f64, DecodeError> {
-        self.array(field).map(f64::from_be_bytes)
-    }
-
     pub(crate) fn f64_le(&mut self, field: &'static str) -> Result<f64, DecodeError> {
         self.array(field).map(f64::from_le_bytes)
     }
@@ -134,7 +130,7 @@ impl<'a> Reader<'a> {
     /// A signed number folded into an unsigned one (0, −1, 1, −2, …).
     #[inline]
     pub(crate) fn zigzag(&mut self, field: &'static str) -> Result<i64, DecodeError> {
-        self.varint(field).map(|n| (n >> 1) as i64 ^ -((n & 1) as i64))
+        self.varint(field).map(unzigzag)
     }
 
     /// The field read last, which began at `offset`, is not what it may be.
@@ -173,7 +169,49 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 
 /// Appends a signed number, folded so that small ones of either sign are short.
 pub(crate) fn put_zigzag(out: &mut Vec<u8>, value: i64) {
-    put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
+    put_varint(out, zigzag(value));
+}
+
+/// A signed number as an unsigned one (zigzag): 0, −1, 1, −2, … become 0, 1, 2, 3, …
+#[inline]
+pub(crate) fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// The number that [`zigzag`] folded.
+#[inline]
+pub(crate) fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// A LEB128-64b9B number, as HdrHistogram and DDSketch have it: eight bytes of seven bits and a ninth of
+/// eight, so that every one of them is a number.
+pub(crate) const LEB9_BYTES_MAX: usize = 9;
+
+/// Takes a LEB128-64b9B number from where `next` gives its bytes.
+#[inline]
+pub(crate) fn leb9<E>(mut next: impl FnMut() -> Result<u8, E>) -> Result<u64, E> {
+    let mut value = 0;
+    for shift in (0..).step_by(7).take(LEB9_BYTES_MAX - 1) {
+        let byte = next()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    Ok(value | u64::from(next()?) << 56)
+}
+
+/// Appends a LEB128-64b9B number.
+pub(crate) fn put_leb9(out: &mut Vec<u8>, mut value: u64) {
+    for _ in 0..LEB9_BYTES_MAX - 1 {
+        if value < 0x80 {
+            break;
+        }
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
 }
 
 #[cfg(test)]
@@ -189,6 +227,14 @@ mod tests {
         assert_eq!(reader.varint("n"), Ok(value));
         assert_eq!(reader.zigzag("n"), Ok(value as i64));
         assert_eq!(reader.finish(), Ok(()));
+
+        let mut out = Vec::new();
+        put_leb9(&mut out, value);
+        assert_eq!(out.len(), (64 - (value | 1).leading_zeros()).div_ceil(7).min(9) as usize);
+        let mut bytes = out.into_iter();
+        assert_eq!(leb9(|| bytes.next().ok_or("too short")), Ok(value));
+        assert_eq!(bytes.next(), None);
+        assert_eq!(unzigzag(zigzag(value as i64)), value as i64);
     }
 
     #[test]

@@ -209,8 +209,7 @@ fn bin_of(val: i8, exp: i8) -> Option<Bin> {
 /// to it.
 fn bins_of(histogram: &Histogram) -> Result<Vec<(Bin, u64)>, EncodeError> {
     if *histogram.scheme() != Scheme::LogLinear10 {
-        let scheme = Box::new(histogram.scheme().clone());
-        return Err(EncodeError::Scheme { format: FORMAT, scheme });
+        return Err(EncodeError::scheme(FORMAT, histogram.scheme()));
     }
     if histogram.zero_threshold() > 0.0 {
         let what = format!("a zero threshold of {:e}", histogram.zero_threshold());

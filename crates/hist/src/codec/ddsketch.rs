@@ -212,8 +212,7 @@ fn rounded(count: f64, rounding: &mut Rounding) -> u64 {
 fn grid_of(histogram: &Histogram) -> Result<Log, EncodeError> {
     let no_place = |what: String| Err(EncodeError::NoPlace { format: FORMAT, what });
     let Scheme::Log(grid) = histogram.scheme() else {
-        let scheme = Box::new(histogram.scheme().clone());
-        return Err(EncodeError::Scheme { format: FORMAT, scheme });
+        return Err(EncodeError::scheme(FORMAT, histogram.scheme()));
     };
     if histogram.nan_count() > 0 {
         return no_place(format!("{} values that are not numbers", histogram.nan_count()));

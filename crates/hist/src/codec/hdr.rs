@@ -28,7 +28,7 @@ use crate::error::{DecodeError, EncodeError};
 use crate::histogram::{Histogram, Parts};
 
 /// What errors call the format.
-const NAME: &str = "HdrHistogram";
+const FORMAT: &str = "HdrHistogram";
 
 /// Buckets that hold anything, in one histogram. Five digits over 1 ns to 1 h have 3.4 million buckets in
 /// all; a million of them in use is more than any histogram seen, and keeps decoding under 64 MiB.
@@ -187,8 +187,7 @@ impl Recording {
     fn check_places(&self, version: Version) -> Result<(), EncodeError> {
         let (histogram, header) = (&self.histogram, &self.header);
         if *histogram.scheme() != header.scheme() {
-            let scheme = Box::new(histogram.scheme().clone());
-            return Err(EncodeError::Scheme { format: NAME, scheme });
+            return Err(EncodeError::scheme(FORMAT, histogram.scheme()));
         }
         let last = histogram.positive().indexes().last().map_or(0, |&last| last as u32);
         let homeless = [
@@ -198,7 +197,7 @@ impl Recording {
             (histogram.nan_count(), "NaN"),
             (histogram.zero_count(), "values counted as zero beside the bucket of zero"),
         ];
-        let no_place = |what| Err(EncodeError::NoPlace { format: NAME, what });
+        let no_place = |what| Err(EncodeError::NoPlace { format: FORMAT, what });
         if let Some((count, what)) = homeless.into_iter().find(|&(count, _)| count > 0) {
             return no_place(format!("{what} ({count})"));
         }

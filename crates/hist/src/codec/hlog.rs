@@ -10,7 +10,7 @@
 
 use std::io::{self, BufRead, Read, Write};
 
-use crate::codec::hdr::layout::LEB_BYTES_MAX;
+use crate::codec::bytes::LEB9_BYTES_MAX;
 use crate::codec::hdr::{BUCKETS_MAX, Recording, Version, decode_base64_parts};
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::Histogram;
@@ -23,7 +23,7 @@ pub const MAX_UNIT_RATIO: f64 = 1e6;
 pub const LINE_BYTES_MAX: usize = 24 << 20;
 
 /// It holds the most buckets we read, each the longest count after a run of zeros, in base64.
-const _: () = assert!(LINE_BYTES_MAX > BUCKETS_MAX * (LEB_BYTES_MAX + 4) * 4 / 3);
+const _: () = assert!(LINE_BYTES_MAX > BUCKETS_MAX * (LEB9_BYTES_MAX + 4) * 4 / 3);
 
 /// Timestamps this far below the start time count from it, as HdrHistogram has it: a year, in seconds.
 const RELATIVE_BEFORE_START_S: f64 = 365.0 * 24.0 * 3600.0;

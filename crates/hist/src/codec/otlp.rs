@@ -162,7 +162,7 @@ impl ExponentialHistogramDataPoint {
             zero: self.zero_count,
             ..side_values(Scheme::Exp2(grid), self.sum, self.min, self.max)
         })?;
-        Ok(Some(Folded { value: histogram, added_error: protobuf::added_error(grid, shift) }))
+        Ok(Some(Folded { value: histogram, error_added: protobuf::error_added(grid, shift) }))
     }
 
     /// A point with the buckets and side values of `histogram`. Times and attributes are the caller's.
@@ -196,8 +196,10 @@ impl Buckets {
             let found = format_args!("{} with {} counts", self.offset, self.bucket_counts.len());
             return Err(wrong("offset", found, "a last index below 2^31"));
         }
-        let indexed = (self.offset..).zip(self.bucket_counts.iter().copied());
-        Ok(indexed.filter(|&(_, count)| count > 0).collect())
+        // In 64 bits: a range that has given its last number has already worked out the one after it.
+        let indexed = (i64::from(self.offset)..).zip(self.bucket_counts.iter().copied());
+        let held = indexed.filter(|&(_, count)| count > 0);
+        Ok(held.map(|(index, count)| (index as i32, count)).collect())
     }
 
     /// All buckets from the first to the last that hold anything. At most 537 088, scale 8 over all doubles.
@@ -270,8 +272,7 @@ impl HistogramDataPoint {
 /// The bounds of an explicit histogram that holds nothing beside its buckets.
 fn explicit_bounds(histogram: &Histogram) -> Result<&[f64], EncodeError> {
     let Scheme::Explicit(grid) = histogram.scheme() else {
-        let scheme = Box::new(histogram.scheme().clone());
-        return Err(EncodeError::Scheme { format: "an OTLP explicit histogram", scheme });
+        return Err(EncodeError::scheme("an OTLP explicit histogram", histogram.scheme()));
     };
     refuse_unplaced(histogram)?;
     if histogram.zero_count() > 0 {

@@ -4,8 +4,8 @@
 //! Decoding allocates in proportion to the input: the worst is an empty opaque field, two bytes that become
 //! a `Vec` of 24. What a message *claims* (span lengths, offsets) allocates nothing.
 
-use crate::error::DecodeError;
-use crate::histogram::Histogram;
+use crate::error::{DecodeError, EncodeError};
+use crate::histogram::{Histogram, PartsError};
 use crate::scheme::{Exp2, Scheme};
 
 use super::bytes::Reader;
@@ -17,7 +17,7 @@ pub struct Folded<T = Histogram> {
     pub value: T,
     /// How much the fold added at most to the relative error of a value read back from its bucket; 0 where
     /// nothing had to be folded.
-    pub added_error: f64,
+    pub error_added: f64,
 }
 
 /// A message of type `M`, or the offset of the first field that does not belong to one.
@@ -94,7 +94,7 @@ pub(crate) fn exponential_scheme(
 }
 
 /// What a fold by `shift` bits to `grid` adds to the relative error.
-pub(crate) fn added_error(grid: Exp2, shift: u32) -> f64 {
+pub(crate) fn error_added(grid: Exp2, shift: u32) -> f64 {
     if shift == 0 { 0.0 } else { grid.relative_error() }
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn shift_buckets<N: Copy>(
         let index = index >> shift.min(31);
         match shifted.last_mut() {
             Some((last, held)) if *last == index => {
-                *held = add(*held, count).ok_or(crate::histogram::PartsError::CountOverflow)?;
+                *held = add(*held, count).ok_or(PartsError::CountOverflow)?;
             }
             _ => shifted.push((index, count)),
         }
@@ -135,13 +135,10 @@ pub(crate) fn end_index(grid: Exp2) -> i32 {
 }
 
 /// The scheme an exponential format needs.
-pub(crate) fn exponential_grid(
-    scheme: &Scheme,
-    format: &'static str,
-) -> Result<Exp2, crate::error::EncodeError> {
+pub(crate) fn exponential_grid(scheme: &Scheme, format: &'static str) -> Result<Exp2, EncodeError> {
     match scheme {
         Scheme::Exp2(grid) => Ok(*grid),
-        _ => Err(crate::error::EncodeError::Scheme { format, scheme: Box::new(scheme.clone()) }),
+        _ => Err(EncodeError::scheme(format, scheme)),
     }
 }
 

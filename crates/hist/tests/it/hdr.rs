@@ -715,7 +715,7 @@ fn what_hdr_histogram_cannot_hold_is_not_written() {
     other.histogram = Histogram::default();
     assert_eq!(
         other.encode(Version::V2).unwrap_err().to_string(),
-        "HdrHistogram cannot hold exp2 scale 5 buckets: use the export function"
+        "HdrHistogram cannot hold exp2 scale 5 buckets: convert the histogram first"
     );
 }
 

@@ -1,12 +1,18 @@
 //! Integration tests of `hist`: golden vectors of every codec and statistics against sorted samples.
 
+mod accumulator;
 mod big;
+mod block;
+mod block_reference;
 mod cases;
+mod checks;
 mod circllhist;
 mod corrected;
 mod ddsketch;
 mod distance;
 mod frame;
+mod fuzzed;
+mod golden;
 mod hdr;
 mod merge;
 mod model;
@@ -15,3 +21,4 @@ mod prometheus;
 mod regressions;
 mod soak;
 mod statistics;
+mod truth;

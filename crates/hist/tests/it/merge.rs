@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::cases::{self, Case};
 use crate::model::{Sample, Share};
-use crate::statistics::check;
+use crate::truth::check;
 
 /// A case, and where its values are cut into three.
 fn thirds() -> impl Strategy<Value = (Case, [Vec<f64>; 3])> {
@@ -198,6 +198,7 @@ fn check_mixture(mixture: &Mixture, sample: &Sample) {
         holds("sum", hist::Bracket { lower, upper, ..sum }, sample.sum());
         holds("mean", mixture.mean().unwrap(), sample.mean());
         holds("variance", mixture.variance().unwrap(), sample.variance());
+        holds("stddev", mixture.stddev().unwrap(), sample.stddev());
     } else {
         let variance = mixture.variance().unwrap();
         holds("variance", variance, variance.estimate);

@@ -187,7 +187,7 @@ fn reserved_schemas_fold_on_request() {
         ..Default::default()
     };
     let folded = of(9, 3).to_sample_folded().unwrap();
-    assert!((folded.added_error - 0.00135).abs() < 5e-6);
+    assert!((folded.error_added - 0.00135).abs() < 5e-6);
     // Indexes 3 and 4 of schema 9 are 2 and 3 of OTLP: both bucket 1 at scale 8.
     assert_eq!(integer(folded.value).positive().iter().collect::<Vec<_>>(), [(1, 3)]);
     let error = of(9, 3).to_sample().unwrap_err().to_string();

@@ -66,14 +66,7 @@ pub(crate) struct Distances {
 
 pub(crate) fn distances(a: &Whole, b: &Whole) -> Result<Distances> {
     let flat = |whole: &Whole| -> Result<Histogram> {
-        if let Some(only) = whole.only() {
-            return Ok(only.clone());
-        }
-        let mut mixture = hist::Mixture::default();
-        for part in whole.parts() {
-            mixture.add(part)?;
-        }
-        Ok(mixture.flatten()?.histogram)
+        whole.only().map_or_else(|| whole.flatten(), |only| Ok(only.clone()))
     };
     let (ha, hb) = (flat(a)?, flat(b)?);
     Ok(Distances {

@@ -79,7 +79,7 @@ fn group(options: &Options, group: &Group) -> Result<Json> {
             ("written", Text(above.written.to_string())),
             ("limit", number(above.limit)),
             ("count", count(above.count)),
-            ("share", share(above.count, group.whole.count())),
+            ("share", bracket(above.count.share_of(group.whole.count()))),
         ])
     });
     fields.push(("above", List(above.collect())));
@@ -188,11 +188,6 @@ fn count(n: Bracket<u64>) -> Json {
         ("estimate", integer(n.estimate)),
         ("upper", integer(n.upper)),
     ])
-}
-
-fn share(part: Bracket<u64>, n: u64) -> Json {
-    let of = |part: u64| part as f64 / n as f64;
-    bracket(Bracket { lower: of(part.lower), estimate: of(part.estimate), upper: of(part.upper) })
 }
 
 fn integer(n: u64) -> Json {

@@ -24,11 +24,7 @@ impl Spectrum {
             .filter_map(|at| {
                 let q = nines.quantile(at as f64 / last);
                 let value = if q >= 1.0 { whole.max() } else { whole.quantile(q) }?;
-                Some(Bracket {
-                    lower: show.base(value.lower),
-                    estimate: show.base(value.estimate),
-                    upper: show.base(value.upper),
-                })
+                Some(value.map(|value| show.base(value)))
             })
             .collect();
         let drawn = |value: &f64| *value > 0.0 && value.is_finite();

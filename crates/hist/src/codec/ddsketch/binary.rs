@@ -3,16 +3,15 @@
 //! The low two bits of a flag are its kind, the upper six say more ([`FLAGS`]). Blocks of one store add
 //! up, as do repeated counts and sums, so that encodings with one mapping may be joined end to end.
 //!
-//! Numbers: doubles little-endian; whole numbers LEB128 whose ninth byte carries eight bits, signed ones
-//! folded first; counts by [`var_bits`]. Written as sketches-java writes a dense store: the shorter
-//! of contiguous counts and index deltas.
+//! Numbers: doubles little-endian; whole numbers LEB128-64b9B, signed ones in zigzag; counts by [`var_bits`].
+//! Written as sketches-java writes a dense store: the shorter of contiguous counts and index deltas.
 //!
 //! Source: sketches-java `Flag`, `BinEncodingMode`, `IndexMappingLayout`, `VarEncodingHelper`,
 //! `DDSketchWithExactSummaryStatistics.encode`; sketches-go `DenseStore.Encode` for the choice of store.
 
 use super::{Counts, Rounding, Sketch, Store, grid_of, interpolation_number, interpolation_of};
 use crate::buckets::Buckets;
-use crate::codec::bytes::Reader;
+use crate::codec::bytes::{LEB9_BYTES_MAX, Reader, leb9, put_leb9, unzigzag, zigzag};
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::Histogram;
 use crate::scheme::Log;
@@ -198,21 +197,12 @@ fn read_count(
     sketch.checked(count, offset, field)
 }
 
-/// LEB128 in at most nine bytes, the last without a continuation bit.
 fn read_varint(reader: &mut Reader, field: &'static str) -> Result<u64, DecodeError> {
-    let mut value = 0;
-    for shift in (0..56).step_by(7) {
-        let byte = reader.u8(field)?;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Ok(value);
-        }
-    }
-    Ok(value | u64::from(reader.u8(field)?) << 56)
+    leb9(|| reader.u8(field))
 }
 
 fn read_zigzag(reader: &mut Reader, field: &'static str) -> Result<i64, DecodeError> {
-    read_varint(reader, field).map(|n| (n >> 1) as i64 ^ -((n & 1) as i64))
+    read_varint(reader, field).map(unzigzag)
 }
 
 fn read_var_double(reader: &mut Reader, field: &'static str) -> Result<f64, DecodeError> {
@@ -277,7 +267,7 @@ fn put_store(out: &mut Vec<u8>, kind: u8, buckets: &Buckets) {
 fn put_contiguous(out: &mut Vec<u8>, kind: u8, buckets: &Buckets, span: u64) {
     let mut next = buckets.indexes()[0];
     out.push(flag(kind, CONTIGUOUS));
-    put_varint(out, span);
+    put_leb9(out, span);
     put_zigzag(out, next.into());
     put_zigzag(out, 1);
     for (index, count) in buckets.iter() {
@@ -289,7 +279,7 @@ fn put_contiguous(out: &mut Vec<u8>, kind: u8, buckets: &Buckets, span: u64) {
 
 fn put_deltas(out: &mut Vec<u8>, kind: u8, buckets: &Buckets) {
     out.push(flag(kind, DELTAS_AND_COUNTS));
-    put_varint(out, buckets.len() as u64);
+    put_leb9(out, buckets.len() as u64);
     let mut previous = 0;
     for (index, count) in buckets.iter() {
         put_zigzag(out, i64::from(index) - previous);
@@ -298,31 +288,16 @@ fn put_deltas(out: &mut Vec<u8>, kind: u8, buckets: &Buckets) {
     }
 }
 
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    for _ in 0..8 {
-        if value < 0x80 {
-            break;
-        }
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 fn varint_len(value: u64) -> u64 {
-    u64::from((64 - (value | 1).leading_zeros()).div_ceil(7).min(9))
+    u64::from((64 - (value | 1).leading_zeros()).div_ceil(7).min(LEB9_BYTES_MAX as u32))
 }
 
 fn put_zigzag(out: &mut Vec<u8>, value: i64) {
-    put_varint(out, zigzag(value));
+    put_leb9(out, zigzag(value));
 }
 
 fn zigzag_len(value: i64) -> u64 {
     varint_len(zigzag(value))
-}
-
-fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
 }
 
 /// Appends a count: seven bits at a time from the top until only zeros are left.

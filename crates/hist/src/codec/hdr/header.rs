@@ -5,7 +5,7 @@
 //! HdrHistogram's counts array is its index on the grid `LogLinear2::with_floor(bits, ⌊log2 lowest⌋ + bits)`,
 //! which for doubles is shifted by log2 of the conversion ratio.
 
-use super::NAME;
+use super::FORMAT;
 use crate::error::EncodeError;
 use crate::histogram::Histogram;
 use crate::scheme::{LogLinear2, Scheme};
@@ -89,8 +89,7 @@ impl Header {
     /// The parameters under which HdrHistogram holds the buckets of `histogram`, as small as they may be.
     /// Refuses grids that are not HdrHistogram's.
     pub fn covering(histogram: &Histogram) -> Result<Header, EncodeError> {
-        let scheme =
-            || EncodeError::Scheme { format: NAME, scheme: Box::new(histogram.scheme().clone()) };
+        let scheme = || EncodeError::scheme(FORMAT, histogram.scheme());
         let Scheme::LogLinear2(grid) = histogram.scheme() else { return Err(scheme()) };
         let digits = BITS.iter().position(|&bits| bits == grid.bits()).ok_or_else(scheme)? as u8;
         let unit = i32::from(grid.floor()) - i32::from(grid.bits());

@@ -55,9 +55,6 @@ pub const COMPRESSED_FIELDS: [Field; 2] = [("cookie", 0, 4), ("compressed length
 pub const DOUBLE_FIELDS: [Field; 3] =
     [("cookie", 0, 4), ("digits", 4, 4), ("highest to lowest value ratio", 8, 8)];
 
-/// A LEB128-64b9B word: eight bytes of seven bits and a ninth of eight.
-pub const LEB_BYTES_MAX: usize = 9;
-
 const fn contiguous(fields: &[Field]) -> bool {
     let (mut at, mut end) = (0, 0);
     while at < fields.len() {

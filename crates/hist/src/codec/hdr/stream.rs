@@ -6,8 +6,7 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::layout::LEB_BYTES_MAX;
-use crate::codec::bytes::Reader;
+use crate::codec::bytes::{Reader, leb9, put_leb9, unzigzag, zigzag};
 use crate::error::DecodeError;
 
 const WINDOW_BYTES: usize = 16 * 1024;
@@ -111,21 +110,12 @@ impl<'a> Stream<'a> {
         })
     }
 
-    /// A signed number as ZigZag LEB128-64b9B: the ninth byte, if there is one, carries eight bits.
+    /// A signed number as ZigZag LEB128-64b9B.
     #[inline]
     pub(super) fn leb(&mut self, field: &'static str) -> Result<i64, DecodeError> {
         let offset = self.offset;
-        let mut value = 0u64;
-        for at in 0..LEB_BYTES_MAX {
-            let byte = self.next()?.ok_or(DecodeError::Truncated { offset, field })?;
-            let last = at == LEB_BYTES_MAX - 1;
-            let part = if last { byte } else { byte & 0x7f };
-            value |= u64::from(part) << (7 * at);
-            if last || byte < 0x80 {
-                break;
-            }
-        }
-        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+        let truncated = || DecodeError::Truncated { offset, field };
+        leb9(|| self.next()?.ok_or_else(truncated)).map(unzigzag)
     }
 
     /// Refuses bytes after the end, and a zlib stream whose checksum is missing or wrong.
@@ -190,15 +180,7 @@ impl Inflate<'_> {
 
 /// Appends a number as ZigZag LEB128-64b9B.
 pub(super) fn put_leb(out: &mut Vec<u8>, value: i64) {
-    let mut rest = ((value << 1) ^ (value >> 63)) as u64;
-    for _ in 0..LEB_BYTES_MAX - 1 {
-        if rest < 0x80 {
-            break;
-        }
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
+    put_leb9(out, zigzag(value));
 }
 
 #[cfg(test)]

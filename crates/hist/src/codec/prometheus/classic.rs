@@ -155,9 +155,6 @@ impl<N: Copy + Default + PartialOrd + Sub<Output = N> + Display> Classic<N> {
 fn classic_bounds(scheme: &Scheme) -> Result<impl Iterator<Item = f64> + '_, EncodeError> {
     match scheme {
         Scheme::Explicit(grid) => Ok(grid.bounds().iter().copied().chain([f64::INFINITY])),
-        _ => Err(EncodeError::Scheme {
-            format: "a classic Prometheus histogram",
-            scheme: Box::new(scheme.clone()),
-        }),
+        _ => Err(EncodeError::scheme("a classic Prometheus histogram", scheme)),
     }
 }

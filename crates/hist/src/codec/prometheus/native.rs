@@ -46,27 +46,27 @@ struct Grid {
     scheme: Scheme,
     offset: i64,
     shift: u32,
-    added_error: f64,
+    error_added: f64,
 }
 
 impl Native<'_> {
     pub(super) fn read(&self, fold: bool) -> Result<Folded<Sample>, DecodeError> {
         if self.sum.to_bits() == STALE_MARKER {
-            return Ok(Folded { value: Sample::Stale, added_error: 0.0 });
+            return Ok(Folded { value: Sample::Stale, error_added: 0.0 });
         }
         let grid = self.grid(fold)?;
         let value = match self.counts {
             Counts::Integer { count, zero } => Sample::Integer(self.integer(&grid, count, zero)?),
             Counts::Float { count, zero } => Sample::Float(self.float(&grid, count, zero)?),
         };
-        Ok(Folded { value, added_error: grid.added_error })
+        Ok(Folded { value, error_added: grid.error_added })
     }
 
     fn grid(&self, fold: bool) -> Result<Grid, DecodeError> {
         if let (SCHEMA_CUSTOM, Some(bounds)) = (self.schema, self.custom_values) {
             self.check_custom()?;
             let scheme = Scheme::explicit(bounds)?;
-            return Ok(Grid { scheme, offset: 0, shift: 0, added_error: 0.0 });
+            return Ok(Grid { scheme, offset: 0, shift: 0, error_added: 0.0 });
         }
         if let Some(bounds) = self.custom_values.filter(|bounds| !bounds.is_empty()) {
             let found = format_args!("{} bounds with schema {}", bounds.len(), self.schema);
@@ -74,8 +74,8 @@ impl Native<'_> {
         }
         let (grid, shift) =
             protobuf::exponential_scheme("schema", self.schema, SCHEMAS_READ, fold)?;
-        let added_error = protobuf::added_error(grid, shift);
-        Ok(Grid { scheme: Scheme::Exp2(grid), offset: -1, shift, added_error })
+        let error_added = protobuf::error_added(grid, shift);
+        Ok(Grid { scheme: Scheme::Exp2(grid), offset: -1, shift, error_added })
     }
 
     fn check_custom(&self) -> Result<(), DecodeError> {
@@ -306,7 +306,7 @@ impl Target {
                 end: None,
                 custom_values: grid.bounds().to_vec(),
             }),
-            _ => Err(EncodeError::Scheme { format: FORMAT, scheme: Box::new(scheme.clone()) }),
+            _ => Err(EncodeError::scheme(FORMAT, scheme)),
         }
     }
 

@@ -1,0 +1,116 @@
+//! Sums of powers over cells, and the variance; bounds take in what rounding the sums can move.
+
+use crate::bracket::Bracket;
+use crate::cells::Cell;
+use crate::scheme::times_power_of_two;
+
+/// The sum of the `k`-th powers of all values over `divisor`, as far as the cells tell.
+pub(crate) fn power_sum(
+    cells: impl Iterator<Item = Cell> + Clone,
+    k: u32,
+    divisor: f64,
+) -> Bracket {
+    // Beyond, even the greatest of the scaled powers may vanish.
+    let exponent = if k <= 512 { exponent_of_greatest(cells.clone()) } else { 0 };
+    let unit = times_power_of_two(1.0, -exponent);
+    // Multiplied out, small powers of whole numbers are exact.
+    let power = |x: f64| match k {
+        0..=16 => x.powi(k as i32),
+        _ if x < 0.0 && k % 2 == 1 => -(-x).powf(k.into()),
+        _ => x.abs().powf(k.into()),
+    };
+    let mut total = Total::default();
+    for cell in cells {
+        let weight = cell.count as f64 / divisor;
+        let (a, b) = (power(cell.lower * unit), power(cell.upper * unit));
+        for (bound, power) in [(cell.lower, a), (cell.upper, b)] {
+            total.vanished +=
+                if bound != 0.0 && !power.is_normal() { f64::MIN_POSITIVE } else { 0.0 };
+        }
+        let around_zero = k > 0 && k.is_multiple_of(2) && cell.lower < 0.0 && cell.upper > 0.0;
+        let low = if around_zero { 0.0 } else { a.min(b) };
+        let high = a.max(b);
+        // A power past the doubles is at least the greatest of them; its share may be none of them.
+        let (low, high) =
+            if k <= 512 { (low, high) } else { (low.min(f64::MAX), high.max(f64::MIN)) };
+        total.add(weight * low, weight * power(cell.middle() * unit), weight * high);
+    }
+    total.bracket(k.min(16).into()).scaled(i64::from(exponent) * i64::from(k))
+}
+
+/// The mean squared distance from the mean, which lies in `mean`, over `2^(2 * exponent)`, and that exponent:
+/// squares of doubles may be none themselves. Values in a cell are taken as evenly spread for the estimate;
+/// the bounds hold for any placing of them.
+pub(crate) fn variance(
+    cells: impl Iterator<Item = Cell> + Clone,
+    count: u64,
+    mean: Bracket,
+) -> (Bracket, i64) {
+    let exponent = exponent_of_greatest(cells.clone());
+    let unit = times_power_of_two(1.0, -exponent);
+    let mean = mean.widened().map(|mean| mean * unit);
+    let centre = if mean.estimate.is_finite() { mean.estimate } else { 0.0 };
+    let n = count as f64;
+    let mut total = Total::default();
+    for cell in cells {
+        let weight = cell.count as f64 / n;
+        let cell = Cell { lower: cell.lower * unit, upper: cell.upper * unit, ..cell };
+        let nearest = cell.distance_from((mean.lower, mean.upper));
+        // The variance is least about the mean, so distances from any other point bound it from above.
+        let farthest = (cell.lower - centre).abs().max((cell.upper - centre).abs());
+        let (low, high) = cell.finite();
+        let width = if low < high { high - low } else { 0.0 };
+        let middle = cell.middle() - centre;
+        let spread = middle * middle + width * width / 12.0;
+        total.add(weight * nearest * nearest, weight * spread, weight * farthest * farthest);
+    }
+    let bracket = total.bracket(8.0);
+    (Bracket { lower: bracket.lower.max(0.0), ..bracket }, exponent.into())
+}
+
+/// The power of two that brings the greatest finite bound to between 1/2 and 1, so that its powers neither
+/// overflow nor vanish. Multiplying by it is exact.
+fn exponent_of_greatest(cells: impl Iterator<Item = Cell>) -> i32 {
+    let finite = |x: f64| if x.is_finite() { x.abs() } else { 0.0 };
+    let greatest =
+        cells.fold(0.0, |greatest: f64, c| greatest.max(finite(c.lower)).max(finite(c.upper)));
+    (((greatest.to_bits() >> 52) as i32) - 1022).max(-1021)
+}
+
+/// Sums of bounds, with what is needed to say how far rounding can have moved them.
+#[derive(Default)]
+struct Total {
+    lower: f64,
+    estimate: f64,
+    upper: f64,
+    magnitude_lower: f64,
+    magnitude_upper: f64,
+    /// What terms too small for a double may have lacked.
+    vanished: f64,
+    terms: u32,
+}
+
+impl Total {
+    fn add(&mut self, lower: f64, estimate: f64, upper: f64) {
+        self.lower += lower;
+        self.estimate += estimate;
+        self.upper += upper;
+        self.magnitude_lower += lower.abs();
+        self.magnitude_upper += upper.abs();
+        self.terms += 1;
+    }
+
+    /// The sums, widened by one rounding for each addition and `roundings` for each term. Infinities of
+    /// both signs leave nothing known.
+    fn bracket(self, roundings: f64) -> Bracket {
+        let doubt = (f64::from(self.terms) + roundings + 4.0) * f64::EPSILON;
+        let vanished = self.vanished;
+        let moved = |x: f64, doubt: f64| if x.is_finite() { x + doubt } else { x };
+        let known = |x: f64, or: f64| if x.is_nan() { or } else { x };
+        Bracket::new(
+            known(moved(self.lower, -doubt * self.magnitude_lower - vanished), f64::NEG_INFINITY),
+            self.estimate,
+            known(moved(self.upper, doubt * self.magnitude_upper + vanished), f64::INFINITY),
+        )
+    }
+}
