@@ -129,9 +129,7 @@ impl Accumulator {
         }
         let indexes = histogram.positive().indexes();
         if let (Some(&first), Some(&last)) = (indexes.first(), indexes.last()) {
-            if !(self.reaches(first) && self.reaches(last))
-                && !(self.grow(first) && self.grow(last))
-            {
+            if !(self.grow(first) && self.grow(last)) {
                 return self.add_slowly(histogram);
             }
             for (&index, &count) in indexes.iter().zip(histogram.positive().counts()) {
