@@ -557,7 +557,15 @@ impl Histogram {
         loop {
             let reached = self.zero_threshold;
             for buckets in [&mut self.positive, &mut self.negative] {
-                let inside = |index: i32| self.scheme.span(index).filter(|span| span.0 <= reached);
+                // By the end of the bucket beneath: logarithmic buckets overlap, and each would draw the
+                // next one in.
+                let beneath = |index: i32| index.checked_sub(1).and_then(|i| self.scheme.span(i));
+                let inside = |index: i32| {
+                    let span = self.scheme.span(index)?;
+                    let is_inside = beneath(index)
+                        .map_or(span.0 <= reached, |(_, end_beneath)| end_beneath < reached);
+                    is_inside.then_some(span)
+                };
                 let end = buckets.indexes().partition_point(|&index| inside(index).is_some());
                 let Some(&last) = end.checked_sub(1).and_then(|at| buckets.indexes().get(at))
                 else {

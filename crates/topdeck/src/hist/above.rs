@@ -36,7 +36,15 @@ pub(crate) fn all<'a>(options: &'a Options, group: &Group) -> Result<Vec<Above<'
         let unit = group.key.unit.as_ref();
         let Some(limit) = limit(options, written, unit) else {
             match unit {
-                Some(unit) => bail!("--above {written}: the values are in {unit}"),
+                Some(unit) if group.key.metric.is_empty() => {
+                    bail!("--above {written}: the values are in {unit}")
+                }
+                Some(unit) => {
+                    let metric = &group.key.metric;
+                    bail!(
+                        "--above {written}: the values of {metric} are in {unit}; choose with --metric"
+                    )
+                }
                 None => bail!("--above {written}: the values have no unit; name it with --unit"),
             }
         };

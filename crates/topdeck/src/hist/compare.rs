@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use hist::{Bracket, Histogram, kolmogorov_smirnov, wasserstein};
 
+use crate::command::plain;
 use crate::hist::above::{self, Above};
 use crate::hist::group::Group;
 use crate::hist::input::{self, Collected};
@@ -114,7 +115,7 @@ pub(crate) fn text(
 fn table(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
     let (a, b) = (&pair.a.whole, &pair.b.whole);
     let show = Show::new(pair.a.key.unit.as_ref());
-    let name = |file: usize| input::name(&options.files[file]);
+    let name = |file: usize| plain(&input::name(&options.files[file]));
     let mut lines = vec![terminal.paint(Paint::Heading, &format!("A  {}", name(0)))];
     lines.push(terminal.paint(Paint::Heading, &format!("B  {}", name(1))));
     let same: Vec<&str> = [Some(&pair.a.key.metric), pair.a.key.by.as_ref()]
@@ -122,7 +123,7 @@ fn table(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<
         .flatten()
         .map(String::as_str)
         .collect();
-    let same = same.join(" ");
+    let same = plain(&same.join(" "));
     if !same.trim().is_empty() {
         lines.push(format!("   {}", same.trim()));
     }

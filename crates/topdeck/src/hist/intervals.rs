@@ -30,7 +30,9 @@ pub(crate) fn lines(
     table.push(heading);
     let mut expected: Option<i64> = None;
     for (&start, row) in &group.rows {
-        if let Some(missing) = expected.map(|expected| start - expected).filter(|&ns| ns > 0) {
+        if let Some(missing) =
+            expected.map(|expected| start.saturating_sub(expected)).filter(|&ns| ns > 0)
+        {
             table.push(vec!["(no data".to_owned(), format!("for {})", length(missing))]);
         }
         expected = Some(start.saturating_add(row_ns));
