@@ -49,7 +49,7 @@ impl Reader<'_> {
             Token::Object => self.object(sink)?,
             Token::Array => {
                 let mut place = 0;
-                while self.tokens.element(place == 0)? {
+                while self.tokens.element()? {
                     self.below(&place.to_string(), sink)?;
                     place += 1;
                 }
@@ -74,9 +74,8 @@ impl Reader<'_> {
 
     fn object(&mut self, sink: &mut dyn Sink) -> Result<()> {
         let start = self.tokens.offset();
-        let (mut typed, mut first) = (Typed::default(), true);
-        while let Some(key) = self.tokens.key(first)? {
-            first = false;
+        let mut typed = Typed::default();
+        while let Some(key) = self.tokens.key()? {
             match key.as_str() {
                 "_type" => {
                     let at = self.tokens.offset();
@@ -206,9 +205,7 @@ impl Reader<'_> {
             _ => return Err(self.trouble(start, EXPECTED)),
         }
         let (mut samples, mut bins) = (Histogram::default(), None::<Histogram>);
-        let mut first = true;
-        while tokens.element(first)? {
-            first = false;
+        while tokens.element()? {
             let at = tokens.offset();
             match tokens.value()? {
                 Token::Number(text) => samples.record(double(text)),
