@@ -26,7 +26,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use crate::hist::input::Collected;
 pub(crate) use crate::hist::options::Options;
@@ -102,11 +102,4 @@ fn usage(message: String) -> ! {
     command.build();
     let hist = command.find_subcommand_mut("hist").expect("BUG: hist is a subcommand");
     hist.error(clap::error::ErrorKind::ValueValidation, message).exit()
-}
-
-fn one_or<T>(values: &[T], message: impl Fn() -> String) -> Result<&T> {
-    match values {
-        [one] => Ok(one),
-        _ => bail!(message()),
-    }
 }
