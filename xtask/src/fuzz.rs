@@ -16,6 +16,10 @@ const SECONDS_VARIABLE: &str = "TOPDECK_FUZZ_SECONDS";
 /// hang.
 const LIMITS: &str = "-malloc_limit_mb=64 -rss_limit_mb=512 -timeout=10";
 
+/// Writes fuzz/corpus/ from the golden files: a fuzzer that begins with nothing spends its minute on magic
+/// numbers.
+const SEEDS: &str = "cargo test --locked -p topdeck-hist --test it -- --ignored write_seeds";
+
 /// Every target is run even if one before it fails.
 pub(crate) fn run(part: &str, seconds_default: u32) -> Result<Outcome> {
     let manifest = root().join("fuzz/Cargo.toml");
@@ -27,6 +31,7 @@ pub(crate) fn run(part: &str, seconds_default: u32) -> Result<Outcome> {
     if let Err(reason) = prepare(part) {
         return Ok(Outcome::Skipped(format!("{reason:#}")));
     }
+    Line::new(SEEDS).run(part)?;
     Line::new("cargo +nightly fuzz build --target-dir fuzz/target").run(part)?;
     let mut failed: Vec<&str> = Vec::new();
     for target in &targets {

@@ -104,6 +104,11 @@ impl Accumulator {
         self.rest.count() + self.dense + self.zero
     }
 
+    /// Whether the total stays within 64 bits, NaN and all.
+    fn has_room_for(&self, count: u64) -> bool {
+        (self.count() + self.rest.nan_count()).checked_add(count).is_some()
+    }
+
     /// Adds all values of `histogram`. Refused, and nothing changed, where [`Histogram::merge`] refuses.
     pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
         let plain = histogram.count() == histogram.positive().total() + histogram.zero_count()
@@ -119,7 +124,9 @@ impl Accumulator {
             false => None,
         };
         let Some(sides) = sides else { return self.add_slowly(histogram) };
-        self.count().checked_add(histogram.count()).ok_or(MergeError::CountOverflow)?;
+        if !self.has_room_for(histogram.count()) {
+            return Err(MergeError::CountOverflow);
+        }
         let indexes = histogram.positive().indexes();
         if let (Some(&first), Some(&last)) = (indexes.first(), indexes.last()) {
             if !(self.reaches(first) && self.reaches(last))
@@ -186,7 +193,7 @@ impl Accumulator {
             && total < u64::MAX
             && read
                 .is_ok_and(|ends| self.are_extremes(fields.min, fields.max, ends, fields.zero > 0));
-        if !added || self.count().checked_add(total).is_none() {
+        if !added || !self.has_room_for(total) {
             return self.take_back(buckets, body);
         }
         self.dense += total - fields.zero;

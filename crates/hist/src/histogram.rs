@@ -117,6 +117,12 @@ pub enum PartsError {
         /// The threshold.
         found: f64,
     },
+    /// More thresholds than a histogram may declare.
+    #[error("{found} declared thresholds are more than {}", Histogram::THRESHOLDS_MAX)]
+    TooManyThresholds {
+        /// How many there are.
+        found: usize,
+    },
     /// Thresholds must be finite, ascend, and count no more values than there are, fewer the higher.
     #[error(
         "declared threshold {found} is not finite, out of order, or counts more values than there are"
@@ -134,6 +140,9 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    /// As many thresholds as one histogram may declare: each costs a comparison with every value.
+    pub const THRESHOLDS_MAX: usize = 64;
+
     /// No values yet.
     pub fn new(scheme: Scheme) -> Histogram {
         Histogram {
@@ -261,7 +270,10 @@ impl Histogram {
         }
         let place = self.scheme.place(value, self.zero_threshold);
         if place == Place::Nan {
-            self.nan = self.nan.checked_add(n).expect("BUG: more than 2^64 values");
+            let nan = self.nan.checked_add(n);
+            self.nan = nan
+                .filter(|nan| nan.checked_add(self.count).is_some())
+                .expect("BUG: more than 2^64 values");
             return;
         }
         let before = self.count;
@@ -731,6 +743,9 @@ fn checked_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, Par
 }
 
 fn check_thresholds(thresholds: &[Threshold], count: u64) -> Result<(), PartsError> {
+    if thresholds.len() > Histogram::THRESHOLDS_MAX {
+        return Err(PartsError::TooManyThresholds { found: thresholds.len() });
+    }
     let mut previous = Threshold { value: f64::NEG_INFINITY, above: count };
     for &threshold in thresholds {
         if !(threshold.value.is_finite()

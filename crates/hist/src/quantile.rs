@@ -139,7 +139,7 @@ impl Histogram {
             return None;
         }
         let nth = (reach.ceil() as u64).clamp(1, n);
-        let rank = if upwards { nth } else { n + 1 - nth };
+        let rank = if upwards { nth } else { n - (nth - 1) };
         let (place, count, before) = self.place_of_rank(rank);
         let (mut left, mut right) = self.edges_of(place);
         let inside = if upwards { reach - before as f64 } else { (n - before) as f64 - reach };

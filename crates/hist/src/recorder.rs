@@ -47,7 +47,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
     }
 
     /// Counts exactly how many values lie above each of `limits`, from now on. Each costs a comparison
-    /// per record.
+    /// per record; there may be [`Histogram::THRESHOLDS_MAX`].
     pub fn with_thresholds(mut self, limits: &[u64]) -> Recorder<SCALE> {
         self.thresholds = ascending(limits).into_iter().map(|limit| (limit, 0)).collect();
         self
@@ -126,6 +126,8 @@ impl<const SCALE: u32> Recorder<SCALE> {
 
 /// Thresholds in order, each once.
 pub(crate) fn ascending(limits: &[u64]) -> Vec<u64> {
+    let (found, most) = (limits.len(), Histogram::THRESHOLDS_MAX);
+    assert!(found <= most, "{found} thresholds are more than a histogram may declare ({most})");
     let mut limits = limits.to_vec();
     limits.sort_unstable();
     // Limits that are one double are one threshold.

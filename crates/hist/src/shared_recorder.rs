@@ -13,11 +13,10 @@
 
 mod shard;
 
-use std::cell::{Cell, RefCell};
-use std::marker::PhantomData;
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use self::shard::{Copied, Shard};
+use self::shard::{Copied, KnownPages, Shard};
 use crate::histogram::Histogram;
 use crate::recorder::ascending;
 use crate::scheme::{Integers, Scheme};
@@ -40,13 +39,20 @@ pub struct SharedRecorder<const SCALE: u32 = 5> {
 /// One thread's way in: it may move to another thread but not be shared.
 pub struct Handle<const SCALE: u32 = 5> {
     claim: Claim,
-    not_sync: PhantomData<Cell<()>>,
 }
 
 /// The right to write to a shard, given back when dropped.
 struct Claim {
     shard: Arc<Shard>,
+    known: KnownPages,
     limits: Arc<[u64]>,
+}
+
+impl Claim {
+    #[inline]
+    fn record<const SCALE: u32>(&self, value: u64) {
+        self.shard.record::<SCALE>(&self.known, &self.limits, value);
+    }
 }
 
 struct Shared {
@@ -96,7 +102,7 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
             let claims = claims.borrow();
             let held = claims.get(slot.place).and_then(Option::as_ref);
             held.filter(|held| held.serial == slot.serial)
-                .map(|held| held.claim.shard.record::<SCALE>(&held.claim.limits, value))
+                .map(|held| held.claim.record::<SCALE>(value))
         });
         if !matches!(recorded, Ok(Some(()))) {
             self.record_first(value);
@@ -119,7 +125,9 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         let shard = idle.unwrap_or_else(|| {
             self.shared.add_shard(Shard::new::<SCALE>(self.shared.limits.len()))
         });
-        Handle { claim: Claim { shard, limits: self.shared.limits.clone() }, not_sync: PhantomData }
+        Handle {
+            claim: Claim { known: shard.known_pages(), shard, limits: self.shared.limits.clone() },
+        }
     }
 
     /// Everything that was recorded since the recorder was made.
@@ -167,7 +175,7 @@ impl<const SCALE: u32> Handle<SCALE> {
     /// Counts one value.
     #[inline]
     pub fn record(&self, value: u64) {
-        self.claim.shard.record::<SCALE>(&self.claim.limits, value);
+        self.claim.record::<SCALE>(value);
     }
 }
 

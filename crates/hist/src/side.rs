@@ -79,9 +79,10 @@ impl Sum {
         Sum { high, low }
     }
 
-    /// The part a double holds, and what it lacks.
+    /// The part a double holds, and what it lacks. A sum of −0 is 0: it equals it, but would not come back
+    /// as −0 from the two parts.
     pub(crate) fn parts(self) -> (f64, f64) {
-        (self.high, self.low)
+        (self.high + 0.0, self.low + 0.0)
     }
 
     /// A whole number.

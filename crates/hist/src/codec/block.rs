@@ -15,12 +15,14 @@
 //! The columns are, each for all histograms in turn: zero count, overflow, underflow, nan, the count above
 //! each limit; then of those that are not empty: minimum, maximum, sum. An extreme is coded as its place
 //! among the whole numbers of its outermost bucket, a sum as its distance from what the bucket middles
-//! add up to, where they are whole; otherwise as doubles.
+//! add up to, where they are whole; otherwise as doubles. `docs/formats/block.md` tells a stranger the same,
+//! byte by byte.
 
 use crate::accumulator::Accumulator;
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
 use crate::codec::bytes::{Reader, put_varint};
-use crate::codec::counts::{CELLS_MAX, CountsDecoder, put_counts};
+pub use crate::codec::counts::CELLS_MAX;
+use crate::codec::counts::Matrix;
 use crate::codec::frame::{number, put_number};
 use crate::codec::header::{BLOCK_MAGIC, Meaning, header, put_header};
 use crate::error::DecodeError;
@@ -31,7 +33,7 @@ use crate::side::{Side, Sum};
 /// Histograms in one block at the most.
 pub const HISTOGRAMS_MAX: usize = 4096;
 /// Limits of one block at the most.
-const LIMITS_MAX: u64 = 64;
+pub const LIMITS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 /// Whole numbers below this are coded by their bits; above, doubles leave some out.
 const WHOLE_MAX: f64 = (1u64 << 53) as f64;
 
@@ -65,20 +67,26 @@ pub fn encode(
 ) -> Result<(), BlockError> {
     let empty = Histogram::default();
     let first = histograms.first().unwrap_or(&empty);
-    check(histograms, first)?;
+    check_alike(histograms, first)?;
+    let [positive, negative] = [Histogram::positive, Histogram::negative].map(|of| {
+        let indexes = Matrix::indexes(histograms.iter().map(of));
+        let buckets = indexes.len() as u64;
+        if histograms.len() > HISTOGRAMS_MAX || buckets * histograms.len() as u64 > CELLS_MAX {
+            return Err(BlockError::TooMany { histograms: histograms.len(), buckets });
+        }
+        Ok(Matrix::new(indexes, histograms.iter().map(of)))
+    });
+    let (positive, negative) = (positive?, negative?);
+
     let start = out.len();
     put_header(out, BLOCK_MAGIC, meaning, first.scheme());
     put_varint(out, histograms.len() as u64);
     put_number(out, first.zero_threshold());
     put_varint(out, first.thresholds().len() as u64);
     first.thresholds().iter().for_each(|threshold| put_number(out, threshold.value));
-
-    let rows = |of: fn(&Histogram) -> &crate::Buckets| -> Vec<Vec<(i32, u64)>> {
-        histograms.iter().map(|histogram| of(histogram).iter().collect()).collect()
-    };
-    put_counts(out, &rows(Histogram::positive));
-    put_counts(out, &rows(Histogram::negative));
-    let columns = columns(histograms, first);
+    positive.put(out);
+    negative.put(out);
+    let columns = columns(histograms, first, &positive, &negative);
     put_varint(out, columns.len() as u64);
     out.extend(columns);
     let checksum = crc32c::crc32c(&out[start..]);
@@ -86,7 +94,7 @@ pub fn encode(
     Ok(())
 }
 
-fn check(histograms: &[Histogram], first: &Histogram) -> Result<(), BlockError> {
+fn check_alike(histograms: &[Histogram], first: &Histogram) -> Result<(), BlockError> {
     let limits = |histogram: &Histogram| -> Vec<u64> {
         histogram.thresholds().iter().map(|threshold| threshold.value.to_bits()).collect()
     };
@@ -97,19 +105,6 @@ fn check(histograms: &[Histogram], first: &Histogram) -> Result<(), BlockError> 
         {
             return Err(BlockError::Differs { position });
         }
-    }
-    let buckets = |of: fn(&Histogram) -> &crate::Buckets| {
-        let mut all: Vec<i32> =
-            histograms.iter().flat_map(|histogram| of(histogram).indexes()).copied().collect();
-        all.sort_unstable();
-        all.dedup();
-        all.len() as u64
-    };
-    let buckets = buckets(Histogram::positive).max(buckets(Histogram::negative));
-    let cells = buckets.saturating_mul(histograms.len() as u64);
-    let limits = first.thresholds().len() as u64;
-    if histograms.len() > HISTOGRAMS_MAX || cells > CELLS_MAX || limits > LIMITS_MAX {
-        return Err(BlockError::TooMany { histograms: histograms.len(), buckets });
     }
     Ok(())
 }
@@ -225,8 +220,8 @@ impl Block {
         Parts {
             scheme: self.scheme.clone(),
             zero_threshold: self.zero_threshold,
-            positive: self.positive.buckets(row),
-            negative: self.negative.buckets(row),
+            positive: held(&self.positive.indexes, self.positive.row(row)),
+            negative: held(&self.negative.indexes, self.negative.row(row)),
             zero: side_count(0),
             overflow: side_count(1),
             underflow: side_count(2),
@@ -251,8 +246,8 @@ impl Block {
         };
         let mut parts = Parts::new(self.scheme.clone());
         parts.zero_threshold = self.zero_threshold;
-        parts.positive = self.positive.merged(range.clone())?;
-        parts.negative = self.negative.merged(range.clone())?;
+        parts.positive = merged(&self.positive, range.clone())?;
+        parts.negative = merged(&self.negative, range.clone())?;
         parts.zero = total(&self.side_counts[0])?;
         parts.overflow = total(&self.side_counts[1])?;
         parts.underflow = total(&self.side_counts[2])?;
@@ -298,45 +293,19 @@ fn limits(reader: &mut Reader<'_>) -> Result<Vec<f64>, DecodeError> {
     (0..count).map(|_| number(reader, "limit")).collect()
 }
 
-struct Matrix {
-    indexes: Vec<i32>,
-    counts: Vec<u64>,
-}
-
-impl Matrix {
-    fn read(reader: &mut Reader<'_>, rows: usize) -> Result<Matrix, DecodeError> {
-        let mut decoder = CountsDecoder::new(reader, rows)?;
-        let indexes = decoder.indexes().to_vec();
-        let mut counts = vec![0; rows * indexes.len()];
-        if !indexes.is_empty() {
-            counts.chunks_exact_mut(indexes.len()).try_for_each(|row| decoder.row(row))?;
+/// The columns' sums over some rows; `None` if one may not fit.
+fn merged(matrix: &Matrix, range: std::ops::Range<usize>) -> Option<Vec<(i32, u64)>> {
+    let mut sums = vec![0u64; matrix.indexes.len()];
+    // A count with a high bit set is told by the union of all counts: then each addition is checked
+    // in effect, for fewer than 2^13 rows of less than 2^51 add up within 64 bits.
+    let mut union = 0;
+    for row in range {
+        for (sum, &count) in sums.iter_mut().zip(matrix.row(row)) {
+            *sum = sum.wrapping_add(count);
+            union |= count;
         }
-        decoder.finish()?;
-        Ok(Matrix { indexes, counts })
     }
-
-    fn row(&self, row: usize) -> &[u64] {
-        &self.counts[row * self.indexes.len()..][..self.indexes.len()]
-    }
-
-    fn buckets(&self, row: usize) -> Vec<(i32, u64)> {
-        held(&self.indexes, self.row(row))
-    }
-
-    /// The columns' sums over some rows; `None` if one does not fit.
-    fn merged(&self, range: std::ops::Range<usize>) -> Option<Vec<(i32, u64)>> {
-        let mut sums = vec![0u64; self.indexes.len()];
-        // A count with a high bit set is told by the union of all counts: then each addition is checked
-        // in effect, for fewer than 2^12 rows of less than 2^52 add up within 64 bits.
-        let mut union = 0;
-        for row in range {
-            for (sum, &count) in sums.iter_mut().zip(self.row(row)) {
-                *sum = sum.wrapping_add(count);
-                union |= count;
-            }
-        }
-        (union < 1 << 52).then(|| held(&self.indexes, &sums))
-    }
+    (union < 1 << 51).then(|| held(&matrix.indexes, &sums))
 }
 
 fn held(indexes: &[i32], counts: &[u64]) -> Vec<(i32, u64)> {
@@ -377,7 +346,9 @@ impl Predictor {
             Ok(match (predicts, sign > 0.0) {
                 (false, _) => (Whole::NONE, 0),
                 (true, true) => (Whole::between((lower, upper)), middle(lower, upper)),
-                (true, false) => (Whole::between((-upper, -lower)), -middle(lower, upper)),
+                (true, false) => {
+                    (Whole::between((-upper, -lower)), middle(lower, upper).wrapping_neg())
+                }
             })
         };
         let columns = |indexes: &[i32], sign| {
@@ -465,7 +436,12 @@ impl Whole {
     }
 }
 
-fn columns(histograms: &[Histogram], first: &Histogram) -> Vec<u8> {
+fn columns(
+    histograms: &[Histogram],
+    first: &Histogram,
+    positive: &Matrix,
+    negative: &Matrix,
+) -> Vec<u8> {
     let mut bits = BitWriter::default();
     let mut side_count = |of: &dyn Fn(&Histogram) -> u64| {
         put_side_count(&mut bits, &histograms.iter().map(of).collect::<Vec<u64>>());
@@ -477,10 +453,21 @@ fn columns(histograms: &[Histogram], first: &Histogram) -> Vec<u8> {
     for limit in 0..first.thresholds().len() {
         side_count(&|histogram| histogram.thresholds()[limit].above);
     }
+    let predictor = Predictor::new(
+        first.scheme(),
+        first.zero_threshold(),
+        &positive.indexes,
+        &negative.indexes,
+    )
+    .expect("BUG: held buckets lie in the grid");
     let held: Vec<(&Histogram, Prediction)> = histograms
         .iter()
-        .filter(|histogram| !histogram.is_empty())
-        .map(|histogram| (histogram, prediction(histogram)))
+        .enumerate()
+        .filter(|(_, histogram)| !histogram.is_empty())
+        .map(|(row, histogram)| {
+            let sides = [histogram.zero_count(), histogram.overflow(), histogram.underflow()];
+            (histogram, predictor.of(positive.row(row), negative.row(row), sides))
+        })
         .collect();
     let mut extremes = |side: fn(&Histogram) -> Side<f64>, whole: fn(&Prediction) -> Whole| {
         let column: Vec<(Side<f64>, Whole)> =
@@ -493,19 +480,6 @@ fn columns(histograms: &[Histogram], first: &Histogram) -> Vec<u8> {
         held.iter().map(|(histogram, predicted)| (histogram.sum_side(), predicted.sum)).collect();
     put_sums(&mut bits, &sums);
     bits.finish()
-}
-
-fn prediction(histogram: &Histogram) -> Prediction {
-    let (positive, negative) = (histogram.positive(), histogram.negative());
-    let predictor = Predictor::new(
-        histogram.scheme(),
-        histogram.zero_threshold(),
-        positive.indexes(),
-        negative.indexes(),
-    )
-    .expect("BUG: held buckets lie in the grid");
-    let sides = [histogram.zero_count(), histogram.overflow(), histogram.underflow()];
-    predictor.of(positive.counts(), negative.counts(), sides)
 }
 
 /// One bit if all are zero; else Rice's code of the differences.
@@ -688,8 +662,7 @@ fn whole_sum(sum: Sum) -> Option<i64> {
     let whole = high as i64;
     let low_whole = low as i64;
     let fits = high.abs() < (1u64 << 61) as f64 && whole as f64 == high && low_whole as f64 == low;
-    let is_negative_zero = high.to_bits() == (-0.0f64).to_bits();
-    (fits && !is_negative_zero).then(|| whole + low_whole)
+    fits.then(|| whole + low_whole)
 }
 
 /// A signed number as an unsigned one, small for small.

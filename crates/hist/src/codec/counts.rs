@@ -10,13 +10,14 @@
 //! All prediction is in whole numbers, so every machine decodes the same. Two coder states take turns, so
 //! that one step need not wait for the other.
 
+use crate::buckets::Buckets;
 use crate::codec::bits::{BitReader, BitWriter};
 use crate::codec::bytes::{Reader, put_varint, put_zigzag};
 use crate::error::DecodeError;
 
 /// Cells of one matrix at the most. A row of zeros costs next to nothing, so what a decoder allocates has
 /// to be bounded by name: 2^21 counts are 16 MiB.
-pub(crate) const CELLS_MAX: u64 = 1 << 21;
+pub const CELLS_MAX: u64 = 1 << 21;
 
 /// Table frequencies add up to this.
 const SLOTS: u32 = 1 << SLOT_BITS;
@@ -37,32 +38,76 @@ const LEVELS: usize = 256;
 const TOKENS: usize = 256;
 const LITERALS: u64 = 16;
 
-/// Appends a matrix whose rows each hold ascending (column index, count).
-pub(crate) fn put_counts(out: &mut Vec<u8>, rows: &[Vec<(i32, u64)>]) {
-    let mut indexes: Vec<i32> = rows.iter().flatten().map(|&(index, _)| index).collect();
-    indexes.sort_unstable();
-    indexes.dedup();
-    put_varint(out, indexes.len() as u64);
-    let Some(&first) = indexes.first() else { return };
-    put_zigzag(out, first.into());
-    for pair in indexes.windows(2) {
-        put_varint(out, (i64::from(pair[1]) - i64::from(pair[0]) - 1) as u64);
-    }
-
-    let matrix = dense(rows, &indexes);
-    Model::new(&matrix, indexes.len()).put(out, &matrix);
+/// A row of counts for each histogram, a column for each bucket index that any of them uses.
+pub(crate) struct Matrix {
+    /// The columns' indexes, ascending.
+    pub(crate) indexes: Vec<i32>,
+    /// Row by row.
+    counts: Vec<u64>,
 }
 
-fn dense(rows: &[Vec<(i32, u64)>], indexes: &[i32]) -> Vec<u64> {
-    let mut matrix = vec![0; rows.len() * indexes.len()];
-    for (row, counts) in rows.iter().zip(matrix.chunks_exact_mut(indexes.len())) {
-        let mut column = 0;
-        for &(index, count) in row {
-            column += indexes[column..].partition_point(|&i| i < index);
-            counts[column] = count;
+impl Matrix {
+    /// The columns that these rows need together.
+    pub(crate) fn indexes<'a>(rows: impl Iterator<Item = &'a Buckets>) -> Vec<i32> {
+        let mut all: Vec<i32> = Vec::new();
+        for row in rows {
+            // Rows of one series are much alike, so most bring nothing new.
+            let mut known = all.iter();
+            if !row.indexes().iter().all(|index| known.any(|known| known == index)) {
+                all.extend(row.indexes());
+                all.sort_unstable();
+                all.dedup();
+            }
         }
+        all
     }
-    matrix
+
+    /// The counts of `rows` in the columns of `indexes`, which has them all.
+    pub(crate) fn new<'a>(
+        indexes: Vec<i32>,
+        rows: impl ExactSizeIterator<Item = &'a Buckets>,
+    ) -> Matrix {
+        let mut counts = vec![0; rows.len() * indexes.len()];
+        if !indexes.is_empty() {
+            for (row, counts) in rows.zip(counts.chunks_exact_mut(indexes.len())) {
+                let mut columns = indexes.iter().zip(counts);
+                for (index, count) in row.iter() {
+                    let (_, held) =
+                        columns.find(|&(&i, _)| i == index).expect("BUG: it has them all");
+                    *held = count;
+                }
+            }
+        }
+        Matrix { indexes, counts }
+    }
+
+    /// Takes a matrix of `rows` rows out of `reader`.
+    pub(crate) fn read(reader: &mut Reader<'_>, rows: usize) -> Result<Matrix, DecodeError> {
+        let mut decoder = CountsDecoder::new(reader, rows)?;
+        let indexes = std::mem::take(&mut decoder.indexes);
+        let mut counts = vec![0; rows * indexes.len()];
+        if !indexes.is_empty() {
+            counts.chunks_exact_mut(indexes.len()).try_for_each(|row| decoder.row(row))?;
+        }
+        decoder.finish()?;
+        Ok(Matrix { indexes, counts })
+    }
+
+    /// Appends the matrix.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.indexes.len() as u64);
+        let Some(&first) = self.indexes.first() else { return };
+        put_zigzag(out, first.into());
+        for pair in self.indexes.windows(2) {
+            put_varint(out, (i64::from(pair[1]) - i64::from(pair[0]) - 1) as u64);
+        }
+        Model::new(&self.counts, self.indexes.len()).put(out, &self.counts);
+    }
+
+    /// The counts of a row, one for each column.
+    pub(crate) fn row(&self, row: usize) -> &[u64] {
+        &self.counts[row * self.indexes.len()..][..self.indexes.len()]
+    }
 }
 
 /// What the encoder finds out about a matrix before it writes.
@@ -299,7 +344,7 @@ fn frequencies(seen: &[u32; TOKENS]) -> Vec<u32> {
 }
 
 /// Takes a matrix out again, row by row.
-pub(crate) struct CountsDecoder<'a> {
+struct CountsDecoder<'a> {
     indexes: Vec<i32>,
     rates: Rates,
     levels: Vec<u8>,
@@ -336,10 +381,7 @@ impl Slot {
 
 impl<'a> CountsDecoder<'a> {
     /// Reads everything but the cells. `rows` has been checked by the caller.
-    pub(crate) fn new(
-        reader: &mut Reader<'a>,
-        rows: usize,
-    ) -> Result<CountsDecoder<'a>, DecodeError> {
+    fn new(reader: &mut Reader<'a>, rows: usize) -> Result<CountsDecoder<'a>, DecodeError> {
         let indexes = indexes(reader, rows)?;
         let mut decoder = CountsDecoder {
             rates: Rates::new(indexes.len()),
@@ -358,11 +400,6 @@ impl<'a> CountsDecoder<'a> {
             decoder.streams(reader)?;
         }
         Ok(decoder)
-    }
-
-    /// The buckets that the columns stand for, ascending.
-    pub(crate) fn indexes(&self) -> &[i32] {
-        &self.indexes
     }
 
     fn tables(&mut self, reader: &mut Reader<'a>) -> Result<(), DecodeError> {
@@ -432,21 +469,21 @@ impl<'a> CountsDecoder<'a> {
     }
 
     /// The next row, one count per column.
-    pub(crate) fn row(&mut self, counts: &mut [u64]) -> Result<(), DecodeError> {
+    fn row(&mut self, counts: &mut [u64]) -> Result<(), DecodeError> {
         self.rates.levels(&mut self.levels);
         // The states take turns over the whole matrix, so a row of odd length swaps them for the next.
         let [mut state, mut other] = self.states;
-        let mut words = self.words.iter();
+        let mut at = 0;
         for (count, &level) in counts.iter_mut().zip(&self.levels) {
             let place = self.table_of[usize::from(level)] + (state & (SLOTS - 1));
             let slot = self.slots[place as usize];
             state = slot.next_state(state);
-            if state < STATE_MIN {
-                let &word = words
-                    .next()
-                    .ok_or(DecodeError::Truncated { offset: self.offset, field: "words" })?;
-                state = state << 16 | u32::from(u16::from_le_bytes(word));
-            }
+            // Whether a state wants a word is a matter of chance: a choice costs less than a branch. Past
+            // the last word there are zeros, and that they were wanted is found at the end of the row.
+            let word = self.words.get(at).map_or(0, |&word| u32::from(u16::from_le_bytes(word)));
+            let wants = state < STATE_MIN;
+            state = if wants { state << 16 | word } else { state };
+            at += usize::from(wants);
             (state, other) = (other, state);
             let token = slot.token();
             *count = token as u64;
@@ -454,15 +491,17 @@ impl<'a> CountsDecoder<'a> {
                 *count = count_of(token) + self.rest.get(rest_bits(token), "bits of a count")?;
             }
         }
-        self.words = words.as_slice();
+        self.words = self
+            .words
+            .get(at..)
+            .ok_or(DecodeError::Truncated { offset: self.offset, field: "words" })?;
         self.states = [state, other];
-        self.cell += counts.len();
         self.rates.learn(counts);
         Ok(())
     }
 
     /// After the last row: nothing may be left over.
-    pub(crate) fn finish(&self) -> Result<(), DecodeError> {
+    fn finish(&self) -> Result<(), DecodeError> {
         if self.words.is_empty() && self.states == [STATE_MIN; 2] {
             return self.rest.finish();
         }
@@ -507,18 +546,24 @@ mod tests {
 
     #[track_caller]
     fn check(rows: &[Vec<(i32, u64)>]) -> usize {
+        let buckets: Vec<Buckets> = rows
+            .iter()
+            .map(|row| {
+                let mut buckets = Buckets::default();
+                row.iter().for_each(|&(index, count)| buckets.push(index, count));
+                buckets
+            })
+            .collect();
         let mut out = Vec::new();
-        put_counts(&mut out, rows);
+        Matrix::new(Matrix::indexes(buckets.iter()), buckets.iter()).put(&mut out);
         let mut reader = Reader::new(&out);
-        let mut decoder = CountsDecoder::new(&mut reader, rows.len()).unwrap();
-        for row in rows {
-            let mut counts = vec![0; decoder.indexes().len()];
-            decoder.row(&mut counts).unwrap();
+        let matrix = Matrix::read(&mut reader, rows.len()).unwrap();
+        for (number, row) in rows.iter().enumerate() {
+            let counts = matrix.row(number).iter().copied();
             let found: Vec<(i32, u64)> =
-                decoder.indexes().iter().copied().zip(counts).filter(|&(_, n)| n > 0).collect();
+                matrix.indexes.iter().copied().zip(counts).filter(|&(_, n)| n > 0).collect();
             assert_eq!(&found, row);
         }
-        decoder.finish().unwrap();
         reader.finish().unwrap();
         out.len()
     }

@@ -12,8 +12,9 @@
 //! the gap to the index before less one, in the low half the count less one. 15 in either half says that
 //! the rest follows as a varint, first of the gap, then of the count.
 //!
-//! A number is a varint of its zigzag shifted left by one if it is whole and below 2^62, else the varint 1
-//! followed by the eight bytes of the double. A frame carries no checksum: what carries the frame has one.
+//! A number is a varint of its zigzag shifted left by one if it is whole and its magnitude below 2^61, else
+//! the varint 1 followed by the eight bytes of the double. A frame carries no checksum: what carries the
+//! frame has one. `docs/formats/frame.md` tells a stranger the same, byte by byte.
 
 use crate::codec::bytes::{Reader, put_varint, put_zigzag};
 use crate::codec::header::{FRAME_MAGIC, header, put_header};
@@ -55,8 +56,8 @@ const KNOWN: u64 = (1 << 14) - 1;
 /// Bit of "is exact" above the bit of a side value.
 const EXACT: u64 = 2;
 
-/// More thresholds than a histogram can be declared with.
-const THRESHOLDS_MAX: u64 = 1024;
+/// Thresholds of one frame at the most.
+pub const THRESHOLDS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 
 const ESCAPE: u64 = 15;
 
@@ -170,6 +171,10 @@ impl Fields {
         let flags = reader.varint("flags")?;
         if flags & !KNOWN != 0 {
             return Err(Reader::invalid(at, "flags", flags, "bits 14 and above zero"));
+        }
+        let idle = flags & ((SUM | MIN | MAX) * EXACT) & !(flags << 1);
+        if idle != 0 || flags & (SUM | SUM_LOW) == SUM_LOW {
+            return Err(Reader::invalid(at, "flags", flags, "a value where one is called exact"));
         }
         let count = |reader: &mut Reader<'_>, flag, field| match flags & flag {
             0 => Ok(0),

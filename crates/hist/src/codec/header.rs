@@ -25,6 +25,10 @@ pub const VERSION: u8 = 1;
 /// Set in `kind` when counts grow from one histogram to the next.
 pub const CUMULATIVE: u8 = 1 << 4;
 
+/// Fields of fixed size that both begin with: name, offset, size. The scheme's parameters follow.
+pub const FIELDS: [(&str, usize, usize); 4] =
+    [("magic", 0, 1), ("version", 1, 1), ("kind", 2, 1), ("unit", 3, 1)];
+
 const SCHEME_TAG: u8 = 0x0f;
 
 /// What recorded values are measured in.
@@ -142,7 +146,8 @@ pub(crate) fn header(reader: &mut Reader<'_>, magic: u8) -> Result<(Meaning, Sch
         }
         2 => Scheme::LogLinear10,
         3 => {
-            let (gamma, offset) = (reader.f64_le("gamma")?, reader.f64_le("offset")?);
+            let (gamma, at) = (reader.f64_le("gamma")?, reader.offset());
+            let offset = not_negative_zero(reader.f64_le("offset")?, at, "offset")?;
             Scheme::Log(Log::new(gamma, offset, interpolation(reader)?)?)
         }
         4 => Scheme::Explicit(explicit(reader)?),
@@ -171,6 +176,15 @@ fn explicit(reader: &mut Reader<'_>) -> Result<Explicit, DecodeError> {
     }
     let bytes = reader.take(count as usize * 8, "bounds")?;
     let (bounds, _) = bytes.as_chunks::<8>();
-    let bounds: Vec<f64> = bounds.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect();
+    let bound = |&bytes| not_negative_zero(f64::from_le_bytes(bytes), at, "bound");
+    let bounds = bounds.iter().map(bound).collect::<Result<Vec<f64>, DecodeError>>()?;
     Ok(Explicit::new(&bounds)?)
+}
+
+/// Schemes hold zero without a sign: a sign in the bytes was not written.
+fn not_negative_zero(value: f64, at: usize, field: &'static str) -> Result<f64, DecodeError> {
+    if value == 0.0 && value.is_sign_negative() {
+        return Err(Reader::invalid(at, field, "-0", "0 without a sign"));
+    }
+    Ok(value)
 }

@@ -196,8 +196,10 @@ impl Buckets {
             let found = format_args!("{} with {} counts", self.offset, self.bucket_counts.len());
             return Err(wrong("offset", found, "a last index below 2^31"));
         }
-        let indexed = (self.offset..).zip(self.bucket_counts.iter().copied());
-        Ok(indexed.filter(|&(_, count)| count > 0).collect())
+        // In 64 bits: a range that has given its last number has already worked out the one after it.
+        let indexed = (i64::from(self.offset)..).zip(self.bucket_counts.iter().copied());
+        let held = indexed.filter(|&(_, count)| count > 0);
+        Ok(held.map(|(index, count)| (index as i32, count)).collect())
     }
 
     /// All buckets from the first to the last that hold anything. At most 537 088, scale 8 over all doubles.

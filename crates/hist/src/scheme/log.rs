@@ -57,7 +57,8 @@ impl Log {
         if !(-Self::OFFSET_MAX..=Self::OFFSET_MAX).contains(&offset) {
             return Err(SchemeError::Offset { found: offset });
         }
-        Ok(Log { gamma, offset, interpolation })
+        // As bounds do: protobuf takes −0.0 for 0.0, so they are one offset.
+        Ok(Log { gamma, offset: offset + 0.0, interpolation })
     }
 
     /// The ratio of a bucket's edges.
@@ -233,6 +234,12 @@ mod tests {
         // sketches-go 1.4.8 counts 0.25, 0.5, 1, 2 in these buckets (testdata/hist/ddsketch/go.tsv).
         assert_eq!([0.25, 0.5, 1.0, 2.0].map(|value| grid.index(value)), [-3, -2, 0, 1]);
         assert_eq!([0.3, 0.6].map(|value| grid.index(value)), [-2, -1]);
+    }
+
+    #[test]
+    fn an_offset_of_negative_zero_is_an_offset_of_zero() {
+        let grid = |offset| Log::new(2.0, offset, Interpolation::Cubic);
+        assert_eq!(grid(-0.0), grid(0.0));
     }
 
     #[test]

@@ -76,7 +76,7 @@ proptest! {
         let histogram = corrected(&scheme, value.into(), interval.into());
         prop_assert_eq!(&histogram, &by_hand);
         if values.len() < 40 {
-            crate::statistics::check(&histogram, &Sample::new(&values));
+            crate::truth::check(&histogram, &Sample::new(&values));
         }
     }
 }

@@ -1,12 +1,18 @@
 //! Integration tests of `hist`: golden vectors of every codec and statistics against sorted samples.
 
+mod accumulator;
 mod big;
+mod block;
+mod block_reference;
 mod cases;
+mod checks;
 mod circllhist;
 mod corrected;
 mod ddsketch;
 mod distance;
 mod frame;
+mod fuzzed;
+mod golden;
 mod hdr;
 mod merge;
 mod model;
@@ -14,3 +20,4 @@ mod otlp;
 mod prometheus;
 mod soak;
 mod statistics;
+mod truth;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::cases::{self, Case};
 use crate::model::{Sample, Share};
-use crate::statistics::check;
+use crate::truth::check;
 
 /// A case, and where its values are cut into three.
 fn thirds() -> impl Strategy<Value = (Case, [Vec<f64>; 3])> {

@@ -191,6 +191,10 @@ fn contradictions_name_both_sides() {
         of(1, i32::MAX, &[0, 1]),
         "offset is 2147483647 with 2 counts, expected a last index below 2^31",
     );
+    check_error(
+        of(1, i32::MAX, &[1]),
+        "bucket index 2147483647 lies outside the grid (exp2 scale 0)",
+    );
     check_error(of(1, 1024, &[1]), "bucket index 1024 lies outside the grid (exp2 scale 0)");
     check_error(
         ExponentialHistogramDataPoint { scale: -11, ..Default::default() },
@@ -230,6 +234,15 @@ fn contradictions_name_both_sides() {
         1,
         "bound NaN at position 0 is not finite or not above the bound before it",
     );
+}
+
+#[test]
+fn no_counts_after_the_last_index_are_no_counts() {
+    let point = ExponentialHistogramDataPoint {
+        positive: Some(Buckets { offset: i32::MAX, bucket_counts: vec![] }),
+        ..Default::default()
+    };
+    assert_eq!(point.to_histogram(), Ok(Some(Histogram::new(Scheme::exp2(0).unwrap()))));
 }
 
 #[test]

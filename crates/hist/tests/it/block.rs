@@ -1,0 +1,394 @@
+//! Blocks: what goes in comes out, what is damaged is refused, and the bytes are those of the page
+//! `docs/formats/block.md` and of the golden file. A second reader, made from the page, reads the same.
+
+use hist::codec::block::{self, BlockError};
+use hist::codec::frame::{Meaning, Temporality, Unit};
+use hist::{Histogram, LogLinear2, Parts, Scheme, Side, Sum};
+use proptest::prelude::*;
+
+use crate::block_reference as reference;
+use crate::frame::{frame_of, histograms, meanings};
+use crate::golden::{self, Golden, golden, listing, page, table};
+
+pub(crate) fn block_of(histograms: &[Histogram], meaning: Meaning) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    block::encode(histograms, meaning, &mut bytes).unwrap();
+    bytes
+}
+
+/// The reader made from the page reads these histograms: each is the same as when it travels in a frame.
+#[track_caller]
+fn check_reference(bytes: &[u8], histograms: &[Histogram], meaning: Meaning) -> reference::Sizes {
+    let (head, plains, sizes) = reference::block(bytes);
+    assert_eq!(plains.len(), histograms.len());
+    for (plain, histogram) in plains.iter().zip(histograms) {
+        let (frame_head, from_frame) = reference::frame(&frame_of(histogram, meaning));
+        assert_eq!(head, frame_head);
+        // Debug tells doubles to the bit, −0 from 0 among them.
+        assert_eq!(format!("{plain:?}"), format!("{from_frame:?}"));
+    }
+    sizes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn blocks_come_back(histograms in histograms(), meaning in meanings()) {
+        let bytes = block_of(&histograms, meaning);
+        let (found, found_meaning) = block::decode(&bytes).unwrap();
+        prop_assert_eq!(block_of(&found, meaning), bytes);
+        prop_assert_eq!(found, histograms);
+        prop_assert_eq!(found_meaning, meaning);
+    }
+
+    #[test]
+    fn a_reader_made_from_the_page_reads_blocks(histograms in histograms(), meaning in meanings()) {
+        check_reference(&block_of(&histograms, meaning), &histograms, meaning);
+    }
+
+    #[test]
+    fn a_reader_made_from_the_page_reads_longer_series(
+        rows in 1usize..60,
+        values in 1u64..3000,
+        octaves in 1i32..40,
+        seed in any::<u64>(),
+    ) {
+        let histograms = series(rows, values, octaves, seed);
+        let bytes = block_of(&histograms, Meaning::default());
+        check_reference(&bytes, &histograms, Meaning::default());
+        prop_assert_eq!(block::decode(&bytes).unwrap().0, histograms);
+    }
+
+    #[test]
+    fn a_damaged_block_is_refused(histograms in histograms(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let mut bytes = block_of(&histograms, Meaning::default());
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        prop_assert!(block::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn damage_under_a_good_checksum_does_no_harm(histograms in histograms(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut bytes = block_of(&histograms, Meaning::default());
+        let body = bytes.len() - 4;
+        bytes[at.index(body)] = byte;
+        seal(&mut bytes);
+        let _ = block::decode(&bytes);
+    }
+
+    #[test]
+    fn random_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = block::decode(&bytes);
+    }
+}
+
+/// Makes the checksum right.
+fn seal(bytes: &mut [u8]) {
+    let body = bytes.len() - 4;
+    let checksum = crc32c::crc32c(&bytes[..body]).to_le_bytes();
+    bytes[body..].copy_from_slice(&checksum);
+}
+
+#[test]
+fn histograms_that_differ_make_no_block() {
+    let other = Histogram::new(Scheme::exp2(3).unwrap());
+    let error = block::encode(&[Histogram::default(), other], Meaning::default(), &mut Vec::new());
+    assert_eq!(error, Err(BlockError::Differs { position: 1 }));
+}
+
+#[test]
+fn more_than_the_limits_make_no_block() {
+    #[track_caller]
+    fn check(histograms: &[Histogram]) {
+        let error = block::encode(histograms, Meaning::default(), &mut Vec::new());
+        assert!(matches!(error, Err(BlockError::TooMany { .. })));
+    }
+    check(&vec![Histogram::default(); block::HISTOGRAMS_MAX + 1]);
+    let mut wide = Histogram::new(Scheme::log_linear2(18).unwrap());
+    (0..=block::CELLS_MAX / 1024).for_each(|n| wide.record(1.0 + n as f64 / 8192.0));
+    let mut rows = vec![Histogram::new(wide.scheme().clone()); 1024];
+    rows[7] = wide;
+    check(&rows);
+}
+
+#[test]
+fn what_may_be_declared_fits_a_block() {
+    let limits: Vec<f64> = (0..=Histogram::THRESHOLDS_MAX).map(|limit| limit as f64).collect();
+    assert!(Histogram::default().with_thresholds(&limits).is_err());
+    let most = Histogram::default().with_thresholds(&limits[1..]).unwrap();
+    block::encode(&[most], Meaning::default(), &mut Vec::new()).unwrap();
+}
+
+/// Negative buckets of explicit bounds, and a middle far below -2^63: the parts are refused, but they are
+/// predicted from first.
+#[test]
+fn negative_buckets_of_huge_explicit_bounds_are_refused() {
+    let scheme = Scheme::explicit(&[-4e300, -1e300]).unwrap();
+    let mut histogram = Histogram::new(scheme);
+    histogram.record(-2e300);
+    let bytes = block_of(&[histogram], Meaning::default());
+    // Header with 2 bounds, 1 histogram, zero threshold, no limits; positive: 1 index, 1 table of 1 token,
+    // states, no words, no bits; negative: a zero. Exchanging the two makes negative what was positive.
+    let positive = 4 + (1 + 16) + 3;
+    let negative = positive + 2 + 7 + 8 + 2;
+    assert_eq!(bytes[negative], 0);
+    let mut swapped =
+        [&bytes[..positive], &[0], &bytes[positive..negative], &bytes[negative + 1..]].concat();
+    seal(&mut swapped);
+    assert!(block::decode(&swapped).is_err());
+}
+
+/// The histograms of the page's example.
+fn example() -> Vec<Histogram> {
+    [[(17.0, 3), (100.0, 20)], [(17.0, 2), (103.0, 18)]]
+        .map(|values| recorded(Scheme::default(), &values))
+        .to_vec()
+}
+
+#[test]
+fn the_example_of_the_page_is_what_is_written() {
+    let meaning = Meaning { unit: Unit::Microseconds, ..Meaning::default() };
+    let bytes = block_of(&example(), meaning);
+    let told = listing(&page("block.md"), "Example");
+    assert_eq!(golden::hex(&told), golden::hex(&bytes));
+    assert_eq!(block::decode(&told), Ok((example(), meaning)));
+    check_reference(&told, &example(), meaning);
+}
+
+#[test]
+fn the_page_tells_the_limits() {
+    let limits = [
+        ("histograms", block::HISTOGRAMS_MAX as u64),
+        ("cells of a matrix", block::CELLS_MAX),
+        ("limits", block::LIMITS_MAX),
+    ];
+    let limits = limits.map(|(name, limit)| vec![name.to_owned(), limit.to_string()]);
+    assert_eq!(table(&page("block.md"), "Limits"), limits);
+}
+
+fn recorded(scheme: Scheme, values: &[(f64, u64)]) -> Histogram {
+    let mut histogram = Histogram::new(scheme);
+    values.iter().for_each(|&(value, n)| histogram.record_n(value, n));
+    histogram
+}
+
+/// Rows of log-normal whole numbers, the same on every machine: nothing but additions, multiplications and
+/// square roots makes them. One value in four lies more than `octaves` octaves / 9 off the middle.
+fn series(rows: usize, values: u64, octaves: i32, mut seed: u64) -> Vec<Histogram> {
+    let roots: Vec<f64> = std::iter::successors(Some(2f64), |x| Some(x.sqrt())).take(11).collect();
+    let mut random = move || {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 48) as i32
+    };
+    let mut row = |_| {
+        let mut histogram = Histogram::default();
+        for _ in 0..values {
+            // Twelve even numbers add up to a nearly normal one, of variance 1 at 2^16.
+            let normal = (0..12).map(|_| random()).sum::<i32>() - 6 * 65536;
+            // In 1024ths of an octave.
+            let log = normal / 64 * octaves / 6 + 10 * 1024;
+            let (octave, part) = (log.div_euclid(1024), log.rem_euclid(1024));
+            let mut value = 2f64.powi(octave);
+            for bit in 0..10 {
+                value *= if part >> (9 - bit) & 1 == 1 { roots[bit + 1] } else { 1.0 };
+            }
+            histogram.record(value.floor());
+        }
+        histogram
+    };
+    (0..rows).map(&mut row).collect()
+}
+
+/// What the golden file holds.
+fn goldens() -> Vec<(&'static str, Vec<Histogram>, Meaning)> {
+    let plain = |values: &[(f64, u64)]| recorded(Scheme::default(), values);
+    let change = |histogram: &Histogram, change: &dyn Fn(&mut Parts)| {
+        let mut parts = histogram.clone().into_parts();
+        change(&mut parts);
+        Histogram::from_parts(parts).unwrap()
+    };
+    let latencies = [(12.0, 5), (15.0, 40), (21.0, 17), (480.0, 1)];
+    let known = plain(&latencies);
+    let absent = change(&known, &|parts| {
+        (parts.sum, parts.min, parts.max) = (Side::Absent, Side::Absent, Side::Absent)
+    });
+    let estimated = change(&known, &|parts| {
+        (parts.sum, parts.min) = (Side::Estimated(Sum::new(1500.0)), Side::Estimated(12.0));
+    });
+    let limits = |scale: u64| {
+        let empty = Histogram::default().with_thresholds(&[13.0, 50.5, 1e6]).unwrap();
+        let mut histogram = empty.with_zero_threshold(0.5).unwrap();
+        latencies.iter().for_each(|&(value, n)| histogram.record_n(value, n * scale));
+        histogram.record_n(0.25, scale);
+        histogram
+    };
+    let all = |scheme: Scheme| {
+        vec![
+            recorded(scheme.clone(), &latencies),
+            recorded(scheme.clone(), &[]),
+            recorded(scheme, &latencies[1..3]),
+        ]
+    };
+    let delta = Meaning { unit: Unit::Microseconds, temporality: Temporality::Delta };
+    let cumulative = Meaning { temporality: Temporality::Cumulative, ..delta };
+    let integers = Scheme::LogLinear2(LogLinear2::integers(7).unwrap());
+    vec![
+        ("none", vec![], delta),
+        ("one", vec![known.clone()], delta),
+        ("three", vec![known.clone(), plain(&latencies[..2]), known.clone()], cumulative),
+        ("series", series(360, 40, 6, 1), delta),
+        ("empty", vec![Histogram::default(), plain(&[(f64::NAN, 3)])], delta),
+        ("standings", vec![known.clone(), absent, Histogram::default(), estimated], delta),
+        ("not-whole", vec![plain(&[(0.1, 3), (1.5, 1)]), known.clone()], delta),
+        (
+            "negatives",
+            vec![
+                plain(&[(-17.0, 3), (-1.0, 1), (4.0, 2)]),
+                plain(&[(-1.0, 2), (0.0, 1)]),
+                plain(&[(-1000.0, 5)]),
+            ],
+            delta,
+        ),
+        ("thresholds", vec![limits(1), limits(3), limits(2)], delta),
+        (
+            "outside",
+            vec![
+                recorded(Scheme::LogLinear10, &[(1e200, 1), (-1e150, 2), (3.0, 1)]),
+                recorded(Scheme::LogLinear10, &[(1e-200, 2), (f64::NAN, 1)]),
+            ],
+            delta,
+        ),
+        (
+            "minus-zero",
+            vec![plain(&[(-0.0, 2)]), plain(&[(-0.0, 1), (3.0, 1)]), known.clone()],
+            delta,
+        ),
+        ("infinite", vec![plain(&[(f64::INFINITY, 1), (f64::NEG_INFINITY, 1)]), known], delta),
+        ("integers", all(integers), delta),
+        ("log", all(Scheme::log(0.01).unwrap()), delta),
+        ("explicit", all(Scheme::explicit(&[-1.0, 12.5, 20.0, 100.0]).unwrap()), delta),
+        ("explicit-no-bounds", all(Scheme::explicit(&[]).unwrap()), delta),
+        (
+            "large-counts",
+            vec![
+                plain(&[(3.0, 15), (5.0, 16), (9.0, 1 << 20), (100.0, u64::MAX >> 2)]),
+                plain(&[(3.0, 19), (5.0, 20), (9.0, (1 << 40) + 12_345)]),
+                plain(&[(100.0, 1 << 62)]),
+            ],
+            delta,
+        ),
+    ]
+}
+
+const LEGEND: &str =
+    "Blocks of version 1: name, contents (all added up, where there are more than four), bytes.
+These bytes are to be read for ever: see README.md.";
+
+fn golden_lines() -> Vec<(Golden, Vec<Histogram>, Meaning)> {
+    let contents = |histograms: &[Histogram], meaning: Meaning| {
+        let texts = match histograms.len() {
+            0..=4 => histograms.iter().map(golden::text).collect::<Vec<_>>(),
+            _ => {
+                let mut all = Histogram::new(histograms[0].scheme().clone());
+                histograms.iter().for_each(|histogram| all.merge(histogram).unwrap());
+                vec![golden::text(&all)]
+            }
+        };
+        let (unit, n) = (golden::meaning_text(meaning), histograms.len());
+        format!("{unit}; {n} histograms: {}", texts.join(" / "))
+    };
+    let lines: Vec<Golden> = goldens()
+        .into_iter()
+        .map(|(name, histograms, meaning)| Golden {
+            name: name.into(),
+            contents: contents(&histograms, meaning),
+            bytes: block_of(&histograms, meaning),
+        })
+        .collect();
+    let kept = golden("block", LEGEND, &lines);
+    assert_eq!(kept.len(), lines.len());
+    for (kept, line) in kept.iter().zip(&lines) {
+        assert_eq!((&kept.name, &kept.contents), (&line.name, &line.contents));
+        assert_eq!(golden::hex(&kept.bytes), golden::hex(&line.bytes), "{}", kept.name);
+    }
+    kept.into_iter()
+        .zip(goldens())
+        .map(|(line, (_, histograms, meaning))| (line, histograms, meaning))
+        .collect()
+}
+
+#[test]
+fn golden_blocks_are_read_and_written_to_the_byte() {
+    for (Golden { name, bytes, .. }, histograms, meaning) in golden_lines() {
+        assert_eq!(block::decode(&bytes), Ok((histograms.clone(), meaning)), "{name}");
+        let again = block_of(&block::decode(&bytes).unwrap().0, meaning);
+        assert_eq!(golden::hex(&again), golden::hex(&bytes), "{name}");
+        let sizes = check_reference(&bytes, &histograms, meaning);
+        println!("{name}: {} bytes, {sizes:?}", bytes.len());
+    }
+}
+
+#[test]
+fn golden_blocks_cut_short_are_refused() {
+    for (Golden { name, bytes, .. }, ..) in golden_lines() {
+        for len in 0..bytes.len() {
+            assert!(block::decode(&bytes[..len]).is_err(), "{name} cut to {len} bytes");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(block::decode(&longer).is_err(), "{name} and a zero");
+    }
+}
+
+#[test]
+fn golden_blocks_with_a_bit_flipped_are_refused() {
+    for (Golden { name, mut bytes, .. }, ..) in golden_lines() {
+        for bit in 0..8 * bytes.len() {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(block::decode(&bytes).is_err(), "{name}, bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+/// How large blocks are of what topdeck is asked to keep: run with `--nocapture`.
+#[test]
+#[ignore = "prints sizes"]
+fn sizes_of_series() {
+    let sizes = |name: &str, histograms: &[Histogram]| {
+        let bytes = block_of(histograms, Meaning::default());
+        let frames: usize = histograms.iter().map(|h| frame_of(h, Meaning::default()).len()).sum();
+        let sizes = check_reference(&bytes, histograms, Meaning::default());
+        println!("{name}: {} bytes, {frames} as frames, {sizes:?}", bytes.len());
+    };
+    for values in [1, 40, 1000] {
+        let whole = series(360, values, 6, 7);
+        sizes(&format!("whole, {values}"), &whole);
+        let thousandths = |histogram: &Histogram| {
+            let mut parts = histogram.clone().into_parts();
+            let mut scaled = Histogram::default();
+            for &(index, n) in &parts.positive {
+                let (lower, upper) = Scheme::default().edges(index).unwrap();
+                scaled.record_n((lower / 2.0 + upper / 2.0).round().max(1.0) / 1000.0, n);
+            }
+            parts = scaled.into_parts();
+            Histogram::from_parts(parts).unwrap()
+        };
+        let fractions: Vec<Histogram> = whole.iter().map(thousandths).collect();
+        sizes(&format!("thousandths, {values}"), &fractions);
+        let mut log = Vec::new();
+        for histogram in &whole {
+            let mut other = Histogram::new(Scheme::log(0.01).unwrap());
+            for (index, n) in histogram.positive().iter() {
+                let (lower, upper) = Scheme::default().edges(index).unwrap();
+                other.record_n((lower / 2.0 + upper / 2.0).round().max(1.0), n);
+            }
+            log.push(other);
+        }
+        sizes(&format!("log, {values}"), &log);
+        let mut outlier = whole.clone();
+        outlier[100].record(f64::INFINITY);
+        sizes(&format!("one overflow, {values}"), &outlier);
+        sizes(&format!("one row, {values}"), &whole[..1]);
+    }
+}

@@ -1,0 +1,78 @@
+//! Frames added from their bytes, against frames decoded and merged one by one.
+
+use arbitrary::{Result, Unstructured};
+use hist::codec::frame::{self, Meaning, Temporality};
+use hist::{Accumulator, Histogram};
+
+use super::histogram::{answers, same_counts};
+use super::statistics::{number, scheme, value};
+
+/// Frames in one sequence at the most.
+const FRAMES_MAX: usize = 24;
+
+pub(super) fn frames(bytes: &[u8]) {
+    let _ = try_frames(&mut Unstructured::new(bytes));
+}
+
+fn try_frames(u: &mut Unstructured<'_>) -> Result<()> {
+    let common = scheme(u)?;
+    let mut accumulator = Accumulator::new(common.clone());
+    let mut model = Histogram::new(common.clone());
+    let mut added = 0;
+    while !u.is_empty() && added < FRAMES_MAX {
+        added += 1;
+        let other = if u.ratio(1, 4)? { scheme(u)? } else { common.clone() };
+        let bytes = frame_of(u, Histogram::new(other))?;
+        let decoded = frame::decode(&bytes).ok();
+        if u.ratio(1, 8)? {
+            if let Some((histogram, _)) = decoded {
+                assert_eq!(accumulator.add(&histogram), model.merge(&histogram));
+            }
+        } else {
+            let expected = decoded.and_then(|(histogram, _)| model.merge(&histogram).ok());
+            assert_eq!(accumulator.add_frame(&bytes).ok(), expected);
+        }
+        assert_eq!(accumulator.count(), model.count());
+    }
+    same(&accumulator.to_histogram(), &model);
+    Ok(())
+}
+
+/// A frame of some values, of which now and then some bytes were changed.
+fn frame_of(u: &mut Unstructured<'_>, mut histogram: Histogram) -> Result<Vec<u8>> {
+    if u.ratio(1, 8)? {
+        let threshold = number(u)?.abs();
+        histogram = histogram.clone().with_zero_threshold(threshold).unwrap_or(histogram);
+    }
+    if u.ratio(1, 8)? {
+        let limit = number(u)?;
+        histogram = histogram.clone().with_thresholds(&[limit]).unwrap_or(histogram);
+    }
+    for _ in 0..u.int_in_range(0..=12)? {
+        let n = if u.ratio(1, 8)? { u.arbitrary::<u64>()? >> 2 } else { 1 };
+        if (histogram.count() + histogram.nan_count()).checked_add(n).is_some() {
+            histogram.record_n(value(u)?, n);
+        }
+    }
+    let temporality = if u.arbitrary()? { Temporality::Cumulative } else { Temporality::Delta };
+    let mut bytes = Vec::new();
+    frame::encode(&histogram, Meaning { temporality, ..Meaning::default() }, &mut bytes);
+    if u.ratio(1, 4)? {
+        for _ in 0..u.int_in_range(1..=4)? {
+            let at = u.choose_index(bytes.len())?;
+            bytes[at] = u.arbitrary()?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Equal counts and side values. A sum of another order of additions may be another in its last bits, and a
+/// frame that lies about its sum is seen through by one of the two only.
+fn same(accumulated: &Histogram, model: &Histogram) {
+    same_counts(accumulated, model);
+    assert_eq!(accumulated.thresholds(), model.thresholds());
+    assert_eq!(accumulated.min_side(), model.min_side());
+    assert_eq!(accumulated.max_side(), model.max_side());
+    answers(accumulated);
+    answers(model);
+}

@@ -1,0 +1,210 @@
+//! What every histogram must bear, whatever bytes it came from: to be asked for every statistic, to be
+//! stored, merged, taken apart, coarsened and converted.
+
+use hist::codec::block;
+use hist::codec::frame::{self, Meaning};
+use hist::{
+    Bound, Bracket, Cumulative, Explicit, Histogram, LogLinear2, MergeError, Method, Mixture,
+    Scheme, kolmogorov_smirnov, wasserstein,
+};
+
+const SHARES: [f64; 9] = [0.0, 5e-324, 0.07, 0.3, 0.5, 0.9, 0.99, 1.0 - f64::EPSILON, 1.0];
+const METHODS: [Method; 6] = [
+    Method::NearestRank,
+    Method::Linear,
+    Method::Circllhist1,
+    Method::Circllhist7,
+    Method::HdrUpper,
+    Method::PrometheusExponential,
+];
+
+pub(super) fn bears_everything(histogram: &Histogram) {
+    answers(histogram);
+    is_stored(histogram);
+    merges_with_itself(histogram);
+    coarsens(histogram);
+    converts(histogram);
+}
+
+/// Every statistic has its bounds in order and is a number.
+pub(super) fn answers(histogram: &Histogram) {
+    let total: u64 = histogram.cells().map(|cell| cell.count).sum();
+    assert_eq!(total, histogram.count(), "values in cells");
+    ordered("sum", histogram.sum());
+    let moments = [0, 1, 2, 3, 4, 5, 17, 1000, u32::MAX];
+    let moments = moments.map(|k| ("moment", histogram.moment(k)));
+    let others = [
+        ("min", histogram.min()),
+        ("max", histogram.max()),
+        ("mean", histogram.mean()),
+        ("variance", histogram.variance()),
+        ("stddev", histogram.stddev()),
+        ("mode", histogram.mode()),
+    ];
+    for (what, bracket) in moments.into_iter().chain(others) {
+        assert_eq!(bracket.is_none(), histogram.is_empty(), "whether there is a {what}");
+        if let Some(bracket) = bracket {
+            ordered(what, bracket);
+        }
+    }
+    ordered("modality", histogram.modality());
+    answers_quantiles(histogram);
+    answers_counts(histogram);
+    let one = one_value();
+    for other in [histogram, &one] {
+        let distances = [kolmogorov_smirnov(histogram, other), wasserstein(histogram, other)];
+        for distance in distances.into_iter().flatten() {
+            ordered("distance", distance);
+        }
+    }
+}
+
+fn answers_quantiles(histogram: &Histogram) {
+    let cumulative = Cumulative::new(histogram);
+    for q in SHARES {
+        let quantile = histogram.quantile(q);
+        assert_eq!(quantile.is_none(), histogram.is_empty(), "whether there is a quantile");
+        assert_eq!(cumulative.quantile(q), quantile, "quantile {q}");
+        for method in METHODS {
+            if let Some(bracket) = histogram.quantile_with(q, method) {
+                ordered(&format!("{method:?} {q}"), bracket);
+            }
+        }
+    }
+    for q in [f64::NAN, -1.0, 1.5] {
+        assert_eq!(histogram.quantile(q), None, "quantile {q}");
+    }
+}
+
+fn answers_counts(histogram: &Histogram) {
+    for (&low, &high) in places(histogram).iter().zip(places(histogram).iter().rev()) {
+        for bound in [Bound::Inclusive, Bound::Exclusive] {
+            for count in [
+                histogram.count_below(low, bound),
+                histogram.count_above(low, bound),
+                histogram.count_between(low, high, bound),
+            ] {
+                ordered("count", count);
+                assert!(count.upper <= histogram.count(), "{count:?} exceeds the total");
+            }
+        }
+        if let Some(share) = histogram.cdf(low) {
+            ordered("cdf", share);
+        }
+        let _ = histogram.count_nearby(low);
+    }
+}
+
+/// Values worth asking for: what is held, what is not, and what no grid holds.
+fn places(histogram: &Histogram) -> Vec<f64> {
+    let ends = histogram.cells().take(4).chain(histogram.cells().rev().take(2));
+    let ends = ends.flat_map(|cell| [cell.lower, cell.upper, cell.upper.next_up()]);
+    let declared = histogram.thresholds().iter().take(4).map(|threshold| threshold.value);
+    let fixed = [f64::NEG_INFINITY, -1.0, 0.0, 1.0, f64::MAX, f64::INFINITY, f64::NAN];
+    ends.chain(declared).chain(fixed).collect()
+}
+
+#[track_caller]
+fn ordered<T: PartialOrd + Copy + std::fmt::Debug>(what: &str, bracket: Bracket<T>) {
+    let in_order = bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper;
+    assert!(in_order, "{what}: {bracket:?} is out of order");
+}
+
+/// Our own formats hold whatever a histogram holds.
+fn is_stored(histogram: &Histogram) {
+    let meaning = Meaning::default();
+    let mut bytes = Vec::new();
+    frame::encode(histogram, meaning, &mut bytes);
+    assert_eq!(frame::decode(&bytes), Ok((histogram.clone(), meaning)), "through a frame");
+    bytes.clear();
+    if block::encode(std::slice::from_ref(histogram), meaning, &mut bytes).is_ok() {
+        let expected = Ok((vec![histogram.clone()], meaning));
+        assert_eq!(block::decode(&bytes), expected, "through a block");
+    }
+}
+
+fn merges_with_itself(histogram: &Histogram) {
+    let all = histogram.count() + histogram.nan_count();
+    let mut twice = histogram.clone();
+    let merged = twice.merge(histogram);
+    if all.checked_mul(2).is_none() {
+        assert_eq!(merged, Err(MergeError::CountOverflow));
+        assert_eq!(&twice, histogram, "a refused merge changed something");
+        return;
+    }
+    assert_eq!(merged, Ok(()));
+    assert_eq!(twice.count(), 2 * histogram.count());
+    ordered("sum", twice.sum());
+    twice.subtract(histogram).expect("what was added can be taken away");
+    same_counts(&twice, histogram);
+    ordered("sum", twice.sum());
+}
+
+/// Equal but for side values.
+#[track_caller]
+pub(super) fn same_counts(ours: &Histogram, theirs: &Histogram) {
+    let counts = |h: &Histogram| [h.zero_count(), h.overflow(), h.underflow(), h.nan_count()];
+    assert_eq!(ours.scheme(), theirs.scheme());
+    assert_eq!(ours.zero_threshold(), theirs.zero_threshold());
+    assert_eq!(ours.positive(), theirs.positive());
+    assert_eq!(ours.negative(), theirs.negative());
+    assert_eq!(counts(ours), counts(theirs));
+}
+
+/// Folding to a coarser grid and raising the zero threshold lose no value.
+fn coarsens(histogram: &Histogram) {
+    let coarser = match histogram.scheme() {
+        Scheme::Exp2(grid) => Scheme::exp2(i32::from(grid.scale()) - 1).ok(),
+        Scheme::LogLinear2(grid) => {
+            LogLinear2::with_floor(u32::from(grid.bits()) / 2, i32::from(grid.floor()) + 3)
+                .ok()
+                .map(Scheme::LogLinear2)
+        }
+        Scheme::Explicit(grid) => {
+            let bounds: Vec<f64> = grid.bounds().iter().copied().step_by(2).collect();
+            Explicit::new(&bounds).ok().filter(|_| !bounds.is_empty()).map(Scheme::Explicit)
+        }
+        _ => None,
+    };
+    if let Some(coarser) = coarser {
+        let mut folded = Histogram::new(coarser);
+        folded.merge(histogram).expect("coarser grids nest");
+        assert_eq!(folded.count(), histogram.count(), "folded");
+        answers_quantiles(&folded);
+    }
+    for threshold in [f64::from_bits(1), 1.0, f64::MAX] {
+        let raised = histogram.clone().with_zero_threshold(threshold).expect("a finite number");
+        let held: u64 = raised.cells().map(|cell| cell.count).sum();
+        assert_eq!(held, histogram.count(), "with zero threshold {threshold}");
+        answers_quantiles(&raised);
+    }
+}
+
+/// Another family's grid, and a mixture with another family, lose no value.
+fn converts(histogram: &Histogram) {
+    for scheme in [Scheme::LogLinear2(LogLinear2::UNIVERSAL), Scheme::default()] {
+        let converted = histogram.convert(&scheme).expect("a histogram fits its own count");
+        assert_eq!(converted.histogram.count(), histogram.count(), "converted");
+        assert_eq!(converted.histogram.nan_count(), histogram.nan_count(), "converted");
+        answers_quantiles(&converted.histogram);
+    }
+    let mut mixture = Mixture::default();
+    for part in [histogram, &one_value()] {
+        if mixture.add(part).is_err() {
+            return;
+        }
+    }
+    ordered("sum of a mixture", mixture.sum());
+    let answers = [mixture.min(), mixture.max(), mixture.mean(), mixture.variance()];
+    let quantiles = [0.0, 0.5, 1.0].map(|q| mixture.quantile(q));
+    for bracket in answers.into_iter().chain(quantiles).chain([mixture.cdf(1.0)]).flatten() {
+        ordered("of a mixture", bracket);
+    }
+    ordered("above 1 in a mixture", mixture.count_above(1.0, Bound::Exclusive));
+}
+
+fn one_value() -> Histogram {
+    let mut one = Histogram::new(Scheme::LogLinear10);
+    one.record(1.0);
+    one
+}

@@ -1,0 +1,28 @@
+//! What must hold for any bytes at all: one check per fuzz target, by its name.
+//!
+//! `fuzz/` includes this folder by path (hence `mod.rs`), and `fuzzed` repeats the checks on inputs that once
+//! broke something. Each decodes its input; what decodes must bear everything that [`histogram`] asks, and
+//! come back from its own encoder as it was.
+
+mod accumulator;
+mod foreign;
+mod histogram;
+mod own;
+mod statistics;
+
+/// Panics where something broke.
+pub(crate) type Check = fn(&[u8]);
+
+/// Name and check of each target of `fuzz/`.
+pub(crate) const CHECKS: [(&str, Check); 10] = [
+    ("frame", own::frame),
+    ("block", own::block),
+    ("circllhist", foreign::circllhist),
+    ("hdr", foreign::hdr),
+    ("hlog", foreign::hlog),
+    ("otlp", foreign::otlp),
+    ("prometheus", foreign::prometheus),
+    ("ddsketch", foreign::ddsketch),
+    ("accumulator", accumulator::frames),
+    ("statistics", statistics::values),
+];

@@ -1,0 +1,124 @@
+//! Golden files of our own formats: histograms built here, bytes kept in `testdata/`, each held to the other.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use hist::codec::frame::{Meaning, Temporality};
+use hist::{Histogram, Side, Sum};
+
+pub(crate) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+pub(crate) fn page(name: &str) -> String {
+    let path = root().join("docs/formats").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A line of a golden file.
+pub(crate) struct Golden {
+    pub(crate) name: String,
+    pub(crate) contents: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The lines of `testdata/hist/FOLDER/v1.tsv`; with `UPDATE_EXPECT=1` rewritten from `lines` before.
+pub(crate) fn golden(folder: &str, legend: &str, lines: &[Golden]) -> Vec<Golden> {
+    // Several tests ask for one file, each on a thread of its own.
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = root().join("testdata/hist").join(folder).join("v1.tsv");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let mut text = String::new();
+        legend.lines().for_each(|line| text.push_str(&format!("# {line}\n")));
+        for Golden { name, contents, bytes } in lines {
+            text.push_str(&format!("{name}\t{contents}\t{}\n", hex(bytes)));
+        }
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let line = |line: &str| {
+        let [name, contents, bytes] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        Golden { name: name.into(), contents: contents.into(), bytes: unhex(bytes) }
+    };
+    text.lines().filter(|line| !line.starts_with('#')).map(line).collect()
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn unhex(hex: &str) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).expect("a digit") as u8;
+    hex.as_bytes().chunks(2).map(|two| digit(two[0]) << 4 | digit(two[1])).collect()
+}
+
+/// What a histogram holds, on one line.
+pub(crate) fn text(histogram: &Histogram) -> String {
+    let mut text = format!("{}; {} values", histogram.scheme(), histogram.count());
+    let mut add = |name: &str, n: u64| {
+        if n > 0 {
+            text.push_str(&format!(", {name} {n}"));
+        }
+    };
+    add("zero", histogram.zero_count());
+    add("overflow", histogram.overflow());
+    add("underflow", histogram.underflow());
+    add("nan", histogram.nan_count());
+    if histogram.zero_threshold() > 0.0 {
+        text.push_str(&format!(", zero to {:?}", histogram.zero_threshold()));
+    }
+    for threshold in histogram.thresholds() {
+        text.push_str(&format!(", above {:?} {}", threshold.value, threshold.above));
+    }
+    if !histogram.is_empty() {
+        let side = |side: Side<f64>| match side {
+            Side::Exact(value) => format!("{value:?}"),
+            Side::Estimated(value) => format!("~{value:?}"),
+            Side::Absent => "unknown".into(),
+        };
+        let sum = match histogram.sum_side() {
+            Side::Exact(sum) => Side::Exact(Sum::value(sum)),
+            Side::Estimated(sum) => Side::Estimated(Sum::value(sum)),
+            Side::Absent => Side::Absent,
+        };
+        let (min, max) = (side(histogram.min_side()), side(histogram.max_side()));
+        text.push_str(&format!("; {min} to {max}, sum {}", side(sum)));
+    }
+    for (name, buckets) in [("positive", histogram.positive()), ("negative", histogram.negative())]
+    {
+        if !buckets.is_empty() {
+            text.push_str(&format!("; {name}"));
+            buckets.iter().for_each(|(index, n)| text.push_str(&format!(" {index}:{n}")));
+        }
+    }
+    text
+}
+
+pub(crate) fn meaning_text(meaning: Meaning) -> String {
+    let cumulative =
+        if meaning.temporality == Temporality::Cumulative { " cumulative" } else { "" };
+    format!("{:?}{cumulative}", meaning.unit).to_lowercase()
+}
+
+/// The cells of the first table under a heading of a page, without its head.
+pub(crate) fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
+    let (_, rest) = page.split_once(&format!("\n### {heading}\n")).expect(heading);
+    let row = |line: &str| {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`').into()).collect()
+    };
+    let rows = rest.lines().skip_while(|line| !line.starts_with('|'));
+    rows.take_while(|line| line.starts_with('|')).skip(2).map(row).collect()
+}
+
+/// The bytes of the first listing under a heading of a page: what stands before two blanks.
+pub(crate) fn listing(page: &str, heading: &str) -> Vec<u8> {
+    let (_, rest) = page.split_once(&format!("\n### {heading}\n")).expect(heading);
+    let listing = rest.split("```").nth(1).unwrap();
+    let hex = |line: &str| line.split("  ").next().unwrap().replace(' ', "");
+    listing.lines().skip(1).flat_map(|line| unhex(&hex(line))).collect()
+}
