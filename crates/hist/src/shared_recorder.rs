@@ -340,7 +340,7 @@ mod tests {
 
         let (segment, offset) = place_of(stopped);
         let late = Shard::new::<5>(0);
-        late.record::<5>(&[], 9);
+        late.record::<5>(&late.known_pages(), &[], 9);
         assert!(
             recorder.shared.segments[segment].get().unwrap()[offset].set(Arc::new(late)).is_ok()
         );
