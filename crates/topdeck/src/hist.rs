@@ -25,7 +25,7 @@ mod whole;
 use std::fs;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use crate::command::{print, say};
 use crate::hist::input::Collected;
@@ -100,11 +100,4 @@ fn usage(message: String) -> ! {
     command.build();
     let hist = command.find_subcommand_mut("hist").expect("BUG: hist is a subcommand");
     hist.error(clap::error::ErrorKind::ValueValidation, message).exit()
-}
-
-fn one_or<T>(values: &[T], message: impl Fn() -> String) -> Result<&T> {
-    match values {
-        [one] => Ok(one),
-        _ => bail!(message()),
-    }
 }

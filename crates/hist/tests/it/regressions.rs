@@ -89,6 +89,13 @@ fn the_sum_of_a_classic_histogram_is_believed() {
 }
 
 #[test]
+fn a_sum_far_beyond_the_bounds_leaves_a_finite_deviation() {
+    let classic = Classic { buckets: vec![(0.0, 1), (0.125, 2)], sum: Some(1e231), count: 3 };
+    let deviation = classic.to_histogram().unwrap().stddev().unwrap();
+    assert!(deviation.lower > 1e230 && deviation.lower < 1e231, "{deviation:?}");
+}
+
+#[test]
 fn the_greatest_value_is_not_estimated_below_a_quantile() {
     for values in [&[100.0; 1000][..], &[-100.0; 1000]] {
         let histogram = buckets_alone(values);

@@ -77,20 +77,3 @@ pub(crate) fn sentence(above: &Above<'_>, group: &Group, show: &Show) -> String 
         show::count(bounds.estimate)
     )
 }
-
-/// Refuses a table over time of what has no time stamps.
-pub(crate) fn check_times(written: &Quantity, group: &Group) -> Result<()> {
-    if group.rows.is_empty() {
-        bail!("--interval {written}: the input has no time stamps");
-    }
-    Ok(())
-}
-
-/// Length of a row of the table over time, in nanoseconds.
-pub(crate) fn interval_ns(written: &Quantity) -> Result<i64> {
-    let ns = written.unit().and_then(|_| written.value_in(Some(&Unit::Nanoseconds)));
-    match ns {
-        Some(ns) if (1.0..1e18).contains(&ns) => Ok(ns as i64),
-        _ => bail!("--interval {written}: expected a length of time with its unit, such as 10s"),
-    }
-}

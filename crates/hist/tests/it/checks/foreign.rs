@@ -113,13 +113,13 @@ pub(super) fn otlp(bytes: &[u8]) {
             same_values(&again.to_histogram().unwrap().unwrap(), &folded.value);
         }
     }
-    if let Ok(point) = HistogramDataPoint::from_bytes(bytes) {
-        if let Ok(Some(histogram)) = point.to_histogram() {
-            bears_everything(&histogram);
-            let point = HistogramDataPoint::from_histogram(&histogram).unwrap();
-            let again = HistogramDataPoint::from_bytes(&point.to_bytes()).unwrap();
-            same_values(&again.to_histogram().unwrap().unwrap(), &histogram);
-        }
+    if let Ok(point) = HistogramDataPoint::from_bytes(bytes)
+        && let Ok(Some(histogram)) = point.to_histogram()
+    {
+        bears_everything(&histogram);
+        let point = HistogramDataPoint::from_histogram(&histogram).unwrap();
+        let again = HistogramDataPoint::from_bytes(&point.to_bytes()).unwrap();
+        same_values(&again.to_histogram().unwrap().unwrap(), &histogram);
     }
 }
 
