@@ -475,15 +475,21 @@ impl Histogram {
     /// Thresholds stay exact, and the sum where its 100 bits still hold what is left. The extremes stay exact
     /// only where they show that `other` did not hold them.
     pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
+        let too_coarse = || MergeError::TooCoarse {
+            ours: Box::new(self.scheme.clone()),
+            ours_zero: self.zero_threshold,
+            theirs: Box::new(other.scheme.clone()),
+            theirs_zero: other.zero_threshold,
+        };
         let common = self.scheme.common(&other.scheme).filter(|common| *common == self.scheme);
         if common.is_none() || self.zero_threshold < other.zero_threshold {
-            return Err(MergeError::schemes_differ(&self.scheme, &other.scheme));
+            return Err(too_coarse());
         }
         let mut theirs = other.clone();
         theirs.fold_to(&self.scheme);
         theirs.raise_zero_threshold(self.zero_threshold);
         if theirs.zero_threshold != self.zero_threshold {
-            return Err(MergeError::schemes_differ(&self.scheme, &other.scheme));
+            return Err(too_coarse());
         }
 
         let mut rest = self.clone();
@@ -543,7 +549,9 @@ impl Histogram {
                 self.fold_to(&Scheme::Exp2(target));
                 Ok(())
             }
-            _ => Err(SchemeError::Scale { found: scale }),
+            scheme => {
+                Err(SchemeError::NotCoarser { found: scale, scheme: Box::new(scheme.clone()) })
+            }
         }
     }
 
