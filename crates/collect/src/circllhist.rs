@@ -63,8 +63,7 @@ fn read_value(
 ) -> Result<(), Trouble> {
     match tokens.value()? {
         Token::Object => {
-            let mut first = true;
-            while let Some(key) = tokens.key(first)? {
+            while let Some(key) = tokens.key()? {
                 let length = path.len();
                 if !path.is_empty() {
                     path.push('`');
@@ -72,14 +71,11 @@ fn read_value(
                 path.push_str(&key);
                 read_value(tokens, path, sink)?;
                 path.truncate(length);
-                first = false;
             }
         }
         Token::Array => {
-            let mut first = true;
-            while tokens.element(first)? {
+            while tokens.element()? {
                 read_value(tokens, path, sink)?;
-                first = false;
             }
         }
         Token::Text(text) => match decode(&text) {

@@ -126,7 +126,7 @@ impl Page {
         let stem = |suffix: &str| sample.name.strip_suffix(suffix).filter(|stem| !stem.is_empty());
         let is_ours = |metric: &&str| !matches!(self.kinds.get(*metric), Some(Kind::Other(_)));
         if let Some((metric, le)) = stem("_bucket").filter(is_ours).zip(sample.le()) {
-            let bound = number::parse(le.as_bytes(), (1, 0)).filter(|bound| !bound.is_nan());
+            let bound = number::parse(le.as_bytes()).filter(|bound| !bound.is_nan());
             let bound = bound.ok_or_else(|| ("a number as le", quote(le.as_bytes())))?;
             let count = whole(sample.value)?;
             self.series(line, metric, sample)?.buckets.push((bound, count));
@@ -134,14 +134,14 @@ impl Page {
         }
         let part = |names: [&str; 2]| names.into_iter().find_map(stem);
         if let Some(metric) = part(["_sum", "_gsum"]).filter(|metric| self.is_histogram(metric)) {
-            let sum = number::parse(sample.value.as_bytes(), (1, 0));
+            let sum = number::parse(sample.value.as_bytes());
             let sum = sum.ok_or_else(|| ("a number", quote(sample.value.as_bytes())))?;
             self.series(line, metric, sample)?.sum = Some(sum);
         } else if let Some(metric) = part(["_count", "_gcount"]).filter(|m| self.is_histogram(m)) {
             let count = whole(sample.value)?;
             self.series(line, metric, sample)?.count = Some(count);
         } else if !stem("_created").is_some_and(|metric| self.is_histogram(metric)) {
-            number::parse(sample.value.as_bytes(), (1, 0))
+            number::parse(sample.value.as_bytes())
                 .ok_or_else(|| ("a number", quote(sample.value.as_bytes())))?;
             sink.skipped(self.kind_of(&sample.name));
         }
@@ -259,7 +259,7 @@ impl Series {
 /// A count, however it is spelled.
 fn whole(text: &str) -> Result<u64, Wrong> {
     let spelled = || {
-        let number = number::parse(text.as_bytes(), (1, 0))?;
+        let number = number::parse(text.as_bytes())?;
         let is_count = number >= 0.0 && number < u64::MAX as f64 && number.fract() == 0.0;
         is_count.then_some(number as u64)
     };
@@ -373,9 +373,9 @@ fn unquote(text: &str) -> Option<(String, &str)> {
 fn parse_time(text: &str) -> Result<i64, Wrong> {
     /// As seconds the year 5138, as milliseconds 1973.
     const MILLISECONDS_MIN: f64 = 1e11;
-    let number = number::parse(text.as_bytes(), (1, 0));
+    let number = number::parse(text.as_bytes());
     let power = if number.is_some_and(|n| n.abs() < MILLISECONDS_MIN) { 9 } else { 6 };
-    number::parse(text.as_bytes(), (1, power))
+    number::parse_scaled(text.as_bytes(), (1, power))
         .filter(|ns| ns.abs() < i64::MAX as f64)
         .map(|ns| ns as i64)
         .ok_or_else(|| ("a time stamp", quote(text.as_bytes())))
@@ -389,7 +389,7 @@ pub(crate) fn is_line(line: &[u8]) -> bool {
     comment || {
         let named = line.starts_with(|c: char| c.is_ascii_alphabetic() || "_:{".contains(c));
         let sample = named.then(|| Sample::parse(line).ok()).flatten();
-        sample.is_some_and(|sample| number::parse(sample.value.as_bytes(), (1, 0)).is_some())
+        sample.is_some_and(|sample| number::parse(sample.value.as_bytes()).is_some())
     }
 }
 

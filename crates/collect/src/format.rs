@@ -175,7 +175,7 @@ pub fn detect(head: &[u8]) -> Result<Format, Trouble> {
 fn is_json_start(text: &[u8]) -> bool {
     let mut tokens = Tokens::new(text);
     matches!(tokens.value(), Ok(Token::Object))
-        && !matches!(tokens.key(true), Err(trouble) if trouble.expected == "a colon")
+        && !matches!(tokens.key(), Err(trouble) if trouble.expected == "a colon")
 }
 
 /// Whether the first string value of a document, however deep, is a circllhist that HTTPTrap would take

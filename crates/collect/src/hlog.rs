@@ -52,7 +52,7 @@ fn reading(interval: Interval) -> Reading {
 /// Logs have milliseconds; a double of seconds since 1970 is good to a quarter of a microsecond.
 fn nanoseconds(seconds: f64) -> Option<i64> {
     let microseconds = (seconds * 1e6).round();
-    (microseconds.abs() < 9e15).then_some(microseconds as i64 * 1000)
+    (microseconds.abs() < 9e15).then(|| microseconds as i64 * 1000)
 }
 
 /// Whether a line is what this source reads and no other.
@@ -88,6 +88,14 @@ mod tests {
         assert_eq!(plain.unit, Some(Unit::Nanoseconds));
         assert_eq!((plain.label("tag"), tagged.label("tag")), (None, Some("A")));
         assert!(sink.troubles.is_empty());
+    }
+
+    #[test]
+    fn a_log_whose_clock_counts_milliseconds_is_read_without_times() {
+        let mut sink = Recorded::default();
+        let log = format!("#[StartTime: 1441812279474 (seconds since epoch)]\n{LINE}\n");
+        read(&mut log.as_bytes(), &mut sink).unwrap();
+        assert_eq!(sink.readings[0].start, None);
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Reader<'_> {
             Token::Object => self.object(sink)?,
             Token::Array => {
                 let mut place = 0;
-                while self.tokens.element(place == 0)? {
+                while self.tokens.element()? {
                     self.below(&place.to_string(), sink)?;
                     place += 1;
                 }
@@ -74,9 +74,8 @@ impl Reader<'_> {
 
     fn object(&mut self, sink: &mut dyn Sink) -> Result<()> {
         let start = self.tokens.offset();
-        let (mut typed, mut first) = (Typed::default(), true);
-        while let Some(key) = self.tokens.key(first)? {
-            first = false;
+        let mut typed = Typed::default();
+        while let Some(key) = self.tokens.key()? {
             match key.as_str() {
                 "_type" => {
                     let at = self.tokens.offset();
@@ -136,7 +135,7 @@ impl Reader<'_> {
             "L" => self.integer(value, "a whole number from 0 to 2^64 - 1", 0, u64::MAX.into())?,
             "n" => {
                 let text = self.scalar(value, "a number")?;
-                let number = number::parse(text.trim().as_bytes(), (1, 0));
+                let number = number::parse(text.trim().as_bytes());
                 Value::Number(number.ok_or_else(|| self.trouble(value.0, "a number"))?)
             }
             "s" => Value::Text(self.scalar(value, "a string")?),
@@ -169,7 +168,7 @@ impl Reader<'_> {
     fn milliseconds(&self, at: (usize, usize)) -> Result<i64> {
         const EXPECTED: &str = "milliseconds since 1970";
         let text = self.scalar(at, EXPECTED)?;
-        number::parse(text.trim().as_bytes(), (1, 6))
+        number::parse_scaled(text.trim().as_bytes(), (1, 6))
             .filter(|ns| ns.abs() < i64::MAX as f64)
             .map(|ns| ns as i64)
             .ok_or_else(|| self.trouble(at.0, EXPECTED))
@@ -206,13 +205,11 @@ impl Reader<'_> {
             _ => return Err(self.trouble(start, EXPECTED)),
         }
         let (mut samples, mut bins) = (Histogram::default(), None::<Histogram>);
-        let mut first = true;
-        while tokens.element(first)? {
-            first = false;
+        while tokens.element()? {
             let at = tokens.offset();
             match tokens.value()? {
                 Token::Number(text) => samples.record(double(text)),
-                Token::Text(text) => match number::parse(text.trim().as_bytes(), (1, 0)) {
+                Token::Text(text) => match number::parse(text.trim().as_bytes()) {
                     Some(sample) => samples.record(sample),
                     None => {
                         let bin = decoded(at, &text)?;
@@ -240,7 +237,7 @@ impl Reader<'_> {
 }
 
 fn double(text: &str) -> f64 {
-    number::parse(text.as_bytes(), (1, 0)).expect("BUG: every JSON number is a number")
+    number::parse(text.as_bytes()).expect("BUG: every JSON number is a number")
 }
 
 #[cfg(test)]

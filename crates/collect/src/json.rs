@@ -26,6 +26,8 @@ pub(crate) struct Tokens<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
+    /// Whether nothing of the object or array that was opened last has been read.
+    opened: bool,
 }
 
 type Result<T> = std::result::Result<T, Trouble>;
@@ -33,7 +35,7 @@ type Result<T> = std::result::Result<T, Trouble>;
 impl<'a> Tokens<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Tokens<'a> {
         let at = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        Tokens { bytes, at, depth: 0 }
+        Tokens { bytes, at, depth: 0, opened: false }
     }
 
     /// Where the next token begins.
@@ -70,8 +72,9 @@ impl<'a> Tokens<'a> {
     }
 
     /// After [`Token::Object`]: the next key, its colon read too, or the end of the object.
-    pub(crate) fn key(&mut self, first: bool) -> Result<Option<String>> {
-        if self.closes(b'}', first, "a comma or }")? {
+    pub(crate) fn key(&mut self) -> Result<Option<String>> {
+        let first = self.opened;
+        if self.closes(b'}', "a comma or }")? {
             return Ok(None);
         }
         self.offset();
@@ -92,25 +95,21 @@ impl<'a> Tokens<'a> {
     }
 
     /// After [`Token::Array`]: whether an element follows.
-    pub(crate) fn element(&mut self, first: bool) -> Result<bool> {
-        Ok(!self.closes(b']', first, "a comma or ]")?)
+    pub(crate) fn element(&mut self) -> Result<bool> {
+        Ok(!self.closes(b']', "a comma or ]")?)
     }
 
     /// Passes over a value, checking its syntax.
     pub(crate) fn skip(&mut self) -> Result<()> {
         match self.value()? {
             Token::Object => {
-                let mut first = true;
-                while self.key(first)?.is_some() {
+                while self.key()?.is_some() {
                     self.skip()?;
-                    first = false;
                 }
             }
             Token::Array => {
-                let mut first = true;
-                while self.element(first)? {
+                while self.element()? {
                     self.skip()?;
-                    first = false;
                 }
             }
             _ => {}
@@ -128,10 +127,12 @@ impl<'a> Tokens<'a> {
         }
         self.depth += 1;
         self.at += 1;
+        self.opened = true;
         Ok(token)
     }
 
-    fn closes(&mut self, end: u8, first: bool, expected: &'static str) -> Result<bool> {
+    fn closes(&mut self, end: u8, expected: &'static str) -> Result<bool> {
+        let first = std::mem::take(&mut self.opened);
         self.offset();
         match self.peek() {
             Some(byte) if byte == end => {

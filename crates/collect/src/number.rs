@@ -12,9 +12,15 @@ const POWERS_OF_TEN: [f64; 23] = [
 /// As many digits as surely fit 64 bits.
 const DIGITS_MAX: usize = 19;
 
-/// The number written in `text`, times `scale.0 * 10^scale.1`, rounded once. Beside decimals: `inf`, `infinity` and
-/// `nan` in any case, signed or not. `None` if it is anything else.
-pub(crate) fn parse(text: &[u8], scale: (u64, i32)) -> Option<f64> {
+/// The number written in `text`, rounded once. See [`parse_scaled`].
+pub(crate) fn parse(text: &[u8]) -> Option<f64> {
+    parse_scaled(text, (1, 0))
+}
+
+/// The number written in `text`, times `scale.0 * 10^scale.1`, rounded once; twice where its digits and the scale
+/// are more than 64 bits hold. Beside decimals: `inf`, `infinity` and `nan` in any case, signed or not. `None` if
+/// it is anything else.
+pub(crate) fn parse_scaled(text: &[u8], scale: (u64, i32)) -> Option<f64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
@@ -116,7 +122,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, scale: (u64, i32), expected: Option<f64>) {
-        let found = parse(text.as_bytes(), scale);
+        let found = parse_scaled(text.as_bytes(), scale);
         assert_eq!(found.map(f64::to_bits), expected.map(f64::to_bits), "{text}");
     }
 
@@ -146,7 +152,7 @@ mod tests {
         ] {
             check(text, (1, 0), Some(text.parse().unwrap()));
         }
-        assert!(parse(b"NaN", (1, 0)).unwrap().is_nan());
+        assert!(parse(b"NaN").unwrap().is_nan());
     }
 
     #[test]

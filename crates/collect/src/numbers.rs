@@ -30,7 +30,7 @@ pub fn read(input: &mut dyn BufRead, unit: Option<&Unit>, sink: &mut dyn Sink) -
         if line.is_empty() || line[0] == b'#' {
             return ControlFlow::Continue(());
         }
-        match number::parse(line, scale) {
+        match number::parse_scaled(line, scale) {
             Some(value) => {
                 sink.number(value);
                 ControlFlow::Continue(())
@@ -42,7 +42,7 @@ pub fn read(input: &mut dyn BufRead, unit: Option<&Unit>, sink: &mut dyn Sink) -
 
 /// Whether a line is what this source reads.
 pub(crate) fn is_number(line: &[u8]) -> bool {
-    number::parse(line.trim_ascii(), (1, 0)).is_some()
+    number::parse(line.trim_ascii()).is_some()
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ impl Quantity {
         let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]).rev();
         for end in ends {
             let (decimal, unit) = (text[..end].trim_end(), text[end..].trim_start());
-            let finite = number::parse(decimal.as_bytes(), (1, 0)).is_some_and(f64::is_finite);
+            let finite = number::parse(decimal.as_bytes()).is_some_and(f64::is_finite);
             if !finite {
                 continue;
             }
@@ -128,7 +128,7 @@ impl Quantity {
     /// taken to be in the unit asked for.
     pub fn value_in(&self, unit: Option<&Unit>) -> Option<f64> {
         let bytes = self.decimal.as_bytes();
-        let plain = || number::parse(bytes, (1, 0));
+        let plain = || number::parse(bytes);
         let (from, to) = match (&self.unit, unit) {
             (None, _) => return plain(),
             (Some(from), Some(to)) if from == to => return plain(),
@@ -136,9 +136,9 @@ impl Quantity {
             (Some(_), None) => return None,
         };
         if from.0 % to.0 == 0 {
-            return number::parse(bytes, (from.0 / to.0, from.1 - to.1));
+            return number::parse_scaled(bytes, (from.0 / to.0, from.1 - to.1));
         }
-        Some(number::parse(bytes, from)? / (to.0 as f64 * 10f64.powi(to.1)))
+        Some(number::parse_scaled(bytes, from)? / (to.0 as f64 * 10f64.powi(to.1)))
     }
 }
 

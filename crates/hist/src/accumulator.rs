@@ -104,9 +104,10 @@ impl Accumulator {
         self.rest.count() + self.dense + self.zero
     }
 
-    /// Whether the total stays within 64 bits, NaN and all.
-    fn has_room_for(&self, count: u64) -> bool {
-        (self.count() + self.rest.nan_count()).checked_add(count).is_some()
+    /// Whether `more` values beside those counted, NaN among them, still fit 64 bits.
+    fn has_room_for(&self, more: u64) -> bool {
+        let held = self.rest.nan_count().checked_add(self.count());
+        held.is_some_and(|held| held.checked_add(more).is_some())
     }
 
     /// Adds all values of `histogram`. Refused, and nothing changed, where [`Histogram::merge`] refuses.
@@ -129,9 +130,7 @@ impl Accumulator {
         }
         let indexes = histogram.positive().indexes();
         if let (Some(&first), Some(&last)) = (indexes.first(), indexes.last()) {
-            if !(self.reaches(first) && self.reaches(last))
-                && !(self.grow(first) && self.grow(last))
-            {
+            if !(self.grow(first) && self.grow(last)) {
                 return self.add_slowly(histogram);
             }
             for (&index, &count) in indexes.iter().zip(histogram.positive().counts()) {

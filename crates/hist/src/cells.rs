@@ -111,16 +111,24 @@ impl Histogram {
         let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
         let past_grid = self.scheme().end();
         let below = Some(((f64::NEG_INFINITY, -past_grid), self.underflow()));
-        let zero = Some(((-self.zero_end(), self.zero_end()), self.zero_count()));
+        let around_zero = self.around_zero();
+        let zero = Some(((-self.zero_end(), self.zero_end()), around_zero.count));
         let above = Some(((past_grid, f64::INFINITY), self.overflow()));
         below
             .into_iter()
-            .chain(self.negative().iter().rev().map(move |(index, count)| {
-                let (lower, upper) = span(index);
-                ((-upper, -lower), count)
-            }))
+            .chain(self.negative().iter().skip(around_zero.negative).rev().map(
+                move |(index, count)| {
+                    let (lower, upper) = span(index);
+                    ((-upper, -lower), count)
+                },
+            ))
             .chain(zero)
-            .chain(self.positive().iter().map(move |(index, count)| (span(index), count)))
+            .chain(
+                self.positive()
+                    .iter()
+                    .skip(around_zero.positive)
+                    .map(move |(index, count)| (span(index), count)),
+            )
             .chain(above)
             .filter(|&(_, count)| count > 0)
             .map(|((lower, upper), count)| Cell { lower, upper, count })
@@ -139,13 +147,31 @@ impl Histogram {
         self.scheme().zero_end(self.zero_threshold())
     }
 
+    /// What counts as one cell around zero. Ranks follow from cells only while both their ends ascend, so
+    /// buckets that lie within the zero threshold, as Prometheus allows, are taken with it.
+    fn around_zero(&self) -> AroundZero {
+        let mut around = AroundZero { count: self.zero_count(), positive: 0, negative: 0 };
+        if around.count == 0 || self.zero_threshold() == 0.0 || !self.scheme().is_mirrored() {
+            return around;
+        }
+        let end = self.zero_end();
+        let within = |index: i32| self.scheme().span(index).is_some_and(|(_, upper)| upper <= end);
+        around.positive = self.positive().indexes().partition_point(|&index| within(index));
+        around.negative = self.negative().indexes().partition_point(|&index| within(index));
+        around.count += self.positive().counts()[..around.positive].iter().sum::<u64>()
+            + self.negative().counts()[..around.negative].iter().sum::<u64>();
+        around
+    }
+
     /// Bounds of the greatest (or least) value from its bucket alone. The histogram is not empty.
     ///
     /// Every decoded histogram asks for both: the ends of [`Self::whole_cells`] say the same at twice the cost.
     pub(crate) fn outermost(&self, greatest: bool) -> (f64, f64) {
-        let (positive, negative) = (self.positive().indexes(), self.negative().indexes());
+        let around_zero = self.around_zero();
+        let positive = &self.positive().indexes()[around_zero.positive..];
+        let negative = &self.negative().indexes()[around_zero.negative..];
         let underflow = (self.underflow() > 0).then_some(RankPlace::Underflow);
-        let zero = (self.zero_count() > 0).then_some(RankPlace::Zero);
+        let zero = (around_zero.count > 0).then_some(RankPlace::Zero);
         let overflow = (self.overflow() > 0).then_some(RankPlace::Overflow);
         let found = if greatest {
             overflow
@@ -194,22 +220,24 @@ impl Histogram {
         if rank <= before {
             return (RankPlace::Underflow, before, 0);
         }
-        for (index, count) in self.negative().iter().rev() {
+        let around_zero = self.around_zero();
+        for (index, count) in self.negative().iter().skip(around_zero.negative).rev() {
             if rank <= before + count {
                 return (RankPlace::Negative(index), count, before);
             }
             before += count;
         }
-        if rank <= before + self.zero_count() {
-            return (RankPlace::Zero, self.zero_count(), before);
+        if rank <= before + around_zero.count {
+            return (RankPlace::Zero, around_zero.count, before);
         }
-        before += self.zero_count();
+        before += around_zero.count;
 
         let end = self.count() - self.overflow();
         if rank > end {
             return (RankPlace::Overflow, self.overflow(), end);
         }
-        let (indexes, counts) = (self.positive().indexes(), self.positive().counts());
+        let indexes = &self.positive().indexes()[around_zero.positive..];
+        let counts = &self.positive().counts()[around_zero.positive..];
         // From whichever end is nearer: the interesting quantiles lie near the upper one.
         if rank - before <= end - rank {
             for (&index, &count) in indexes.iter().zip(counts) {
@@ -229,6 +257,14 @@ impl Histogram {
         }
         unreachable!("BUG: rank {rank} is not among {} values", self.count())
     }
+}
+
+/// The values that are one cell around zero, and how many buckets of each sign are among them.
+#[derive(Clone, Copy)]
+struct AroundZero {
+    count: u64,
+    positive: usize,
+    negative: usize,
 }
 
 /// Where a rank falls.

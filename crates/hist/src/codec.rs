@@ -5,6 +5,7 @@
 //! An encoder refuses what its format cannot hold. Conversion is a separate, named step
 //! ([`crate::Histogram::convert`]).
 
+mod base64;
 pub(crate) mod bits;
 pub(crate) mod bytes;
 pub(crate) mod counts;

@@ -13,6 +13,14 @@ pub enum SchemeError {
         /// The scale asked for.
         found: i32,
     },
+    /// Folding makes buckets coarser, never finer, and only exponential ones have a scale.
+    #[error("cannot fold {scheme} to scale {found}: it is finer, or the grid has no scale")]
+    NotCoarser {
+        /// The scale asked for.
+        found: i32,
+        /// The grid to be folded.
+        scheme: Box<Scheme>,
+    },
     /// No log-linear grid has this many sub-bits.
     #[error("{found} sub-bits are outside 0..={}", LogLinear2::BITS_MAX)]
     Bits {
@@ -68,6 +76,21 @@ pub enum MergeError {
         ours: Box<Scheme>,
         /// The scheme that does not fit.
         theirs: Box<Scheme>,
+    },
+    /// What is taken away has coarser buckets or a wider zero than what it is taken from.
+    #[error(
+        "cannot subtract {theirs} (zero within ±{theirs_zero}) from {ours} (zero within ±{ours_zero}): \
+         what is taken away must be as fine; fold the other first"
+    )]
+    TooCoarse {
+        /// The scheme subtracted from.
+        ours: Box<Scheme>,
+        /// Its zero threshold.
+        ours_zero: f64,
+        /// The scheme subtracted.
+        theirs: Box<Scheme>,
+        /// Its zero threshold.
+        theirs_zero: f64,
     },
     /// The total no longer fits 64 bits.
     #[error("the merged count exceeds 2^64 - 1")]

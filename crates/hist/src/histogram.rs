@@ -443,11 +443,15 @@ impl Histogram {
             self.thresholds.clone_from(&other.thresholds);
             return;
         }
+        let settled = self.is_sum_settled() && other.is_sum_settled();
         self.sum = defined(self.sum.combine(other.sum, Sum::plus));
         self.min =
             lesser(self.min, other.min, || self.outermost(false).0, || other.outermost(false).0);
         self.max =
             greater(self.max, other.max, || self.outermost(true).1, || other.outermost(true).1);
+        if !settled && (self.min.exact().is_none() || self.max.exact().is_none()) {
+            self.sum = self.sum.doubted();
+        }
         self.thresholds.retain_mut(|ours| {
             let theirs = other.thresholds.iter().find(|t| t.value == ours.value);
             if let Some(theirs) = theirs {
@@ -457,21 +461,35 @@ impl Histogram {
         });
     }
 
+    /// Whether an exact sum stays so without the extremes that say how far it can be off: an open bucket says
+    /// nothing of it, and its sum is believed.
+    fn is_sum_settled(&self) -> bool {
+        self.count == 0
+            || self.scheme.is_mirrored()
+            || self.exact_sum().is_some_and(|[lower, _, upper]| lower == upper)
+    }
+
     /// Takes all values of `other` away, as between two readings of a cumulative histogram. Refused, and
     /// nothing changed, unless every count of `other` is contained in this histogram.
     ///
     /// Thresholds stay exact, and the sum where its 100 bits still hold what is left. The extremes stay exact
     /// only where they show that `other` did not hold them.
     pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
+        let too_coarse = || MergeError::TooCoarse {
+            ours: Box::new(self.scheme.clone()),
+            ours_zero: self.zero_threshold,
+            theirs: Box::new(other.scheme.clone()),
+            theirs_zero: other.zero_threshold,
+        };
         let common = self.scheme.common(&other.scheme).filter(|common| *common == self.scheme);
         if common.is_none() || self.zero_threshold < other.zero_threshold {
-            return Err(MergeError::schemes_differ(&self.scheme, &other.scheme));
+            return Err(too_coarse());
         }
         let mut theirs = other.clone();
         theirs.fold_to(&self.scheme);
         theirs.raise_zero_threshold(self.zero_threshold);
         if theirs.zero_threshold != self.zero_threshold {
-            return Err(MergeError::schemes_differ(&self.scheme, &other.scheme));
+            return Err(too_coarse());
         }
 
         let mut rest = self.clone();
@@ -498,6 +516,9 @@ impl Histogram {
         rest.count -= theirs.count;
         if theirs.count > 0 {
             rest.sum = remaining(rest.sum, theirs.sum, self.may_be_whole());
+            if !(self.is_sum_settled() && theirs.is_sum_settled()) {
+                rest.sum = rest.sum.doubted();
+            }
             rest.min = match (rest.min, theirs.min) {
                 (Side::Exact(ours), Side::Exact(taken)) if ours < taken => rest.min,
                 _ => Side::Absent,
@@ -528,7 +549,9 @@ impl Histogram {
                 self.fold_to(&Scheme::Exp2(target));
                 Ok(())
             }
-            _ => Err(SchemeError::Scale { found: scale }),
+            scheme => {
+                Err(SchemeError::NotCoarser { found: scale, scheme: Box::new(scheme.clone()) })
+            }
         }
     }
 
@@ -557,7 +580,15 @@ impl Histogram {
         loop {
             let reached = self.zero_threshold;
             for buckets in [&mut self.positive, &mut self.negative] {
-                let inside = |index: i32| self.scheme.span(index).filter(|span| span.0 <= reached);
+                // By the end of the bucket beneath: logarithmic buckets overlap, and each would draw the
+                // next one in.
+                let beneath = |index: i32| index.checked_sub(1).and_then(|i| self.scheme.span(i));
+                let inside = |index: i32| {
+                    let span = self.scheme.span(index)?;
+                    let is_inside = beneath(index)
+                        .map_or(span.0 <= reached, |(_, end_beneath)| end_beneath < reached);
+                    is_inside.then_some(span)
+                };
                 let end = buckets.indexes().partition_point(|&index| inside(index).is_some());
                 let Some(&last) = end.checked_sub(1).and_then(|at| buckets.indexes().get(at))
                 else {

@@ -46,7 +46,9 @@ pub(crate) fn variance(
     count: u64,
     mean: Bracket,
 ) -> (Bracket, i64) {
-    let exponent = exponent_of_greatest(cells.clone());
+    // An open cell has no end to be seen, but a sum may say that its values lie far out.
+    let of_mean = Cell { lower: mean.lower, upper: mean.upper, count: 0 };
+    let exponent = exponent_of_greatest(cells.clone().chain([of_mean]));
     let unit = times_power_of_two(1.0, -exponent);
     let mean = mean.widened().map(|mean| mean * unit);
     let centre = if mean.estimate.is_finite() { mean.estimate } else { 0.0 };

@@ -5,9 +5,14 @@
 //! value but for new extremes. The counts take (64 · 2^SCALE + 1) · 8 bytes, 16 KiB at scale 5, of which
 //! only the touched pages become memory.
 
+use crate::error::MergeError;
 use crate::histogram::{Histogram, Parts, Threshold};
 use crate::scheme::{Integers, Scheme};
 use crate::side::{Side, Sum};
+
+/// More values than this are not counted by the handful. One by one as many take centuries, so the total
+/// stays below 2^64.
+const BULK_MAX: u64 = 1 << 63;
 
 /// Counts whole numbers on one thread; [`crate::SharedRecorder`] is for many.
 #[derive(Clone, Debug)]
@@ -18,6 +23,8 @@ pub struct Recorder<const SCALE: u32 = 5> {
     min: u64,
     max: u64,
     thresholds: Vec<(u64, u64)>,
+    /// Values that were not counted one by one.
+    bulk: u64,
 }
 
 impl Default for Recorder {
@@ -43,6 +50,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
             min: u64::MAX,
             max: 0,
             thresholds: Vec::new(),
+            bulk: 0,
         }
     }
 
@@ -56,19 +64,27 @@ impl<const SCALE: u32> Recorder<SCALE> {
     /// Counts one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        self.record_n(value, 1);
+        self.count(value, 1);
     }
 
     /// Counts a value `n` times.
+    ///
+    /// Panics when more than 2^63 values would have been counted by the handful.
     #[inline]
     pub fn record_n(&mut self, value: u64, n: u64) {
+        self.bulk = self.bulk_with(n).expect("BUG: more than 2^63 values");
+        if n > 0 {
+            self.count(value, n);
+        }
+    }
+
+    /// `n` of a value, `n` above zero. The total is known to fit.
+    #[inline]
+    fn count(&mut self, value: u64, n: u64) {
         if value == 0 {
             self.zero += n;
         } else {
             self.counts[Integers::<SCALE>::place(value)] += n;
-        }
-        if n == 0 {
-            return;
         }
         self.sum += u128::from(value) * u128::from(n);
         if value < self.min {
@@ -82,17 +98,56 @@ impl<const SCALE: u32> Recorder<SCALE> {
         }
     }
 
+    fn bulk_with(&self, n: u64) -> Option<u64> {
+        self.bulk.checked_add(n).filter(|&bulk| bulk <= BULK_MAX)
+    }
+
     /// Counts a value and what waiting for it kept from being measured: see
-    /// [`Histogram::record_corrected`].
-    pub fn record_corrected(&mut self, value: u64, expected_interval: u64) {
+    /// [`Histogram::record_corrected`]. Refused, and nothing changed, where that would be more than 2^63
+    /// values counted by the handful.
+    pub fn record_corrected(
+        &mut self,
+        value: u64,
+        expected_interval: u64,
+    ) -> Result<(), MergeError> {
+        let intervals = value.checked_div(expected_interval).unwrap_or(0);
+        let last = intervals.saturating_sub(1);
+        self.bulk = self.bulk_with(last).ok_or(MergeError::CountOverflow)?;
         self.record(value);
-        if expected_interval == 0 {
-            return;
+        if last > 0 {
+            self.count_descending(value, expected_interval, last);
         }
-        let mut missing = value.saturating_sub(expected_interval);
-        while missing >= expected_interval {
-            self.record(missing);
-            missing -= expected_interval;
+        Ok(())
+    }
+
+    /// Counts `value - k * interval` for k from 1 to `last`, all of them at least `interval`. They descend, so
+    /// each bucket holds those of one run of k, whose end is searched for.
+    fn count_descending(&mut self, value: u64, interval: u64, last: u64) {
+        let missing = |k: u64| value - k * interval;
+        // The last k from `from` on that `holds`, which is true up to some k.
+        let run_end = |from: u64, holds: &dyn Fn(u64) -> bool| {
+            let (mut inside, mut outside) = (from, last + 1);
+            while outside - inside > 1 {
+                let middle = inside + (outside - inside) / 2;
+                if holds(missing(middle)) { inside = middle } else { outside = middle }
+            }
+            inside
+        };
+        let mut k = 1;
+        while k <= last {
+            let place = Integers::<SCALE>::place(missing(k));
+            let end = run_end(k, &|value| Integers::<SCALE>::place(value) == place);
+            self.counts[place] += end - k + 1;
+            k = end + 1;
+        }
+        let [value_wide, interval_wide, last_wide] = [value, interval, last].map(u128::from);
+        // The series of k is last (last + 1) / 2, and interval * last is less than the value.
+        self.sum += value_wide * last_wide - interval_wide * last_wide * (last_wide + 1) / 2;
+        self.min = self.min.min(missing(last));
+        for (limit, above) in &mut self.thresholds {
+            if missing(1) > *limit {
+                *above += run_end(1, &|value| value > *limit);
+            }
         }
     }
 
@@ -119,7 +174,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
     /// Forgets everything that was recorded.
     pub fn clear(&mut self) {
         self.counts.fill(0);
-        (self.zero, self.sum, self.min, self.max) = (0, 0, u64::MAX, 0);
+        (self.zero, self.sum, self.min, self.max, self.bulk) = (0, 0, u64::MAX, 0, 0);
         self.thresholds.iter_mut().for_each(|(_, above)| *above = 0);
     }
 }
@@ -176,11 +231,11 @@ mod tests {
     #[test]
     fn a_wait_is_filled_up() {
         let mut recorder = Recorder::new();
-        recorder.record_corrected(100, 10);
+        recorder.record_corrected(100, 10).unwrap();
         let histogram = recorder.snapshot();
         assert_eq!(histogram.count(), 10);
         assert_eq!(histogram.sum().estimate, 550.0);
-        recorder.record_corrected(5, 0);
+        recorder.record_corrected(5, 0).unwrap();
         assert_eq!(recorder.snapshot().count(), 11);
     }
 }

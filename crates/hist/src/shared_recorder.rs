@@ -62,7 +62,7 @@ struct Shared {
     /// Places for shards that were given out. The last few may still be empty.
     places: AtomicUsize,
     /// How each shard stood when the last interval ended. Only readers meet at this lock.
-    interval: Mutex<Vec<Copied>>,
+    interval: Mutex<Vec<Option<Copied>>>,
 }
 
 type Segment = Box<[OnceLock<Arc<Shard>>]>;
@@ -99,7 +99,8 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
     pub fn record(&self, value: u64) {
         let slot = &self.shared.slot;
         let recorded = CLAIMS.try_with(|claims| {
-            let claims = claims.borrow();
+            // Borrowed already where an allocator or a signal records amid a first record.
+            let claims = claims.try_borrow().ok()?;
             let held = claims.get(slot.place).and_then(Option::as_ref);
             held.filter(|held| held.serial == slot.serial)
                 .map(|held| held.claim.record::<SCALE>(value))
@@ -115,13 +116,17 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         let handle = self.handle();
         handle.record(value);
         // Where nothing can be kept any more the handle is dropped, its shard left to the next thread.
-        let _ = CLAIMS
-            .try_with(|claims| keep(&mut claims.borrow_mut(), &self.shared.slot, handle.claim));
+        let _ = CLAIMS.try_with(|claims| {
+            let mut claims = claims.try_borrow_mut().ok()?;
+            keep(&mut claims, &self.shared.slot, handle.claim);
+            Some(())
+        });
     }
 
     /// A way in for one thread.
     pub fn handle(&self) -> Handle<SCALE> {
-        let idle = self.shared.shards().find(|shard| shard.claim()).cloned();
+        let idle =
+            self.shared.shards().map(|(_, shard)| shard).find(|shard| shard.claim()).cloned();
         let shard = idle.unwrap_or_else(|| {
             self.shared.add_shard(Shard::new::<SCALE>(self.shared.limits.len()))
         });
@@ -133,7 +138,7 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
     /// Everything that was recorded since the recorder was made.
     pub fn snapshot(&self) -> Histogram {
         let limits = &self.shared.limits;
-        self.merged(self.shared.shards().map(|shard| shard.copy().total::<SCALE>(limits)))
+        self.merged(self.shared.shards().map(|(_, shard)| shard.copy().total::<SCALE>(limits)))
     }
 
     /// What was recorded since the last call of this function, by anyone: each value is in exactly one
@@ -141,19 +146,17 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
     pub fn interval(&self) -> Histogram {
         let limits = &self.shared.limits;
         let mut starts = self.shared.interval.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut number = 0;
-        let since = self.shared.shards().map(|shard| {
+        let since = self.shared.shards().map(|(number, shard)| {
             let copied = shard.copy();
             shard.end_interval();
-            let histogram = match starts.get(number) {
+            if starts.len() <= number {
+                starts.resize_with(number + 1, || None);
+            }
+            let histogram = match &starts[number] {
                 Some(start) => copied.since::<SCALE>(start, limits),
                 None => copied.total::<SCALE>(limits),
             };
-            match starts.get_mut(number) {
-                Some(start) => *start = copied,
-                None => starts.push(copied),
-            }
-            number += 1;
+            starts[number] = Some(copied);
             histogram
         });
         self.merged(since)
@@ -186,12 +189,12 @@ impl Drop for Claim {
 }
 
 impl Shared {
-    /// All shards, in the order they were made. Stops at the first place that is still empty, so a
-    /// shard's number never changes.
-    fn shards(&self) -> impl Iterator<Item = &Arc<Shard>> {
-        (0..self.places.load(Ordering::Acquire)).map_while(|number| {
+    /// All shards with the numbers of their places. Places that are still empty are passed over: whoever
+    /// is to fill one may have been stopped, while shards after it count.
+    fn shards(&self) -> impl Iterator<Item = (usize, &Arc<Shard>)> {
+        (0..self.places.load(Ordering::Acquire)).filter_map(|number| {
             let (segment, offset) = place_of(number);
-            self.segments[segment].get()?[offset].get()
+            Some((number, self.segments.get(segment)?.get()?[offset].get()?))
         })
     }
 
@@ -325,6 +328,40 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_stopped_amid_its_first_record_hides_no_other() {
+        let recorder = SharedRecorder::new();
+        recorder.record(1);
+        // As `add_shard` leaves it between taking a place and filling it.
+        let stopped = recorder.shared.places.fetch_add(1, Ordering::AcqRel);
+        let handle = recorder.handle();
+        handle.record(2);
+        assert_eq!(recorder.snapshot().count(), 2);
+        assert_eq!(recorder.interval().count(), 2);
+
+        let (segment, offset) = place_of(stopped);
+        let late = Shard::new::<5>(0);
+        late.record::<5>(&late.known_pages(), &[], 9);
+        assert!(
+            recorder.shared.segments[segment].get().unwrap()[offset].set(Arc::new(late)).is_ok()
+        );
+        handle.record(3);
+        let interval = recorder.interval();
+        assert_eq!((interval.count(), interval.sum().estimate), (2, 12.0));
+        assert_eq!(recorder.snapshot().sum().estimate, 15.0);
+    }
+
+    #[test]
+    fn a_record_amid_a_first_record_is_counted() {
+        let recorder = SharedRecorder::new();
+        CLAIMS.with(|claims| {
+            let _kept = claims.borrow_mut();
+            recorder.record(5);
+        });
+        recorder.record(6);
+        assert_eq!(recorder.snapshot().count(), 2);
+    }
+
+    #[test]
     fn a_new_recorder_in_an_old_place_starts_empty() {
         for _ in 0..3 {
             let recorder = SharedRecorder::new();
@@ -351,6 +388,63 @@ mod tests {
         }
         assert!(recorder.interval().is_empty());
         assert_eq!(recorder.snapshot().max_side(), Side::Exact(900.0));
+    }
+
+    /// What an interval claims to know exactly is true of the values it counted, while a thread records on.
+    #[track_caller]
+    fn check_claims(values: &[u64], pause: u32) {
+        const LIMIT: u64 = 1 << 20;
+        let recorder = SharedRecorder::<5>::with_thresholds(&[LIMIT]);
+        let mut before = 0;
+        let mut check = |interval: Histogram| {
+            let held = &values[before..before + interval.count() as usize];
+            before += held.len();
+            if held.is_empty() {
+                return before;
+            }
+            let claimed = [
+                (interval.min_side().exact(), *held.iter().min().unwrap()),
+                (interval.max_side().exact(), *held.iter().max().unwrap()),
+                (interval.sum_side().exact().map(|sum| sum.value()), held.iter().sum()),
+                (
+                    interval.thresholds().first().map(|threshold| threshold.above as f64),
+                    held.iter().filter(|&&value| value > LIMIT).count() as u64,
+                ),
+            ];
+            for (claim, truth) in claimed {
+                assert!(claim.is_none_or(|claim| claim == truth as f64), "{claim:?}, not {truth}");
+            }
+            before
+        };
+        std::thread::scope(|scope| {
+            let handle = recorder.handle();
+            scope.spawn(move || {
+                for &value in values {
+                    handle.record(value);
+                    (0..pause).for_each(|_| std::hint::spin_loop());
+                }
+            });
+            while check(recorder.interval()) < values.len() {}
+        });
+        // A thread that never pauses may leave nothing to claim, but once it rests everything is known.
+        assert!(recorder.interval().is_empty());
+        recorder.record(7);
+        let rested = recorder.interval();
+        assert_eq!((rested.min_side(), rested.max_side()), (Side::Exact(7.0), Side::Exact(7.0)));
+        assert_eq!(rested.sum_side().exact().map(crate::side::Sum::value), Some(7.0));
+        assert_eq!(rested.thresholds().len(), 1);
+    }
+
+    #[test]
+    fn what_an_interval_claims_to_know_is_true() {
+        let mixed = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (24 + i % 37);
+        for pause in [0, 10, 100, 1000] {
+            let n = 400_000 / u64::from(pause + 4);
+            check_claims(&(0..n).map(mixed).collect::<Vec<_>>(), pause);
+            check_claims(&(0..n).collect::<Vec<_>>(), pause);
+            check_claims(&(0..n).rev().collect::<Vec<_>>(), pause);
+            check_claims(&(0..n).map(|i| i % 3).collect::<Vec<_>>(), pause);
+        }
     }
 
     #[test]
@@ -430,6 +524,69 @@ mod loom_tests {
                     assert_eq!(min, truth);
                 }
             }
+        });
+    }
+
+    /// The writer may see no interval's end, one, or both at once.
+    #[test]
+    fn loom_extremes_are_true_or_not_exact_over_two_intervals() {
+        loom::model(|| {
+            let recorder = recorder();
+            let handle = recorder.handle();
+            let values = [2.0, 1.0, 4.0];
+            handle.record(2);
+            let writer = thread::spawn(move || {
+                handle.record(1);
+                handle.record(4);
+            });
+            let (first, second) = (recorder.interval(), recorder.interval());
+            writer.join().unwrap();
+            let third = recorder.interval();
+            let mut before = 0;
+            for interval in [first, second, third] {
+                let after = before + interval.count() as usize;
+                let held = &values[before..after];
+                let (least, greatest) = held.iter().fold((f64::MAX, f64::MIN), |(min, max), &v| {
+                    (f64::min(min, v), f64::max(max, v))
+                });
+                if let Some(min) = interval.min_side().exact() {
+                    assert_eq!(min, least);
+                }
+                if let Some(max) = interval.max_side().exact() {
+                    assert_eq!(max, greatest);
+                }
+                if let Some(sum) = interval.sum_side().exact() {
+                    assert_eq!(sum.value(), held.iter().sum::<f64>());
+                }
+                before = after;
+            }
+            assert_eq!(before, 3);
+        });
+    }
+
+    #[test]
+    fn loom_a_threshold_that_is_kept_is_exact() {
+        loom::model(|| {
+            let recorder = SharedRecorder::<0>::with_thresholds(&[2]);
+            let handle = recorder.handle();
+            let writer = thread::spawn(move || {
+                handle.record(1);
+                handle.record(4);
+            });
+            let first = recorder.interval();
+            writer.join().unwrap();
+            let mut before = 0;
+            for interval in [first, recorder.interval()] {
+                let after = before + interval.count() as usize;
+                let above = [1, 4][before..after].iter().filter(|&&value| value > 2).count() as u64;
+                if interval.count() > 0
+                    && let Some(threshold) = interval.thresholds().first()
+                {
+                    assert_eq!(threshold.above, above);
+                }
+                before = after;
+            }
+            assert_eq!(before, 2);
         });
     }
 

@@ -5,11 +5,11 @@
 //! recorded values themselves (divided by n, not n − 1).
 
 use crate::bracket::Bracket;
-use crate::cells::{Cell, tally};
+use crate::cells::tally;
 use crate::histogram::Histogram;
 use crate::moments;
 use crate::scheme::Place;
-use crate::side::Sum;
+use crate::side::{Side, Sum};
 
 /// Whether values equal to the limit are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,12 @@ impl Histogram {
         let magnitude = min.lower.abs().max(max.upper.abs());
         let n = self.count() as f64;
         let value = sum.value();
+        let recorded = |end: Bracket| end.is_exact() && end.estimate.is_infinite();
+        if magnitude.is_infinite() && value.is_finite() && !recorded(min) && !recorded(max) {
+            // How large the values of an open bucket are only their source knows, and it says what they
+            // add up to.
+            return Some([sum; 3]);
+        }
         if value.is_infinite() {
             return (min.is_exact() && max.is_exact() && magnitude.is_infinite())
                 .then_some([sum; 3]);
@@ -72,12 +78,22 @@ impl Histogram {
 
     /// Least value.
     pub fn min(&self) -> Option<Bracket> {
-        (!self.is_empty()).then(|| extreme(self.min_side(), self.outermost(false)))
+        (!self.is_empty()).then(|| self.extreme(self.min_side(), 1))
     }
 
     /// Greatest value.
     pub fn max(&self) -> Option<Bracket> {
-        (!self.is_empty()).then(|| extreme(self.max_side(), self.outermost(true)))
+        (!self.is_empty()).then(|| self.extreme(self.max_side(), self.count()))
+    }
+
+    /// An extreme is the value of its rank, so that no quantile is estimated beyond it; unless its source
+    /// has an estimate of its own.
+    fn extreme(&self, side: Side<f64>, rank: u64) -> Bracket {
+        let known = self.order_statistic(rank);
+        match side {
+            Side::Estimated(value) => Bracket::new(known.lower, value, known.upper),
+            Side::Exact(_) | Side::Absent => known,
+        }
     }
 
     /// Arithmetic mean.
@@ -198,12 +214,4 @@ impl Histogram {
             .find(|threshold| threshold.value == x)
             .map(|threshold| threshold.above)
     }
-}
-
-fn extreme(side: crate::Side<f64>, (lower, upper): (f64, f64)) -> Bracket {
-    if let Some(value) = side.exact() {
-        return Bracket::exact(value);
-    }
-    let middle = Cell { lower, upper, count: 1 }.middle();
-    Bracket::new(lower, side.value().unwrap_or(middle), upper)
 }

@@ -1,9 +1,10 @@
 //! The command line: what subcommands there are, and what their ends mean.
 
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{completions, hist, man};
@@ -59,8 +60,28 @@ pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(closed) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("topdeck: {error:#}");
+    say(format_args!("{error:#}"));
     ExitCode::FAILURE
+}
+
+/// Tells the user. Where nobody can be told (standard error is full, or gone) the exit status still is.
+pub(crate) fn say(message: impl Display) {
+    let _ = writeln!(io::stderr(), "topdeck: {}", plain(&message.to_string()));
+}
+
+/// Foreign text (names of files, tags, labels) fit for a terminal and for XML: control characters are escaped.
+pub(crate) fn plain(text: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
+/// Writes what was asked for.
+pub(crate) fn print(bytes: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 #[cfg(test)]

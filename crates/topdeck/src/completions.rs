@@ -1,6 +1,5 @@
 //! `topdeck completions SHELL`: what the shell needs to complete our flags.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -22,6 +21,6 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut command::command(), "topdeck", &mut script);
-    io::stdout().write_all(&script)?;
+    command::print(&script)?;
     Ok(ExitCode::SUCCESS)
 }

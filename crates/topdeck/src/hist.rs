@@ -23,11 +23,11 @@ mod terminal;
 mod whole;
 
 use std::fs;
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
+use crate::command::{print, say};
 use crate::hist::input::Collected;
 pub(crate) use crate::hist::options::Options;
 use crate::hist::terminal::Terminal;
@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     if collected.groups.iter().all(|group| group.whole.is_void()) {
         if !damaged || collected.has_skipped() {
-            eprintln!("topdeck: {}", collected.nothing(options));
+            say(collected.nothing(options));
         }
         return Ok(ExitCode::FAILURE);
     }
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let picture = svg::document(options, &collected.groups)?;
         fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    io::stdout().lock().write_all(text.as_bytes())?;
+    print(text.as_bytes())?;
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -70,28 +70,26 @@ const TROUBLES_SHOWN: usize = 10;
 
 fn complain(options: &Options, collected: &Collected) {
     for unread in &collected.unread {
-        eprintln!("topdeck: {unread}");
+        say(unread);
     }
     for (file, trouble) in collected.troubles.iter().take(TROUBLES_SHOWN) {
-        eprintln!("topdeck: {file}: {trouble}");
+        say(format_args!("{file}: {trouble}"));
     }
     let more = collected.trouble_count.saturating_sub(TROUBLES_SHOWN as u64);
     if more > 0 {
-        eprintln!("topdeck: {more} more like these");
+        say(format_args!("{more} more like these"));
     }
     if options.keep_going {
-        eprintln!("topdeck: the report is of what could be read");
+        say("the report is of what could be read");
     } else if collected.trouble_count > 0 {
         let unknown =
             collected.troubles.iter().any(|(_, trouble)| trouble.expected == "a known format");
-        eprintln!(
-            "topdeck: nothing is reported; {}",
-            if unknown {
-                "name the format with --format"
-            } else {
-                "mend the input, or report what can be read with --keep-going"
-            }
-        );
+        let advice = if unknown {
+            "name the format with --format"
+        } else {
+            "mend the input, or report what can be read with --keep-going"
+        };
+        say(format_args!("nothing is reported; {advice}"));
     }
 }
 
@@ -102,11 +100,4 @@ fn usage(message: String) -> ! {
     command.build();
     let hist = command.find_subcommand_mut("hist").expect("BUG: hist is a subcommand");
     hist.error(clap::error::ErrorKind::ValueValidation, message).exit()
-}
-
-fn one_or<T>(values: &[T], message: impl Fn() -> String) -> Result<&T> {
-    match values {
-        [one] => Ok(one),
-        _ => bail!(message()),
-    }
 }

@@ -23,9 +23,7 @@
 //! Sources: libcircllhist `src/circllhist.c` (`bv_read`, `bv_write`, `hist_bucket_cmp`,
 //! `double_to_hist_bucket`), circonusllhist `DecStrings` for the text, the base64 of both.
 
-use base64::Engine;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-
+use crate::codec::base64;
 use crate::codec::bytes::Reader;
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::{Histogram, Parts, PartsError};
@@ -48,13 +46,6 @@ const DIGITS_MIN: i8 = 10;
 const DIGITS_MAX: i8 = 99;
 const VAL_NAN: i8 = -1;
 const LEN_MAX: u8 = 7;
-
-/// Reads the padding, or the lack of it, of every writer: libcircllhist and circonusllhist pad,
-/// openhistogram-rs does not.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// Reads the binary form.
 pub fn decode(bytes: &[u8]) -> Result<Histogram, DecodeError> {
@@ -83,15 +74,16 @@ pub fn encode_folded(histogram: &Histogram) -> Result<(Vec<u8>, u64), EncodeErro
     Ok((bytes, histogram.overflow() + histogram.underflow()))
 }
 
-/// Reads base64 of the binary form, padded or not. Offsets in errors past base64 itself are those of the
+/// Reads base64 of the binary form, padded or not: libcircllhist and circonusllhist pad, openhistogram-rs does
+/// not. Offsets in errors past base64 itself are those of the
 /// bytes it stands for.
 pub fn decode_base64(text: &str) -> Result<Histogram, DecodeError> {
-    decode(&BASE64.decode(text).map_err(|error| bad_base64(text, &error))?)
+    decode(&base64::decode(text.as_bytes())?)
 }
 
 /// Writes padded base64 of [`encode`].
 pub fn encode_base64(histogram: &Histogram) -> Result<String, EncodeError> {
-    Ok(BASE64.encode(encode(histogram)?))
+    Ok(base64::encode(&encode(histogram)?))
 }
 
 /// Reads entries `H[value]=count` separated by commas or white space. Any decimal number names its bin:
@@ -309,16 +301,4 @@ fn bin_of_number(text: &str) -> Option<Bin> {
         // No writer prints these: what it cannot place it prints as NaN.
         Place::Overflow | Place::Underflow => None,
     }
-}
-
-fn bad_base64(text: &str, error: &base64::DecodeError) -> DecodeError {
-    let (offset, found) = match *error {
-        base64::DecodeError::InvalidByte(at, byte) => (at, format!("byte {byte:#04x}")),
-        base64::DecodeError::InvalidLastSymbol { .. } => {
-            (text.len(), "a last letter with stray bits".into())
-        }
-        base64::DecodeError::InvalidLength(len) => (text.len(), format!("{len} letters")),
-        base64::DecodeError::InvalidPadding => (text.len(), "wrong padding".into()),
-    };
-    Reader::invalid(offset, "base64", found, "base64 of the standard alphabet")
 }

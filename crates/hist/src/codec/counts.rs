@@ -353,7 +353,6 @@ struct CountsDecoder<'a> {
     slots: Vec<Slot>,
     states: [u32; 2],
     words: &'a [[u8; 2]],
-    cell: usize,
     rest: BitReader<'a>,
     offset: usize,
 }
@@ -390,7 +389,6 @@ impl<'a> CountsDecoder<'a> {
             slots: Vec::new(),
             states: [STATE_MIN; 2],
             words: &[],
-            cell: 0,
             rest: BitReader::new(&[], reader.offset()),
             offset: reader.offset(),
             indexes,

@@ -53,8 +53,10 @@ const MAX: u64 = FLAGS[10].1;
 const THRESHOLDS: u64 = FLAGS[12].1;
 const NEGATIVE: u64 = FLAGS[13].1;
 const KNOWN: u64 = (1 << 14) - 1;
-/// Bit of "is exact" above the bit of a side value.
-const EXACT: u64 = 2;
+/// The flag "is exact" of a side value whose own flag is `flag`: the bit above.
+const fn exact(flag: u64) -> u64 {
+    flag << 1
+}
 
 /// Thresholds of one frame at the most.
 pub const THRESHOLDS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
@@ -68,7 +70,7 @@ pub fn encode(histogram: &Histogram, meaning: Meaning, out: &mut Vec<u8>) {
     let empty = histogram.is_empty();
     let if_set = |condition: bool, flag: u64| if condition { flag } else { 0 };
     let side = |side: Side<f64>, flag| match side {
-        Side::Exact(_) => flag | flag * EXACT,
+        Side::Exact(_) => flag | exact(flag),
         Side::Estimated(_) => flag,
         Side::Absent => 0,
     };
@@ -172,7 +174,7 @@ impl Fields {
         if flags & !KNOWN != 0 {
             return Err(Reader::invalid(at, "flags", flags, "bits 14 and above zero"));
         }
-        let idle = flags & ((SUM | MIN | MAX) * EXACT) & !(flags << 1);
+        let idle = flags & exact(SUM | MIN | MAX) & !exact(flags);
         if idle != 0 || flags & (SUM | SUM_LOW) == SUM_LOW {
             return Err(Reader::invalid(at, "flags", flags, "a value where one is called exact"));
         }
@@ -180,9 +182,9 @@ impl Fields {
             0 => Ok(0),
             _ => reader.varint(field),
         };
-        let side = |reader: &mut Reader<'_>, flag, field| match flags & (flag | flag * EXACT) {
+        let side = |reader: &mut Reader<'_>, flag, field| match flags & (flag | exact(flag)) {
             0 => Ok(Side::Absent),
-            standing => number(reader, field).map(|value| match standing & flag * EXACT {
+            standing => number(reader, field).map(|value| match standing & exact(flag) {
                 0 => Side::Estimated(value),
                 _ => Side::Exact(value),
             }),

@@ -15,14 +15,13 @@ mod stream;
 
 use std::io::Write;
 
-use base64::Engine;
-use base64::engine::general_purpose::{GeneralPurpose, PAD_INDIFFERENT, STANDARD};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 pub use header::{Header, HeaderError};
 use stream::{Stream, put_leb};
 
+use crate::codec::base64;
 use crate::codec::bytes::Reader;
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::{Histogram, Parts};
@@ -36,9 +35,6 @@ pub const BUCKETS_MAX: usize = 1 << 20;
 
 /// A decoder holds `(i32, u64)` pairs, doubled as they grow, and then indexes and counts beside them.
 const _: () = assert!(BUCKETS_MAX * (2 * size_of::<(i32, u64)>() + 12) <= 48 << 20);
-
-/// Base64 as Java writes it, and as those write it who leave out the padding.
-const BASE64: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::STANDARD, PAD_INDIFFERENT);
 
 /// A histogram with the parameters HdrHistogram keeps beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,7 +107,7 @@ impl Recording {
 
     /// The compressed bytes in base64 with padding, as they stand in logs.
     pub fn encode_base64(&self, version: Version) -> Result<String, EncodeError> {
-        self.encode_compressed(version).map(|bytes| STANDARD.encode(bytes))
+        self.encode_compressed(version).map(|bytes| base64::encode(&bytes))
     }
 
     fn put_double_fields(&self, cookie: u32, out: &mut Vec<u8>) {
@@ -234,23 +230,12 @@ pub fn decode(bytes: &[u8]) -> Result<Recording, DecodeError> {
 
 /// Reads any of the encodings in base64, with padding or without.
 pub fn decode_base64(text: impl AsRef<[u8]>) -> Result<Recording, DecodeError> {
-    decode(&from_base64(text.as_ref())?)
+    decode(&base64::decode(text.as_ref())?)
 }
 
 /// What [`decode_base64`] reads, before it is made a histogram.
 pub(crate) fn decode_base64_parts(text: &[u8]) -> Result<(Parts, Header), DecodeError> {
-    decode_parts(&from_base64(text)?)
-}
-
-fn from_base64(text: &[u8]) -> Result<Vec<u8>, DecodeError> {
-    use base64::DecodeError::{InvalidByte, InvalidLastSymbol, InvalidLength, InvalidPadding};
-    BASE64.decode(text).map_err(|error| {
-        let offset = match error {
-            InvalidByte(offset, _) | InvalidLastSymbol { offset, .. } => offset,
-            InvalidLength(_) | InvalidPadding => text.len(),
-        };
-        Reader::invalid(offset, "base64", error.to_string(), "the standard alphabet, whole")
-    })
+    decode_parts(&base64::decode(text)?)
 }
 
 fn decode_parts(bytes: &[u8]) -> Result<(Parts, Header), DecodeError> {

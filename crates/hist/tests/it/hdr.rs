@@ -457,8 +457,8 @@ fn a_bad_line_is_named_and_the_next_is_read() {
     );
     check_bad_line(
         "Tag=A,0.127,1.007,2.769,HISTF",
-        "line 2, at byte 31: histogram: at byte 5: base64 is Invalid input length: 5, expected the \
-         standard alphabet, whole",
+        "line 2, at byte 31: histogram: at byte 5: base64 is 5 letters, expected base64 of \
+         the standard alphabet",
     );
     check_bad_line(
         &line("Tag=A b,0.127,1.007,2.769,@"),

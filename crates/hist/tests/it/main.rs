@@ -18,6 +18,7 @@ mod merge;
 mod model;
 mod otlp;
 mod prometheus;
+mod regressions;
 mod soak;
 mod statistics;
 mod truth;

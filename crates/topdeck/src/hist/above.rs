@@ -36,7 +36,15 @@ pub(crate) fn all<'a>(options: &'a Options, group: &Group) -> Result<Vec<Above<'
         let unit = group.key.unit.as_ref();
         let Some(limit) = limit(options, written, unit) else {
             match unit {
-                Some(unit) => bail!("--above {written}: the values are in {unit}"),
+                Some(unit) if group.key.metric.is_empty() => {
+                    bail!("--above {written}: the values are in {unit}")
+                }
+                Some(unit) => {
+                    let metric = &group.key.metric;
+                    bail!(
+                        "--above {written}: the values of {metric} are in {unit}; choose with --metric"
+                    )
+                }
                 None => bail!("--above {written}: the values have no unit; name it with --unit"),
             }
         };
@@ -68,21 +76,4 @@ pub(crate) fn sentence(above: &Above<'_>, group: &Group, show: &Show) -> String 
         show::count(bounds.upper),
         show::count(bounds.estimate)
     )
-}
-
-/// Refuses a table over time of what has no time stamps.
-pub(crate) fn check_times(written: &Quantity, group: &Group) -> Result<()> {
-    if group.rows.is_empty() {
-        bail!("--interval {written}: the input has no time stamps");
-    }
-    Ok(())
-}
-
-/// Length of a row of the table over time, in nanoseconds.
-pub(crate) fn interval_ns(written: &Quantity) -> Result<i64> {
-    let ns = written.unit().and_then(|_| written.value_in(Some(&Unit::Nanoseconds)));
-    match ns {
-        Some(ns) if (1.0..1e18).contains(&ns) => Ok(ns as i64),
-        _ => bail!("--interval {written}: expected a length of time with its unit, such as 10s"),
-    }
 }

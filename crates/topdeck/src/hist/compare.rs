@@ -3,13 +3,13 @@
 use anyhow::{Result, bail};
 use hist::{Bracket, Histogram, kolmogorov_smirnov, wasserstein};
 
+use crate::command::plain;
 use crate::hist::above::{self, Above};
 use crate::hist::group::Group;
 use crate::hist::input::{self, Collected};
-use crate::hist::one_or;
 use crate::hist::options::Options;
 use crate::hist::show::{self, Show};
-use crate::hist::terminal::{Paint, Terminal};
+use crate::hist::terminal::{Paint, Terminal, widths};
 use crate::hist::whole::Whole;
 
 /// Groups of the same name in both files.
@@ -41,8 +41,10 @@ pub(crate) fn pairs<'a>(options: &Options, collected: &'a Collected) -> Result<V
     }
     if pairs.is_empty() {
         // One distribution on each side is compared whatever their names.
-        let why = || "the files have no metric of the same name".to_owned();
-        pairs.push(Pair { a: one_or(&first, why)?, b: one_or(&second, why)? });
+        match (&first[..], &second[..]) {
+            ([a], [b]) => pairs.push(Pair { a, b }),
+            _ => bail!("the files have no metric of the same name"),
+        }
     }
     for Pair { a, b } in &pairs {
         if a.key.unit != b.key.unit {
@@ -112,22 +114,33 @@ pub(crate) fn text(
 }
 
 fn table(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
-    let (a, b) = (&pair.a.whole, &pair.b.whole);
-    let show = Show::new(pair.a.key.unit.as_ref());
-    let name = |file: usize| input::name(&options.files[file]);
-    let mut lines = vec![terminal.paint(Paint::Heading, &format!("A  {}", name(0)))];
-    lines.push(terminal.paint(Paint::Heading, &format!("B  {}", name(1))));
-    let same: Vec<&str> = [Some(&pair.a.key.metric), pair.a.key.by.as_ref()]
-        .into_iter()
-        .flatten()
-        .map(String::as_str)
-        .collect();
-    let same = same.join(" ");
+    let mut lines = heading(options, pair, terminal);
+    lines.push(String::new());
+    lines.extend(statistics(options, pair, terminal)?);
+    lines.push(String::new());
+    lines.extend(apart(pair, terminal)?);
+    Ok(lines)
+}
+
+fn heading(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Vec<String> {
+    let name = |file: usize| plain(&input::name(&options.files[file]));
+    let mut lines = vec![
+        terminal.paint(Paint::Heading, &format!("A  {}", name(0))),
+        terminal.paint(Paint::Heading, &format!("B  {}", name(1))),
+    ];
+    let same = [Some(&pair.a.key.metric), pair.a.key.by.as_ref()];
+    let same: Vec<&str> = same.into_iter().flatten().map(String::as_str).collect();
+    let same = plain(&same.join(" "));
     if !same.trim().is_empty() {
         lines.push(format!("   {}", same.trim()));
     }
-    lines.push(String::new());
+    lines
+}
 
+/// Side by side, with ratios.
+fn statistics(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
+    let (a, b) = (&pair.a.whole, &pair.b.whole);
+    let show = Show::new(pair.a.key.unit.as_ref());
     let mut cells: Vec<[String; 5]> = vec![["", "A", "B", "B / A", ""].map(str::to_owned)];
     let times = |ratio: f64| format!("{ratio:.3}");
     let of_counts = b.count() as f64 / a.count() as f64;
@@ -142,14 +155,10 @@ fn table(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<
         let (Some(va), Some(vb)) = (va, vb) else { continue };
         let (quotient, bounds) = match ratio(va, vb) {
             Some(r) if r.is_exact() => (times(r.estimate), String::new()),
-            Some(r) => (
-                times(r.estimate),
-                format!(
-                    "{:.3} to {:.3}",
-                    (r.lower * 1e3).floor() / 1e3,
-                    (r.upper * 1e3).ceil() / 1e3
-                ),
-            ),
+            Some(r) => {
+                let (low, high) = ((r.lower * 1e3).floor() / 1e3, (r.upper * 1e3).ceil() / 1e3);
+                (times(r.estimate), format!("{low:.3} to {high:.3}"))
+            }
             None => ("-".into(), String::new()),
         };
         cells.push([name, show.value(va), show.value(vb), quotient, bounds]);
@@ -163,51 +172,38 @@ fn table(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<
         let name = format!("> {}", show.exact(la.limit));
         cells.push([name, share(la, a), share(lb, b), String::new(), String::new()]);
     }
-    let width =
-        |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths = [width(0), width(1), width(2), width(3)];
+    let [w0, w1, w2, w3, _] = widths(&cells);
+    let mut lines = Vec::new();
     for (at, [name, va, vb, quotient, bounds]) in cells.iter().enumerate() {
-        let line = format!(
-            "  {name:<w0$}  {va:>w1$}  {vb:>w2$}  {quotient:>w3$}  {bounds}",
-            w0 = widths[0],
-            w1 = widths[1],
-            w2 = widths[2],
-            w3 = widths[3]
-        );
+        let line = format!("  {name:<w0$}  {va:>w1$}  {vb:>w2$}  {quotient:>w3$}  {bounds}");
         let line = line.trim_end();
         lines.push(if at == 0 { terminal.paint(Paint::Faint, line) } else { line.to_owned() });
     }
-    lines.push(String::new());
-    let apart = distances(a, b)?;
+    Ok(lines)
+}
+
+/// How far the two lie apart.
+fn apart(pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
+    let show = Show::new(pair.a.key.unit.as_ref());
+    let apart = distances(&pair.a.whole, &pair.b.whole)?;
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
-    let rows = [
-        apart.wasserstein.map(|moved| {
-            let about = "how far a value of A has to go, on average, to make B";
-            ["Wasserstein".to_owned(), show.value(moved), show.bounds(moved), about.to_owned()]
-        }),
-        apart.kolmogorov_smirnov.map(|gap| {
-            let (low, high) = ((gap.lower * 1e4).floor() / 1e4, (gap.upper * 1e4).ceil() / 1e4);
-            let bounds = format!("{:.2} to {}", low * 100.0, percent(high));
-            let bounds = if gap.is_exact() { String::new() } else { bounds };
-            let about = "the greatest difference between the shares below one value";
-            ["Kolmogorov-Smirnov".to_owned(), percent(gap.estimate), bounds, about.to_owned()]
-        }),
-    ];
-    let rows: Vec<[String; 4]> = rows.into_iter().flatten().collect();
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths = [width(0), width(1), width(2)];
-    for [name, value, bounds, about] in &rows {
-        lines.push(
-            format!(
-                "  {name:<w0$}  {value:>w1$}  {bounds:<w2$}",
-                w0 = widths[0],
-                w1 = widths[1],
-                w2 = widths[2]
-            )
-            .trim_end()
-            .to_owned(),
-        );
+    let moved = apart.wasserstein.map(|moved| {
+        let about = "how far a value of A has to go, on average, to make B";
+        (["Wasserstein".to_owned(), show.value(moved), show.bounds(moved)], about)
+    });
+    let gap = apart.kolmogorov_smirnov.map(|gap| {
+        let (low, high) = ((gap.lower * 1e4).floor() / 1e4, (gap.upper * 1e4).ceil() / 1e4);
+        let bounds = format!("{:.2} to {}", low * 100.0, percent(high));
+        let bounds = if gap.is_exact() { String::new() } else { bounds };
+        let about = "the greatest difference between the shares below one value";
+        (["Kolmogorov-Smirnov".to_owned(), percent(gap.estimate), bounds], about)
+    });
+    let (cells, abouts): (Vec<[String; 3]>, Vec<&str>) = moved.into_iter().chain(gap).unzip();
+    let [w0, w1, _] = widths(&cells);
+    let mut lines = Vec::new();
+    for ([name, value, bounds], about) in cells.iter().zip(abouts) {
+        let line = format!("  {name:<w0$}  {value:>w1$}  {bounds}");
+        lines.push(line.trim_end().to_owned());
         lines.push(terminal.paint(Paint::Faint, &format!("    {about}")));
     }
     if apart.flattened {

@@ -4,7 +4,7 @@ use hist::{Bracket, Scheme};
 
 use crate::hist::group::Group;
 use crate::hist::show::{self, Show};
-use crate::hist::terminal::{Paint, Terminal};
+use crate::hist::terminal::{Paint, Terminal, widths};
 
 /// The values from one power of ten to the next.
 #[derive(Debug)]
@@ -108,7 +108,8 @@ fn between(
 /// The table as lines.
 pub(crate) fn lines(group: &Group, show: &Show, terminal: &Terminal) -> Vec<String> {
     let n = group.whole.count();
-    let rows: Vec<[String; 4]> = of(group, show)
+    let decades = of(group, show);
+    let rows: Vec<[String; 4]> = decades
         .iter()
         .map(|decade| {
             let name = if decade.below.is_infinite() {
@@ -126,16 +127,13 @@ pub(crate) fn lines(group: &Group, show: &Show, terminal: &Terminal) -> Vec<Stri
             ]
         })
         .collect();
-    let bars: Vec<u64> = of(group, show).iter().map(|decade| decade.count.estimate).collect();
-    let most = bars.iter().copied().max().unwrap_or(0).max(1);
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let (names, counts, shares) = (width(0).max(5), width(1).max(6), width(2).max(5));
+    let most = decades.iter().map(|decade| decade.count.estimate).max().unwrap_or(0).max(1);
+    let [names, counts, shares, _] = widths(&rows);
+    let (names, counts, shares) = (names.max(5), counts.max(6), shares.max(5));
     let heading = format!("  {:>names$}  {:>counts$}  {:>shares$}", "value", "count", "share");
     let mut lines = vec![terminal.paint(Paint::Faint, &heading)];
-    for (row, bar) in rows.iter().zip(bars) {
-        let [name, count, share, bounds] = row;
-        let bar = bar_of(bar, most, terminal);
+    for ([name, count, share, bounds], decade) in rows.iter().zip(&decades) {
+        let bar = bar_of(decade.count.estimate, most, terminal);
         let bar_room = BAR_CELLS - bar.chars().count();
         let bounds =
             if bounds.is_empty() { String::new() } else { format!("{:bar_room$}  {bounds}", "") };

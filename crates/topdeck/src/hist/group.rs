@@ -71,10 +71,11 @@ impl Group {
             self.untimed += 1;
             return Ok(());
         };
-        let row_start = start.div_euclid(row_ns) * row_ns;
+        let row_start = start.div_euclid(row_ns).saturating_mul(row_ns);
         let row = self.rows.entry(row_start).or_default();
         row.histograms += 1;
-        row.reach_past += u64::from(reading.end.is_some_and(|end| end - row_start > row_ns));
+        let reaches = |end: i64| end.saturating_sub(row_start) > row_ns;
+        row.reach_past += u64::from(reading.end.is_some_and(reaches));
         row.whole.add(histogram)
     }
 }

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal as _, Read, Write as _};
+use std::io::{self, BufReader, IsTerminal as _, Read, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Result;
-use collect::{Format, Reading, Sink, Trouble, Unit, Value};
+use collect::{Reading, Sink, Trouble, Unit, Value};
 
 use crate::hist::above;
 use crate::hist::group::{Group, Key};
+use crate::hist::intervals;
 use crate::hist::options::Options;
 use crate::hist::show;
 use crate::hist::whole::Numbers;
@@ -74,7 +75,7 @@ pub(crate) fn collect(options: &Options) -> Result<Collected> {
     let limits = above::limits(options, numbers_unit.as_ref());
     let mut taker = Taker {
         options,
-        row_ns: options.interval.as_ref().map(above::interval_ns).transpose()?,
+        row_ns: options.interval.as_ref().map(intervals::interval_ns).transpose()?,
         numbers: Numbers::new(&limits),
         numbers_unit,
         file: 0,
@@ -125,16 +126,7 @@ fn read_file(path: &Path, options: &Options, taker: &mut Taker<'_>) -> io::Resul
         }
     };
     let mut input = head.chain(BufReader::with_capacity(HEAD_BYTES as usize, source));
-    read_as(format, &mut input, options.unit.as_ref(), taker)
-}
-
-fn read_as(
-    format: Format,
-    input: &mut dyn BufRead,
-    unit: Option<&Unit>,
-    taker: &mut Taker<'_>,
-) -> io::Result<()> {
-    collect::read(format, input, unit, taker)
+    collect::read(format, &mut input, options.unit.as_ref(), taker)
 }
 
 /// What a file is called in messages.

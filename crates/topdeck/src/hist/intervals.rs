@@ -1,6 +1,7 @@
 //! The table over time: one row for each interval.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use collect::{Quantity, Unit};
 
 use crate::hist::above;
 use crate::hist::group::Group;
@@ -20,8 +21,8 @@ pub(crate) fn lines(
     terminal: &Terminal,
 ) -> Result<Vec<String>> {
     let written = options.interval.as_ref().expect("BUG: called for --interval only");
-    let row_ns = above::interval_ns(written)?;
-    above::check_times(written, group)?;
+    let row_ns = interval_ns(written)?;
+    check_times(written, group)?;
     let limits = above::all(options, group)?;
     let mut table: Vec<Vec<String>> = Vec::new();
     let mut heading =
@@ -30,7 +31,9 @@ pub(crate) fn lines(
     table.push(heading);
     let mut expected: Option<i64> = None;
     for (&start, row) in &group.rows {
-        if let Some(missing) = expected.map(|expected| start - expected).filter(|&ns| ns > 0) {
+        if let Some(missing) =
+            expected.map(|expected| start.saturating_sub(expected)).filter(|&ns| ns > 0)
+        {
             table.push(vec!["(no data".to_owned(), format!("for {})", length(missing))]);
         }
         expected = Some(start.saturating_add(row_ns));
@@ -79,9 +82,26 @@ pub(crate) fn lines(
     Ok(lines)
 }
 
+/// Refuses a table over time of what has no time stamps.
+pub(crate) fn check_times(written: &Quantity, group: &Group) -> Result<()> {
+    if group.rows.is_empty() {
+        bail!("--interval {written}: the input has no time stamps");
+    }
+    Ok(())
+}
+
+/// Length of a row of the table over time, in nanoseconds.
+pub(crate) fn interval_ns(written: &Quantity) -> Result<i64> {
+    let ns = written.unit().and_then(|_| written.value_in(Some(&Unit::Nanoseconds)));
+    match ns {
+        Some(ns) if (1.0..1e18).contains(&ns) => Ok(ns as i64),
+        _ => bail!("--interval {written}: expected a length of time with its unit, such as 10s"),
+    }
+}
+
 /// A length of time that is a multiple of a row.
 fn length(ns: i64) -> String {
-    Show::new(Some(&collect::Unit::Nanoseconds)).exact(ns as f64)
+    Show::new(Some(&Unit::Nanoseconds)).exact(ns as f64)
 }
 
 /// `2015-09-09 15:24:39 UTC`, or `+12 s` for a log that does not know the date.

@@ -14,7 +14,7 @@ use crate::hist::input::{self, Collected};
 use crate::hist::options::Options;
 use crate::hist::show::Show;
 use crate::hist::whole::Whole;
-use crate::hist::{above, compare, decades};
+use crate::hist::{above, compare, decades, intervals};
 
 const SCHEMA: u64 = 1;
 
@@ -93,8 +93,8 @@ fn group(options: &Options, group: &Group) -> Result<Json> {
     });
     fields.push(("decades", List(decades.collect())));
     if let Some(interval) = &options.interval {
-        above::check_times(interval, group)?;
-        let row_ns = above::interval_ns(interval)?;
+        intervals::check_times(interval, group)?;
+        let row_ns = intervals::interval_ns(interval)?;
         let rows = group.rows.iter().map(|(&start, row)| {
             let mut fields = vec![
                 ("start_ns", Json::Integer(start.into())),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use collect::{Format, Quantity, Unit};
 
-use crate::hist::{above, usage};
+use crate::hist::{intervals, usage};
 
 /// Show the distribution in files of numbers or histograms
 ///
@@ -115,7 +115,7 @@ impl Options {
         if self.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
             usage("standard input (-) can be read once".to_owned());
         }
-        if let Some(Err(error)) = self.interval.as_ref().map(above::interval_ns) {
+        if let Some(Err(error)) = self.interval.as_ref().map(intervals::interval_ns) {
             usage(error.to_string());
         }
     }

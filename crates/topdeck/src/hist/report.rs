@@ -3,6 +3,7 @@
 use anyhow::Result;
 use hist::Bracket;
 
+use crate::command::plain;
 use crate::hist::group::Group;
 use crate::hist::input::{self, Collected};
 use crate::hist::options::Options;
@@ -81,7 +82,7 @@ pub(crate) fn title(options: &Options, group: &Group) -> String {
         (None, [file]) => parts.push(input::name(file)),
         (None, files) => parts.push(format!("{} files", files.len())),
     }
-    parts.join(", ")
+    plain(&parts.join(", "))
 }
 
 /// One row: name, value, bounds.

@@ -58,6 +58,13 @@ impl Terminal {
     }
 }
 
+/// How many characters the widest cell of each column has.
+pub(crate) fn widths<const N: usize>(rows: &[[String; N]]) -> [usize; N] {
+    std::array::from_fn(|column| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+    })
+}
+
 /// Whether the locale writes UTF-8; no locale at all is taken to be a modern one.
 fn is_utf8() -> bool {
     let set = |name| env::var(name).ok().filter(|value| !value.is_empty());

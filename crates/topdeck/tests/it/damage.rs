@@ -215,3 +215,95 @@ fn help_names_units_and_exit_statuses() {
     );
     assert_eq!(topdeck(&["hits"], b"").status, 2);
 }
+
+/// What a run leaves whose output and errors go into these files.
+#[cfg(target_os = "linux")]
+#[track_caller]
+fn check_full(stdout: &str, stderr: &str, arguments: &[&str], expected: Expect) {
+    use std::fs::OpenOptions;
+    use std::process::{Command, Stdio};
+    let to = |path: &str| match path {
+        "" => Stdio::piped(),
+        path => OpenOptions::new().write(true).open(path).expect("the device is there").into(),
+    };
+    let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        .args(arguments)
+        .current_dir(crate::root())
+        .env_clear()
+        .stdout(to(stdout))
+        .stderr(to(stderr))
+        .output()
+        .expect("the binary starts");
+    let said = String::from_utf8(output.stderr).expect("stderr is UTF-8");
+    expected.assert_eq(&format!("{said}{}\n", output.status.code().expect("no signal")));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_named_with_what_was_to_be_written() {
+    const FULL: &str = "/dev/full";
+    let web = "testdata/cli/web.txt";
+    let stdout = || {
+        expect![[r#"
+            topdeck: cannot write to standard output: No space left on device (os error 28)
+            1
+        "#]]
+    };
+    check_full(FULL, "", &["hist", web], stdout());
+    check_full(FULL, "", &["hist", "--json", web], stdout());
+    check_full(FULL, "", &["completions", "bash"], stdout());
+    check_full(
+        "",
+        "",
+        &["hist", web, "--svg", FULL],
+        expect![[r#"
+            topdeck: cannot write /dev/full: No space left on device (os error 28)
+            1
+        "#]],
+    );
+    // Nobody can be told: the exit status still says that it failed, not that the program did.
+    let untold = || {
+        expect![[r#"
+            1
+        "#]]
+    };
+    check_full("", FULL, &["hist", "testdata/cli/no-such-file"], untold());
+    check_full("", FULL, &["hist", "testdata/cli/damaged.txt"], untold());
+    check_full("", FULL, &["hist", "testdata/cli/empty.txt"], untold());
+}
+
+#[test]
+fn times_at_the_end_of_the_calendar_have_a_row() {
+    let page = "# TYPE a histogram\n\
+        a_bucket{le=\"1\"} 1 -9223372036854\na_bucket{le=\"+Inf\"} 1 -9223372036854\n\
+        a_bucket{t=\"b\",le=\"1\"} 1 9223372036854\na_bucket{t=\"b\",le=\"+Inf\"} 1 9223372036854\n";
+    for interval in ["7s", "1ns", "200000h"] {
+        let run = hist_of(&format!("--interval {interval} -"), page.as_bytes());
+        assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{interval}");
+    }
+}
+
+#[test]
+fn names_do_not_reach_the_terminal_as_commands() {
+    let run = hist("no\u{1b}[31msuch");
+    assert!(run.stderr.contains("cannot read no\\u{1b}[31msuch: "), "{}", run.stderr);
+
+    let page = "a_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"1\"} 1\na_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"+Inf\"} 1\n";
+    for arguments in ["--by x -", "--by series -"] {
+        let run = hist_of(arguments, page.as_bytes());
+        assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+        assert!(run.stdout.chars().all(|c| c == '\n' || !c.is_control()), "{:?}", run.stdout);
+    }
+}
+
+#[test]
+fn a_limit_in_the_wrong_unit_names_the_metric() {
+    let page = "# TYPE a_seconds histogram\na_seconds_bucket{le=\"1\"} 1\na_seconds_bucket{le=\"+Inf\"} 1\n\
+        # TYPE b_bytes histogram\nb_bytes_bucket{le=\"1\"} 1\nb_bytes_bucket{le=\"+Inf\"} 1\n";
+    let run = hist_of("--above 1s -", page.as_bytes());
+    expect![[r#"
+        topdeck: --above 1 s: the values of b_bytes are in B; choose with --metric
+    "#]]
+    .assert_eq(&run.stderr);
+    assert_eq!(run.status, 1);
+}

@@ -11,7 +11,7 @@ use prost::Message;
 
 use super::{Counts, Rounding, Sketch, Store, grid_of, interpolation_number, interpolation_of};
 use crate::buckets::Buckets;
-use crate::codec::bytes::Reader;
+use crate::codec::protobuf;
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::Histogram;
 use crate::scheme::Log;
@@ -54,7 +54,7 @@ struct StoreMessage {
 }
 
 /// Reads the protobuf form. Refuses counts that are not whole: [`decode_protobuf_rounded`] rounds them.
-/// Errors have no offset: it is 0, or the length of the input.
+/// What a field holds is refused without its offset: that is 0, or the length of the input.
 pub fn decode_protobuf(bytes: &[u8]) -> Result<Histogram, DecodeError> {
     read(bytes, Counts::Whole).map(|(histogram, _)| histogram)
 }
@@ -82,8 +82,7 @@ pub fn encode_protobuf(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
 }
 
 fn read(bytes: &[u8], counts: Counts) -> Result<(Histogram, Rounding), DecodeError> {
-    let message = SketchMessage::decode(bytes)
-        .map_err(|error| Reader::invalid(0, "protobuf", error, "a DDSketch message"))?;
+    let message: SketchMessage = protobuf::decode(bytes, "DDSketch")?;
     let mut sketch = Sketch::new(counts);
     if let Some(mapping) = message.mapping {
         let interpolation = interpolation_of(mapping.interpolation.into(), 0)?;

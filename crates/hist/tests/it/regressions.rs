@@ -1,0 +1,178 @@
+//! What once was wrong, each test named for what the user saw.
+
+use hist::codec::frame::{self, Meaning};
+use hist::codec::prometheus::Classic;
+use hist::{Accumulator, Bound, Histogram, Parts, Recorder, Scheme, Side, Sum};
+
+/// Counts on the default grid without any side value.
+fn buckets_alone(values: &[f64]) -> Histogram {
+    let mut histogram = Histogram::default();
+    values.iter().for_each(|&value| histogram.record(value));
+    let parts = histogram.into_parts();
+    let absent = Side::Absent;
+    Histogram::from_parts(Parts { sum: Side::Absent, min: absent, max: absent, ..parts }).unwrap()
+}
+
+#[test]
+fn a_long_wait_for_work_every_nanosecond_is_corrected_at_once() {
+    let n = 1_000_000_000_000_000_000;
+    let mut recorder = Recorder::new().with_thresholds(&[15]);
+    recorder.record_corrected(n, 1).unwrap();
+    let histogram = recorder.snapshot();
+    assert_eq!(histogram.count(), n);
+    let sum = u128::from(n) * (u128::from(n) + 1) / 2;
+    assert_eq!(histogram.sum().estimate, sum as f64);
+    assert_eq!(histogram.min_side(), Side::Exact(1.0));
+    assert_eq!(histogram.thresholds()[0].above, n - 15);
+}
+
+#[test]
+fn a_corrected_wait_is_recorded_as_one_by_one() {
+    for (value, interval) in
+        [(100, 10), (109, 10), (19, 10), (5, 10), (0, 3), (7, 0), (1 << 20, 3), (u64::MAX, 1 << 47)]
+    {
+        let (mut corrected, mut by_hand) = (Recorder::<5>::new(), Recorder::<5>::new());
+        corrected = corrected.with_thresholds(&[50, 1 << 50]);
+        by_hand = by_hand.with_thresholds(&[50, 1 << 50]);
+        corrected.record_corrected(value, interval).unwrap();
+        by_hand.record(value);
+        let mut missing = value.saturating_sub(interval);
+        while interval > 0 && missing >= interval {
+            by_hand.record(missing);
+            missing -= interval;
+        }
+        assert_eq!(corrected.snapshot(), by_hand.snapshot(), "{value} every {interval}");
+    }
+}
+
+#[test]
+fn a_recorder_asked_for_too_many_values_says_so_and_keeps_what_it_has() {
+    let mut recorder = Recorder::new();
+    recorder.record(3);
+    assert!(recorder.record_corrected(u64::MAX, 1).is_err());
+    assert_eq!(recorder.snapshot().count(), 1);
+}
+
+#[test]
+#[should_panic(expected = "BUG: more than 2^63 values")]
+fn a_recorder_does_not_wrap_its_counts() {
+    let mut recorder = Recorder::new();
+    recorder.record_n(u64::MAX, 1 << 62);
+    recorder.record_n(0, 1 << 62);
+    recorder.record_n(7, 1 << 62);
+}
+
+#[test]
+fn a_frame_of_nearly_2_to_the_64_nans_does_not_end_the_accumulator() {
+    let mut nans = Histogram::default();
+    nans.record_n(f64::NAN, u64::MAX - 1);
+    let mut three = Histogram::default();
+    three.record_n(7.0, 3);
+    let mut frame_of_three = Vec::new();
+    frame::encode(&three, Meaning::default(), &mut frame_of_three);
+
+    let mut accumulator = Accumulator::new(Scheme::default());
+    accumulator.add(&nans).unwrap();
+    assert!(accumulator.add(&three).is_err());
+    assert!(accumulator.add_frame(&frame_of_three).is_err());
+    assert_eq!(accumulator.to_histogram(), nans);
+}
+
+#[test]
+fn the_sum_of_a_classic_histogram_is_believed() {
+    let classic = Classic { buckets: vec![(0.1, 2), (1.0, 5)], sum: Some(3.5), count: 6 };
+    let histogram = classic.to_histogram().unwrap();
+    assert_eq!(histogram.sum().estimate, 3.5);
+    assert!(histogram.sum().is_exact());
+    let mean = histogram.mean().unwrap();
+    assert!(mean.is_exact() && mean.estimate == 3.5 / 6.0, "{mean:?}");
+}
+
+#[test]
+fn a_sum_far_beyond_the_bounds_leaves_a_finite_deviation() {
+    let classic = Classic { buckets: vec![(0.0, 1), (0.125, 2)], sum: Some(1e231), count: 3 };
+    let deviation = classic.to_histogram().unwrap().stddev().unwrap();
+    assert!(deviation.lower > 1e230 && deviation.lower < 1e231, "{deviation:?}");
+}
+
+#[test]
+fn the_greatest_value_is_not_estimated_below_a_quantile() {
+    for values in [&[100.0; 1000][..], &[-100.0; 1000]] {
+        let histogram = buckets_alone(values);
+        let (min, max) = (histogram.min().unwrap(), histogram.max().unwrap());
+        for q in [0.0, 0.001, 0.01, 0.5, 0.99, 0.999, 1.0] {
+            let quantile = histogram.quantile(q).unwrap();
+            assert!(min.estimate <= quantile.estimate, "min {min:?}, q {q} {quantile:?}");
+            assert!(quantile.estimate <= max.estimate, "max {max:?}, q {q} {quantile:?}");
+        }
+        assert_eq!(histogram.quantile(1.0), Some(max));
+        assert_eq!(histogram.quantile(0.0), Some(min));
+    }
+}
+
+/// A histogram whose values within ±10 were counted as zero, whatever buckets held before.
+fn zero_over_buckets() -> (Histogram, Vec<f64>) {
+    let values = [-12.0, -9.9, -0.5, 0.0, 3.0, 9.0, 9.9, 10.1, 40.0];
+    let mut in_buckets = Histogram::default();
+    for value in [-12.0, -9.9, 3.0, 9.9, 10.1, 40.0] {
+        in_buckets.record(value);
+    }
+    let parts = in_buckets.into_parts();
+    let absent = Side::Absent;
+    let parts = Parts {
+        zero: 3,
+        zero_threshold: 10.0,
+        sum: Side::Exact(Sum::new(values.iter().sum())),
+        min: absent,
+        max: absent,
+        ..parts
+    };
+    (Histogram::from_parts(parts).unwrap(), values.to_vec())
+}
+
+#[test]
+fn a_zero_bucket_over_held_buckets_leaves_the_truth_in_every_bracket() {
+    let (histogram, values) = zero_over_buckets();
+    for (rank, &value) in (1..).zip(&values) {
+        let q = f64::from(rank) / values.len() as f64;
+        let found = histogram.quantile(q).unwrap();
+        assert!(found.contains(value), "rank {rank}: {found:?} without {value}");
+        let ready = hist::Cumulative::new(&histogram).quantile(q).unwrap();
+        assert_eq!(found, ready, "rank {rank}");
+    }
+    assert!(histogram.min().unwrap().contains(-12.0));
+    assert!(histogram.max().unwrap().contains(40.0));
+    for x in [-11.0, -5.0, 0.0, 5.0, 9.95, 20.0] {
+        let truth = values.iter().filter(|&&value| value <= x).count() as u64;
+        let found = histogram.count_below(x, Bound::Inclusive);
+        assert!(found.contains(truth), "below {x}: {found:?} without {truth}");
+    }
+    // The buckets themselves stay as they came.
+    assert_eq!((histogram.zero_count(), histogram.positive().len()), (3, 4));
+}
+
+#[test]
+fn the_least_value_lies_in_the_zero_bucket_or_in_a_bucket_under_it() {
+    let mut parts = Parts::new(Scheme::exp2(0).unwrap());
+    (parts.zero, parts.zero_threshold) = (1, 3.0);
+    // Within 2 to 4: 2.5, which was no zero when it was recorded.
+    parts.positive = vec![(1, 1)];
+    parts.max = Side::Exact(3.9);
+    let histogram = Histogram::from_parts(parts).unwrap();
+    assert_eq!(histogram.max_side(), Side::Exact(3.9));
+    assert!(histogram.min().unwrap().contains(2.5));
+}
+
+#[test]
+fn a_raised_zero_threshold_does_not_swallow_a_whole_sketch() {
+    let scheme = Scheme::log(0.01).unwrap();
+    let mut sketch = Histogram::new(scheme.clone());
+    (0..1000).for_each(|value| sketch.record(1.0 + f64::from(value) * 0.01));
+    let mut other = Histogram::new(scheme).with_zero_threshold(1.5).unwrap();
+    (0..1000).for_each(|value| other.record(-1.0 - f64::from(value) * 0.01));
+    sketch.merge(&other).unwrap();
+    assert_eq!(sketch.count(), 2000);
+    assert!(sketch.zero_threshold() < 1.54, "threshold {}", sketch.zero_threshold());
+    assert!(sketch.zero_count() < 110, "{} zeros", sketch.zero_count());
+    assert!(sketch.quantile(0.75).unwrap().contains(6.0 - 0.01));
+}
