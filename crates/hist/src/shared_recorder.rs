@@ -527,43 +527,6 @@ mod loom_tests {
         });
     }
 
-    /// The writer may see no interval's end, one, or both at once.
-    #[test]
-    fn loom_extremes_are_true_or_not_exact_over_two_intervals() {
-        loom::model(|| {
-            let recorder = recorder();
-            let handle = recorder.handle();
-            let values = [2.0, 1.0, 4.0];
-            handle.record(2);
-            let writer = thread::spawn(move || {
-                handle.record(1);
-                handle.record(4);
-            });
-            let (first, second) = (recorder.interval(), recorder.interval());
-            writer.join().unwrap();
-            let third = recorder.interval();
-            let mut before = 0;
-            for interval in [first, second, third] {
-                let after = before + interval.count() as usize;
-                let held = &values[before..after];
-                let (least, greatest) = held.iter().fold((f64::MAX, f64::MIN), |(min, max), &v| {
-                    (f64::min(min, v), f64::max(max, v))
-                });
-                if let Some(min) = interval.min_side().exact() {
-                    assert_eq!(min, least);
-                }
-                if let Some(max) = interval.max_side().exact() {
-                    assert_eq!(max, greatest);
-                }
-                if let Some(sum) = interval.sum_side().exact() {
-                    assert_eq!(sum.value(), held.iter().sum::<f64>());
-                }
-                before = after;
-            }
-            assert_eq!(before, 3);
-        });
-    }
-
     #[test]
     fn loom_a_threshold_that_is_kept_is_exact() {
         loom::model(|| {
