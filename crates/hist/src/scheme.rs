@@ -100,7 +100,8 @@ impl Scheme {
             return Place::Positive(grid.index(value));
         }
         let magnitude = value.abs();
-        if magnitude <= zero_threshold {
+        // What lies past the grid stays there, however wide zero is: a merge could not tell it apart.
+        if magnitude <= zero_threshold && magnitude < self.end() {
             let in_bucket = zero_threshold == 0.0 && self.has_bucket_at_zero();
             return if in_bucket { Place::Positive(0) } else { Place::Zero };
         }
