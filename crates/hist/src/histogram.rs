@@ -382,13 +382,16 @@ impl Histogram {
         }
     }
 
-    /// Whether all values but zero are so far from it that a sum of whole numbers is one of whole numbers: what
-    /// is tiny would be lost in a great sum without a trace.
+    /// Whether all values but 0 are so far from it that a sum of whole numbers is one of whole numbers: what
+    /// is tiny, be it counted as zero, would be lost in a great sum without a trace.
     pub(crate) fn may_be_whole(&self) -> bool {
-        [&self.positive, &self.negative].iter().all(|buckets| {
-            let least = buckets.indexes().first().and_then(|&index| self.scheme.span(index));
-            least.is_none_or(|(lower, _)| lower >= 0.5)
-        })
+        let zeros_are_0 = self.zero == 0 || self.zero_end() == 0.0;
+        let all = [&self.positive, &self.negative];
+        zeros_are_0
+            && all.iter().all(|buckets| {
+                let least = buckets.indexes().first().and_then(|&index| self.scheme.span(index));
+                least.is_none_or(|(lower, _)| lower >= 0.5)
+            })
     }
 
     /// No values, declared alike.

@@ -86,6 +86,18 @@ fn check_values(scheme: Scheme, values: &[f64]) -> Histogram {
     histogram
 }
 
+#[test]
+fn a_value_counted_as_zero_may_be_lost_in_a_sum() {
+    let case = Case {
+        scheme: Scheme::default(),
+        zero_threshold: 1e-9,
+        declared: vec![],
+        values: vec![1e20, 3.0, -1e-59, -3.0, -1e20],
+        without_sides: false,
+    };
+    check(&case.histogram(), &Sample::new(&case.values));
+}
+
 /// libcircllhist divides by n^k: 0.42.
 #[test]
 fn the_second_moment_of_ten_twos_is_four() {
