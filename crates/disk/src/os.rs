@@ -1,0 +1,124 @@
+//! The machine's own file system. Locks are `flock`, which belongs to the open file and which the kernel
+//! releases however a process ends; memory is shared by `mmap`. Meant for local file systems: over a
+//! network neither is to be relied on.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::{Disk, File, Mode, Region};
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("shared memory and files of topdeck are little endian");
+
+/// The machine's own file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsDisk;
+
+impl Disk for OsDisk {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn open(&self, path: &Path, mode: Mode) -> io::Result<Box<dyn File>> {
+        let file = match mode {
+            Mode::Read => fs::File::open(path),
+            Mode::Write => fs::File::options().read(true).write(true).open(path),
+            Mode::Create => fs::File::options().read(true).write(true).create(true).truncate(false).open(path),
+            Mode::CreateNew => fs::File::options().read(true).write(true).create_new(true).open(path),
+        }?;
+        Ok(Box::new(OsFile(file)))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                // A name that is not UTF-8 is none of ours.
+                names.extend(entry.file_name().into_string());
+            }
+        }
+        Ok(names)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+}
+
+#[derive(Debug)]
+struct OsFile(fs::File);
+
+impl File for OsFile {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(bytes, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        match fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+            Ok(()) => Ok(()),
+            // This file system cannot reserve (or the kernel knows no such call).
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => match self.len()? < len {
+                true => self.set_len(len),
+                false => Ok(()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn lock(&self) -> io::Result<()> {
+        self.0.lock()
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        locked(self.0.try_lock())
+    }
+
+    fn try_lock_shared(&self) -> io::Result<bool> {
+        locked(self.0.try_lock_shared())
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.0.unlock()
+    }
+
+    fn map(&self, len: u64) -> io::Result<Region> {
+        Region::map(&self.0, len)
+    }
+}
+
+fn locked(tried: Result<(), fs::TryLockError>) -> io::Result<bool> {
+    match tried {
+        Ok(()) => Ok(true),
+        Err(fs::TryLockError::WouldBlock) => Ok(false),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
+}

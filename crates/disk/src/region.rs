@@ -1,0 +1,187 @@
+//! Memory that processes share: the one file of this crate with `unsafe`.
+//!
+//! A region is seen as atomics and never as bytes: another process may write any of it at any time, which
+//! a `&[u8]` would rule out. Its first [`WAKE_BYTES`] are words of 32 bits to wait on, the rest words of
+//! 64 bits, so that no word is ever accessed in two widths. The byte order is the machine's; what is
+//! stored is little endian because topdeck runs on nothing else (`os.rs` refuses to compile elsewhere).
+#![allow(unsafe_code, reason = "maps files; each use carries its argument")]
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::thread::futex;
+
+use crate::Timeout;
+
+/// The part at the front of a region that holds the words to wait on: one page.
+pub const WAKE_BYTES: usize = 4096;
+
+/// Shared memory: `Deref` gives its 64-bit words, those after the wake words.
+pub struct Region {
+    base: NonNull<u8>,
+    len: usize,
+    owner: Owner,
+}
+
+/// Who keeps the memory alive.
+enum Owner {
+    /// A mapping, undone by `drop`.
+    Mapping,
+    /// Memory of this process, which several regions may share.
+    Heap(Arc<[AtomicU64]>),
+}
+
+// SAFETY: all access goes through atomics, which any thread may use; the memory lives as long as `self`.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps the first `len` bytes of a file, shared. Reading past the file's end would kill the process
+    /// (SIGBUS), so a file that is shorter is refused, and [`crate::File::map`] says never to cut it.
+    pub(crate) fn map(file: &File, len: u64) -> io::Result<Region> {
+        let len = checked(len)?;
+        if file.metadata()?.len() < len as u64 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than its mapping"));
+        }
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)? };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Region { base, len, owner: Owner::Mapping })
+    }
+
+    /// Memory that only this process has, zero at first.
+    pub fn heap(len: u64) -> io::Result<Region> {
+        let words = checked(len)? / 8;
+        Ok(Region::over((0..words).map(|_| AtomicU64::new(0)).collect()))
+    }
+
+    /// A region over memory that others may hold too.
+    pub(crate) fn over(words: Arc<[AtomicU64]>) -> Region {
+        assert!(words.len() * 8 > WAKE_BYTES, "BUG: a region of {} words has no room for data", words.len());
+        let base = NonNull::from(&words[..]).cast();
+        Region { base, len: words.len() * 8, owner: Owner::Heap(words) }
+    }
+
+    /// Whether the contents outlive the process.
+    pub fn survives_the_process(&self) -> bool {
+        matches!(self.owner, Owner::Mapping)
+    }
+
+    /// A word to wait on, `index` below 64; each has a cache line of its own.
+    pub fn wake_word(&self, index: usize) -> &AtomicU32 {
+        assert!(index < WAKE_BYTES / 64, "BUG: there is no wake word {index}");
+        // SAFETY: the byte index * 64 lies in the first WAKE_BYTES, which `checked` and `over` saw to be
+        // there; it is aligned as the base is (to 8 at least), and these bytes are used as u32 only. The
+        // memory lives as long as the reference, which borrows `self`.
+        unsafe { AtomicU32::from_ptr(self.base.add(index * 64).cast().as_ptr()) }
+    }
+
+    /// Waits until the wake word is no longer `seen`, someone calls [`Region::wake`], or the time is over.
+    /// May also return for no reason. Whether the time was over.
+    pub fn wait(&self, index: usize, seen: u32, timeout: Timeout) -> bool {
+        let timeout = timeout.map(|d: Duration| futex::Timespec {
+            tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(d.subsec_nanos()).try_into().expect("below 10^9"),
+        });
+        // Not private: the word may be in memory shared with other processes.
+        let waited = futex::wait(self.wake_word(index), futex::Flags::empty(), seen, timeout.as_ref());
+        waited == Err(rustix::io::Errno::TIMEDOUT)
+    }
+
+    /// Wakes all who wait on the word, or at most `count` of them.
+    pub fn wake(&self, index: usize, count: u32) {
+        // The only failures are about the address, which is ours.
+        let _ = futex::wake(self.wake_word(index), futex::Flags::empty(), count);
+    }
+}
+
+impl Deref for Region {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        let count = (self.len - WAKE_BYTES) / 8;
+        // SAFETY: `count` words from WAKE_BYTES on end at `len` at the latest, which `checked` and `over` saw
+        // to be at least that; WAKE_BYTES is a multiple of 8 and the base aligned to 8. Atomics may
+        // be shared with whoever else maps the memory. It lives as long as the reference, which borrows `self`.
+        unsafe { std::slice::from_raw_parts(self.base.add(WAKE_BYTES).cast().as_ptr(), count) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Owner::Mapping = self.owner {
+            // SAFETY: base and len are those of `mmap`, and all references borrowed `self`, which is ending.
+            let undone = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+            debug_assert!(undone.is_ok(), "BUG: munmap: {undone:?}");
+        }
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.owner {
+            Owner::Mapping => "mapped",
+            Owner::Heap(words) if Arc::strong_count(words) > 1 => "heap, shared",
+            Owner::Heap(_) => "heap",
+        };
+        f.debug_struct("Region").field("kind", &kind).field("len", &self.len).finish()
+    }
+}
+
+/// The length as `usize`, when there is room for the wake words and at least one other.
+fn checked(len: u64) -> io::Result<usize> {
+    let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    if len.is_multiple_of(8) && len > WAKE_BYTES {
+        return Ok(len);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a region cannot have {len} bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn miri_words_and_wake_words_do_not_overlap() {
+        let region = Region::heap(WAKE_BYTES as u64 + 16).unwrap();
+        assert_eq!(region.len(), 2);
+        region.wake_word(63).store(7, Ordering::Relaxed);
+        region[0].store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(region.wake_word(63).load(Ordering::Relaxed), 7);
+        assert_eq!(region[0].load(Ordering::Relaxed), u64::MAX);
+    }
+
+    #[test]
+    fn miri_regions_over_the_same_memory_share_it() {
+        let words: Arc<[AtomicU64]> = (0..1024).map(|_| AtomicU64::new(0)).collect();
+        let (a, b) = (Region::over(Arc::clone(&words)), Region::over(words));
+        a[3].store(9, Ordering::Release);
+        drop(a);
+        assert_eq!(b[3].load(Ordering::Acquire), 9);
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_refused() {
+        for len in [0, 8, WAKE_BYTES as u64, WAKE_BYTES as u64 + 4] {
+            assert!(Region::heap(len).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_time_or_with_a_change() {
+        let region = Region::heap(WAKE_BYTES as u64 + 8).unwrap();
+        assert!(region.wait(0, 0, Some(Duration::from_millis(1))));
+        assert!(!region.wait(0, 1, None));
+    }
+}
