@@ -27,8 +27,12 @@ impl Disk for OsDisk {
         let file = match mode {
             Mode::Read => fs::File::open(path),
             Mode::Write => fs::File::options().read(true).write(true).open(path),
-            Mode::Create => fs::File::options().read(true).write(true).create(true).truncate(false).open(path),
-            Mode::CreateNew => fs::File::options().read(true).write(true).create_new(true).open(path),
+            Mode::Create => {
+                fs::File::options().read(true).write(true).create(true).truncate(false).open(path)
+            }
+            Mode::CreateNew => {
+                fs::File::options().read(true).write(true).create_new(true).open(path)
+            }
         }?;
         Ok(Box::new(OsFile(file)))
     }
@@ -82,7 +86,8 @@ impl File for OsFile {
         match fallocate(&self.0, FallocateFlags::empty(), 0, len) {
             Ok(()) => Ok(()),
             // This file system cannot reserve (or the kernel knows no such call).
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => match self.len()? < len {
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => match self.len()? < len
+            {
                 true => self.set_len(len),
                 false => Ok(()),
             },

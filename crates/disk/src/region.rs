@@ -49,11 +49,16 @@ impl Region {
     pub(crate) fn map(file: &File, len: u64) -> io::Result<Region> {
         let len = checked(len)?;
         if file.metadata()?.len() < len as u64 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than its mapping"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the file is shorter than its mapping",
+            ));
         }
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)? };
+        let base = unsafe {
+            mmap(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)?
+        };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(Region { base, len, owner: Owner::Mapping })
     }
@@ -66,7 +71,11 @@ impl Region {
 
     /// A region over memory that others may hold too.
     pub(crate) fn over(words: Arc<[AtomicU64]>) -> Region {
-        assert!(words.len() * 8 > WAKE_BYTES, "BUG: a region of {} words has no room for data", words.len());
+        assert!(
+            words.len() * 8 > WAKE_BYTES,
+            "BUG: a region of {} words has no room for data",
+            words.len()
+        );
         let base = NonNull::from(&words[..]).cast();
         Region { base, len: words.len() * 8, owner: Owner::Heap(words) }
     }
@@ -90,10 +99,11 @@ impl Region {
     pub fn wait(&self, index: usize, seen: u32, timeout: Timeout) -> bool {
         let timeout = timeout.map(|d: Duration| futex::Timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(d.subsec_nanos()).try_into().expect("below 10^9"),
+            tv_nsec: i64::from(d.subsec_nanos()),
         });
         // Not private: the word may be in memory shared with other processes.
-        let waited = futex::wait(self.wake_word(index), futex::Flags::empty(), seen, timeout.as_ref());
+        let waited =
+            futex::wait(self.wake_word(index), futex::Flags::empty(), seen, timeout.as_ref());
         waited == Err(rustix::io::Errno::TIMEDOUT)
     }
 

@@ -1,2 +1,1 @@
 //! The crate from outside.
-

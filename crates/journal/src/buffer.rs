@@ -1,0 +1,894 @@
+//! The pre-commit buffer: a ring of entries in memory that all processes of a journal share and that
+//! outlives them. An append is complete, visible to every process and safe from `kill -9` when its entry is
+//! in the ring; whoever has the flusher's role moves entries from the ring to the segments.
+//!
+//! Everything here is 64-bit words accessed as atomics. Words of the header, by index:
+//!
+//! ```text
+//!   0  magic and version                    16  generation of the published mark: its parity names the slot
+//!   1  ring's length in words               24  published mark, slot 0: ring word, position, segment, offset
+//!   2  sets of the table of producers       32  published mark, slot 1; each with a checksum
+//!   3  journal id, low                      40  durable; 41 a sync is under way; 42 wanted durable; 43 role wanted
+//!   4  journal id, high                     48  state: poisoned, full
+//!   8  tail: ring words appended            56  who sleeps: readers, flusher
+//!   9  position of the next record          64  first position kept
+//! ```
+//! The table of producers follows at word 512, the ring after it. Ring words are numbered from the beginning
+//! of time; their place is the number modulo the ring's length, which is a power of two.
+//!
+//! Appends take turns by a lock in the first wake word, which holds the slot of its owner. Its owner may be
+//! killed at any instruction: whoever waits sees by the owner's lock file that it is dead, takes the lock over
+//! and puts right what the dead one may have left half done. That is little: an entry counts from the one
+//! store of `tail` on, and the next position and the table follow from the entries.
+
+use std::time::Duration;
+
+use crate::level::Identity;
+use crate::sync::{AtomicU64, Memory, Ordering, fence};
+
+use Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+/// Version of what the words mean.
+const MAGIC: u64 = u64::from_le_bytes(*b"tdJbuf\x01\0");
+
+mod word {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const RING: usize = 1;
+    pub(super) const SETS: usize = 2;
+    pub(super) const ID_LOW: usize = 3;
+    pub(super) const ID_HIGH: usize = 4;
+    pub(super) const TAIL: usize = 8;
+    pub(super) const NEXT: usize = 9;
+    pub(super) const GENERATION: usize = 16;
+    pub(super) const MARKS: usize = 24;
+    pub(super) const DURABLE: usize = 40;
+    pub(super) const SYNCING: usize = 41;
+    pub(super) const WANTED: usize = 42;
+    pub(super) const ROLE: usize = 43;
+    pub(super) const STATE: usize = 48;
+    pub(super) const ASLEEP: usize = 56;
+    pub(super) const FIRST: usize = 64;
+}
+
+/// Words of the header.
+const HEADER_WORDS: usize = 512;
+/// Producers that share a set of the table: one more evicts the one that was silent longest.
+const WAYS: usize = 8;
+/// Words of an entry of the table: producer, boot, sequence, end position plus one (0: free).
+const WAY_WORDS: usize = 4;
+
+/// Wake words.
+const LOCK: usize = 0;
+const READERS: usize = 1;
+const SPACE: usize = 2;
+const WORK: usize = 3;
+const DURABLE: usize = 4;
+
+/// Bits of `word::STATE`.
+pub(crate) const POISONED: u64 = 1;
+pub(crate) const FULL: u64 = 2;
+
+/// Bits of `word::ASLEEP`.
+const READERS_ASLEEP: u64 = 1;
+/// The flusher waits for any append.
+const FLUSHER_IDLE: u64 = 2;
+/// The flusher lets a batch gather and is to be woken when there is one.
+const FLUSHER_RESTING: u64 = 4;
+
+/// The bit of the lock word that says that someone waits.
+const CONTENDED: u32 = 1 << 31;
+
+/// Bits of the length in an entry.
+const TAGGED: u32 = 1 << 30;
+const PACKED: u32 = 1 << 31;
+const LENGTH: u32 = TAGGED - 1;
+
+/// Words of an entry without its options.
+const ENTRY_WORDS: usize = crate::layout::ENTRY_BYTES / 8;
+
+/// How far the flusher has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The ring word up to which entries are in segments; their room is free.
+    pub(crate) ring: u64,
+    /// The position of the first record that is not in a segment.
+    pub(crate) position: u64,
+    /// First position of the segment being written.
+    pub(crate) segment: u64,
+    /// Where in it the next frame will begin.
+    pub(crate) offset: u64,
+}
+
+impl Mark {
+    fn words(self) -> [u64; 4] {
+        [self.ring, self.position, self.segment, self.offset]
+    }
+
+    /// Tells at opening whether a mark in a file is what was stored there.
+    fn check(self) -> u64 {
+        let mut bytes = [0; 32];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(self.words()) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        u64::from(crc32c::crc32c(&bytes)) | 1 << 32
+    }
+}
+
+/// What a buffer begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begin {
+    /// All up to here is in segments and durable.
+    pub(crate) mark: Mark,
+    /// The end of the entries that follow `mark.ring`.
+    pub(crate) tail: u64,
+    /// The least next position.
+    pub(crate) next: u64,
+    /// The first position kept.
+    pub(crate) first: u64,
+}
+
+/// What an append brings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Append<'a> {
+    pub(crate) identity: Option<Identity>,
+    pub(crate) records: u32,
+    /// A record; or, if `packed`, records with their lengths, as in a frame's group.
+    pub(crate) body: &'a [u8],
+    pub(crate) packed: bool,
+    pub(crate) time: i64,
+}
+
+impl Append<'_> {
+    fn words(&self) -> usize {
+        let options = if self.identity.is_some() { 3 } else { 0 } + usize::from(self.packed);
+        ENTRY_WORDS + options + self.body.len().div_ceil(8)
+    }
+}
+
+/// An entry's head as found in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) first: u64,
+    pub(crate) records: u32,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) packed: bool,
+    pub(crate) time: i64,
+    /// Its length in the ring.
+    pub(crate) words: u64,
+}
+
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Appended {
+    /// Its first position.
+    At(u64),
+    /// It is a repeat; what was accepted last ends here.
+    Repeated(u64),
+    /// There is no room now.
+    NoRoom,
+    /// It can never have room: it must go straight to a segment.
+    TooLarge,
+    /// The state forbids it.
+    Refused(u64),
+}
+
+/// Tells whether the process with a slot is alive.
+pub(crate) trait Alive {
+    fn is_alive(&self, slot: u32) -> bool;
+}
+
+pub(crate) struct Buffer {
+    memory: Memory,
+    ring_words: usize,
+    sets: usize,
+    salt: u32,
+}
+
+/// The lengths of a buffer's parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    ring_words: usize,
+    sets: usize,
+}
+
+impl Size {
+    pub(crate) fn new(buffer_bytes: u64, producers_max: u32) -> Size {
+        // Four places per producer: then it is rare (1 in 5,000 sets) that a set of eight is too small for
+        // the producers that fall into it.
+        let sets = (producers_max as usize * 4).div_ceil(WAYS).next_power_of_two();
+        Size { ring_words: (buffer_bytes / 8) as usize, sets }
+    }
+
+    pub(crate) fn words(self) -> usize {
+        HEADER_WORDS + self.sets * WAYS * WAY_WORDS + self.ring_words
+    }
+
+    /// The length of the file.
+    #[cfg(not(loom))]
+    pub(crate) fn file_bytes(self) -> u64 {
+        disk::WAKE_BYTES as u64 + self.words() as u64 * 8
+    }
+}
+
+impl Buffer {
+    pub(crate) fn new(memory: Memory, size: Size, journal_id: u128) -> Buffer {
+        assert!(
+            memory.len() >= size.words(),
+            "BUG: {} words for a buffer of {}",
+            memory.len(),
+            size.words()
+        );
+        Buffer {
+            memory,
+            ring_words: size.ring_words,
+            sets: size.sets,
+            salt: crc32c::crc32c(&journal_id.to_le_bytes()),
+        }
+    }
+
+    /// Whether the header is one of this size and journal.
+    pub(crate) fn is_ours(&self, journal_id: u128) -> bool {
+        let expected = self.identification(journal_id);
+        (0..expected.len()).all(|i| self.memory[i].load(Acquire) == expected[i])
+    }
+
+    fn identification(&self, journal_id: u128) -> [u64; 5] {
+        [
+            MAGIC,
+            self.ring_words as u64,
+            self.sets as u64,
+            journal_id as u64,
+            (journal_id >> 64) as u64,
+        ]
+    }
+
+    /// Prepares the header, when nobody else has the buffer: the ring holds what lies from `mark.ring` to
+    /// `tail`, and nobody sleeps or has the lock.
+    pub(crate) fn reset(&self, journal_id: u128, begin: &Begin) {
+        let Begin { mark, tail, next, first } = *begin;
+        let store = |index: usize, value: u64| self.memory[index].store(value, SeqCst);
+        for (index, value) in self.identification(journal_id).into_iter().enumerate() {
+            store([word::MAGIC, word::RING, word::SETS, word::ID_LOW, word::ID_HIGH][index], value);
+        }
+        for wake in [LOCK, READERS, SPACE, WORK, DURABLE] {
+            self.memory.wake_word(wake).store(0, SeqCst);
+        }
+        store(word::TAIL, tail);
+        store(word::NEXT, next);
+        store(word::DURABLE, mark.position);
+        store(word::WANTED, 0);
+        store(word::ROLE, 0);
+        store(word::SYNCING, 0);
+        store(word::STATE, 0);
+        store(word::ASLEEP, 0);
+        store(word::FIRST, first);
+        for index in HEADER_WORDS..HEADER_WORDS + self.sets * WAYS * WAY_WORDS {
+            self.memory[index].store(0, Relaxed);
+        }
+        // Both slots, so that nothing older is taken for the newest.
+        self.store_mark(mark);
+        self.store_mark(mark);
+        self.put_right();
+    }
+
+    /// The capacity in bytes, for telling people.
+    pub(crate) fn ring_bytes(&self) -> u64 {
+        self.ring_words as u64 * 8
+    }
+
+    pub(crate) fn survives_the_process(&self) -> bool {
+        self.memory.survives_the_process()
+    }
+
+    // ---- appending -------------------------------------------------------------------------------------
+
+    /// Takes the append lock for the process with this slot.
+    pub(crate) fn lock(&self, slot: u32, alive: &dyn Alive) -> Turn<'_> {
+        let me = slot + 1;
+        let word = self.memory.wake_word(LOCK);
+        // Acquire pairs with the Release of `Turn::drop`: what the owner before wrote is seen.
+        if word.compare_exchange(0, me, Acquire, Relaxed).is_err() {
+            self.lock_slowly(me, alive);
+        }
+        Turn { buffer: self }
+    }
+
+    #[cold]
+    fn lock_slowly(&self, me: u32, alive: &dyn Alive) {
+        const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
+        let word = self.memory.wake_word(LOCK);
+        let mut spins = 0;
+        loop {
+            let owner = word.load(Relaxed);
+            if owner == 0 {
+                // With the bit, for there may be others who sleep.
+                if word.compare_exchange(0, me | CONTENDED, Acquire, Relaxed).is_ok() {
+                    return;
+                }
+                continue;
+            }
+            if spins < SPINS {
+                spins += 1;
+                std::hint::spin_loop();
+                continue;
+            }
+            if owner & CONTENDED == 0
+                && word.compare_exchange(owner, owner | CONTENDED, Relaxed, Relaxed).is_err()
+            {
+                continue;
+            }
+            let seen = owner | CONTENDED;
+            // An owner that is alive needs less than a microsecond, unless it is not running.
+            let late = self.memory.wait(LOCK, seen, Some(Duration::from_millis(2)));
+            let holder = (seen & !CONTENDED) - 1;
+            // Acquire as in `lock`: the dead owner's last stores came before its end, and so before this.
+            if late
+                && holder + 1 != me
+                && !alive.is_alive(holder)
+                && word.compare_exchange(seen, me | CONTENDED, Acquire, Relaxed).is_ok()
+            {
+                self.put_right();
+                return;
+            }
+        }
+    }
+
+    /// A process begins to use a slot: the lock is not its, so if it says so, the slot's last user died
+    /// with it.
+    pub(crate) fn begin_slot(&self, slot: u32) {
+        let word = self.memory.wake_word(LOCK);
+        let owner = word.load(Acquire);
+        if owner & !CONTENDED == slot + 1 {
+            self.put_right();
+            word.store(0, Release);
+            self.memory.wake(LOCK, u32::MAX);
+        }
+    }
+
+    /// Finds the next position and the table of producers from the entries. The caller has the lock, or is
+    /// alone.
+    fn put_right(&self) {
+        let mark = self.mark();
+        let tail = self.memory[word::TAIL].load(Acquire);
+        let mut next = self.memory[word::NEXT].load(Relaxed).max(mark.position);
+        let mut at = mark.ring;
+        let mut scratch = Vec::new();
+        while at < tail {
+            let Some(entry) = self.entry(at, tail, &mut scratch) else {
+                at += 1;
+                continue;
+            };
+            let end = entry.first + u64::from(entry.records);
+            next = next.max(end);
+            if let Some(identity) = entry.identity {
+                self.remember(identity, end);
+            }
+            at += entry.words;
+        }
+        self.memory[word::NEXT].store(next, Release);
+    }
+
+    fn write_entry(&self, at: u64, first: u64, append: &Append<'_>) {
+        let mut head = [0; ENTRY_WORDS + 4];
+        let mut words = ENTRY_WORDS;
+        let mut length = append.body.len() as u32;
+        if let Some(identity) = append.identity {
+            length |= TAGGED;
+            head[words..words + 3].copy_from_slice(&[
+                identity.producer,
+                identity.boot,
+                identity.sequence,
+            ]);
+            words += 3;
+        }
+        if append.packed {
+            length |= PACKED;
+            head[words] = u64::from(append.records);
+            words += 1;
+        }
+        head[1] = first;
+        head[2] = append.time.cast_unsigned();
+        let crc = self.entry_crc(length, &head[1..words], append.body);
+        head[0] = u64::from(crc) | u64::from(length) << 32;
+        for (i, &word) in head[..words].iter().enumerate() {
+            self.ring(at + i as u64).store(word, Relaxed);
+        }
+        self.copy_in(at + words as u64, append.body);
+    }
+
+    fn entry_crc(&self, length: u32, head: &[u64], body: &[u8]) -> u32 {
+        let mut bytes = [0; 8 * (ENTRY_WORDS + 4)];
+        bytes[..4].copy_from_slice(&length.to_le_bytes());
+        for (chunk, word) in bytes[4..].chunks_exact_mut(8).zip(head) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        crc32c::crc32c_append(crc32c::crc32c_append(self.salt, &bytes[..4 + 8 * head.len()]), body)
+    }
+
+    #[inline]
+    fn ring(&self, at: u64) -> &AtomicU64 {
+        &self.words()[at as usize & (self.ring_words - 1)]
+    }
+
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        let start = HEADER_WORDS + self.sets * WAYS * WAY_WORDS;
+        &self.memory[start..start + self.ring_words]
+    }
+
+    /// The words from `at` on, `count` of them, in the two pieces that a ring has.
+    #[inline]
+    fn pieces(&self, at: u64, count: usize) -> (&[AtomicU64], &[AtomicU64]) {
+        let start = at as usize & (self.ring_words - 1);
+        let straight = count.min(self.ring_words - start);
+        (&self.words()[start..start + straight], &self.words()[..count - straight])
+    }
+
+    fn copy_in(&self, at: u64, bytes: &[u8]) {
+        let (whole, rest) = bytes.as_chunks::<8>();
+        let (a, b) = self.pieces(at, whole.len());
+        for (word, chunk) in a.iter().chain(b).zip(whole) {
+            word.store(u64::from_le_bytes(*chunk), Relaxed);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.ring(at + whole.len() as u64).store(u64::from_le_bytes(last), Relaxed);
+        }
+    }
+
+    /// Puts `len` bytes behind what is in `out`.
+    #[inline]
+    fn copy_out(&self, at: u64, len: usize, out: &mut Vec<u8>) {
+        let start = out.len();
+        let words = len.div_ceil(8);
+        out.resize(start + words * 8, 0);
+        let (a, b) = self.pieces(at, words);
+        let (chunks, _) = out[start..].as_chunks_mut::<8>();
+        for (chunk, word) in chunks.iter_mut().zip(a.iter().chain(b)) {
+            *chunk = word.load(Relaxed).to_le_bytes();
+        }
+        out.truncate(start + len);
+    }
+
+    // ---- reading the ring ------------------------------------------------------------------------------
+
+    /// Reads the entry that begins at a ring word and ends at `end` at the latest, its body behind what is
+    /// in `out`; `None`, and `out` as before, when the words are no entry.
+    pub(crate) fn entry(&self, at: u64, end: u64, out: &mut Vec<u8>) -> Option<Entry> {
+        let room = end.checked_sub(at)?;
+        if room < ENTRY_WORDS as u64 {
+            return None;
+        }
+        let word0 = self.ring(at).load(Relaxed);
+        let (crc, length) = (word0 as u32, (word0 >> 32) as u32);
+        let body_len = (length & LENGTH) as usize;
+        let tagged = length & TAGGED != 0;
+        let packed = length & PACKED != 0;
+        let head_words = ENTRY_WORDS + if tagged { 3 } else { 0 } + usize::from(packed);
+        let words = (head_words + body_len.div_ceil(8)) as u64;
+        if words > room {
+            return None;
+        }
+        let mut head = [0; ENTRY_WORDS + 4];
+        for (i, value) in head[1..head_words].iter_mut().enumerate() {
+            *value = self.ring(at + 1 + i as u64).load(Relaxed);
+        }
+        let before = out.len();
+        self.copy_out(at + head_words as u64, body_len, out);
+        let records = if packed { head[head_words - 1] } else { 1 };
+        let sound = self.entry_crc(length, &head[1..head_words], &out[before..]) == crc
+            && records > 0
+            && u32::try_from(records).is_ok()
+            && head[1].checked_add(records).is_some();
+        if !sound {
+            out.truncate(before);
+            return None;
+        }
+        let identity =
+            tagged.then(|| Identity { producer: head[3], boot: head[4], sequence: head[5] });
+        let time = head[2].cast_signed();
+        Some(Entry { first: head[1], records: records as u32, identity, packed, time, words })
+    }
+
+    /// Where in the ring entries lie that begin at `position` or later, wherever the header says that the
+    /// ring begins and ends: the first's word and the end of the last, in word numbers of one lap, the
+    /// positions rising. For opening after a crash, when nobody else has the buffer.
+    pub(crate) fn find_entries(&self, position: u64) -> Option<(u64, u64)> {
+        let lap = self.ring_words as u64;
+        let mut found: Vec<(u64, u64, u64)> = Vec::new();
+        let mut scratch = Vec::new();
+        for at in lap..2 * lap {
+            // Cheap to rule out: the second word of an entry is its position.
+            let first = self.ring(at + 1).load(Relaxed);
+            if first < position || first - position > 1 << 48 {
+                continue;
+            }
+            scratch.clear();
+            if let Some(entry) = self.entry(at, at + lap, &mut scratch) {
+                found.push((entry.first, at, entry.words));
+            }
+        }
+        found.sort_unstable();
+        let &(_, begin, _) = found.first()?;
+        // From the first on they lie in the order of their positions, at most once around.
+        let distance = |at: u64| (at + lap - begin) % lap;
+        let mut end = 0;
+        for &(_, at, words) in &found {
+            let from = distance(at);
+            if from < end || from + words > lap {
+                break;
+            }
+            end = from + words;
+        }
+        Some((begin, begin + end))
+    }
+
+    /// The end of what is appended, in ring words, and the position after it.
+    pub(crate) fn end(&self) -> (u64, u64) {
+        // Acquire pairs with the Release in `Turn::append`: entries below `tail` are complete.
+        let tail = self.memory[word::TAIL].load(Acquire);
+        (tail, self.memory[word::NEXT].load(Acquire))
+    }
+
+    // ---- the published mark ----------------------------------------------------------------------------
+
+    /// How far the flusher has come.
+    pub(crate) fn mark(&self) -> Mark {
+        loop {
+            let generation = self.memory[word::GENERATION].load(Acquire);
+            let slot = word::MARKS + (generation % 2) as usize * 8;
+            let [ring, position, segment, offset] =
+                std::array::from_fn(|i| self.memory[slot + i].load(Relaxed));
+            // The slot is written again two generations later: then what was read may be torn. The fence
+            // keeps the loads above before the check; it pairs with the one in `store_mark`.
+            fence(Acquire);
+            let now = self.memory[word::GENERATION].load(Relaxed);
+            if now == generation {
+                return Mark { ring, position, segment, offset };
+            }
+            #[cfg(loom)]
+            loom::thread::yield_now();
+        }
+    }
+
+    /// The newest mark that is as it was stored, for opening, when nobody else has the buffer.
+    pub(crate) fn sound_mark(&self) -> Option<Mark> {
+        let slots = [word::MARKS, word::MARKS + 8].into_iter().filter_map(|slot| {
+            let [ring, position, segment, offset, check] =
+                std::array::from_fn(|i| self.memory[slot + i].load(Acquire));
+            let mark = Mark { ring, position, segment, offset };
+            (mark.check() == check).then_some(mark)
+        });
+        slots.max_by_key(|mark| mark.position)
+    }
+
+    fn store_mark(&self, mark: Mark) {
+        let generation = self.memory[word::GENERATION].load(Relaxed).wrapping_add(1);
+        let slot = word::MARKS + (generation % 2) as usize * 8;
+        // Stores to the slot must not come before the generation that made it the idle one.
+        fence(Release);
+        for (i, value) in mark.words().into_iter().chain([mark.check()]).enumerate() {
+            self.memory[slot + i].store(value, Relaxed);
+        }
+        // One store makes all four count, at whatever instruction the process may be killed.
+        self.memory[word::GENERATION].store(generation, Release);
+    }
+
+    /// Publishes how far the flusher has come, which frees the ring up to there. Only the flusher calls it.
+    /// It takes a turn so that what the owner of the lock may have left undone is done while the entries
+    /// are still in the ring.
+    pub(crate) fn publish(&self, mark: Mark, slot: u32, alive: &dyn Alive) {
+        let turn = self.lock(slot, alive);
+        self.store_mark(mark);
+        drop(turn);
+        self.bump(SPACE);
+        self.wake_readers();
+    }
+
+    /// Wakes readers after a batch that did not go through the ring.
+    pub(crate) fn passed_wake(&self) {
+        self.wake_readers();
+    }
+
+    // ---- durable, first, state -------------------------------------------------------------------------
+
+    pub(crate) fn durable(&self) -> u64 {
+        self.memory[word::DURABLE].load(Acquire)
+    }
+
+    pub(crate) fn set_durable(&self, position: u64) {
+        self.memory[word::DURABLE].fetch_max(position, SeqCst);
+        self.bump(DURABLE);
+        self.wake_readers();
+    }
+
+    /// Asks for everything below a position to be made durable.
+    pub(crate) fn want_durable(&self, position: u64) {
+        if self.memory[word::WANTED].fetch_max(position, SeqCst) < position {
+            self.wake_flusher();
+        }
+    }
+
+    /// Whether somebody waits for more to be durable.
+    pub(crate) fn durable_wanted(&self) -> bool {
+        self.memory[word::WANTED].load(SeqCst) > self.durable()
+    }
+
+    /// Asks whoever has the flusher's role to give it up.
+    pub(crate) fn want_role(&self) {
+        self.memory[word::ROLE].store(1, SeqCst);
+        self.wake_flusher();
+    }
+
+    /// Whether somebody asked for the role since this was called last.
+    pub(crate) fn role_wanted(&self) -> bool {
+        self.memory[word::ROLE].load(Relaxed) != 0 && self.memory[word::ROLE].swap(0, SeqCst) != 0
+    }
+
+    pub(crate) fn syncing(&self) -> bool {
+        self.memory[word::SYNCING].load(SeqCst) != 0
+    }
+
+    pub(crate) fn set_syncing(&self, syncing: bool) {
+        self.memory[word::SYNCING].store(u64::from(syncing), SeqCst);
+    }
+
+    pub(crate) fn first(&self) -> u64 {
+        self.memory[word::FIRST].load(Acquire)
+    }
+
+    pub(crate) fn set_first(&self, position: u64) {
+        self.memory[word::FIRST].store(position, Release);
+    }
+
+    pub(crate) fn state(&self) -> u64 {
+        self.memory[word::STATE].load(Acquire)
+    }
+
+    /// Sets bits of the state and wakes whoever may wait in vain now.
+    pub(crate) fn set_state(&self, bits: u64) {
+        if self.memory[word::STATE].fetch_or(bits, SeqCst) & bits != bits {
+            self.bump(SPACE);
+            self.bump(DURABLE);
+        }
+    }
+
+    pub(crate) fn clear_state(&self, bits: u64) {
+        if self.state() & bits != 0 {
+            self.memory[word::STATE].fetch_and(!bits, SeqCst);
+            self.bump(SPACE);
+        }
+    }
+
+    // ---- producers -------------------------------------------------------------------------------------
+
+    fn set_of(&self, producer: u64, boot: u64) -> usize {
+        // Fibonacci hashing; producers may be numbered by hand, boots are often times.
+        let mixed = (producer ^ boot.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let set = (mixed >> 32) as usize & (self.sets - 1);
+        HEADER_WORDS + set * WAYS * WAY_WORDS
+    }
+
+    /// The last sequence accepted from a producer's boot, and the end of that batch. The caller has the lock.
+    fn last(&self, producer: u64, boot: u64) -> Option<(u64, u64)> {
+        let set = self.set_of(producer, boot);
+        (set..set + WAYS * WAY_WORDS).step_by(WAY_WORDS).find_map(|at| {
+            let [p, b, sequence, end] = std::array::from_fn(|i| self.memory[at + i].load(Relaxed));
+            (end != 0 && p == producer && b == boot).then(|| (sequence, end - 1))
+        })
+    }
+
+    /// Notes what was accepted. Never goes back. The caller has the lock.
+    pub(crate) fn remember(&self, identity: Identity, end: u64) {
+        let set = self.set_of(identity.producer, identity.boot);
+        let mut place = (u64::MAX, set);
+        for at in (set..set + WAYS * WAY_WORDS).step_by(WAY_WORDS) {
+            let [producer, boot, sequence, used] =
+                std::array::from_fn(|i| self.memory[at + i].load(Relaxed));
+            if used != 0 && producer == identity.producer && boot == identity.boot {
+                if sequence <= identity.sequence {
+                    self.memory[at + 2].store(identity.sequence, Relaxed);
+                    self.memory[at + 3].store(end + 1, Relaxed);
+                }
+                return;
+            }
+            place = place.min((used, at));
+        }
+        // A free place, or that of the one silent longest. Free while it is being written, so that a crash
+        // leaves no mixture.
+        let at = place.1;
+        self.memory[at + 3].store(0, Relaxed);
+        for (i, value) in
+            [identity.producer, identity.boot, identity.sequence, end + 1].into_iter().enumerate()
+        {
+            // Release: in this order for whoever takes over.
+            self.memory[at + i].store(value, Release);
+        }
+    }
+
+    // ---- sleeping and waking ---------------------------------------------------------------------------
+
+    fn bump(&self, index: usize) {
+        self.memory.wake_word(index).fetch_add(1, SeqCst);
+        self.memory.wake(index, u32::MAX);
+    }
+
+    fn wake_readers(&self) {
+        fence(SeqCst);
+        if self.memory[word::ASLEEP].load(Relaxed) & READERS_ASLEEP != 0 {
+            self.memory[word::ASLEEP].fetch_and(!READERS_ASLEEP, SeqCst);
+            self.bump(READERS);
+        }
+    }
+
+    /// Wakes whom an append concerns. The fence and the one in `sleep` see to it that either the sleeper
+    /// finds the entry or the appender finds the sleeper.
+    #[inline]
+    pub(crate) fn wake_after_append(&self, tail: u64) {
+        fence(SeqCst);
+        let asleep = self.memory[word::ASLEEP].load(Relaxed);
+        if asleep != 0 {
+            self.wake_asleep(asleep, tail);
+        }
+    }
+
+    #[cold]
+    fn wake_asleep(&self, asleep: u64, tail: u64) {
+        if asleep & READERS_ASLEEP != 0 {
+            self.wake_readers();
+        }
+        let gathered = tail.saturating_sub(self.mark().ring) >= self.gather_words();
+        if asleep & FLUSHER_IDLE != 0 || (asleep & FLUSHER_RESTING != 0 && gathered) {
+            self.wake_flusher();
+        }
+    }
+
+    /// A quarter of the ring is worth a frame: then there is room for as much again while it is written,
+    /// and for what comes until the flusher runs.
+    fn gather_words(&self) -> u64 {
+        self.ring_words as u64 / 4
+    }
+
+    /// Whether there is enough for a frame.
+    pub(crate) fn is_gathered(&self) -> bool {
+        self.end().0.saturating_sub(self.mark().ring) >= self.gather_words()
+    }
+
+    /// Wakes the flusher of whichever process has the role.
+    pub(crate) fn wake_flusher(&self) {
+        self.memory[word::ASLEEP].fetch_and(!(FLUSHER_IDLE | FLUSHER_RESTING), SeqCst);
+        self.bump(WORK);
+    }
+
+    /// Sleeps until readers are woken, unless `ready`.
+    pub(crate) fn sleep_reader(&self, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
+        self.sleep(READERS, READERS_ASLEEP, timeout, ready);
+    }
+
+    /// Sleeps until there is work: any when `idle`, a frame's worth when not.
+    pub(crate) fn sleep_flusher(
+        &self,
+        idle: bool,
+        timeout: Option<Duration>,
+        ready: &mut dyn FnMut() -> bool,
+    ) {
+        let bit = if idle { FLUSHER_IDLE } else { FLUSHER_RESTING };
+        self.sleep(WORK, bit, timeout, ready);
+    }
+
+    fn sleep(
+        &self,
+        index: usize,
+        bit: u64,
+        timeout: Option<Duration>,
+        ready: &mut dyn FnMut() -> bool,
+    ) {
+        let seen = self.memory.wake_word(index).load(SeqCst);
+        self.memory[word::ASLEEP].fetch_or(bit, SeqCst);
+        fence(SeqCst);
+        if !ready() {
+            self.memory.wait(index, seen, timeout);
+        }
+    }
+
+    /// A number that changes when the durable position or the state does.
+    pub(crate) fn durable_changes(&self) -> u32 {
+        self.memory.wake_word(DURABLE).load(SeqCst)
+    }
+
+    pub(crate) fn wait_durable(&self, seen: u32, timeout: Duration) {
+        self.memory.wait(DURABLE, seen, Some(timeout));
+    }
+
+    /// A number that changes when there is more room.
+    pub(crate) fn space_changes(&self) -> u32 {
+        self.memory.wake_word(SPACE).load(SeqCst)
+    }
+
+    pub(crate) fn wait_space(&self, seen: u32, timeout: Duration) {
+        self.memory.wait(SPACE, seen, Some(timeout));
+    }
+
+    /// Wakes the flusher and the readers of this process so that they see that they are to stop.
+    pub(crate) fn wake_all(&self) {
+        self.bump(WORK);
+        self.bump(READERS);
+    }
+}
+
+/// The append lock.
+pub(crate) struct Turn<'a> {
+    buffer: &'a Buffer,
+}
+
+impl Turn<'_> {
+    /// Puts an entry at the end of the ring, unless it is a repeat, there is no room or the state forbids.
+    #[inline]
+    pub(crate) fn append(&self, append: &Append<'_>) -> (Appended, u64) {
+        let buffer = self.buffer;
+        let memory = &buffer.memory;
+        let tail = memory[word::TAIL].load(Relaxed);
+        let state = memory[word::STATE].load(Acquire);
+        if let Some(repeated) = self.repeated(append.identity) {
+            // A repeat needs no room; whether it is durable is another question.
+            return (Appended::Repeated(repeated), tail);
+        }
+        if state != 0 {
+            return (Appended::Refused(state), tail);
+        }
+        let words = append.words();
+        if words > buffer.ring_words / 2 {
+            return (Appended::TooLarge, tail);
+        }
+        let used = tail - buffer.mark().ring;
+        if used + words as u64 > buffer.ring_words as u64 {
+            return (Appended::NoRoom, tail);
+        }
+        let first = memory[word::NEXT].load(Relaxed);
+        buffer.write_entry(tail, first, append);
+        let tail = tail + words as u64;
+        // Release: the entry's words are there for whoever sees it counted. From here on it is appended.
+        memory[word::TAIL].store(tail, Release);
+        let end = first + u64::from(append.records);
+        memory[word::NEXT].store(end, Release);
+        if let Some(identity) = append.identity {
+            buffer.remember(identity, end);
+        }
+        (Appended::At(first), tail)
+    }
+
+    /// The end of what was accepted last, if this is not newer.
+    pub(crate) fn repeated(&self, identity: Option<Identity>) -> Option<u64> {
+        let identity = identity?;
+        let (last, end) = self.buffer.last(identity.producer, identity.boot)?;
+        (identity.sequence <= last).then_some(end)
+    }
+
+    /// Whether the ring is empty: then a batch may go straight to a segment.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffer.memory[word::TAIL].load(Relaxed) == self.buffer.mark().ring
+    }
+
+    /// Counts a batch that the caller wrote straight to a segment, the ring being empty.
+    pub(crate) fn passed(&self, identity: Option<Identity>, mark: Mark) {
+        debug_assert!(self.is_empty(), "BUG: a batch passed entries in the ring");
+        // The mark first: from here on it is appended, and whoever takes over finds the next position in it.
+        self.buffer.store_mark(mark);
+        self.buffer.memory[word::NEXT].store(mark.position, Release);
+        if let Some(identity) = identity {
+            self.buffer.remember(identity, mark.position);
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release pairs with the Acquire of the next owner.
+        let owner = self.buffer.memory.wake_word(LOCK).swap(0, Release);
+        if owner & CONTENDED != 0 {
+            self.buffer.memory.wake(LOCK, 1);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What can go wrong, and who has to do something about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::settings::AtLimit;
+
+/// The result of most operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a journal could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused an operation on a file.
+    #[error("{path}: cannot {doing}: {source}", path = path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+
+    /// There is no journal in the folder: the caller has the wrong one, or has not created it.
+    #[error("{}: there is no journal here; `topdeck journal create` makes one", dir.display())]
+    Missing {
+        /// The folder.
+        dir: PathBuf,
+    },
+
+    /// The folder has a journal already.
+    #[error("{}: there is a journal here already", dir.display())]
+    Exists {
+        /// The folder.
+        dir: PathBuf,
+    },
+
+    /// Both copies of the settings are damaged.
+    #[error("{}: both copies of the settings are damaged; `topdeck journal repair` restores them from the segments", path.display())]
+    Settings {
+        /// The settings file.
+        path: PathBuf,
+    },
+
+    /// A file was written by a newer topdeck.
+    #[error("{}: has format version {found}, this topdeck reads versions up to {known}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest version this program knows.
+        known: u32,
+    },
+
+    /// A setting is out of range.
+    #[error("{name} is {found}, must be {expected}")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// Its value, with its unit.
+        found: String,
+        /// What it may be.
+        expected: String,
+    },
+
+    /// Another process has the journal and one of the two wants it alone.
+    #[error("{}: the journal is in use by another process{}", dir.display(), if *.alone { "; it must be closed there first" } else { ", which opened it for itself alone" })]
+    Busy {
+        /// The folder.
+        dir: PathBuf,
+        /// Whether it is this caller who wants to be alone.
+        alone: bool,
+    },
+
+    /// Too many processes (or handles) have the journal open.
+    #[error("{}: already open {max} times, which is the most", dir.display())]
+    Crowded {
+        /// The folder.
+        dir: PathBuf,
+        /// The most there may be.
+        max: usize,
+    },
+
+    /// A record, or the batch it is in, is larger than a segment can hold.
+    #[error(
+        "batch of {found} bytes does not fit: this journal takes {max} at once (a quarter of its segment size)"
+    )]
+    TooLarge {
+        /// The encoded size in bytes.
+        found: u64,
+        /// The largest that is accepted.
+        max: u64,
+    },
+
+    /// The journal has reached its limit and may not drop what is needed: nothing was appended.
+    #[error("the journal is full: {0}")]
+    Full(#[from] Full),
+
+    /// The buffer is full and whoever empties it has not done so in time: nothing was appended.
+    #[error(
+        "the journal's buffer stayed full for {waited:?}: the process that writes it to disk does not get on"
+    )]
+    Stalled {
+        /// How long the append waited.
+        waited: Duration,
+    },
+
+    /// A batch that does not fit the buffer must be written by the process that writes segments, and that is
+    /// another one.
+    #[error(
+        "another process writes this journal's segments, so that only batches of up to {max} bytes can be appended here (half its buffer)"
+    )]
+    Elsewhere {
+        /// The largest batch this process can append now.
+        max: u64,
+    },
+
+    /// A write or sync failed before: the writer acknowledges nothing any more. Data that were acknowledged
+    /// before are not concerned. Close the journal everywhere and open it again when the disk is sound.
+    #[error(
+        "the journal stopped after a failed write or sync and acknowledges nothing; when the disk is sound again, restart the processes that have it open"
+    )]
+    Poisoned,
+
+    /// No checkpoint or subscriber has this name.
+    #[error("no subscriber or checkpoint is named {name:?}")]
+    NoCheckpoint {
+        /// The name asked for.
+        name: String,
+    },
+
+    /// A checkpoint of this name exists.
+    #[error("there is a subscriber or checkpoint named {name:?} already")]
+    CheckpointExists {
+        /// The name.
+        name: String,
+    },
+
+    /// The name cannot be a subscriber's or checkpoint's.
+    #[error("the name {name:?} has {found} bytes, may have 1 to {max}")]
+    Name {
+        /// The name.
+        name: String,
+        /// Its length in bytes.
+        found: usize,
+        /// The longest.
+        max: usize,
+    },
+
+    /// Another reader is using the subscriber.
+    #[error("subscriber {name:?} is in use by another reader")]
+    SubscriberBusy {
+        /// The subscriber.
+        name: String,
+    },
+
+    /// Both copies of a checkpoint are damaged.
+    #[error("{}: both copies of the checkpoint are damaged; set it anew, or `topdeck journal repair` resets it to the first record kept", path.display())]
+    Checkpoint {
+        /// Its file.
+        path: PathBuf,
+    },
+
+    /// A position that the journal does not have.
+    #[error("position {found} is not in the journal, which has {first} to {end}")]
+    Position {
+        /// The position asked for.
+        found: u64,
+        /// The first record kept.
+        first: u64,
+        /// The position after the last.
+        end: u64,
+    },
+}
+
+/// Why a journal takes no more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Full {
+    /// Its own limit, and what is kept is needed.
+    #[error("its segments take {used_bytes} bytes, the limit is {max_bytes}{}", held(holder, *policy))]
+    Limit {
+        /// What the segments take.
+        used_bytes: u64,
+        /// What they may take.
+        max_bytes: u64,
+        /// The subscriber or checkpoint that is furthest behind, if any.
+        holder: Option<String>,
+        /// What the journal does at its limit.
+        policy: AtLimit,
+    },
+    /// The disk's.
+    #[error("there is no space left on the disk for another segment")]
+    Disk,
+}
+
+fn held(holder: &Option<String>, policy: AtLimit) -> String {
+    match (holder, policy) {
+        (Some(name), AtLimit::Refuse) => {
+            format!(
+                " and {name:?} has not read the oldest; let it catch up, remove it, or raise the limit"
+            )
+        }
+        (None, AtLimit::Refuse) => {
+            " and nobody has subscribed, so nothing may go; subscribe, or raise the limit"
+                .to_owned()
+        }
+        (_, AtLimit::DropOldest) => {
+            ", which leaves no room for a second segment; raise the limit".to_owned()
+        }
+    }
+}
+
+/// Adds to an `io::Error` what was being done to which file.
+pub(crate) trait Doing<T> {
+    fn doing(self, doing: &'static str, path: &Path) -> Result<T>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, doing: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|source| Error::Io { path: path.to_owned(), doing, source })
+    }
+}

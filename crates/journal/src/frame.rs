@@ -1,0 +1,320 @@
+//! Frames: what a segment is made of. A frame is a head and a body; the body, possibly compressed, is a
+//! sequence of groups, and a group is what one append brought: an optional identity and its records.
+//!
+//! Both checksums of a frame are salted with the journal's id and the segment's first position, so that
+//! bytes of another journal, or a record that contains a frame, are never taken for a frame of this segment.
+
+use std::ops::Range;
+
+use crate::codec;
+use crate::layout::{FRAME, FRAME_ALIGN, FRAME_BYTES, FRAME_MAGIC, Fields, field};
+use crate::level::Identity;
+use crate::settings::Codec;
+
+/// The checksums' start value for a segment.
+pub(crate) fn salt(journal_id: u128, first_position: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&journal_id.to_le_bytes()), &first_position.to_le_bytes())
+}
+
+/// The head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) first: u64,
+    pub(crate) records: u32,
+    pub(crate) stored_bytes: u32,
+    pub(crate) raw_bytes: u32,
+    pub(crate) time_min: i64,
+    pub(crate) time_max: i64,
+    pub(crate) codec: Codec,
+    body_crc: u32,
+}
+
+impl Head {
+    /// Reads a head; `None` for bytes that are none of this segment. `bytes` has at least [`FRAME_BYTES`].
+    pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<Head> {
+        let bytes = &bytes[..FRAME_BYTES];
+        let fields = Fields::of(&FRAME, bytes);
+        if fields.bytes("magic") != FRAME_MAGIC || fields.u32("header_crc") != head_crc(bytes, salt)
+        {
+            return None;
+        }
+        let head = Head {
+            first: fields.u64("first_position"),
+            records: fields.u32("records"),
+            stored_bytes: fields.u32("stored_bytes"),
+            raw_bytes: fields.u32("raw_bytes"),
+            time_min: fields.i64("time_min"),
+            time_max: fields.i64("time_max"),
+            codec: codec::numbered(fields.u8("codec"))?,
+            body_crc: fields.u32("body_crc"),
+        };
+        // A record takes at least its length's byte, so no frame has more records than raw bytes.
+        let sound = head.records > 0
+            && head.records < head.raw_bytes
+            && head.stored_bytes <= head.raw_bytes
+            && head.first.checked_add(u64::from(head.records)).is_some();
+        sound.then_some(head)
+    }
+
+    /// The positions of the records.
+    pub(crate) fn positions(&self) -> Range<u64> {
+        self.first..self.first + u64::from(self.records)
+    }
+
+    /// The length of head, body and padding.
+    pub(crate) fn frame_bytes(&self) -> u64 {
+        (FRAME_BYTES as u64 + u64::from(self.stored_bytes)).next_multiple_of(FRAME_ALIGN)
+    }
+
+    /// Whether these are the body's bytes.
+    pub(crate) fn body_is(&self, stored: &[u8], salt: u32) -> bool {
+        stored.len() == self.stored_bytes as usize
+            && crc32c::crc32c_append(salt, stored) == self.body_crc
+    }
+}
+
+fn head_crc(bytes: &[u8], salt: u32) -> u32 {
+    crc32c::crc32c_append(salt, &bytes[field(&FRAME, "header_crc").end..FRAME_BYTES])
+}
+
+/// What a frame is built from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Content {
+    pub(crate) first: u64,
+    pub(crate) records: u32,
+    pub(crate) time_min: i64,
+    pub(crate) time_max: i64,
+}
+
+/// Appends a frame to `out`, whose length is a multiple of [`FRAME_ALIGN`] before and after.
+pub(crate) fn put(
+    out: &mut Vec<u8>,
+    content: Content,
+    raw: &[u8],
+    compressor: &mut codec::Compressor,
+    salt: u32,
+) {
+    let (codec, stored) = compressor.compress(raw);
+    let at = out.len();
+    out.resize(at + FRAME_BYTES, 0);
+    out.extend_from_slice(stored);
+    let head = &mut out[at..at + FRAME_BYTES];
+    let mut fields = Fields::into(&FRAME, head);
+    fields.put("magic", &FRAME_MAGIC);
+    fields.put("body_crc", &crc32c::crc32c_append(salt, stored).to_le_bytes());
+    let size =
+        |bytes: &[u8]| u32::try_from(bytes.len()).expect("BUG: a frame beyond 4 GiB").to_le_bytes();
+    fields.put("stored_bytes", &size(stored));
+    fields.put("raw_bytes", &size(raw));
+    fields.put("records", &content.records.to_le_bytes());
+    fields.put("first_position", &content.first.to_le_bytes());
+    fields.put("time_min", &content.time_min.to_le_bytes());
+    fields.put("time_max", &content.time_max.to_le_bytes());
+    fields.put("codec", &[codec::number(codec)]);
+    let crc = head_crc(head, salt);
+    head[field(&FRAME, "header_crc")].copy_from_slice(&crc.to_le_bytes());
+    out.resize(out.len().next_multiple_of(FRAME_ALIGN as usize), 0);
+}
+
+/// Begins a group in a body.
+pub(crate) fn put_group(raw: &mut Vec<u8>, identity: Option<Identity>, records: u32) {
+    put_varint(raw, u64::from(records) << 1 | u64::from(identity.is_some()));
+    if let Some(identity) = identity {
+        raw.extend_from_slice(&identity.producer.to_le_bytes());
+        raw.extend_from_slice(&identity.boot.to_le_bytes());
+        put_varint(raw, identity.sequence);
+    }
+}
+
+/// Puts a number into one byte per seven bits, the lowest first, the top bit set in all but the last.
+#[inline]
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[inline]
+fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        // The tenth byte has one bit of the 64 left.
+        if shift == 63 && byte > 1 {
+            return None;
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
+    let (head, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u64::from_le_bytes(*head))
+}
+
+/// A record as a reader gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Its position.
+    pub position: u64,
+    /// The identity of the batch it came in, if the batch had one.
+    pub identity: Option<Identity>,
+    /// What was appended.
+    pub bytes: &'a [u8],
+}
+
+/// The records of a body, in order.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    position: u64,
+    /// Records left in the group that was begun.
+    group: u64,
+    identity: Option<Identity>,
+    /// The bytes were not what a writer writes.
+    broken: bool,
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(raw: &'a [u8], first: u64) -> Records<'a> {
+        Records { rest: raw, position: first, group: 0, identity: None, broken: false }
+    }
+
+    /// Whether the body is exactly `records` records in whole groups.
+    pub(crate) fn are(mut self, records: u64) -> bool {
+        let end = self.position.checked_add(records);
+        for _ in self.by_ref() {}
+        !self.broken && self.group == 0 && Some(self.position) == end
+    }
+
+    fn step(&mut self) -> Option<Option<Record<'a>>> {
+        if self.group == 0 {
+            if self.rest.is_empty() {
+                return Some(None);
+            }
+            let head = take_varint(&mut self.rest)?;
+            // A writer makes no empty group.
+            self.group = Some(head >> 1).filter(|&records| records > 0)?;
+            self.identity = match head & 1 {
+                0 => None,
+                _ => Some(Identity {
+                    producer: take_u64(&mut self.rest)?,
+                    boot: take_u64(&mut self.rest)?,
+                    sequence: take_varint(&mut self.rest)?,
+                }),
+            };
+        }
+        let len = usize::try_from(take_varint(&mut self.rest)?).ok()?;
+        let (bytes, rest) = self.rest.split_at_checked(len)?;
+        let record = Record { position: self.position, identity: self.identity, bytes };
+        self.rest = rest;
+        self.group -= 1;
+        self.position = self.position.checked_add(1)?;
+        Some(Some(record))
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Record<'a>> {
+        match self.step() {
+            Some(record) => record,
+            None => {
+                self.broken = true;
+                self.rest = &[];
+                self.group = 0;
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Compressor;
+
+    const ID: Identity = Identity { producer: 7, boot: u64::MAX, sequence: 300 };
+
+    fn body() -> Vec<u8> {
+        let mut raw = Vec::new();
+        put_group(&mut raw, None, 1);
+        put_varint(&mut raw, 3);
+        raw.extend_from_slice(b"one");
+        put_group(&mut raw, Some(ID), 2);
+        put_varint(&mut raw, 0);
+        put_varint(&mut raw, 200);
+        raw.extend_from_slice(&[5; 200]);
+        raw
+    }
+
+    fn frame(salt: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        let content = Content { first: 40, records: 3, time_min: -1, time_max: 9 };
+        put(&mut out, content, &body(), &mut Compressor::new(Codec::None).unwrap(), salt);
+        out
+    }
+
+    #[test]
+    fn records_come_back_with_their_identity() {
+        let raw = body();
+        let records: Vec<_> = Records::new(&raw, 40).collect();
+        let lens: Vec<_> =
+            records.iter().map(|r| (r.position, r.identity, r.bytes.len())).collect();
+        assert_eq!(lens, [(40, None, 3), (41, Some(ID), 0), (42, Some(ID), 200)]);
+        assert!(Records::new(&raw, 40).are(3));
+        assert!(!Records::new(&raw, 40).are(2));
+        for cut in 1..raw.len() {
+            assert!(!Records::new(&raw[..cut], 40).are(3), "{cut}");
+        }
+    }
+
+    #[test]
+    fn any_flipped_bit_is_seen() {
+        let bytes = frame(1);
+        let sound = |bytes: &[u8]| {
+            Head::parse(bytes, 1).is_some_and(|head| {
+                let end = FRAME_BYTES + head.stored_bytes as usize;
+                bytes.get(FRAME_BYTES..end).is_some_and(|body| head.body_is(body, 1))
+            })
+        };
+        assert!(sound(&bytes));
+        let end = FRAME_BYTES + body().len();
+        for bit in 0..end * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(!sound(&flipped), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_frame_of_another_segment_is_none_of_this_one() {
+        assert!(Head::parse(&frame(1), 1).is_some());
+        assert!(Head::parse(&frame(1), 2).is_none());
+        assert_ne!(salt(1, 0), salt(1, 1));
+        assert_ne!(salt(1, 0), salt(2, 0));
+    }
+
+    #[test]
+    fn numbers_beyond_64_bits_are_refused() {
+        assert_eq!(
+            take_varint(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..]),
+            Some(u64::MAX)
+        );
+        assert_eq!(
+            take_varint(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2][..]),
+            None
+        );
+        assert_eq!(take_varint(&mut &[0x80][..]), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! Where each byte of a journal's files lies; `docs/formats/journal.md` says the same to people, and
+//! `tests/it/layout.rs` compares the two.
+//!
+//! All numbers are little endian, lengths and offsets in bytes, times in nanoseconds since the Unix epoch,
+//! checksums CRC-32C (Castagnoli). A table lists (name, offset, size); each ends where its size constant says.
+
+/// Newest version of every file here; a changed byte makes a new one.
+pub const VERSION: u32 = 1;
+
+/// A field: name, offset, size in bytes.
+pub type Field = (&'static str, usize, usize);
+
+/// The head of a segment, before the table of producers.
+pub const SEGMENT: [Field; 9] = [
+    ("magic", 0, 8),
+    ("version", 8, 4),
+    ("header_crc", 12, 4),
+    ("journal_id", 16, 16),
+    ("first_position", 32, 8),
+    ("created", 40, 8),
+    ("producers", 48, 4),
+    ("reserved", 52, 4),
+    ("frames_offset", 56, 8),
+];
+/// Size of [`SEGMENT`].
+pub const SEGMENT_BYTES: usize = 64;
+/// The first bytes of a segment.
+pub const SEGMENT_MAGIC: [u8; 8] = *b"tdJournl";
+
+/// An entry of a segment's table of producers.
+pub const PRODUCER: [Field; 4] =
+    [("producer", 0, 8), ("boot", 8, 8), ("sequence", 16, 8), ("end_position", 24, 8)];
+/// Size of [`PRODUCER`].
+pub const PRODUCER_BYTES: usize = 32;
+
+/// The head of a frame.
+pub const FRAME: [Field; 11] = [
+    ("magic", 0, 4),
+    ("header_crc", 4, 4),
+    ("body_crc", 8, 4),
+    ("stored_bytes", 12, 4),
+    ("raw_bytes", 16, 4),
+    ("records", 20, 4),
+    ("first_position", 24, 8),
+    ("time_min", 32, 8),
+    ("time_max", 40, 8),
+    ("codec", 48, 1),
+    ("reserved", 49, 7),
+];
+/// Size of [`FRAME`].
+pub const FRAME_BYTES: usize = 56;
+/// The first bytes of a frame.
+pub const FRAME_MAGIC: [u8; 4] = *b"tdJf";
+/// Frames begin at multiples of this.
+pub const FRAME_ALIGN: u64 = 8;
+
+/// A copy of a small file that is kept twice: settings, checkpoints.
+pub const COPY: [Field; 5] = [
+    ("magic", 0, 8),
+    ("version", 8, 4),
+    ("crc", 12, 4),
+    ("generation", 16, 8),
+    ("payload", 24, 104),
+];
+/// Size of [`COPY`].
+pub const COPY_BYTES: usize = 128;
+/// Where the second copy begins: on another page and, on all disks, in another sector.
+pub const COPY_SECOND: u64 = 4096;
+
+/// The payload of the settings.
+pub const SETTINGS: [Field; 9] = [
+    ("journal_id", 0, 16),
+    ("created", 16, 8),
+    ("buffer_bytes", 24, 8),
+    ("segment_bytes", 32, 8),
+    ("bytes_max", 40, 8),
+    ("age_max", 48, 8),
+    ("producers_max", 56, 4),
+    ("codec", 60, 1),
+    ("at_limit", 61, 1),
+];
+/// The first bytes of each copy of the settings.
+pub const SETTINGS_MAGIC: [u8; 8] = *b"tdJsetng";
+
+/// The payload of a checkpoint.
+pub const CHECKPOINT: [Field; 4] =
+    [("position", 0, 8), ("moved", 8, 8), ("kind", 16, 1), ("holds", 17, 1)];
+/// The first bytes of each copy of a checkpoint.
+pub const CHECKPOINT_MAGIC: [u8; 8] = *b"tdJcheck";
+
+/// The head of the file of gaps.
+pub const GAPS: [Field; 5] =
+    [("magic", 0, 8), ("version", 8, 4), ("crc", 12, 4), ("gaps", 16, 4), ("reserved", 20, 4)];
+/// Size of [`GAPS`].
+pub const GAPS_BYTES: usize = 24;
+/// The first bytes of the file of gaps.
+pub const GAPS_MAGIC: [u8; 8] = *b"tdJgaps1";
+/// A gap, before its producers.
+pub const GAP: [Field; 8] = [
+    ("first_position", 0, 8),
+    ("end_position", 8, 8),
+    ("time_min", 16, 8),
+    ("time_max", 24, 8),
+    ("reason", 32, 1),
+    ("complete", 33, 1),
+    ("reserved", 34, 2),
+    ("producers", 36, 4),
+];
+/// Size of [`GAP`].
+pub const GAP_BYTES: usize = 40;
+/// A producer's part in a gap.
+pub const GAP_PRODUCER: [Field; 5] = [
+    ("producer", 0, 8),
+    ("boot", 8, 8),
+    ("first_sequence", 16, 8),
+    ("last_sequence", 24, 8),
+    ("records", 32, 8),
+];
+/// Size of [`GAP_PRODUCER`].
+pub const GAP_PRODUCER_BYTES: usize = 40;
+
+/// An entry of the buffer, before its optional words and its body.
+pub const ENTRY: [Field; 4] =
+    [("crc", 0, 4), ("length", 4, 4), ("first_position", 8, 8), ("time", 16, 8)];
+/// Size of [`ENTRY`].
+pub const ENTRY_BYTES: usize = 24;
+
+const _: () = {
+    whole(&SEGMENT, SEGMENT_BYTES);
+    whole(&PRODUCER, PRODUCER_BYTES);
+    whole(&FRAME, FRAME_BYTES);
+    whole(&COPY, COPY_BYTES);
+    whole(&SETTINGS, 62);
+    whole(&CHECKPOINT, 18);
+    whole(&GAPS, GAPS_BYTES);
+    whole(&GAP, GAP_BYTES);
+    whole(&GAP_PRODUCER, GAP_PRODUCER_BYTES);
+    whole(&ENTRY, ENTRY_BYTES);
+};
+
+/// Fields touch, none overlap, and the last ends at `bytes`.
+const fn whole(fields: &[Field], bytes: usize) {
+    let mut at = 0;
+    let mut i = 0;
+    while i < fields.len() {
+        assert!(fields[i].1 == at);
+        at += fields[i].2;
+        i += 1;
+    }
+    assert!(at == bytes);
+}
+
+/// The checksum of a file or copy that begins with 8 bytes of magic, 4 of version and 4 of this checksum: of
+/// all but itself. The same place in every version, so that a damaged version is not taken for a newer one.
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..])
+}
+
+/// The place of a field within its table.
+pub(crate) const fn field(fields: &[Field], name: &str) -> std::ops::Range<usize> {
+    let mut i = 0;
+    while i < fields.len() {
+        if same(fields[i].0.as_bytes(), name.as_bytes()) {
+            return fields[i].1..fields[i].1 + fields[i].2;
+        }
+        i += 1;
+    }
+    panic!("no such field")
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// Fields of one table in bytes, read and written by name.
+pub(crate) struct Fields<B> {
+    table: &'static [Field],
+    bytes: B,
+}
+
+impl<'a> Fields<&'a [u8]> {
+    pub(crate) fn of(table: &'static [Field], bytes: &'a [u8]) -> Fields<&'a [u8]> {
+        Fields { table, bytes }
+    }
+
+    pub(crate) fn bytes(&self, name: &str) -> &'a [u8] {
+        &self.bytes[field(self.table, name)]
+    }
+
+    pub(crate) fn u8(&self, name: &str) -> u8 {
+        self.bytes(name)[0]
+    }
+
+    pub(crate) fn u32(&self, name: &str) -> u32 {
+        u32::from_le_bytes(self.bytes(name).try_into().expect("BUG: a field of 4 bytes"))
+    }
+
+    pub(crate) fn u64(&self, name: &str) -> u64 {
+        u64::from_le_bytes(self.bytes(name).try_into().expect("BUG: a field of 8 bytes"))
+    }
+
+    pub(crate) fn i64(&self, name: &str) -> i64 {
+        self.u64(name).cast_signed()
+    }
+
+    pub(crate) fn u128(&self, name: &str) -> u128 {
+        u128::from_le_bytes(self.bytes(name).try_into().expect("BUG: a field of 16 bytes"))
+    }
+}
+
+impl<'a> Fields<&'a mut [u8]> {
+    pub(crate) fn into(table: &'static [Field], bytes: &'a mut [u8]) -> Fields<&'a mut [u8]> {
+        Fields { table, bytes }
+    }
+
+    pub(crate) fn put(&mut self, name: &str, value: &[u8]) {
+        self.bytes[field(self.table, name)].copy_from_slice(value);
+    }
+}

@@ -1,0 +1,66 @@
+//! What an append promises, and what became of it.
+
+use std::fmt;
+use std::ops::Range;
+
+/// How much an acknowledged record survives. Ordered: each level includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// In this process's memory: lost when the process dies.
+    Memory,
+    /// In memory or a page cache that belongs to the kernel: survives `kill -9`, not a power cut.
+    Process,
+    /// On disk, synchronised: survives a power cut.
+    Disk,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Memory => "memory",
+            Level::Process => "process",
+            Level::Disk => "disk",
+        })
+    }
+}
+
+/// Who made a batch, and which of its batches it is: what a repeat is recognised by.
+///
+/// A producer sends the sequences of one boot in rising order and does not go on to the next before the
+/// last is accepted; gaps are allowed. A sequence at or below the last accepted one is a repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    /// The producer's number, its own for as long as it exists.
+    pub producer: u64,
+    /// Which start of the producer this is: another number after each restart.
+    pub boot: u64,
+    /// The batch's number within the boot.
+    pub sequence: u64,
+}
+
+/// The answer to an append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "an acknowledgement says which level was reached"]
+pub struct Ack {
+    /// The records' positions. Of a repeat, the empty range at the end of what was accepted last from the
+    /// producer's boot.
+    pub positions: Range<u64>,
+    /// The level the records have reached: at least what was asked for, or less when the bounded wait for
+    /// `disk` ended first. In that case they are kept, and may become durable later.
+    pub level: Level,
+    /// The batch had been accepted before and was not appended again.
+    pub repeated: bool,
+}
+
+/// How far the journal has come, as positions: `first <= durable <= flushed <= end`, but after a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// The first record still kept.
+    pub first: u64,
+    /// Records below are on disk, synchronised.
+    pub durable: u64,
+    /// Records below are in segment files.
+    pub flushed: u64,
+    /// The position the next record will get.
+    pub end: u64,
+}

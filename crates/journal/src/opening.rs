@@ -1,0 +1,261 @@
+//! Opening a journal that nobody else has open, whatever happened to it: the torn end is cut off, what is
+//! damaged is counted, entries left in the buffer are found, and positions go on behind everything that
+//! anybody may have seen.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use disk::{Disk, File, Mode};
+
+use crate::buffer::{Begin, Buffer, FULL, Mark, POISONED};
+use crate::checkpoint;
+use crate::error::{Doing, Result};
+use crate::flusher::{each_record, is_no_space, rewrite};
+use crate::gap::{Gap, Gaps, Reason};
+use crate::places::Places;
+use crate::segment::{self, Found, LastOf, Scan, SegmentHead};
+use crate::store::Born;
+
+/// What opening a journal found and did. All zero after a clean end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Opened {
+    /// Records that were still in the buffer, and are kept.
+    pub from_buffer: u64,
+    /// Bytes at the end of the last segment that were no whole frame, and were cut off.
+    pub torn_bytes: u64,
+    /// Records that are missing from the last segment, or were seen by somebody and are gone. Damage in
+    /// older segments is found when they are read, or by `verify`.
+    pub gaps: Vec<Gap>,
+    /// Files whose contents could not be used: the name and what was done.
+    pub damaged_files: Vec<String>,
+}
+
+pub(crate) fn recover(
+    disk: &dyn Disk,
+    places: &Places,
+    born: &Born,
+    buffer: &Buffer,
+) -> Result<Opened> {
+    let mut opened = Opened::default();
+    let trusted = buffer.is_ours(born.id);
+    let was = if trusted { buffer.sound_mark() } else { None };
+    let durable = if was.is_some() { buffer.durable() } else { 0 };
+    let unsure = was.is_some() && (buffer.syncing() || buffer.state() & POISONED != 0);
+
+    let mut firsts = segment::list(disk, places)?;
+    let mut last = None;
+    while let Some(&first) = firsts.last() {
+        match end_of(disk, places, born, first, &mut opened)? {
+            Some(end) => {
+                last = Some(end);
+                break;
+            }
+            None => {
+                set_aside(disk, places, first, &mut opened)?;
+                firsts.pop();
+            }
+        }
+    }
+
+    // Positions that were given out are never given out again, or a checkpoint would skip new records.
+    let (checkpoints, damaged) = checkpoint::list(disk, places)?;
+    opened
+        .damaged_files
+        .extend(damaged.iter().map(|name| format!("checkpoint {name:?}: both copies are damaged")));
+    let position = last.as_ref().map_or(0, |end| end.position);
+    let seen = checkpoints
+        .iter()
+        .map(|c| c.position)
+        .chain(was.map(|mark| mark.position))
+        .max()
+        .unwrap_or(0);
+    let found = buffer.find_entries(position);
+    let mut missing = Vec::new();
+    let mut next = position;
+    let mut scratch = Vec::new();
+    if let Some((begin, end)) = found {
+        let mut at = begin;
+        while at < end {
+            scratch.clear();
+            let Some(entry) = buffer.entry(at, end, &mut scratch) else {
+                at += 1;
+                continue;
+            };
+            missing.push(next..entry.first);
+            next = entry.first + u64::from(entry.records);
+            opened.from_buffer += u64::from(entry.records);
+            at += entry.words;
+        }
+    }
+    missing.push(next..seen.max(next));
+    next = next.max(seen);
+    let (mut gaps, gaps_sound) = Gaps::load(disk, places)?;
+    if !gaps_sound {
+        opened
+            .damaged_files
+            .push("gaps: damaged; what was dropped before is shown as damage".to_owned());
+    }
+    let before = gaps.clone();
+    let positions: Vec<u64> = checkpoints.iter().map(|c| c.position).collect();
+    let mut note = |range: Range<u64>, reason| {
+        if !range.is_empty() && !gaps.knows(&range) {
+            let gap = Gap::unknown(range, reason);
+            gaps.add(gap.clone(), &positions);
+            opened.gaps.push(gap);
+        }
+    };
+    for range in last.iter().flat_map(|end| &end.damaged) {
+        note(range.clone(), Reason::Damaged);
+    }
+    for range in missing {
+        // Below the durable position it cannot be the power that failed.
+        let split = durable.clamp(range.start, range.end);
+        note(range.start..split, Reason::Damaged);
+        note(split..range.end, Reason::Interrupted);
+    }
+    if gaps != before {
+        match gaps.save(disk, places) {
+            // On a full disk a journal can still be opened: these gaps will show as damage.
+            Err(crate::Error::Io { source, .. }) if is_no_space(&source) => {
+                opened.damaged_files.push("gaps: no space to note those found".to_owned());
+            }
+            other => other?,
+        }
+    }
+
+    // What is read here may be in the page cache only.
+    for (i, &first) in firsts.iter().enumerate() {
+        let end = firsts.get(i + 1).copied().unwrap_or(position);
+        if end > durable || i + 1 == firsts.len() {
+            let path = places.segment(first);
+            let file = disk.open(&path, Mode::Write).doing("open it", &path)?;
+            if unsure && end > durable {
+                rewrite(&*file, u64::MAX).doing("write it again", &path)?;
+            }
+            if i + 1 == firsts.len() && opened.torn_bytes > 0 {
+                let offset = last.as_ref().map_or(0, |end| end.offset);
+                file.set_len(offset).doing("cut off its torn end", &path)?;
+            }
+            file.sync().doing("make it durable", &path)?;
+        }
+    }
+    let dir = places.segments();
+    disk.sync_dir(&dir).doing("make new names in it durable", &dir)?;
+
+    let (ring, tail) = found.unwrap_or_default();
+    // Without entries in between, the segments have come as far as anybody has seen.
+    let position = if found.is_some() { position } else { next };
+    let mark = Mark {
+        ring,
+        position,
+        segment: firsts.last().copied().unwrap_or(0),
+        offset: last.as_ref().map_or(0, |end| end.offset),
+    };
+    let first = firsts.first().copied().unwrap_or(position);
+    buffer.reset(born.id, &Begin { mark, tail, next, first });
+    debug_assert_eq!(buffer.state() & (POISONED | FULL), 0);
+    for last in producers(disk, places, born, &firsts, mark.offset)? {
+        buffer.remember(last.identity, last.end);
+    }
+    Ok(opened)
+}
+
+/// Where the last segment ends.
+struct EndOf {
+    position: u64,
+    offset: u64,
+    /// Positions missing before.
+    damaged: Vec<Range<u64>>,
+}
+
+/// Scans the last segment; `None` when there is nothing in it that can be used.
+fn end_of(
+    disk: &dyn Disk,
+    places: &Places,
+    born: &Born,
+    first: u64,
+    opened: &mut Opened,
+) -> Result<Option<EndOf>> {
+    let path = places.segment(first);
+    let file: Arc<dyn File> = disk.open(&path, Mode::Read).doing("open it", &path)?.into();
+    let head = SegmentHead::read(&*file, &path)?;
+    let mut scan = Scan::open(disk, places, born.id, first)?;
+    let limit = scan.file_bytes()?;
+    let mut frames = 0;
+    let mut damaged = Vec::new();
+    loop {
+        let before = scan.position();
+        match scan.next(limit)? {
+            Found::Frame { head, .. } => {
+                frames += 1;
+                if head.first > before {
+                    damaged.push(before..head.first);
+                }
+            }
+            Found::Damage { .. } => {}
+            Found::End { offset, torn_bytes } => {
+                if head.is_none() && frames == 0 {
+                    return Ok(None);
+                }
+                opened.torn_bytes = torn_bytes;
+                return Ok(Some(EndOf { position: scan.position(), offset, damaged }));
+            }
+        }
+    }
+}
+
+/// Takes a last segment that has neither a head nor a frame out of the way: the power failed while it was
+/// begun, and then it is empty; or it is damaged all over, and then it is kept for people to look at.
+fn set_aside(disk: &dyn Disk, places: &Places, first: u64, opened: &mut Opened) -> Result<()> {
+    let path = places.segment(first);
+    let file = disk.open(&path, Mode::Read).doing("open it", &path)?;
+    let mut bytes = vec![0; 64 << 10];
+    let have = file.read_full_at(&mut bytes, 0).doing("read it", &path)?;
+    if bytes[..have].iter().all(|&byte| byte == 0) {
+        return disk.remove(&path).doing("remove it", &path);
+    }
+    let dir = places.quarantine();
+    disk.create_dir(&dir).doing("create it", &dir)?;
+    let name = format!("{first:016x}.seg");
+    disk.rename(&path, &dir.join(&name)).doing("move it to the quarantine", &path)?;
+    disk.sync_dir(&dir).doing("make a new name in it durable", &dir)?;
+    opened
+        .damaged_files
+        .push(format!("segments/{name}: nothing in it can be read; moved to quarantine/{name}"));
+    Ok(())
+}
+
+/// The last sequences of producers up to the end of the segments: from the newest head that is sound, and
+/// all frames from there on.
+pub(crate) fn producers(
+    disk: &dyn Disk,
+    places: &Places,
+    born: &Born,
+    firsts: &[u64],
+    end: u64,
+) -> Result<Vec<LastOf>> {
+    let mut lasts = Vec::new();
+    for (i, &first) in firsts.iter().enumerate().rev() {
+        let mut scan = Scan::open(disk, places, born.id, first)?;
+        let limit = if i + 1 == firsts.len() { end } else { scan.file_bytes()? };
+        each_record(&mut scan, limit, &mut |_, _| {}, &mut |record| {
+            if let Some(identity) = record.identity {
+                // Batches are contiguous: only the last record of each matters, and it comes last.
+                match lasts.last_mut() {
+                    Some(LastOf { identity: last, end }) if *last == identity => {
+                        *end = record.position + 1
+                    }
+                    _ => lasts.push(LastOf { identity, end: record.position + 1 }),
+                }
+            }
+        })?;
+        let path = places.segment(first);
+        let file = disk.open(&path, Mode::Read).doing("open it", &path)?;
+        if let Some(head) = SegmentHead::read(&*file, &path)? {
+            lasts.extend(head.producers);
+            break;
+        }
+    }
+    Ok(lasts)
+}

@@ -1,0 +1,376 @@
+//! Reading: batches of records in the order of their positions, from segments and, behind them, from the
+//! buffer, with gaps where something is missing.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::codec::Decompressor;
+use crate::error::{Error, Result};
+use crate::frame::{self, Records};
+use crate::gap::{Gap, Gaps};
+use crate::journal::Inner;
+use crate::level::Level;
+use crate::readiness::Readiness;
+use crate::segment::{self, Found, Scan};
+
+/// Where reading starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the first record kept.
+    Begin,
+    /// Behind the last record.
+    End,
+    /// At a position.
+    At(u64),
+}
+
+/// What a reader gets.
+#[derive(Clone, Debug)]
+pub enum Item<'a> {
+    /// Records, next to each other.
+    Batch(Batch<'a>),
+    /// Records that are missing.
+    Gap(Gap),
+}
+
+/// Records with positions that follow each other. Iterating gives slices of the reader's memory.
+#[derive(Clone, Debug)]
+pub struct Batch<'a> {
+    raw: &'a [u8],
+    /// Position of the first record in `raw`, which may be before those that were asked for.
+    first: u64,
+    positions: Range<u64>,
+    time: (i64, i64),
+}
+
+impl<'a> Batch<'a> {
+    /// The records' positions.
+    pub fn positions(&self) -> Range<u64> {
+        self.positions.clone()
+    }
+
+    /// When the earliest and the latest of the frame were appended, in nanoseconds since the Unix epoch.
+    pub fn times(&self) -> (i64, i64) {
+        self.time
+    }
+
+    /// The records.
+    pub fn records(&self) -> impl Iterator<Item = frame::Record<'a>> + use<'a> {
+        let skip = (self.positions.start - self.first) as usize;
+        let take = (self.positions.end - self.positions.start) as usize;
+        Records::new(self.raw, self.first).skip(skip).take(take)
+    }
+}
+
+/// Reads a journal from a position on. Memory for about two frames, however much there is to read.
+pub struct Reader {
+    inner: Arc<Inner>,
+    position: u64,
+    level: Level,
+    buffered: bool,
+    scan: Option<(u64, Scan)>,
+    decompressor: Decompressor,
+    raw: Vec<u8>,
+    entry: Vec<u8>,
+    gaps: Vec<Gap>,
+    readiness: Option<Readiness>,
+}
+
+/// What `advance` came to; the batch is in `raw`.
+enum Step {
+    Batch { first: u64, positions: Range<u64>, time: (i64, i64) },
+    Gap(Gap),
+    End,
+}
+
+/// From the buffer at once at most: as a frame's.
+const BUFFER_BATCH_BYTES: usize = 128 << 10;
+
+impl Reader {
+    pub(crate) fn new(inner: Arc<Inner>, position: u64) -> Result<Reader> {
+        Ok(Reader {
+            inner,
+            position,
+            level: Level::Memory,
+            buffered: true,
+            scan: None,
+            decompressor: Decompressor::default(),
+            raw: Vec::new(),
+            entry: Vec::new(),
+            gaps: Vec::new(),
+            readiness: None,
+        })
+    }
+
+    /// Gives only what has reached a level: with `disk`, nothing that a power cut could still take back.
+    pub fn set_level(&mut self, level: Level) {
+        self.level = level;
+    }
+
+    /// Whether it reads the buffer too (it does unless told otherwise), or only segments.
+    pub fn set_buffered(&mut self, buffered: bool) {
+        self.buffered = buffered;
+    }
+
+    /// The next record to read.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Goes to a position.
+    pub fn seek(&mut self, position: u64) -> Result<()> {
+        let (first, end) = (self.inner.store.buffer.first(), self.end());
+        if !(first..=end).contains(&position) {
+            return Err(Error::Position { found: position, first, end });
+        }
+        self.position = position;
+        self.scan = None;
+        self.gaps.clear();
+        Ok(())
+    }
+
+    fn end(&self) -> u64 {
+        let buffer = &self.inner.store.buffer;
+        buffer.end().1.max(buffer.mark().position)
+    }
+
+    /// How far it may read now.
+    fn readable(&self) -> u64 {
+        let buffer = &self.inner.store.buffer;
+        match (self.level, self.buffered) {
+            (Level::Disk, _) => buffer.durable(),
+            (_, true) => buffer.end().1,
+            (_, false) => buffer.mark().position,
+        }
+    }
+
+    /// The next records or gap; `None` when there are no more now.
+    pub fn next(&mut self) -> Result<Option<Item<'_>>> {
+        match self.advance()? {
+            Step::Batch { first, positions, time } => {
+                self.position = positions.end;
+                Ok(Some(Item::Batch(Batch { raw: &self.raw, first, positions, time })))
+            }
+            Step::Gap(gap) => {
+                self.position = gap.positions.end;
+                Ok(Some(Item::Gap(gap)))
+            }
+            Step::End => {
+                if let Some(readiness) = &self.readiness {
+                    readiness.arm(self.position);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn advance(&mut self) -> Result<Step> {
+        loop {
+            if let Some(gap) = self.gaps.pop() {
+                return Ok(Step::Gap(gap));
+            }
+            let mark = self.inner.store.buffer.mark();
+            let limit = if self.level == Level::Disk {
+                self.inner.store.buffer.durable()
+            } else {
+                mark.position
+            };
+            if self.position < limit.min(mark.position) {
+                match self.from_segments(limit.min(mark.position))? {
+                    Some(step) => return Ok(step),
+                    // The next segment, or a gap.
+                    None => continue,
+                }
+            }
+            if !self.buffered || self.level == Level::Disk {
+                return Ok(Step::End);
+            }
+            match self.from_buffer()? {
+                Some(step) => return Ok(step),
+                // It was flushed in the meantime: it is in a segment now.
+                None if self.inner.store.buffer.mark() != mark => continue,
+                None => return Ok(Step::End),
+            }
+        }
+    }
+
+    /// Reads from the segment of the position, opening it if need be. `None`: look again.
+    fn from_segments(&mut self, limit: u64) -> Result<Option<Step>> {
+        if self.scan.is_none() && !self.open_segment()? {
+            return Ok(None);
+        }
+        let Some((first, scan)) = &mut self.scan else { return Ok(None) };
+        let mark = self.inner.store.buffer.mark();
+        let writing = *first == mark.segment;
+        let bytes = if writing { mark.offset } else { scan.file_bytes()? };
+        match scan.next(bytes)? {
+            Found::Frame { head, body, .. } => {
+                let end = head.positions().end;
+                if end <= self.position {
+                    return Ok(None);
+                }
+                if head.first > self.position {
+                    self.miss(self.position..head.first)?;
+                    // Read again after the gap.
+                    self.scan = None;
+                    return Ok(None);
+                }
+                self.raw.resize(head.raw_bytes as usize, 0);
+                let sound =
+                    self.decompressor.decompress(head.codec, scan.bytes(body), &mut self.raw)
+                        && Records::new(&self.raw, head.first).are(u64::from(head.records));
+                if !sound {
+                    // Its checksum is right: it was written so.
+                    self.miss(self.position..end)?;
+                    return Ok(None);
+                }
+                let positions = self.position..end.min(limit.max(self.position));
+                Ok(Some(Step::Batch {
+                    first: head.first,
+                    positions,
+                    time: (head.time_min, head.time_max),
+                }))
+            }
+            Found::Damage { .. } => Ok(None),
+            Found::End { .. } => {
+                // Of this segment; what should still come in it is missing.
+                let next = segment::list(&*self.inner.store.disk, &self.inner.store.places)?
+                    .into_iter()
+                    .find(|next| next > first);
+                self.scan = None;
+                let upto = match next {
+                    Some(next) if !writing => next,
+                    _ => mark.position,
+                };
+                if upto > self.position {
+                    self.miss(self.position..upto)?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Opens the segment that has the position. False: there is none, and it was noted what is missing.
+    fn open_segment(&mut self) -> Result<bool> {
+        let store = &self.inner.store;
+        let firsts = segment::list(&*store.disk, &store.places)?;
+        let Some(&first) = firsts.iter().rev().find(|&&first| first <= self.position) else {
+            let next = firsts.first().copied().unwrap_or_else(|| store.buffer.mark().position);
+            self.miss(self.position..next)?;
+            return Ok(false);
+        };
+        match Scan::open(&*store.disk, &store.places, store.born.id, first) {
+            Ok(scan) => {
+                self.scan = Some((first, scan));
+                Ok(true)
+            }
+            // Freed since it was listed.
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes what is missing, to be told next.
+    fn miss(&mut self, positions: Range<u64>) -> Result<()> {
+        let (gaps, _) = Gaps::load(&*self.inner.store.disk, &self.inner.store.places)?;
+        self.gaps = gaps.explain(positions);
+        self.gaps.reverse();
+        Ok(())
+    }
+
+    /// Reads entries of the buffer from the position on. `None`: there are none, or they have moved on.
+    fn from_buffer(&mut self) -> Result<Option<Step>> {
+        let buffer = &self.inner.store.buffer;
+        let mark = buffer.mark();
+        let (tail, _) = buffer.end();
+        self.raw.clear();
+        let mut at = mark.ring;
+        let (mut first, mut end) = (None, 0);
+        let mut time = (i64::MAX, i64::MIN);
+        while at < tail && self.raw.len() < BUFFER_BATCH_BYTES {
+            self.entry.clear();
+            let Some(entry) = buffer.entry(at, tail, &mut self.entry) else {
+                // Moved on, or damaged; in that case the flusher steps over it.
+                break;
+            };
+            at += entry.words;
+            let entry_end = entry.first + u64::from(entry.records);
+            if entry_end <= self.position {
+                continue;
+            }
+            if first.is_some() && entry.first != end {
+                break;
+            }
+            first.get_or_insert(entry.first);
+            end = entry_end;
+            time = (time.0.min(entry.time), time.1.max(entry.time));
+            frame::put_group(&mut self.raw, entry.identity, entry.records);
+            if !entry.packed {
+                frame::put_varint(&mut self.raw, self.entry.len() as u64);
+            }
+            self.raw.extend_from_slice(&self.entry);
+        }
+        // What was copied is only what it was if nothing was published in between: then the ring's words may
+        // have been written again.
+        if buffer.mark() != mark {
+            return Ok(None);
+        }
+        let Some(first) = first else { return Ok(None) };
+        if first > self.position {
+            self.miss(self.position..first)?;
+            return Ok(self.gaps.pop().map(Step::Gap));
+        }
+        Ok(Some(Step::Batch { first, positions: self.position..end, time }))
+    }
+
+    /// Waits until there is something to read; false when the time is over first.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        let since = Instant::now();
+        loop {
+            if self.is_ready() {
+                return Ok(true);
+            }
+            let left = match timeout.map(|timeout| timeout.saturating_sub(since.elapsed())) {
+                Some(Duration::ZERO) => return Ok(false),
+                left => left,
+            };
+            self.sleep(left);
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.readable() > self.position || !self.gaps.is_empty()
+    }
+
+    fn sleep(&self, timeout: Option<Duration>) {
+        // An appender may be killed between its entry and waking anybody.
+        const LONGEST: Duration = Duration::from_millis(500);
+        let piece = timeout.map_or(LONGEST, |timeout| timeout.min(LONGEST));
+        self.inner.store.buffer.sleep_reader(Some(piece), &mut || self.is_ready());
+    }
+
+    /// A file descriptor (an eventfd) that becomes readable when [`Reader::next`], having said `None`, has
+    /// something again: for an event loop. It is cleared by reading its 8 bytes. A thread of its own waits.
+    pub fn readiness(&mut self) -> std::io::Result<std::os::fd::BorrowedFd<'_>> {
+        if self.readiness.is_none() {
+            let readiness = Readiness::start(Arc::clone(&self.inner), self.level, self.buffered)?;
+            readiness.arm(self.position);
+            self.readiness = Some(readiness);
+        }
+        Ok(self.readiness.as_ref().expect("BUG: just made").fd())
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("position", &self.position).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,85 @@
+//! Readiness as a file descriptor, for event loops: an eventfd and a thread that waits in their stead.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::journal::Inner;
+use crate::level::Level;
+
+/// No position is waited for.
+const IDLE: u64 = u64::MAX;
+
+pub(crate) struct Readiness {
+    shared: Arc<Shared>,
+    inner: Arc<Inner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    fd: OwnedFd,
+    /// The position beyond which something is waited for.
+    position: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Readiness {
+    pub(crate) fn start(inner: Arc<Inner>, level: Level, buffered: bool) -> io::Result<Readiness> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared =
+            Arc::new(Shared { fd, position: AtomicU64::new(IDLE), stop: AtomicBool::new(false) });
+        let (of_thread, journal) = (Arc::clone(&shared), Arc::clone(&inner));
+        let thread = thread::Builder::new().name("journal-ready".to_owned()).spawn(move || {
+            let buffer = &journal.store.buffer;
+            let readable = || match (level, buffered) {
+                (Level::Disk, _) => buffer.durable(),
+                (_, true) => buffer.end().1,
+                (_, false) => buffer.mark().position,
+            };
+            while !of_thread.stop.load(Ordering::SeqCst) {
+                let position = of_thread.position.load(Ordering::SeqCst);
+                if position == IDLE {
+                    thread::park();
+                } else if readable() > position {
+                    of_thread.position.store(IDLE, Ordering::SeqCst);
+                    // Can fail only when 2^64 - 2 events have not been read.
+                    let _ = rustix::io::write(&of_thread.fd, &1u64.to_ne_bytes());
+                } else {
+                    let longest = Some(Duration::from_millis(500));
+                    buffer.sleep_reader(longest, &mut || {
+                        of_thread.stop.load(Ordering::SeqCst) || readable() > position
+                    });
+                }
+            }
+        })?;
+        Ok(Readiness { shared, inner, thread: Some(thread) })
+    }
+
+    /// Waits for more than what lies before a position.
+    pub(crate) fn arm(&self, position: u64) {
+        self.shared.position.store(position, Ordering::SeqCst);
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.shared.fd.as_fd()
+    }
+}
+
+impl Drop for Readiness {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.inner.store.buffer.wake_all();
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Segments: files of frames with rising positions. [`Scan`] is the one way in which frames are read, by
+//! readers, at opening, and by `verify` and `repair`.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::{Disk, File, Mode};
+
+use crate::error::{Doing, Error, Result};
+use crate::frame::{self, Head};
+use crate::layout::{
+    FRAME_ALIGN, FRAME_BYTES, Fields, PRODUCER, PRODUCER_BYTES, SEGMENT, SEGMENT_BYTES,
+    SEGMENT_MAGIC, VERSION, checksum, field,
+};
+use crate::level::Identity;
+use crate::places::{self, Places};
+
+/// The last sequence of a producer's boot, and the position after its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastOf {
+    pub(crate) identity: Identity,
+    pub(crate) end: u64,
+}
+
+/// The head of a segment with its table of producers: their last sequences when the segment was begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHead {
+    pub(crate) journal_id: u128,
+    pub(crate) first: u64,
+    pub(crate) created: i64,
+    pub(crate) producers: Vec<LastOf>,
+}
+
+impl SegmentHead {
+    /// The bytes, up to the first frame.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let frames_offset = SEGMENT_BYTES + self.producers.len() * PRODUCER_BYTES;
+        let mut bytes = vec![0; frames_offset];
+        let mut fields = Fields::into(&SEGMENT, &mut bytes[..SEGMENT_BYTES]);
+        fields.put("magic", &SEGMENT_MAGIC);
+        fields.put("version", &VERSION.to_le_bytes());
+        fields.put("journal_id", &self.journal_id.to_le_bytes());
+        fields.put("first_position", &self.first.to_le_bytes());
+        fields.put("created", &self.created.to_le_bytes());
+        fields.put("producers", &(self.producers.len() as u32).to_le_bytes());
+        fields.put("frames_offset", &(frames_offset as u64).to_le_bytes());
+        for (last, entry) in
+            self.producers.iter().zip(bytes[SEGMENT_BYTES..].chunks_exact_mut(PRODUCER_BYTES))
+        {
+            let mut fields = Fields::into(&PRODUCER, entry);
+            fields.put("producer", &last.identity.producer.to_le_bytes());
+            fields.put("boot", &last.identity.boot.to_le_bytes());
+            fields.put("sequence", &last.identity.sequence.to_le_bytes());
+            fields.put("end_position", &last.end.to_le_bytes());
+        }
+        let crc = checksum(&bytes);
+        bytes[field(&SEGMENT, "header_crc")].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the head of a file; `None` when it is damaged.
+    pub(crate) fn read(file: &dyn File, path: &Path) -> Result<Option<SegmentHead>> {
+        let mut bytes = vec![0; SEGMENT_BYTES];
+        if file.read_full_at(&mut bytes, 0).doing("read its head", path)? < SEGMENT_BYTES {
+            return Ok(None);
+        }
+        let fields = Fields::of(&SEGMENT, &bytes);
+        let table_bytes = fields.u32("producers") as usize * PRODUCER_BYTES;
+        let frames_offset = (SEGMENT_BYTES + table_bytes) as u64;
+        let len = file.len().doing("ask for its length", path)?;
+        if fields.bytes("magic") != SEGMENT_MAGIC
+            || fields.u64("frames_offset") != frames_offset
+            || frames_offset > len
+        {
+            return Ok(None);
+        }
+        bytes.resize(SEGMENT_BYTES + table_bytes, 0);
+        let have = file
+            .read_full_at(&mut bytes[SEGMENT_BYTES..], SEGMENT_BYTES as u64)
+            .doing("read its producers", path)?;
+        let fields = Fields::of(&SEGMENT, &bytes);
+        if have < table_bytes || fields.u32("header_crc") != checksum(&bytes) {
+            return Ok(None);
+        }
+        if fields.u32("version") > VERSION {
+            return Err(Error::Version {
+                path: path.to_owned(),
+                found: fields.u32("version"),
+                known: VERSION,
+            });
+        }
+        let producers = bytes[SEGMENT_BYTES..].chunks_exact(PRODUCER_BYTES).map(|entry| {
+            let fields = Fields::of(&PRODUCER, entry);
+            let identity = Identity {
+                producer: fields.u64("producer"),
+                boot: fields.u64("boot"),
+                sequence: fields.u64("sequence"),
+            };
+            LastOf { identity, end: fields.u64("end_position") }
+        });
+        Ok(Some(SegmentHead {
+            journal_id: fields.u128("journal_id"),
+            first: fields.u64("first_position"),
+            created: fields.i64("created"),
+            producers: producers.collect(),
+        }))
+    }
+
+    /// Where the first frame begins.
+    pub(crate) fn frames_offset(&self) -> u64 {
+        (SEGMENT_BYTES + self.producers.len() * PRODUCER_BYTES) as u64
+    }
+}
+
+/// The first positions of all segments, rising.
+pub(crate) fn list(disk: &dyn Disk, places: &Places) -> Result<Vec<u64>> {
+    let dir = places.segments();
+    let names = disk.list(&dir).doing("list it", &dir)?;
+    let mut firsts: Vec<u64> = names.iter().filter_map(|name| places::first_of(name)).collect();
+    firsts.sort_unstable();
+    Ok(firsts)
+}
+
+/// What a scan finds next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A sound frame, here; its stored body is at the range of `Scan::bytes`.
+    Frame { head: Head, offset: u64, body: Range<usize> },
+    /// Bytes that are no frame, up to the next frame.
+    Damage { offset: u64, end: u64 },
+    /// No frame from here to the limit, of which so many bytes are not the zeros a segment begins with.
+    End { offset: u64, torn_bytes: u64 },
+}
+
+/// Reads the frames of one segment in order, in large pieces, with memory for about one frame.
+pub(crate) struct Scan {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    salt: u32,
+    /// Where the next frame is expected, and the least position it can have.
+    offset: u64,
+    position: u64,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+/// How much is read at once: large enough for a disk to be at its full speed.
+const WINDOW_BYTES: u64 = 256 << 10;
+
+impl Scan {
+    /// Opens a segment. The frames begin behind the head, or, if that is damaged, where one is found.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        places: &Places,
+        journal_id: u128,
+        first: u64,
+    ) -> Result<Scan> {
+        let path = places.segment(first);
+        let file: Arc<dyn File> = disk.open(&path, Mode::Read).doing("open it", &path)?.into();
+        let head = SegmentHead::read(&*file, &path)?;
+        let offset = head.map_or(0, |head| head.frames_offset());
+        Ok(Scan::at(file, path, frame::salt(journal_id, first), offset, first))
+    }
+
+    pub(crate) fn at(
+        file: Arc<dyn File>,
+        path: PathBuf,
+        salt: u32,
+        offset: u64,
+        position: u64,
+    ) -> Scan {
+        Scan { file, path, salt, offset, position, window: Vec::new(), window_at: 0 }
+    }
+
+    /// The position after the last frame.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn file_bytes(&self) -> Result<u64> {
+        self.file.len().doing("ask for its length", &self.path)
+    }
+
+    /// What a `Found::Frame` says about its body.
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.window[range]
+    }
+
+    /// What comes next before `limit`, a length in bytes up to which the file is written.
+    pub(crate) fn next(&mut self, limit: u64) -> Result<Found> {
+        let offset = self.offset;
+        if let Some(head) = self.head_at(offset, limit)? {
+            let end = offset + head.frame_bytes();
+            let body_end = offset + FRAME_BYTES as u64 + u64::from(head.stored_bytes);
+            if body_end <= limit {
+                let have = self.fill(offset, head.frame_bytes(), limit)?;
+                let start = (offset - self.window_at) as usize + FRAME_BYTES;
+                let body = start..start + head.stored_bytes as usize;
+                if have >= FRAME_BYTES as u64 + u64::from(head.stored_bytes)
+                    && head.body_is(&self.window[body.clone()], self.salt)
+                {
+                    self.offset = end;
+                    self.position = head.positions().end;
+                    return Ok(Found::Frame { head, offset, body });
+                }
+            }
+        }
+        self.search(limit)
+    }
+
+    /// The head of a frame that can come next, at an offset.
+    fn head_at(&mut self, offset: u64, limit: u64) -> Result<Option<Head>> {
+        if self.fill(offset, FRAME_BYTES as u64, limit)? < FRAME_BYTES as u64 {
+            return Ok(None);
+        }
+        let start = (offset - self.window_at) as usize;
+        Ok(Head::parse(&self.window[start..], self.salt).filter(|head| head.first >= self.position))
+    }
+
+    /// Looks for the next sound head behind bytes that are no frame.
+    fn search(&mut self, limit: u64) -> Result<Found> {
+        let from = self.offset;
+        let mut at = (from + 1).next_multiple_of(FRAME_ALIGN);
+        let mut torn_end = self.last_written(from, at.min(limit), limit)?;
+        while at + FRAME_BYTES as u64 <= limit {
+            if self.head_at(at, limit)?.is_some() {
+                self.offset = at;
+                return Ok(Found::Damage { offset: from, end: at });
+            }
+            if self.fill(at, FRAME_ALIGN, limit)? == 0 {
+                break;
+            }
+            torn_end = torn_end.max(self.last_written(at, at + FRAME_ALIGN, limit)?);
+            at += FRAME_ALIGN;
+        }
+        torn_end = torn_end.max(self.last_written(at, limit, limit)?);
+        Ok(Found::End { offset: from, torn_bytes: torn_end.saturating_sub(from) })
+    }
+
+    /// The end of the bytes in a short range that are not zero; 0 when all are.
+    fn last_written(&mut self, from: u64, to: u64, limit: u64) -> Result<u64> {
+        if to <= from {
+            return Ok(0);
+        }
+        let have = self.fill(from, to - from, limit)?.min(to - from);
+        let start = (from - self.window_at) as usize;
+        let bytes = &self.window[start..start + have as usize];
+        Ok(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| from + last as u64 + 1))
+    }
+
+    /// Has the window hold `want` bytes from `offset` on, or as many as there are; how many it holds.
+    fn fill(&mut self, offset: u64, want: u64, limit: u64) -> Result<u64> {
+        let window_end = self.window_at + self.window.len() as u64;
+        if offset < self.window_at
+            || offset > window_end
+            || offset + want.min(limit.saturating_sub(offset)) > window_end
+        {
+            let room = limit.saturating_sub(offset);
+            let size = want.max(WINDOW_BYTES).min(room) as usize;
+            // What is there of it is kept: a disk is read once.
+            let keep = if (self.window_at..=window_end).contains(&offset) {
+                let start = (offset - self.window_at) as usize;
+                self.window.drain(..start);
+                self.window.len()
+            } else {
+                0
+            };
+            self.window.resize(size.max(keep), 0);
+            let have = self
+                .file
+                .read_full_at(&mut self.window[keep..], offset + keep as u64)
+                .doing("read it", &self.path)?;
+            self.window.truncate(keep + have);
+            self.window_at = offset;
+        }
+        Ok((self.window_at + self.window.len() as u64).saturating_sub(offset))
+    }
+}

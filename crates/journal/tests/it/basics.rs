@@ -1,0 +1,277 @@
+//! What a journal does when nothing goes wrong.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use disk::OsDisk;
+use journal::*;
+
+/// A folder of its own that is removed in the end.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Dir {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("topdeck-journal-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Dir(path)
+    }
+
+    fn create(&self, settings: &Settings) {
+        Journal::create(&OsDisk, &self.0, 7, 0, settings).unwrap();
+    }
+
+    fn open(&self) -> Journal {
+        Journal::open(Arc::new(OsDisk), &self.0, &Options::default()).unwrap()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn small(codec: Codec) -> Settings {
+    Settings {
+        codec,
+        buffer_bytes: 16 << 10,
+        segment_bytes: 64 << 10,
+        limits: Limits { bytes_max: None, age_max: None, at_limit: AtLimit::Refuse },
+        ..Settings::default()
+    }
+}
+
+fn record(i: u64) -> Vec<u8> {
+    format!("record {i} {}", "x".repeat((i % 97) as usize)).into_bytes()
+}
+
+/// All that a reader gives now.
+fn drain(reader: &mut Reader) -> (Vec<(u64, Vec<u8>)>, Vec<Gap>) {
+    let (mut records, mut gaps) = (Vec::new(), Vec::new());
+    while let Some(item) = reader.next().unwrap() {
+        match item {
+            Item::Batch(batch) => {
+                records.extend(batch.records().map(|r| (r.position, r.bytes.to_vec())))
+            }
+            Item::Gap(gap) => gaps.push(gap),
+        }
+    }
+    (records, gaps)
+}
+
+#[track_caller]
+fn check(journal: &Journal, count: u64) {
+    for buffered in [true, false] {
+        if !buffered {
+            journal.flush(Level::Process).unwrap();
+        }
+        let mut reader = journal.reader(Start::Begin).unwrap();
+        reader.set_buffered(buffered);
+        let (records, gaps) = drain(&mut reader);
+        assert_eq!(gaps, []);
+        assert_eq!(records.len() as u64, count);
+        for (i, (position, bytes)) in records.into_iter().enumerate() {
+            assert_eq!((position, bytes), (i as u64, record(i as u64)));
+        }
+    }
+}
+
+#[test]
+fn what_is_appended_is_read() {
+    for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+        let dir = Dir::new();
+        dir.create(&small(codec));
+        let journal = dir.open();
+        for i in 0..5000 {
+            let ack = journal.append(&record(i), Level::Process).unwrap();
+            assert_eq!(ack, Ack { positions: i..i + 1, level: Level::Process, repeated: false });
+        }
+        check(&journal, 5000);
+        drop(journal);
+        let journal = dir.open();
+        assert_eq!(*journal.opened(), Opened::default());
+        check(&journal, 5000);
+        assert_eq!(journal.append(&record(5000), Level::Disk).unwrap().level, Level::Disk);
+        check(&journal, 5001);
+        let marks = journal.close().unwrap();
+        assert_eq!(marks, Marks { first: 0, durable: 5001, flushed: 5001, end: 5001 });
+    }
+}
+
+#[test]
+fn batches_are_whole_and_repeats_are_recognised() {
+    let dir = Dir::new();
+    dir.create(&small(Codec::Lz4));
+    let identity = |sequence| Some(Identity { producer: 1, boot: 2, sequence });
+    let big = vec![7; 12 << 10];
+    {
+        let journal = dir.open();
+        let ack = journal.append_batch(identity(1), &[b"a", b"", b"c"], Level::Disk).unwrap();
+        assert_eq!((ack.positions, ack.repeated), (0..3, false));
+        let ack = journal.append_batch(identity(1), &[b"a", b"", b"c"], Level::Disk).unwrap();
+        assert_eq!((ack.positions, ack.repeated, ack.level), (3..3, true, Level::Disk));
+        // Larger than half the buffer.
+        assert_eq!(
+            journal.append_batch(identity(5), &[&big, &[]], Level::Disk).unwrap().positions,
+            3..5
+        );
+        assert!(journal.append_batch(identity(4), &[b"z"], Level::Disk).unwrap().repeated);
+        assert_eq!(journal.append_batch(None, &[], Level::Disk).unwrap().positions, 5..5);
+    }
+    let journal = dir.open();
+    assert!(journal.append_batch(identity(5), &[b"z"], Level::Disk).unwrap().repeated);
+    assert!(!journal.append_batch(identity(6), &[b"z"], Level::Disk).unwrap().repeated);
+    let mut reader = journal.reader(Start::Begin).unwrap();
+    let mut seen = Vec::new();
+    while let Some(Item::Batch(batch)) = reader.next().unwrap() {
+        seen.extend(batch.records().map(|r| (r.position, r.identity, r.bytes.len())));
+    }
+    let expected = [(1, 1), (1, 0), (1, 1), (5, big.len()), (5, 0), (6, 1)];
+    let expected = expected.iter().enumerate().map(|(i, &(s, len))| (i as u64, identity(s), len));
+    assert_eq!(seen, expected.collect::<Vec<_>>());
+    assert!(matches!(
+        journal.append(&vec![0; 20 << 10], Level::Memory),
+        Err(Error::TooLarge { .. })
+    ));
+}
+
+#[test]
+fn subscribers_go_on_where_they_were_and_free_what_all_have_read() {
+    let dir = Dir::new();
+    dir.create(&small(Codec::None));
+    let journal = dir.open();
+    journal.add_subscriber("a", Start::Begin, true).unwrap();
+    journal.add_subscriber("b", Start::Begin, true).unwrap();
+    for i in 0..5000 {
+        let _ = journal.append(&record(i), Level::Process).unwrap();
+    }
+    journal.flush(Level::Process).unwrap();
+    let all = journal.stat().unwrap().segments;
+    assert!(all > 3, "{all}");
+    for name in ["a", "b"] {
+        let mut subscriber = journal.subscribe(name).unwrap();
+        assert!(matches!(journal.subscribe(name), Err(Error::SubscriberBusy { .. })));
+        let (records, gaps) = drain(&mut subscriber);
+        assert_eq!((records.len(), gaps.len()), (5000, 0));
+        subscriber.commit(4000, Level::Disk).unwrap();
+        assert!(subscriber.commit(5001, Level::Disk).is_err());
+    }
+    let stat = journal.stat().unwrap();
+    assert!(stat.segments < all, "{stat:?}");
+    assert!(stat.marks.first > 0 && stat.marks.first <= 4000);
+    let mut subscriber = journal.subscribe("a").unwrap();
+    let (records, gaps) = drain(&mut subscriber);
+    assert_eq!((records[0].0, records.len(), gaps.len()), (4000, 1000, 0));
+    drop(subscriber);
+    journal.add_mark("here", Start::At(4500), true).unwrap();
+    let position = journal.checkpoint("here").unwrap().position;
+    journal.set_checkpoint("a", Start::At(position)).unwrap();
+    assert_eq!(journal.subscribe("a").unwrap().position(), 4500);
+    journal.remove_checkpoint("b").unwrap();
+    assert!(matches!(journal.subscribe("b"), Err(Error::NoCheckpoint { .. })));
+    assert!(matches!(journal.set_checkpoint("a", Start::At(9999)), Err(Error::Position { .. })));
+}
+
+#[test]
+fn at_the_limit_it_refuses_or_drops_and_says_what() {
+    for at_limit in [AtLimit::Refuse, AtLimit::DropOldest] {
+        let dir = Dir::new();
+        let limits = Limits { bytes_max: Some(256 << 10), age_max: None, at_limit };
+        dir.create(&Settings { limits, ..small(Codec::None) });
+        let journal = dir.open();
+        journal.add_subscriber("slow", Start::Begin, true).unwrap();
+        let mut accepted = 0;
+        for i in 0..20_000 {
+            let identity = Some(Identity { producer: 3, boot: 4, sequence: i });
+            match journal.append_batch(identity, &[&record(i)], Level::Process) {
+                Ok(_) => accepted += 1,
+                Err(Error::Full(Full::Limit { holder, .. })) => {
+                    assert_eq!(holder.as_deref(), Some("slow"));
+                    break;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let mut subscriber = journal.subscribe("slow").unwrap();
+        let (records, gaps) = drain(&mut subscriber);
+        match at_limit {
+            AtLimit::Refuse => {
+                assert!(accepted < 20_000);
+                assert_eq!(gaps, []);
+                assert_eq!(records.len() as u64, accepted);
+                subscriber.commit(subscriber.position(), Level::Disk).unwrap();
+                let _ = journal.append(b"there is room again", Level::Disk).unwrap();
+            }
+            AtLimit::DropOldest => {
+                assert_eq!(accepted, 20_000);
+                assert_eq!(gaps.len(), 1, "{gaps:?}");
+                let gap = &gaps[0];
+                assert_eq!(
+                    (gap.positions.start, gap.reason, gap.complete),
+                    (0, Reason::BytesLimit, true)
+                );
+                assert_eq!(gap.records() + records.len() as u64, accepted);
+                assert_eq!(gap.producers.len(), 1);
+                assert_eq!(gap.producers[0].sequences, 0..=gap.records() - 1);
+                assert_eq!(gap.producers[0].records, gap.records());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_waits_and_is_told() {
+    let dir = Dir::new();
+    dir.create(&small(Codec::None));
+    let journal = dir.open();
+    let mut reader = journal.reader(Start::End).unwrap();
+    assert!(!reader.wait(Some(Duration::from_millis(5))).unwrap());
+    let fd = reader.readiness().unwrap().try_clone_to_owned().unwrap();
+    let mut event = [0; 8];
+    assert!(rustix::io::read(&fd, &mut event).is_err(), "nothing yet");
+    std::thread::scope(|scope| {
+        scope.spawn(|| journal.append(b"x", Level::Process).unwrap());
+        assert!(reader.wait(None).unwrap());
+    });
+    assert_eq!(drain(&mut reader).0.len(), 1);
+    let _ = journal.append(b"y", Level::Process).unwrap();
+    let since = std::time::Instant::now();
+    while rustix::io::read(&fd, &mut event).is_err() {
+        assert!(since.elapsed() < Duration::from_secs(10), "the descriptor never became readable");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn many_threads_append_and_all_is_there() {
+    let dir = Dir::new();
+    dir.create(&small(Codec::Lz4));
+    let journal = dir.open();
+    const THREADS: u64 = 8;
+    const EACH: u64 = 500;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let journal = &journal;
+            scope.spawn(move || {
+                for i in 0..EACH {
+                    let level = if i % 10 == 0 { Level::Disk } else { Level::Process };
+                    let bytes = [thread.to_le_bytes(), i.to_le_bytes()].concat();
+                    assert!(journal.append(&bytes, level).unwrap().level >= level);
+                }
+            });
+        }
+    });
+    let (records, gaps) = drain(&mut journal.reader(Start::Begin).unwrap());
+    assert_eq!((records.len() as u64, gaps.len()), (THREADS * EACH, 0));
+    let mut next = [0; THREADS as usize];
+    for (_, bytes) in records {
+        let number = |i: usize| u64::from_le_bytes(bytes[i..i + 8].try_into().unwrap());
+        assert_eq!(number(8), next[number(0) as usize], "order holds per thread");
+        next[number(0) as usize] += 1;
+    }
+}

@@ -1,0 +1,3 @@
+//! The crate from outside.
+
+mod basics;
