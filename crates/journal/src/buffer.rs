@@ -394,6 +394,25 @@ impl Buffer {
             self.ring(at + i as u64).store(word, Relaxed);
         }
         self.copy_in(at + words as u64, append.body);
+        self.prepare(at, words + append.body.len().div_ceil(8));
+    }
+
+    /// The flusher's processor has the cache lines that come next. Without a word ahead of time, the release
+    /// of the lock waits for each of them: 200 ns an append instead of 65 (two processors, 100 B records).
+    #[inline]
+    fn prepare(&self, at: u64, words: usize) {
+        #[cfg(not(loom))]
+        {
+            const AHEAD: u64 = 128;
+            const LINE: usize = 8;
+            let start = HEADER_WORDS + self.sets * WAYS * WAY_WORDS;
+            for ahead in (0..words.min(AHEAD as usize)).step_by(LINE) {
+                let place = (at + AHEAD) as usize + ahead & (self.ring_words - 1);
+                self.memory.prepare_write(start + place);
+            }
+        }
+        #[cfg(loom)]
+        let _ = (at, words);
     }
 
     fn entry_crc(&self, length: u32, head: &[u64], body: &[u8]) -> u32 {

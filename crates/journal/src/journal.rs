@@ -38,7 +38,8 @@ pub struct Options {
     /// After how long what was appended at a lower level is made durable all the same: 1 s by default;
     /// `None` leaves it to the kernel.
     pub sync_every: Option<Duration>,
-    /// How long an append waits for `disk`, or for room in the buffer: 10 s by default.
+    /// How long an append waits for `disk`, or for room in the buffer: 10 s by default. One of those who wait
+    /// for `disk` synchronises for all, and waits for the system as long as that takes.
     pub wait_max: Duration,
     /// Where times come from: [`wall_clock`] by default.
     pub clock: Clock,
@@ -579,9 +580,8 @@ impl Inner {
                     Level::Memory
                 });
             }
-            if self.thread_syncs() {
-                buffer.want_durable(position);
-            } else if let Ok(_turn) = self.syncing.try_lock() {
+            // Whoever comes first synchronises for all; there is no need to wake a thread for it.
+            if let Ok(_turn) = self.syncing.try_lock() {
                 match self.sync() {
                     Ok(Flushed::All) => continue,
                     Ok(Flushed::Elsewhere) => buffer.want_durable(position),
@@ -595,10 +595,6 @@ impl Inner {
                 (self.options.wait_max - waited).min(Duration::from_millis(50)),
             );
         }
-    }
-
-    fn thread_syncs(&self) -> bool {
-        self.options.background && !self.stop.load(Ordering::Relaxed)
     }
 
     pub(crate) fn flush(&self, level: Level) -> Result<()> {
