@@ -3,7 +3,12 @@
 mod basics;
 mod kill;
 mod processes;
+mod races;
 
 /// What children of this binary can play: `processes::Child::start`.
-const PARTS: &[(&str, fn(processes::Part))] =
-    &[("writer", kill::writer), ("reader", kill::reader), ("opener", kill::opener)];
+const PARTS: &[(&str, fn(processes::Part))] = &[
+    ("writer", kill::writer),
+    ("reader", kill::reader),
+    ("opener", kill::opener),
+    ("servant", races::servant),
+];
