@@ -388,6 +388,7 @@ impl Drop for Journal {
         let mut flusher = self.inner.flusher();
         // What cannot be written stays in the buffer, whose contents outlive this process.
         let _ = flusher.drain(&self.inner.store);
+        flusher.trim();
         flusher.give_up_role();
     }
 }
@@ -403,7 +404,7 @@ impl fmt::Debug for Journal {
 
 /// Maps the buffer, which is made, or made anew, when its file is not of the right size. Only shrinking a
 /// file that others map would harm them, and whoever maps it has it at its right size.
-fn map(disk: &dyn Disk, places: &Places, born: &Born) -> Result<Buffer> {
+pub(crate) fn map(disk: &dyn Disk, places: &Places, born: &Born) -> Result<Buffer> {
     let path = places.buffer();
     let size = Size::new(born.settings.buffer_bytes, born.settings.producers_max);
     let bytes = size.file_bytes();

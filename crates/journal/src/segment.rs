@@ -178,10 +178,6 @@ impl Scan {
         self.position
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(crate) fn file_bytes(&self) -> Result<u64> {
         self.file.len().doing("ask for its length", &self.path)
     }
