@@ -1,0 +1,144 @@
+//! JLog 2.6.0, the journal that topdeck's is to replace: measured if somebody provides a program, else quoted.
+//!
+//! `TOPDECK_BENCH_JLOG` names the program; it is called as `PROGRAM FOLDER COUNT MODE` with the modes below and
+//! `read`, finds the messages in the file that `TOPDECK_BENCH_MESSAGES` names if it wants the same ones, and
+//! prints one line: seconds passed, seconds of processor time and bytes on disk, separated by tabs. A folder that
+//! is given to `read` was written in the first mode.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::report::{Table, number};
+
+use super::cost::Cost;
+use super::program::{self, Places};
+use super::{Append, Label, Read};
+
+const PROGRAM: &str = "TOPDECK_BENCH_JLOG";
+const MESSAGES: &str = "TOPDECK_BENCH_MESSAGES";
+
+const PROMISES: &str = "visible, kill";
+/// Its buffer is mapped memory, from which the next writer takes what was in it.
+const PROMISES_BUFFER: &str = "kill, but twice";
+
+/// A way of appending, with what was measured on the machine that `QUOTED` names.
+pub(crate) struct Mode {
+    pub(crate) name: &'static str,
+    argument: &'static str,
+    promises: &'static str,
+    pub(crate) cpu_us: f64,
+    /// Median of five rounds.
+    pub(crate) per_second: f64,
+    /// Bytes on disk per byte of message.
+    pub(crate) stored: f64,
+}
+
+pub(crate) const MODES: [Mode; 6] = [
+    mode("JLog, multi-process (default)", "mp", PROMISES, 1.81, 334e3, 1.16),
+    mode("JLog, multi-process, LZ4", "mp-lz4", PROMISES, 2.09, 279e3, 1.209),
+    mode("JLog, one process", "sp", PROMISES, 1.20, 445e3, 1.16),
+    mode("JLog, one process, LZ4", "sp-lz4", PROMISES, 1.46, 272e3, 1.209),
+    mode("JLog, 128 KiB pre-commit", "precommit", PROMISES_BUFFER, 0.200, 2.32e6, 1.16),
+    mode("JLog, 128 KiB pre-commit, LZ4", "precommit-lz4", PROMISES_BUFFER, 0.410, 1.26e6, 1.209),
+];
+/// The same for reading: name, processor time in microseconds, and messages per second, least and greatest.
+const READING: [(&str, f64, [f64; 2]); 2] = [
+    ("JLog, read_message", 0.91, [130e3, 450e3]),
+    ("JLog, bulk_read, 2nd to 4th subscriber", 0.34, [3.5e6, 6.3e6]),
+];
+const QUOTED: &str = "JLog 2.6.0, **quoted, not measured here**: medians of five rounds of a million messages of 100 \
+     bytes on another, busy machine with two processors (Xeon, 2.3 GHz, ext4, segments of 4 MiB). Name a program in \
+     `TOPDECK_BENCH_JLOG` to measure it (see `bench/src/journal/jlog.rs`).";
+
+const fn mode(
+    name: &'static str,
+    argument: &'static str,
+    promises: &'static str,
+    cpu_us: f64,
+    per_second: f64,
+    stored: f64,
+) -> Mode {
+    Mode { name, argument, promises, cpu_us, per_second, stored }
+}
+
+fn given() -> bool {
+    env::var_os(PROGRAM).is_some()
+}
+
+pub(crate) fn appending() -> Vec<Box<dyn Append>> {
+    if !given() {
+        return Vec::new();
+    }
+    MODES.iter().map(|mode| Box::new(mode) as Box<dyn Append>).collect()
+}
+
+pub(crate) fn reading() -> Vec<Box<dyn Read>> {
+    if given() { vec![Box::new(Reader)] } else { Vec::new() }
+}
+
+/// What stands in the report if nobody provides a program.
+pub(crate) fn quoted_appending() -> Option<Table> {
+    if given() {
+        return None;
+    }
+    let header = ["", "promises", "CPU µs/message", "messages/s", "stored B/B"];
+    let mut table = Table::new(QUOTED, 2, &header);
+    for mode in MODES {
+        let figures = [mode.cpu_us, mode.per_second, mode.stored].map(number);
+        let mut row = vec![mode.name.to_owned(), mode.promises.to_owned()];
+        row.extend(figures);
+        table.rows.push(row);
+    }
+    Some(table)
+}
+
+/// The same for reading.
+pub(crate) fn quoted_reading() -> Option<Table> {
+    if given() {
+        return None;
+    }
+    let mut table = Table::new(QUOTED, 1, &["", "CPU µs/message", "messages/s, least–greatest"]);
+    for (name, cpu_us, range) in READING {
+        let range = range.map(number).join("–");
+        table.rows.push(vec![name.to_owned(), number(cpu_us), range]);
+    }
+    Some(table)
+}
+
+fn run(folder: &Path, mode: &str, messages: &[u8]) -> Result<Cost> {
+    let places = Places::new(folder, messages)?;
+    let count = program::count(messages);
+    let mut command = Command::new(env::var_os(PROGRAM).context("no program is named")?);
+    command.arg(&places.journal).arg(count.to_string()).arg(mode);
+    command.env(MESSAGES, &places.messages);
+    program::cost(&mut command, &places, count)
+}
+
+impl Append for &Mode {
+    fn label(&self) -> Label {
+        Label::new(self.name, self.promises)
+    }
+
+    fn append(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+        run(folder, self.argument, messages)
+    }
+}
+
+struct Reader;
+
+impl Read for Reader {
+    fn label(&self) -> Label {
+        Label::new(READING[0].0, PROMISES)
+    }
+
+    fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
+        run(folder, MODES[0].argument, messages).map(|_| ())
+    }
+
+    fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+        run(folder, "read", messages)
+    }
+}
