@@ -157,3 +157,56 @@ fn reading() -> Vec<Box<dyn Read>> {
     ]);
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNT: usize = 3456;
+
+    /// Reads twice what it wrote, and sees that other messages are others.
+    #[track_caller]
+    fn check(journal: &dyn Read) {
+        let messages = Messages::new(2 * COUNT);
+        let folder = tempfile::tempdir().unwrap();
+        let (all, others) = messages.first(2 * COUNT).split_at(messages.first(COUNT).len());
+        journal.prepare(folder.path(), all).unwrap();
+        for _ in 0..2 {
+            journal.read(folder.path(), all).unwrap();
+        }
+        assert!(journal.read(folder.path(), others).is_err(), "{}", journal.label().name);
+    }
+
+    #[test]
+    fn what_is_read_is_what_was_appended() {
+        check(&okaywal::Reader);
+        check(&commitlog::Reader);
+        check(&raft_engine::Reader);
+        check(&fjall::Reader);
+        check(&sqlite::Reader);
+    }
+
+    #[test]
+    fn every_way_of_appending_appends() {
+        let messages = Messages::new(COUNT);
+        let logs = [okaywal::appending(), commitlog::appending(), raft_engine::appending()];
+        let stores = [fjall::appending(), sqlite::appending()];
+        for way in logs.into_iter().chain(stores).flatten() {
+            let folder = tempfile::tempdir().unwrap();
+            let cost = way.append(folder.path(), messages.first(COUNT)).unwrap();
+            assert_eq!(cost.messages, COUNT);
+            // LZ4 makes it less than what was appended, but not less than a fifth.
+            assert!(cost.left_bytes > 20 * COUNT as u64, "{}: {cost:?}", way.label().name);
+        }
+    }
+
+    #[test]
+    fn acknowledgements_are_counted_with_their_latencies() {
+        let messages = Messages::new(100);
+        let folder = tempfile::tempdir().unwrap();
+        let time = Duration::from_millis(30);
+        let result = okaywal::Durable.acknowledge(folder.path(), 3, time, &messages).unwrap();
+        assert!(result.count >= 3 && result.passed >= time);
+        assert!(result.median_us <= result.p99_us && result.p99_us <= result.max_us);
+    }
+}

@@ -35,7 +35,7 @@ use crate::report::{Section, summary};
 #[derive(Parser)]
 #[command(name = "topdeck-bench")]
 struct Options {
-    /// Try everything in half a minute; print the report, write nothing
+    /// Try everything in a minute; print the report, write nothing
     #[arg(long)]
     quick: bool,
     /// Run this comparison alone; print the report, write nothing

@@ -33,6 +33,12 @@ pub(crate) fn appending() -> Vec<Box<dyn Append>> {
     vec![Box::new(Appender)]
 }
 
+fn name() -> String {
+    const MANIFEST: &str = include_str!("../../peers/chronicle/pom.xml");
+    const BEFORE: &str = "<artifactId>chronicle-queue</artifactId>\n      <version>";
+    format!("Chronicle Queue {}", program::version(MANIFEST, BEFORE, "<"))
+}
+
 fn command(mode: &str, places: &Places) -> Result<Command> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
@@ -60,7 +66,7 @@ struct Appender;
 
 impl Append for Appender {
     fn label(&self) -> Label {
-        Label::new("Chronicle Queue", PROMISES)
+        Label::new(name(), PROMISES)
     }
 
     fn append(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
@@ -74,7 +80,7 @@ pub(crate) struct Reader;
 
 impl Read for Reader {
     fn label(&self) -> Label {
-        Label::new("Chronicle Queue, tailer", PROMISES)
+        Label::new(format!("{}, tailer", name()), PROMISES)
     }
 
     fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {

@@ -73,8 +73,8 @@ impl Read for Reader {
     fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
         let mut touched = Touched::default();
         let count = messages.len() / SIZE;
+        let log = open(folder)?;
         let cost = Cost::of(folder, count, || {
-            let log = open(folder)?;
             let mut next = 0;
             while next < count as u64 {
                 let read = log.read(next, ReadLimit::max_bytes(READ_BYTES))?;

@@ -71,7 +71,11 @@ pub(crate) fn run(effort: &Effort) -> Section {
         section.samples.extend(rows.named_samples());
         cells.push(rows);
     }
-    section.method += &format!("\n\n{PROMISES} File system: {}.", super::file_system());
+    section.method += &format!(
+        "\n\nMedians of {} rounds. {PROMISES} File system: {}.",
+        rounds(effort),
+        super::file_system()
+    );
     section.targets = targets(&cells);
     section
 }
@@ -158,7 +162,7 @@ pub(crate) fn run_producers<'a>(
     write_back(folder)?;
     let device = Device::of(folder);
     let before = device.as_ref().and_then(Device::written_bytes);
-    let (began, latencies_ns) = std::thread::scope(|scope| {
+    let worked: Vec<Worked> = std::thread::scope(|scope| {
         let start = &start;
         let threads: Vec<_> = ready
             .into_iter()
@@ -173,14 +177,12 @@ pub(crate) fn run_producers<'a>(
             })
             .collect();
         start.wait();
-        let began = wall_time();
-        let latencies: Result<Vec<Vec<u64>>> =
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
-        (began, latencies)
-    });
-    let passed = wall_time() - began;
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Result<_>>()
+    })?;
     let after = device.as_ref().and_then(Device::written_bytes);
-    let mut latencies_ns = latencies_ns?.concat();
+    let began = worked.iter().map(|one| one.began).min().unwrap_or_default();
+    let ended = worked.iter().map(|one| one.ended).max().unwrap_or_default();
+    let mut latencies_ns: Vec<u64> = worked.into_iter().flat_map(|one| one.latencies_ns).collect();
     latencies_ns.sort_unstable();
     let at = |share: f64| {
         let last = latencies_ns.len().saturating_sub(1);
@@ -190,7 +192,7 @@ pub(crate) fn run_producers<'a>(
     };
     Ok(Acknowledged {
         count: latencies_ns.len(),
-        passed,
+        passed: ended - began,
         median_us: at(0.5),
         p99_us: at(0.99),
         max_us: at(1.0),
@@ -198,13 +200,20 @@ pub(crate) fn run_producers<'a>(
     })
 }
 
-/// Latencies in nanoseconds of what one producer appends in the time given.
+/// What one producer did, and when by the clock.
+struct Worked {
+    began: Duration,
+    ended: Duration,
+    latencies_ns: Vec<u64>,
+}
+
+/// Appends one message after another in the time given.
 fn produce(
     mut append: Producer,
     time: Duration,
     messages: &Messages,
     first: usize,
-) -> Result<Vec<u64>> {
+) -> Result<Worked> {
     let mut latencies_ns = Vec::new();
     let began = wall_time();
     let mut before = began;
@@ -214,5 +223,5 @@ fn produce(
         latencies_ns.push((now - before).as_nanos() as u64);
         before = now;
     }
-    Ok(latencies_ns)
+    Ok(Worked { began, ended: before, latencies_ns })
 }

@@ -77,6 +77,19 @@ fn write_line(line: &mut String, random: &mut Random, time_ms: &mut u64) {
     );
 }
 
+/// What is left of batches of 64 KiB: LZ4's share, and that of zstd 1.
+pub(crate) fn ratios(messages: &Messages) -> (f64, f64) {
+    const BATCH: usize = 64 << 10;
+    const LEVEL: i32 = 1;
+    let (mut raw, mut lz4, mut zstd) = (0, 0, 0);
+    for batch in messages.first(messages.len().min(100_000)).chunks(BATCH) {
+        raw += batch.len();
+        lz4 += lz4_flex::compress(batch).len();
+        zstd += zstd::bulk::compress(batch, LEVEL).expect("memory takes all bytes").len();
+    }
+    (lz4 as f64 / raw as f64, zstd as f64 / raw as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,17 +110,4 @@ mod tests {
         assert_eq!(lines.len(), 1000);
         assert_eq!(messages.one(1001), messages.one(1));
     }
-}
-
-/// What is left of batches of 64 KiB: LZ4's share, and that of zstd 1.
-pub(crate) fn ratios(messages: &Messages) -> (f64, f64) {
-    const BATCH: usize = 64 << 10;
-    const LEVEL: i32 = 1;
-    let (mut raw, mut lz4, mut zstd) = (0, 0, 0);
-    for batch in messages.first(messages.len().min(100_000)).chunks(BATCH) {
-        raw += batch.len();
-        lz4 += lz4_flex::compress(batch).len();
-        zstd += zstd::bulk::compress(batch, LEVEL).expect("memory takes all bytes").len();
-    }
-    (lz4 as f64 / raw as f64, zstd as f64 / raw as f64)
 }

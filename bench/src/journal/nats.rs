@@ -21,6 +21,11 @@ pub(crate) fn appending() -> Vec<Box<dyn Append>> {
     vec![Box::new(Appender)]
 }
 
+fn name() -> String {
+    const MANIFEST: &str = include_str!("../../peers/nats/go.mod");
+    format!("NATS JetStream {}", program::version(MANIFEST, "nats-server/v2 v", "\n"))
+}
+
 fn command(mode: &str, places: &Places, arguments: &[usize]) -> Result<Command> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
@@ -43,7 +48,7 @@ struct Appender;
 
 impl Append for Appender {
     fn label(&self) -> Label {
-        Label::new("NATS JetStream, async publish", PROMISES)
+        Label::new(format!("{}, async publish", name()), PROMISES)
     }
 
     fn messages(&self) -> usize {
@@ -61,7 +66,7 @@ pub(crate) struct Durable;
 
 impl Acknowledge for Durable {
     fn label(&self) -> Label {
-        Label::new("NATS JetStream, sync always", PROMISES_SYNC)
+        Label::new(format!("{}, sync always", name()), PROMISES_SYNC)
     }
 
     fn acknowledge(
@@ -82,7 +87,7 @@ pub(crate) struct Reader;
 
 impl Read for Reader {
     fn label(&self) -> Label {
-        Label::new("NATS JetStream, ordered consumer", PROMISES)
+        Label::new(format!("{}, ordered consumer", name()), PROMISES)
     }
 
     fn messages(&self) -> usize {

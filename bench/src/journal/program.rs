@@ -137,6 +137,12 @@ pub(crate) fn acknowledged(
     })
 }
 
+/// The version that stands in a manifest between two texts.
+pub(crate) fn version<'a>(manifest: &'a str, before: &str, after: &str) -> &'a str {
+    let rest = manifest.split_once(before).map(|(_, rest)| rest);
+    rest.and_then(|rest| rest.split(after).next()).unwrap_or("of unknown version")
+}
+
 /// How many messages a slice holds.
 pub(crate) fn count(messages: &[u8]) -> usize {
     messages.len() / SIZE

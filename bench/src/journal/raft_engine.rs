@@ -120,8 +120,8 @@ impl Read for Reader {
     fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
         let mut touched = Touched::default();
         let count = messages.len() / SIZE;
+        let engine = open(folder)?;
         let cost = Cost::of(folder, count, || {
-            let engine = open(folder)?;
             let mut entries = Vec::new();
             let (mut next, end) = (1, count as u64 + 1);
             while next < end {

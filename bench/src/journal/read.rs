@@ -15,10 +15,9 @@ use super::{MILLION, PROMISES, Turns, jlog, rounds, scratch, turns};
 const METHOD: &str = "\
 All messages of a journal that was written before, in their order and in the page cache of the operating \
 system; the exclusive or of all bytes is taken and compared with that of what was written, so each is touched. \
-Opening the journal counts where reading needs it. The time is that of one thread where the library reads with \
-one, the processor time is of all threads.
+The journal is open before the clock starts. Processor time is that of all threads.
 
-okaywal reads messages only while it recovers, and that is what is measured. raft-engine is read in calls of \
+okaywal reads messages only while it opens, and that is what is measured. raft-engine is read in calls of \
 1000 entries, commitlog in calls of 1 MiB; fjall and SQLite scan a range of keys. Chronicle Queue reads with one \
 tailer after as many messages from another queue have warmed its virtual machine; NATS JetStream has an ordered \
 consumer in the server's process.";
@@ -53,14 +52,18 @@ pub(crate) fn run(effort: &Effort) -> Section {
             contenders[at].read(folder.path(), messages.first(counts[at]))
         },
     );
-    section.method += &format!("\n\n{PROMISES} File system: {}.", super::file_system());
+    section.method += &format!(
+        "\n\nMedians of {} rounds. {PROMISES} File system: {}.",
+        rounds(effort),
+        super::file_system()
+    );
     let rows = Rows::new(&result);
     section.tables.push(rows.table(&result, &counts));
     section.tables.extend(jlog::quoted_reading());
     section.targets = targets(&rows);
     section.samples = vec![
         ("processor time per message, µs".to_owned(), rows.cpu_us),
-        ("messages per second".to_owned(), rows.per_second),
+        ("thousand messages per second".to_owned(), rows.thousands),
     ];
     section
 }
@@ -68,7 +71,7 @@ pub(crate) fn run(effort: &Effort) -> Section {
 /// The figures of all contenders, in their order.
 pub(crate) struct Rows {
     cpu_us: Vec<Samples>,
-    pub(crate) per_second: Vec<Samples>,
+    pub(crate) thousands: Vec<Samples>,
 }
 
 impl Rows {
@@ -78,16 +81,16 @@ impl Rows {
         };
         Rows {
             cpu_us: of(&|cost| Some(cost.cpu_us())),
-            per_second: of(&|cost| Some(cost.per_second())),
+            thousands: of(&|cost| Some(cost.per_second() / 1e3)),
         }
     }
 
     fn table(&self, turns: &[Turns<Cost>], counts: &[usize]) -> Table {
-        let header = ["", "promises", "messages", "CPU µs/message", "messages/s"];
+        let header = ["", "promises", "messages", "CPU µs/message", "1000 messages/s"];
         let mut table = Table::new("Median (least–greatest).", 2, &header);
         for (at, turns) in turns.iter().enumerate() {
             table.rows.push(turns.row(header.len(), || {
-                vec![counts[at].to_string(), self.cpu_us[at].cell(), self.per_second[at].cell()]
+                vec![counts[at].to_string(), self.cpu_us[at].cell(), self.thousands[at].cell()]
             }));
         }
         table
