@@ -41,8 +41,8 @@ impl Cost {
         Ok(Cost { messages, passed, cpu, written_bytes, left_bytes: stored_bytes(folder)? })
     }
 
-    pub(crate) fn cpu_us(&self) -> f64 {
-        self.cpu.as_secs_f64() * 1e6 / self.messages as f64
+    pub(crate) fn cpu_ns(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e9 / self.messages as f64
     }
 
     pub(crate) fn per_second(&self) -> f64 {

@@ -27,7 +27,8 @@ percentile and maximum are those of a round, and the table shows their median ov
 “Device” is what the device under the folder wrote meanwhile, by its own count and for all programs of the \
 machine, per byte of message: what other programs wrote at that time is in it.
 
-okaywal and raft-engine write for whoever waits and share one fdatasync. fjall has one fdatasync per commit, \
+In okaywal and raft-engine those who wait share one fdatasync; okaywal's segments are never recycled, since a \
+journal keeps its messages, and each of raft-engine's producers writes to a region of its own. fjall has one fdatasync per commit, \
 one after another. SQLite is one connection in WAL mode with `synchronous = FULL` behind a mutex, which is \
 faster than a connection per thread. NATS JetStream syncs always, has no group commit, and its producers are \
 goroutines of the server's process. **commitlog is not here**: its `flush` calls no fsync, so it has no durable \

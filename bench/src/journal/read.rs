@@ -62,7 +62,7 @@ pub(crate) fn run(effort: &Effort) -> Section {
     section.tables.extend(jlog::quoted_reading());
     section.targets = targets(&rows);
     section.samples = vec![
-        ("processor time per message, µs".to_owned(), rows.cpu_us),
+        ("processor time per message, ns".to_owned(), rows.cpu_ns),
         ("thousand messages per second".to_owned(), rows.thousands),
     ];
     section
@@ -70,7 +70,7 @@ pub(crate) fn run(effort: &Effort) -> Section {
 
 /// The figures of all contenders, in their order.
 pub(crate) struct Rows {
-    cpu_us: Vec<Samples>,
+    cpu_ns: Vec<Samples>,
     pub(crate) thousands: Vec<Samples>,
 }
 
@@ -80,17 +80,17 @@ impl Rows {
             turns.iter().map(|one| one.samples(figure)).collect::<Vec<_>>()
         };
         Rows {
-            cpu_us: of(&|cost| Some(cost.cpu_us())),
+            cpu_ns: of(&|cost| Some(cost.cpu_ns())),
             thousands: of(&|cost| Some(cost.per_second() / 1e3)),
         }
     }
 
     fn table(&self, turns: &[Turns<Cost>], counts: &[usize]) -> Table {
-        let header = ["", "promises", "messages", "CPU µs/message", "1000 messages/s"];
+        let header = ["", "promises", "messages", "CPU ns/message", "1000 messages/s"];
         let mut table = Table::new("Median (least–greatest).", 2, &header);
         for (at, turns) in turns.iter().enumerate() {
             table.rows.push(turns.row(header.len(), || {
-                vec![counts[at].to_string(), self.cpu_us[at].cell(), self.thousands[at].cell()]
+                vec![counts[at].to_string(), self.cpu_ns[at].cell(), self.thousands[at].cell()]
             }));
         }
         table
