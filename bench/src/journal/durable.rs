@@ -31,8 +31,9 @@ In okaywal and raft-engine those who wait share one fdatasync; okaywal's segment
 journal keeps its messages, and each of raft-engine's producers writes to a region of its own. fjall has one fdatasync per commit, \
 one after another. SQLite is one connection in WAL mode with `synchronous = FULL` behind a mutex, which is \
 faster than a connection per thread. NATS JetStream syncs always, has no group commit, and its producers are \
-goroutines of the server's process. **commitlog is not here**: its `flush` calls no fsync, so it has no durable \
-acknowledgement. Nor is Chronicle Queue, whose community edition offers no acknowledged sync of each message.";
+goroutines of the server's process. **commitlog is not here**: its `flush` \
+brings its index to the disk but calls no fsync for the messages, so it has no durable acknowledgement. Chronicle \
+Queue is not here either: its appender has a `sync`, which nobody has measured here yet.";
 
 /// What became of the appends of all producers.
 pub(crate) struct Acknowledged {

@@ -18,7 +18,7 @@ import net.openhft.chronicle.queue.impl.single.SingleChronicleQueueBuilder;
  *
  * MESSAGES is a file of messages of SIZE bytes each. A queue beside JOURNAL is written and read first, so that
  * the virtual machine has compiled what it runs. The figures are printed as one line: seconds passed, seconds of
- * processor time, and -1 for the bytes, which the caller counts.
+ * processor time (the virtual machine tells it in steps of 10 ms), and -1 for the bytes, which the caller counts.
  */
 public final class Chronicle {
     /** So much of the messages warms up writing. */
