@@ -493,10 +493,8 @@ fn copy_bytes(
         let want = (bytes.end - done).min(piece.len() as u64) as usize;
         let have = from.read_full_at(&mut piece[..want], done).doing("read it", from_path)?;
         if have == 0 {
-            // The padding behind a last frame may be missing.
-            piece[..want].fill(0);
+            break;
         }
-        let have = if have == 0 { want } else { have };
         to.write_all_at(&piece[..have], at + done - bytes.start).doing("write it", to_path)?;
         done += have as u64;
     }
