@@ -616,8 +616,13 @@ impl Buffer {
         self.memory[word::DURABLE].load(Acquire)
     }
 
+    /// Notes what is durable. Those who wait are woken by `wake_durable`.
     pub(crate) fn set_durable(&self, position: u64) {
         self.memory[word::DURABLE].fetch_max(position, SeqCst);
+    }
+
+    /// Wakes those who wait for something to be durable.
+    pub(crate) fn wake_durable(&self) {
         self.bump(DURABLE);
         self.wake_readers();
     }
