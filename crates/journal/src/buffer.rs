@@ -1044,6 +1044,20 @@ mod tests {
     }
 
     #[test]
+    fn loom_a_mark_is_never_torn() {
+        model(|| {
+            let buffer = Arc::new(buffer(2));
+            let all = |i| Mark { ring: i, position: i, segment: i, offset: i };
+            buffer.store_mark(all(0));
+            let other = Arc::clone(&buffer);
+            let flusher = thread::spawn(move || (1..4).for_each(|i| other.store_mark(all(i))));
+            let mark = buffer.mark();
+            assert_eq!(mark, all(mark.ring));
+            flusher.join().unwrap();
+        });
+    }
+
+    #[test]
     fn loom_a_sleeping_reader_is_woken() {
         model(|| {
             let buffer = Arc::new(buffer(2));
