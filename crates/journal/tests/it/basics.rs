@@ -9,10 +9,10 @@ use disk::OsDisk;
 use journal::*;
 
 /// A folder of its own that is removed in the end.
-struct Dir(PathBuf);
+pub(crate) struct Dir(pub(crate) PathBuf);
 
 impl Dir {
-    fn new() -> Dir {
+    pub(crate) fn new() -> Dir {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path =
@@ -51,7 +51,7 @@ fn record(i: u64) -> Vec<u8> {
 }
 
 /// All that a reader gives now.
-fn drain(reader: &mut Reader) -> (Vec<(u64, Vec<u8>)>, Vec<Gap>) {
+pub(crate) fn drain(reader: &mut Reader) -> (Vec<(u64, Vec<u8>)>, Vec<Gap>) {
     let (mut records, mut gaps) = (Vec::new(), Vec::new());
     while let Some(item) = reader.next().unwrap() {
         match item {

@@ -1,3 +1,5 @@
 //! The crate from outside.
 
 mod basics;
+mod golden;
+mod layout;
