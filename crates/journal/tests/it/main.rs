@@ -1,7 +1,11 @@
 //! The crate from outside.
 
 mod basics;
+mod checks;
+mod fuzzed;
+mod golden;
 mod kill;
+mod layout;
 mod processes;
 mod races;
 
