@@ -8,6 +8,7 @@ mod kill;
 mod layout;
 mod processes;
 mod races;
+mod syscalls;
 
 /// What children of this binary can play: `processes::Child::start`.
 const PARTS: &[(&str, fn(processes::Part))] = &[
@@ -15,4 +16,5 @@ const PARTS: &[(&str, fn(processes::Part))] = &[
     ("reader", kill::reader),
     ("opener", kill::opener),
     ("servant", races::servant),
+    ("counted", syscalls::counted),
 ];
