@@ -6,6 +6,7 @@ mod fuzzed;
 mod golden;
 mod kill;
 mod layout;
+mod power_loop;
 mod processes;
 mod races;
 mod syscalls;
@@ -15,6 +16,9 @@ const PARTS: &[(&str, fn(processes::Part))] = &[
     ("writer", kill::writer),
     ("reader", kill::reader),
     ("opener", kill::opener),
+    ("power writer", power_loop::writer),
+    ("power idle", power_loop::idle),
+    ("filler", power_loop::filler),
     ("servant", races::servant),
     ("counted", syscalls::counted),
 ];
