@@ -4,6 +4,7 @@ mod basics;
 mod checks;
 mod fuzzed;
 mod golden;
+mod jlog;
 mod kill;
 mod layout;
 mod power_loop;
@@ -19,6 +20,8 @@ const PARTS: &[(&str, fn(processes::Part))] = &[
     ("power writer", power_loop::writer),
     ("power idle", power_loop::idle),
     ("filler", power_loop::filler),
+    ("halting", jlog::halting),
+    ("bystander", jlog::bystander),
     ("servant", races::servant),
     ("counted", syscalls::counted),
 ];
