@@ -172,8 +172,7 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
     Journal::create(&disk::OsDisk, &disk.journal(), random_id(), 0, settings).unwrap();
     let acked: Vec<Count> =
         (0..WRITERS).map(|i| Count::at(&disk.outside(&format!("acked-{i}")))).collect();
-    let (mut lost, mut batches, mut kills) = (0, 0, 0);
-    let mut base = vec![0; WRITERS];
+    let (mut lost, mut kills, mut untrue) = (0, 0, 0);
     for cut in 0..cuts {
         let mut writers: Vec<Child> = (0..WRITERS)
             .map(|i| {
@@ -192,13 +191,12 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
             kills += 1;
             std::thread::sleep(random.micros(60_000));
         }
+        // A machine without power acknowledges nothing more, but here the processes go on: while the file
+        // system is being stopped, a sync may be told that it is done though it is not.
+        let promised: Vec<u64> = acked.iter().map(Count::get).collect();
         if let Err(why) = disk.cut() {
             return println!("skipped: {why}");
         }
-        let promised: Vec<u64> = acked.iter().map(Count::get).collect();
-        // What is acknowledged after the cut would be a lie.
-        std::thread::sleep(Duration::from_millis(30));
-        let later: Vec<u64> = acked.iter().map(Count::get).collect();
         writers.iter_mut().for_each(Child::kill);
         disk.unmount().unwrap();
         disk.mount().unwrap();
@@ -210,11 +208,14 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
         // One more is the idle process below.
         let all = read(&journal, &kind, WRITERS + 1, true);
         for (i, sequences) in all[..WRITERS].iter().enumerate() {
-            let promised = promised[i].max(later[i]);
+            let promised = promised[i];
+            untrue += acked[i].get().saturating_sub(sequences.last().map_or(0, |last| last + 1));
+            // The producers repeat from what was promised, and what is there already is known.
+            acked[i].set(promised);
             // Rising, each once; without a hole up to what was promised.
             assert!(sequences.is_sorted_by(|a, b| a < b), "cut {cut}: order of producer {i}");
             let mut there = sequences.iter().copied().peekable();
-            for expected in base[i]..promised {
+            for expected in 0..promised {
                 while there.next_if(|&sequence| sequence < expected).is_some() {}
                 let found = there.next_if_eq(&expected);
                 assert!(
@@ -223,9 +224,6 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
                 );
             }
             lost += there.count();
-            batches += promised - base[i];
-            // The producers repeat from what was promised, and what is there already is known.
-            base[i] = 0;
         }
         // A process is killed before it writes anything: nothing that was lost may come back.
         if random.below(2) == 0 {
@@ -238,8 +236,10 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
             assert_eq!(again[..WRITERS], all[..WRITERS], "cut {cut}: after a kill");
         }
     }
+    let batches: u64 = acked.iter().map(Count::get).sum();
     println!(
-        "{cuts} cuts, {kills} kills before them: {batches} batches on disk, {lost} more survived"
+        "{cuts} cuts, {kills} kills before them: {batches} batches on disk before a cut, {lost} more survived; {untrue} \
+         were acknowledged while the file system was being stopped and are not there"
     );
 }
 
