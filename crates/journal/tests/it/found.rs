@@ -1,0 +1,45 @@
+//! What the fault tests found, each by itself and as small as it gets.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use disk::{Disk, SimDisk};
+use journal::*;
+
+use crate::world::{DIR, small};
+
+fn options() -> Options {
+    Options {
+        background: false,
+        sync_every: None,
+        wait_max: Duration::from_millis(5),
+        clock: Arc::new(|| 1),
+        ..Options::default()
+    }
+}
+
+fn create(disk: &SimDisk, settings: &Settings) {
+    Journal::create(&disk.process(), Path::new(DIR), 99, 0, settings).unwrap();
+}
+
+fn try_open(disk: &SimDisk) -> Result<Journal> {
+    Journal::open(Arc::new(disk.process()), Path::new(DIR), &options())
+}
+
+#[track_caller]
+fn open(disk: &SimDisk) -> Journal {
+    try_open(disk).unwrap()
+}
+
+fn plain() -> Settings {
+    small(Codec::None, AtLimit::Refuse, None)
+}
+
+#[test]
+fn a_journal_in_a_new_folder_of_a_new_folder_survives_a_power_cut() {
+    let disk = SimDisk::new(1);
+    create(&disk, &plain());
+    disk.power_cut();
+    open(&disk);
+}
