@@ -286,6 +286,8 @@ impl Reader {
     fn from_buffer(&mut self) -> Result<Option<Step>> {
         let buffer = &self.inner.store.buffer;
         let mark = buffer.mark();
+        // In this order: what is below `next` and not in segments lies before `tail`.
+        let (_, next) = buffer.end();
         let (tail, _) = buffer.end();
         self.raw.clear();
         let mut at = mark.ring;
@@ -319,11 +321,13 @@ impl Reader {
         if buffer.mark() != mark {
             return Ok(None);
         }
-        let Some(first) = first else { return Ok(None) };
-        if first > self.position {
-            self.miss(self.position..first)?;
+        // Positions may have been given out whose records a crash or damage took, also at the end.
+        let missing = first.unwrap_or(if at >= tail { next } else { self.position });
+        if missing > self.position {
+            self.miss(self.position..missing)?;
             return Ok(self.gaps.pop().map(Step::Gap));
         }
+        let Some(first) = first else { return Ok(None) };
         Ok(Some(Step::Batch { first, positions: self.position..end, time }))
     }
 
