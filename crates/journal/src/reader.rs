@@ -296,8 +296,12 @@ impl Reader {
         while at < tail && self.raw.len() < BUFFER_BATCH_BYTES {
             self.entry.clear();
             let Some(entry) = buffer.entry(at, tail, &mut self.entry) else {
-                // Moved on, or damaged; in that case the flusher steps over it.
-                break;
+                if buffer.mark() != mark {
+                    return Ok(None);
+                }
+                // Damaged, or never arrived before a crash: stepped over, as the flusher does.
+                at += 1;
+                continue;
             };
             at += entry.words;
             let entry_end = entry.first + u64::from(entry.records);

@@ -63,3 +63,23 @@ fn a_reader_is_told_of_records_lost_at_the_end_and_does_not_wait_for_them() {
         assert!(!reader.wait(Some(Duration::ZERO)).unwrap());
     }
 }
+
+#[test]
+fn a_reader_of_the_buffer_goes_on_behind_what_a_power_cut_took_from_its_middle() {
+    for seed in 0..200 {
+        let disk = SimDisk::new(seed);
+        let mut settings = plain();
+        settings.buffer_bytes = 64 << 10;
+        create(&disk, &settings);
+        let journal = open(&disk);
+        for _ in 0..20 {
+            let _ = journal.append(&[1; 900], Level::Process).unwrap();
+        }
+        disk.power_cut();
+        drop(journal);
+        let journal = open(&disk);
+        let mut reader = journal.reader(Start::Begin).unwrap();
+        while reader.next().unwrap().is_some() {}
+        assert_eq!(reader.position(), journal.marks().end, "{seed}");
+    }
+}
