@@ -543,11 +543,12 @@ impl Buffer {
         Some((begin, begin + end))
     }
 
-    /// The end of what is appended, in ring words, and the position after it.
+    /// The end of what is appended, in ring words, and a position: all entries before it lie below that end.
     pub(crate) fn end(&self) -> (u64, u64) {
-        // Acquire pairs with the Release in `Turn::append`: entries below `tail` are complete.
-        let tail = self.memory[word::TAIL].load(Acquire);
-        (tail, self.memory[word::NEXT].load(Acquire))
+        // In this order: the position is stored after the tail. Acquire pairs with the Release in
+        // `Turn::append`: entries below `tail` are complete.
+        let next = self.memory[word::NEXT].load(Acquire);
+        (self.memory[word::TAIL].load(Acquire), next)
     }
 
     // ---- the published mark ----------------------------------------------------------------------------

@@ -286,7 +286,7 @@ impl Reader {
     fn from_buffer(&mut self) -> Result<Option<Step>> {
         let buffer = &self.inner.store.buffer;
         let mark = buffer.mark();
-        // In this order: what is below `next` and not in segments lies before `tail`.
+        // In this order: what is below `next` and not in segments lies before `tail`, whoever appends meanwhile.
         let (_, next) = buffer.end();
         let (tail, _) = buffer.end();
         self.raw.clear();
@@ -296,10 +296,7 @@ impl Reader {
         while at < tail && self.raw.len() < BUFFER_BATCH_BYTES {
             self.entry.clear();
             let Some(entry) = buffer.entry(at, tail, &mut self.entry) else {
-                if buffer.mark() != mark {
-                    return Ok(None);
-                }
-                // Damaged, or never arrived before a crash: stepped over, as the flusher does.
+                // Damaged: the next sound one is looked for. Or moved on, which is seen below.
                 at += 1;
                 continue;
             };
@@ -325,13 +322,13 @@ impl Reader {
         if buffer.mark() != mark {
             return Ok(None);
         }
-        // Positions may have been given out whose records a crash or damage took, also at the end.
-        let missing = first.unwrap_or(if at >= tail { next } else { self.position });
-        if missing > self.position {
-            self.miss(self.position..missing)?;
+        // What was lost behind the last entry leaves nothing but the position of the next.
+        let lost = if at >= tail && next > self.position { Some(next) } else { None };
+        let Some(first) = first.or(lost) else { return Ok(None) };
+        if first > self.position {
+            self.miss(self.position..first)?;
             return Ok(self.gaps.pop().map(Step::Gap));
         }
-        let Some(first) = first else { return Ok(None) };
         Ok(Some(Step::Batch { first, positions: self.position..end, time }))
     }
 

@@ -1,8 +1,10 @@
 //! The crate from outside.
 
 mod basics;
+mod checks;
 mod found;
-mod model;
-mod world;
+mod fuzzed;
 mod golden;
 mod layout;
+mod model;
+mod world;
