@@ -286,9 +286,7 @@ impl Reader {
     fn from_buffer(&mut self) -> Result<Option<Step>> {
         let buffer = &self.inner.store.buffer;
         let mark = buffer.mark();
-        // In this order: what is below `next` and not in segments lies before `tail`, whoever appends meanwhile.
-        let (_, next) = buffer.end();
-        let (tail, _) = buffer.end();
+        let (tail, next) = buffer.end();
         self.raw.clear();
         let mut at = mark.ring;
         let (mut first, mut end) = (None, 0);

@@ -476,8 +476,8 @@ impl World {
                 sent.durable = true;
             }
         }
-        for (_, (_, forever)) in self.history.range_mut(..durable) {
-            *forever = true;
+        for (_, ((batch, _), forever)) in self.history.range_mut(..durable) {
+            *forever |= self.sent[*batch as usize].state == State::Alive;
         }
     }
 
