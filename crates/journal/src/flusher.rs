@@ -381,9 +381,9 @@ impl Flusher {
             self.kept.push(Kept { first, bytes, newest: None });
         }
         let firsts: Vec<u64> = self.kept.iter().map(|kept| kept.first).collect();
-        for last in
-            opening::producers(&*store.disk, &store.places, &store.born, &firsts, mark.offset)?
-        {
+        let (disk, places) = (&*store.disk, &store.places);
+        let (gaps, _) = Gaps::load(disk, places)?;
+        for last in opening::producers(disk, places, &store.born, &firsts, mark.offset, &gaps)? {
             self.remember(store, last);
         }
         Ok(())

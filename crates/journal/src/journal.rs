@@ -138,6 +138,13 @@ impl Journal {
     ) -> Result<()> {
         settings.check()?;
         let places = Places::new(dir);
+        // Those above it that are missing too, and the one that is there, need a sync each.
+        let above: Vec<&Path> =
+            dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).collect();
+        let missing = above.iter().take_while(|above| {
+            matches!(disk.list(above), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+        });
+        let changed = missing.count() + 1;
         for folder in [&places.dir, &places.segments(), &places.checkpoints(), &places.locks()] {
             disk.create_dir(folder).doing("create it", folder)?;
         }
@@ -156,8 +163,8 @@ impl Journal {
         }
         // Last, for it is what makes the folder a journal.
         born.create(disk, &places)?;
-        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            disk.sync_dir(parent).doing("make the new folder in it durable", parent)?;
+        for folder in above.into_iter().take(changed) {
+            disk.sync_dir(folder).doing("make the new folder in it durable", folder)?;
         }
         Ok(())
     }

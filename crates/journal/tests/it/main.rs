@@ -2,6 +2,9 @@
 
 mod basics;
 mod checks;
+mod found;
 mod fuzzed;
 mod golden;
 mod layout;
+mod model;
+mod world;
