@@ -4,6 +4,7 @@
 mod command;
 mod completions;
 mod hist;
+mod json;
 mod man;
 
 use std::process::ExitCode;
