@@ -4,6 +4,7 @@
 mod command;
 mod completions;
 mod hist;
+mod journal;
 mod json;
 mod man;
 
