@@ -11,6 +11,7 @@ mod check;
 mod checkpoint;
 mod create;
 mod input;
+mod limit;
 mod output;
 mod parse;
 mod progress;
@@ -67,6 +68,7 @@ enum Command {
     Subscribers(subscribers::Options),
     Checkpoint(checkpoint::Options),
     Rewind(rewind::Options),
+    Limit(limit::Options),
     Verify(check::VerifyOptions),
     Repair(check::RepairOptions),
     Bench(bench::Options),
@@ -82,6 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Command::Subscribers(options) => subscribers::run(options),
         Command::Checkpoint(options) => checkpoint::run(options),
         Command::Rewind(options) => rewind::run(options),
+        Command::Limit(options) => limit::run(options),
         Command::Verify(options) => check::verify(options),
         Command::Repair(options) => check::repair(options),
         Command::Bench(options) => bench::run(options),
@@ -90,8 +93,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Opens a journal, and says what was lost since it was open last, if anything was.
 fn open(dir: &Path) -> Result<Journal> {
-    let options = journal::Options::default();
-    let journal = Journal::open(Arc::new(disk::OsDisk), dir, &options).map_err(told(dir))?;
+    try_open(dir).map_err(told(dir))
+}
+
+fn try_open(dir: &Path) -> Result<Journal, Error> {
+    let journal = Journal::open(Arc::new(disk::OsDisk), dir, &journal::Options::default())?;
     let opened = journal.opened();
     for gap in &opened.gaps {
         say(format_args!("{}: found on opening: {}", dir.display(), show::gap(gap)));
@@ -113,7 +119,10 @@ fn told(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
             Error::SubscriberBusy { .. } => "; end that one first".to_owned(),
             _ => String::new(),
         };
-        let text = error.to_string();
+        let text = match &error {
+            Error::Full(full) => format!("the journal is full: {}", show::full(&dir, full)),
+            other => other.to_string(),
+        };
         match text.starts_with(&dir) {
             true => anyhow!("{text}{advice}"),
             false => anyhow!("{dir}: {text}{advice}"),

@@ -9,7 +9,6 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -19,7 +18,7 @@ use crate::command::say;
 use crate::journal::create::{create, made};
 use crate::journal::input::{End, Input, Read1};
 use crate::journal::progress::Progress;
-use crate::journal::{open, parse, show, told};
+use crate::journal::{open, parse, show, told, try_open};
 
 /// Append records: lines of files or of standard input
 ///
@@ -122,16 +121,15 @@ fn is_stdin(path: &Path) -> bool {
 }
 
 fn open_or_create(dir: &Path) -> Result<Journal> {
-    match Journal::open(Arc::new(disk::OsDisk), dir, &journal::Options::default()) {
+    match try_open(dir) {
         Err(Error::Missing { .. }) => {
             let settings = Settings::default();
             create(dir, &settings)?;
             say(made(dir, &settings).trim_end().replace('\n', " "));
+            open(dir)
         }
-        // Opened once more below, which says what was found.
-        Ok(_) | Err(_) => {}
+        other => other.map_err(told(dir)),
     }
-    open(dir)
 }
 
 /// What has been appended so far.
@@ -308,13 +306,14 @@ impl<'a> Appender<'a> {
 
     /// How things stand after a failure.
     fn standing(&self, failed: &Failed) -> String {
-        let mut text = match self.done.records + self.done.repeats {
-            0 => "nothing was appended".to_owned(),
+        let mut text = match (self.done.records + self.done.repeats, failed.unsure) {
+            (0, 0) => "nothing was appended".to_owned(),
+            (0, _) => format!("nothing has reached {}", self.options.level),
             _ => self.done.summary(self.progress.elapsed()),
         };
         if failed.unsure > 0 {
             text = format!(
-                "{text}; {} more were appended, but not acknowledged at the level {}",
+                "{text}; {} more appended, and not known to have reached {}",
                 show::records(failed.unsure),
                 self.options.level
             );

@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 "{}: set at position {}; at a limit it {}\n",
                 plain(name),
                 set.position,
-                stat::holds(&set)
+                stat::holds(&set, stat(&journal)?.settings.limits.at_limit)
             )
         }
         (Some(_), Some(Checkpoint { holds: true, .. })) if options.yields => {
@@ -96,14 +96,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             journal.remove_checkpoint(name).map_err(told(dir))?;
             format!("{}: removed\n", plain(name))
         }
-        (None, Some(checkpoint)) => format!(
-            "{}: position {}, {} behind the end, set {}; at a limit it {}\n",
-            plain(name),
-            checkpoint.position,
-            show::records(stat::behind(&stat(&journal)?, &checkpoint)),
-            show::time(checkpoint.moved),
-            stat::holds(&checkpoint)
-        ),
+        (None, Some(checkpoint)) => {
+            let stat = stat(&journal)?;
+            format!(
+                "{}: position {}, {} behind the end, set {}; at a limit it {}\n",
+                plain(name),
+                checkpoint.position,
+                show::records(stat::behind(&stat, &checkpoint)),
+                show::time(checkpoint.moved),
+                stat::holds(&checkpoint, stat.settings.limits.at_limit)
+            )
+        }
         (None, None) => unreachable!("BUG: refused above"),
     };
     print(text.as_bytes())?;

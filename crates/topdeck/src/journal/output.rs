@@ -22,6 +22,7 @@ const WRITE_BYTES: usize = 256 << 10;
 
 /// How records are read and written, for `cat` and `tail` alike.
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// The journal's folder
     #[arg(value_name = "DIR")]

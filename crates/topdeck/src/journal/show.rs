@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use collect::Unit;
-use journal::{AtLimit, Codec, Gap, Limits};
+use journal::{AtLimit, Codec, Full, Gap, Limits};
 
 use crate::hist::intervals;
 use crate::hist::show::Show;
@@ -99,6 +99,30 @@ pub(crate) fn limits(limits: &Limits) -> String {
         }
     };
     format!("{size}, {old}; {then}")
+}
+
+/// Why a journal is full, and what to do about it.
+pub(crate) fn full(dir: &str, full: &Full) -> String {
+    let raise = format!("raise the limit (`topdeck journal limit {dir} --max-bytes …`)");
+    let Full::Limit { used_bytes, max_bytes, holder, policy } = full else {
+        return "there is no space left on its disk; what is acknowledged is safe, and appending goes on when there \
+                is space"
+            .to_owned();
+    };
+    let used = format!("segments take {} of at most {}", bytes(*used_bytes), bytes(*max_bytes));
+    match (policy, holder) {
+        (AtLimit::DropOldest, _) => {
+            format!("{used}, which leaves no room for one more; {raise}")
+        }
+        (AtLimit::Refuse, None) => format!(
+            "{used}, and nobody has subscribed, so nothing may go; add who reads \
+             (`topdeck journal subscribers {dir} add NAME`), or {raise}"
+        ),
+        (AtLimit::Refuse, Some(name)) => format!(
+            "{used}, and {name:?} has not passed the oldest; let it read on, remove it \
+             (`topdeck journal subscribers {dir} remove {name}`), or {raise}"
+        ),
+    }
 }
 
 /// `position 7`, `positions 7..10`.

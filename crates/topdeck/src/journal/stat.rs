@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use journal::{Checkpoint, Gap, Kind, Limits, Stat};
+use journal::{AtLimit, Checkpoint, Error, Gap, Kind, Level, Limits, Stat};
 
 use crate::command::{plain, print};
 use crate::journal::{open, show, told};
@@ -38,7 +38,13 @@ const SCHEMA: u64 = 1;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let journal = open(&options.dir)?;
-    let stat = journal.stat().map_err(told(&options.dir))?;
+    let mut stat = journal.stat().map_err(told(&options.dir))?;
+    if stat.full.is_none() && stat.marks.flushed < stat.marks.end {
+        // What fills a journal that was opened just now, nobody has met yet.
+        if let Err(Error::Full(full)) = journal.flush(Level::Process) {
+            stat.full = Some(full);
+        }
+    }
     let text = match options.json {
         true => format!("{}\n", document(&stat)),
         false => text(&options.dir, &stat),
@@ -112,7 +118,7 @@ pub(crate) fn checkpoints(stat: &Stat, kind: Kind, title: &str) -> String {
             plain(&checkpoint.name),
             checkpoint.position.to_string(),
             show::records(behind(stat, checkpoint)),
-            holds(checkpoint).to_owned(),
+            holds(checkpoint, stat.settings.limits.at_limit).to_owned(),
             show::time(checkpoint.moved),
         ]
     });
@@ -125,8 +131,10 @@ pub(crate) fn behind(stat: &Stat, checkpoint: &Checkpoint) -> u64 {
     stat.marks.end.saturating_sub(checkpoint.position)
 }
 
-pub(crate) fn holds(checkpoint: &Checkpoint) -> &'static str {
-    if checkpoint.holds { "holds" } else { "yields" }
+/// Whether what it has not passed is kept at a limit: only where the journal refuses rather than drop.
+pub(crate) fn holds(checkpoint: &Checkpoint, at_limit: AtLimit) -> &'static str {
+    let holds = checkpoint.holds && at_limit == AtLimit::Refuse;
+    if holds { "holds" } else { "yields" }
 }
 
 /// What is not as it should be, and what to do.
@@ -141,7 +149,7 @@ fn troubles(dir: &Path, stat: &Stat) -> Vec<String> {
         );
     }
     if let Some(full) = &stat.full {
-        troubles.push(format!("FULL: {full}."));
+        troubles.push(format!("FULL: {}.", show::full(&dir, full)));
     }
     for name in &stat.damaged_checkpoints {
         let name = plain(name);

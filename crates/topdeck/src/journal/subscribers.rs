@@ -61,6 +61,9 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;
     let journal = open(dir)?;
+    let at_limit = |journal: &journal::Journal| {
+        journal.stat().map(|stat| stat.settings.limits.at_limit).map_err(told(dir))
+    };
     let text = match &options.change {
         None => {
             let stat = journal.stat().map_err(told(dir))?;
@@ -80,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 plain(name),
                 added.position,
                 show::records(behind),
-                stat::holds(&added)
+                stat::holds(&added, at_limit(&journal)?)
             )
         }
         Some(Change::Remove { name }) => {
