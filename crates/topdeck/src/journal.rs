@@ -121,6 +121,7 @@ fn told(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
         };
         let text = match &error {
             Error::Full(full) => format!("the journal is full: {}", show::full(&dir, full)),
+            Error::Setting { .. } => show::sizes(&error.to_string()),
             other => other.to_string(),
         };
         match text.starts_with(&dir) {

@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Start::End => end,
         Start::At(position) if position <= end => position,
         Start::At(position) => bail!(
-            "{}: --to {position} is behind the end, {end}; `topdeck journal tail --follow` waits for more",
+            "{}: --to {position} is beyond the end, {end}; `topdeck journal tail --follow` waits for more",
             output::name(&options.output.dir)
         ),
     };

@@ -238,7 +238,18 @@ mod tests {
 
     #[test]
     fn damage_has_a_place_and_what_it_costs() {
-        check(verified(Path::new("j"), &damaged()), expect![[r#""#]]);
+        check(
+            verified(Path::new("j"), &damaged()),
+            expect![[r#"
+            j: 2 places are damaged
+              4,000 records in 30 frames in 2 segments, positions 0..4100
+              DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
+              DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
+              17 B of a write that a crash cut short, never acknowledged: no damage
+
+            `topdeck journal repair j` keeps all that is sound and sets aside the rest; nobody may use the journal meanwhile.
+        "#]],
+        );
     }
 
     #[test]
@@ -246,12 +257,65 @@ mod tests {
         let mut report = damaged();
         report.repaired =
             vec!["100 records are lost; 4 KiB were put into j/quarantine/x".to_owned()];
-        check(repaired(Path::new("j"), &report), expect![[r#""#]]);
-        check(repaired(Path::new("j"), &Report::default()), expect![[r#""#]]);
+        check(
+            repaired(Path::new("j"), &report),
+            expect![[r#"
+            j: 2 places are damaged
+              4,000 records in 30 frames in 2 segments, positions 0..4100
+              DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
+              DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
+              17 B of a write that a crash cut short, never acknowledged: no damage
+
+            100 records are lost; 4 KiB were put into j/quarantine/x
+        "#]],
+        );
+        check(
+            repaired(Path::new("j"), &Report::default()),
+            expect![[r#"
+            j: sound
+              0 records in 0 frames in 0 segments, positions 0..0
+
+            there was nothing to repair
+        "#]],
+        );
     }
 
     #[test]
     fn json_has_all() {
-        check(document(&damaged()), expect![[r#""#]]);
+        check(
+            document(&damaged()),
+            expect![[r#"
+            {
+              "schema": 1,
+              "sound": false,
+              "segments": 2,
+              "frames": 30,
+              "records": 4000,
+              "first": 0,
+              "end": 4100,
+              "damages": [
+                {
+                  "path": "j/segments/0000000000000000.seg",
+                  "first_byte": 4096,
+                  "end_byte": 8192,
+                  "first": 1000,
+                  "end": 1100,
+                  "what": "a frame whose checksum is wrong"
+                },
+                {
+                  "path": "j/checkpoints/store",
+                  "first_byte": 0,
+                  "end_byte": 0,
+                  "first": 0,
+                  "end": 0,
+                  "what": "one of its two copies is damaged"
+                }
+              ],
+              "torn_bytes": 17,
+              "known_gaps": [],
+              "repaired": []
+            }
+        "#]],
+        );
     }
 }

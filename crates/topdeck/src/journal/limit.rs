@@ -11,12 +11,11 @@ use crate::command::print;
 use crate::journal::parse::{self, AtMost};
 use crate::journal::{open, show, told};
 
-/// Change how much a journal keeps
+/// Show or change how much a journal keeps
 ///
 /// Processes that have it open follow when they open it next.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
-#[group(id = "limit", required = true, multiple = true, args = ["max_bytes", "max_age", "at_limit"])]
 pub(crate) struct Options {
     /// The journal's folder
     #[arg(value_name = "DIR")]
@@ -37,11 +36,12 @@ pub(crate) struct Options {
 
 const AFTER: &str = "\
 Examples:
+  topdeck journal limit j
   topdeck journal limit j --max-bytes 20GiB
   topdeck journal limit j --max-age 7d --at-limit drop-oldest
 
 Exit status:
-  0  it is changed, durably
+  0  it is shown, or changed durably
   1  there is no journal, or the limit is too low
   2  the command line makes no sense";
 
@@ -53,7 +53,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         age_max: options.max_age.map_or(before.age_max, |most| most.0),
         at_limit: options.at_limit.unwrap_or(before.at_limit),
     };
-    journal.set_limits(limits).map_err(told(&options.dir))?;
+    if limits != before {
+        journal.set_limits(limits).map_err(told(&options.dir))?;
+    }
     print(format!("it keeps {}\n", show::limits(&limits)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -133,6 +133,19 @@ pub(crate) fn positions(positions: &std::ops::Range<u64>) -> String {
     }
 }
 
+/// Text in which sizes are written as "16384 bytes" or "16384 to 65536 bytes", with units that fit.
+pub(crate) fn sizes(text: &str) -> String {
+    if !text.contains(" bytes") {
+        return text.to_owned();
+    }
+    let words = text.split(' ').map(|word| {
+        let digits = word.trim_end_matches(',');
+        let size = digits.parse().map(bytes);
+        size.map_or(word.to_owned(), |size| size + &word[digits.len()..])
+    });
+    words.collect::<Vec<_>>().join(" ").replace("B bytes", "B")
+}
+
 /// A gap as a sentence.
 pub(crate) fn gap(gap: &Gap) -> String {
     let missing = if gap.records() == 1 { "is" } else { "are" };
@@ -206,6 +219,18 @@ mod tests {
         ] {
             assert_eq!(bytes(size), expected, "{size}");
         }
+    }
+
+    #[test]
+    fn sizes_in_text_have_units() {
+        assert_eq!(
+            sizes("a segment is 1024 bytes, must be 16384 to 4294967296 bytes"),
+            "a segment is 1 KiB, must be 16 KiB to 4 GiB"
+        );
+        assert_eq!(
+            sizes("producers are 70000, must be 1 to 65536"),
+            "producers are 70000, must be 1 to 65536"
+        );
     }
 
     #[test]
