@@ -11,6 +11,11 @@ pub(crate) fn cpu_time() -> Duration {
     read(ClockId::ThreadCPUTime)
 }
 
+/// Processor time of all threads of this program, past and present, in user and system mode.
+pub(crate) fn cpu_time_of_program() -> Duration {
+    read(ClockId::ProcessCPUTime)
+}
+
 /// Time that passed.
 pub(crate) fn wall_time() -> Duration {
     read(ClockId::Monotonic)

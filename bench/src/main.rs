@@ -1,8 +1,8 @@
 //! Comparisons of topdeck with other libraries, side by side in one run.
 //!
 //! Writes `docs/benchmarks.md` and the samples behind it, `bench/results/*.tsv`. Everything that can disturb
-//! a comparison is said in the report itself. `record.rs` … `accuracy.rs` hold one comparison each, with the
-//! peers; `topdeck.rs` is topdeck's side of all of them.
+//! a comparison is said in the report itself. `record.rs` … `accuracy.rs` hold one comparison of histograms each,
+//! with the peers; `topdeck.rs` is topdeck's side of all of them. `journal.rs` has those of journals.
 #![forbid(unsafe_code)]
 
 mod accuracy;
@@ -11,6 +11,7 @@ mod bytes;
 mod clock;
 mod data;
 mod floor;
+mod journal;
 mod machine;
 mod merge;
 mod quantile;
@@ -30,11 +31,11 @@ use clap::builder::PossibleValuesParser;
 use crate::clock::wall_time;
 use crate::report::{Section, summary};
 
-/// Compare topdeck's histograms with those of other libraries and write docs/benchmarks.md
+/// Compare topdeck with other libraries and write docs/benchmarks.md
 #[derive(Parser)]
 #[command(name = "topdeck-bench")]
 struct Options {
-    /// Try everything in half a minute; print the report, write nothing
+    /// Try everything in a minute; print the report, write nothing
     #[arg(long)]
     quick: bool,
     /// Run this comparison alone; print the report, write nothing
@@ -49,13 +50,16 @@ struct Effort {
 }
 
 type Comparison = (&'static str, fn(&Effort) -> Section);
-const COMPARISONS: [Comparison; 6] = [
+const COMPARISONS: [Comparison; 9] = [
     ("record", record::run),
     ("threads", threads::run),
     ("merge", merge::run),
     ("quantile", quantile::run),
     ("bytes", bytes::run),
     ("accuracy", accuracy::run),
+    ("journal-append", journal::append),
+    ("journal-durable", journal::durable),
+    ("journal-read", journal::read),
 ];
 
 /// Nine rounds are the least of which a median and a spread say something; a few more cost little.

@@ -9,6 +9,8 @@ mod big;
 mod checks;
 #[path = "../../crates/collect/tests/it/checks.rs"]
 mod collect_checks;
+#[path = "../../crates/journal/tests/it/checks.rs"]
+mod journal_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
 #[allow(dead_code)]
 mod model;
@@ -17,7 +19,7 @@ mod truth;
 
 /// Runs the check of a target on one input. Panics where something broke.
 pub fn check(target: &str, bytes: &[u8]) {
-    let mut all = checks::CHECKS.iter().chain(&collect_checks::CHECKS);
+    let mut all = checks::CHECKS.iter().chain(&collect_checks::CHECKS).chain(&journal_checks::CHECKS);
     let found = all.find(|(name, _)| *name == target);
     let (_, check) = found.unwrap_or_else(|| panic!("no check is named {target}"));
     check(bytes);

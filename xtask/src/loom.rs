@@ -5,18 +5,24 @@ use anyhow::{Result, ensure};
 use crate::line::Line;
 use crate::part::Outcome;
 
+/// The crates with lock-free code of their own.
+const CRATES: [&str; 2] = ["hist", "journal"];
+
 /// `preemptions`: how often threads may be stopped mid-way in one execution; `None` is no bound.
 pub(crate) fn run(part: &str, preemptions: Option<u32>) -> Result<Outcome> {
-    let line = Line::new("cargo test -p topdeck-hist --release --locked --lib loom_")
-        .env("RUSTFLAGS", "--cfg loom")
-        // The flag reaches every dependency; its own folder keeps the usual build from being
-        // redone.
-        .env("CARGO_TARGET_DIR", "target/loom");
-    let line = match preemptions {
-        Some(count) => line.env("LOOM_MAX_PREEMPTIONS", &count.to_string()),
-        None => line.unset("LOOM_MAX_PREEMPTIONS"),
-    };
-    let passed_count = line.run_tests(part)?;
-    ensure!(passed_count > 0, "no test of `hist` is named loom_: nothing was checked");
+    for name in CRATES {
+        let test = format!("cargo test -p topdeck-{name} --release --locked --lib loom_");
+        let line = Line::new(&test)
+            .env("RUSTFLAGS", "--cfg loom")
+            // The flag reaches every dependency; its own folder keeps the usual build from being
+            // redone.
+            .env("CARGO_TARGET_DIR", "target/loom");
+        let line = match preemptions {
+            Some(count) => line.env("LOOM_MAX_PREEMPTIONS", &count.to_string()),
+            None => line.unset("LOOM_MAX_PREEMPTIONS"),
+        };
+        let passed_count = line.run_tests(part)?;
+        ensure!(passed_count > 0, "no test of `{name}` is named loom_: nothing was checked");
+    }
     Ok(Outcome::Passed)
 }

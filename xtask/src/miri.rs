@@ -5,15 +5,19 @@ use anyhow::{Result, ensure};
 use crate::line::Line;
 use crate::part::Outcome;
 
+/// The crates whose threads share memory.
+const CRATES: [&str; 3] = ["hist", "disk", "journal"];
+
 /// Installs nightly and Miri if they are missing, and skips the part where that is not possible.
 pub(crate) fn run(part: &str) -> Result<Outcome> {
     if let Err(reason) = prepare(part) {
         return Ok(Outcome::Skipped(format!("{reason:#}")));
     }
-    let passed_count =
-        Line::new("cargo +nightly miri test -p topdeck-hist --locked --lib -- miri_")
-            .run_tests(part)?;
-    ensure!(passed_count > 0, "no test of `hist` is named miri_: nothing was checked");
+    for name in CRATES {
+        let test = format!("cargo +nightly miri test -p topdeck-{name} --locked --lib -- miri_");
+        let passed_count = Line::new(&test).run_tests(part)?;
+        ensure!(passed_count > 0, "no test of `{name}` is named miri_: nothing was checked");
+    }
     Ok(Outcome::Passed)
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub use os::OsDisk;
 pub use region::{Region, WAKE_BYTES};
-pub use sim::{Fault, Operation, SimDisk};
+pub use sim::{Fault, FaultKind, NameOrder, Operation, SimDisk, SimProcess};
 
 /// How [`Disk::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,16 +35,19 @@ pub enum Mode {
 
 /// A file system.
 pub trait Disk: Send + Sync + Debug {
-    /// Makes a folder and what is missing above it. No error when it exists.
+    /// Makes a folder and what is missing above it. No error when it exists. Each folder that was made is
+    /// durable after [`Disk::sync_dir`] of the one above it.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Opens a file. It is closed, and its lock released, when the last owner drops it or dies.
+    /// Opens a file. It is closed, and its lock released, when it is dropped or its process dies; regions
+    /// that were mapped stay.
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Box<dyn File>>;
 
     /// The names of the files (not of the folders) in a folder, in no order.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Gives a file another name in the same file system; what had that name is gone.
+    /// Gives a file another name in the same file system; what had that name is gone. Durable after
+    /// [`Disk::sync_dir`] of the new name's folder, and of the old one's when that is another.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file's name; open files live on.
@@ -59,7 +62,7 @@ pub trait File: Send + Sync + Debug {
     /// Reads at most `bytes.len()` bytes; 0 at the end of the file.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes at least one and at most `bytes.len()` bytes, into the page cache.
+    /// Writes at least one and at most `bytes.len()` bytes (none when there are none), into the page cache.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
     /// The length in bytes.
@@ -74,7 +77,8 @@ pub trait File: Send + Sync + Debug {
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Lengthens the file to at least `len` bytes of zeros whose blocks are reserved: writing them later
-    /// does not meet a full disk. Where the file system cannot reserve, it only lengthens.
+    /// does not meet a full disk. Where the file system cannot reserve, it only lengthens; nobody else may
+    /// change the length meanwhile.
     fn allocate(&self, len: u64) -> io::Result<()>;
 
     /// Makes all that was written, and the length, durable. After an error nothing is known about what
@@ -85,7 +89,8 @@ pub trait File: Send + Sync + Debug {
     /// the same path is another owner, also in the same process. The system releases them with the file.
     fn lock(&self) -> io::Result<()>;
 
-    /// Takes the file's exclusive lock unless someone has it, shared or exclusive.
+    /// Takes the file's exclusive lock unless someone else has it, shared or exclusive. Who has it shared
+    /// gives that up first, also when the exclusive one is then not to be had.
     fn try_lock(&self) -> io::Result<bool>;
 
     /// Takes the file's lock together with others that share it, unless someone has it exclusively.
@@ -95,8 +100,12 @@ pub trait File: Send + Sync + Debug {
     fn unlock(&self) -> io::Result<()>;
 
     /// The first `len` bytes as memory that all who map them share, in this process and in others, and
-    /// that outlives the process. The file must have them, and must never be made shorter than that while
-    /// it is mapped. `len` is a multiple of 8 and above [`WAKE_BYTES`].
+    /// that outlives the process. `len` is a multiple of 8 and above [`WAKE_BYTES`].
+    ///
+    /// The file must have these bytes and must never be made shorter than that while it is mapped; they
+    /// must have been reserved by [`File::allocate`]. Otherwise an access may kill the process (SIGBUS):
+    /// past the end of the file, or where a full disk has no block for the page. What is stored is durable
+    /// after [`File::sync`], but for the first [`WAKE_BYTES`], which no crash need spare.
     fn map(&self, len: u64) -> io::Result<Region>;
 
     /// Fills `bytes`; how many there were when the file ends before.

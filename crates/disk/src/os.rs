@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::{Disk, File, Mode, Region};
 
@@ -39,11 +40,15 @@ impl Disk for OsDisk {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(dir)? {
+        for entry in fs::read_dir(or_here(dir))? {
             let entry = entry?;
-            if entry.file_type()?.is_file() {
+            match entry.file_type() {
                 // A name that is not UTF-8 is none of ours.
-                names.extend(entry.file_name().into_string());
+                Ok(kind) if kind.is_file() => names.extend(entry.file_name().into_string()),
+                Ok(_) => {}
+                // Removed since: some file systems tell the kind only when asked again.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(names)
@@ -58,12 +63,28 @@ impl Disk for OsDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        fs::File::open(dir)?.sync_all()
+        fs::File::open(or_here(dir))?.sync_all()
+    }
+}
+
+/// The folder of a name without one, as `Path::parent` gives it, is where the process is.
+fn or_here(dir: &Path) -> &Path {
+    match dir.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => dir,
     }
 }
 
 #[derive(Debug)]
 struct OsFile(fs::File);
+
+impl Drop for OsFile {
+    /// Closing is not enough: maps of the file keep what the lock belongs to, and so does, for a moment,
+    /// a child process that another thread is just starting.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
 
 impl File for OsFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -83,11 +104,13 @@ impl File for OsFile {
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        match fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+        if len == 0 {
+            return Ok(());
+        }
+        match retry_on_intr(|| fallocate(&self.0, FallocateFlags::empty(), 0, len)) {
             Ok(()) => Ok(()),
             // This file system cannot reserve (or the kernel knows no such call).
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => match self.len()? < len
-            {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => match self.len()? < len {
                 true => self.set_len(len),
                 false => Ok(()),
             },
@@ -100,7 +123,12 @@ impl File for OsFile {
     }
 
     fn lock(&self) -> io::Result<()> {
-        self.0.lock()
+        loop {
+            match self.0.lock() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
     }
 
     fn try_lock(&self) -> io::Result<bool> {

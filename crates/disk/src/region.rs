@@ -34,8 +34,9 @@ pub struct Region {
 enum Owner {
     /// A mapping, undone by `drop`.
     Mapping,
-    /// Memory of this process, which several regions may share.
-    Heap(Arc<[AtomicU64]>),
+    /// Memory of this process. When it stands for a simulated file, which several regions may share, then
+    /// with a token: it is dropped with the region, so that the file knows whether it is mapped.
+    Heap { _words: Arc<[AtomicU64]>, file: Option<Arc<()>> },
 }
 
 // SAFETY: all access goes through atomics, which any thread may use; the memory lives as long as `self`.
@@ -49,10 +50,7 @@ impl Region {
     pub(crate) fn map(file: &File, len: u64) -> io::Result<Region> {
         let len = checked(len)?;
         if file.metadata()?.len() < len as u64 {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the file is shorter than its mapping",
-            ));
+            return Err(shorter_than_its_map());
         }
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
@@ -65,33 +63,49 @@ impl Region {
 
     /// Memory that only this process has, zero at first.
     pub fn heap(len: u64) -> io::Result<Region> {
-        let words = checked(len)? / 8;
-        Ok(Region::over((0..words).map(|_| AtomicU64::new(0)).collect()))
+        let len = checked(len)?;
+        let words: Arc<[AtomicU64]> = (0..len / 8).map(|_| AtomicU64::new(0)).collect();
+        let base = NonNull::from(&words[..]).cast();
+        Ok(Region { base, len, owner: Owner::Heap { _words: words, file: None } })
     }
 
-    /// A region over memory that others may hold too.
-    pub(crate) fn over(words: Arc<[AtomicU64]>) -> Region {
-        assert!(
-            words.len() * 8 > WAKE_BYTES,
-            "BUG: a region of {} words has no room for data",
-            words.len()
-        );
+    /// The first `len` bytes of memory that stands for a simulated file. Whoever else has the words must
+    /// leave the first [`WAKE_BYTES`] of them alone.
+    pub(crate) fn over_file(words: Arc<[AtomicU64]>, len: usize, token: Arc<()>) -> Region {
+        let fits = len.is_multiple_of(8) && len > WAKE_BYTES && len <= words.len() * 8;
+        assert!(fits, "BUG: a region of {len} bytes over {} words", words.len());
         let base = NonNull::from(&words[..]).cast();
-        Region { base, len: words.len() * 8, owner: Owner::Heap(words) }
+        Region { base, len, owner: Owner::Heap { _words: words, file: Some(token) } }
     }
 
     /// Whether the contents outlive the process.
     pub fn survives_the_process(&self) -> bool {
-        matches!(self.owner, Owner::Mapping)
+        !matches!(self.owner, Owner::Heap { file: None, .. })
     }
 
     /// A word to wait on, `index` below 64; each has a cache line of its own.
     pub fn wake_word(&self, index: usize) -> &AtomicU32 {
         assert!(index < WAKE_BYTES / 64, "BUG: there is no wake word {index}");
-        // SAFETY: the byte index * 64 lies in the first WAKE_BYTES, which `checked` and `over` saw to be
+        // SAFETY: the byte index * 64 lies in the first WAKE_BYTES, which `checked` and `over_file` saw to be
         // there; it is aligned as the base is (to 8 at least), and these bytes are used as u32 only. The
         // memory lives as long as the reference, which borrows `self`.
         unsafe { AtomicU32::from_ptr(self.base.add(index * 64).cast().as_ptr()) }
+    }
+
+    /// Tells the processor that a word will soon be written, so that the write does not have to wait for the
+    /// cache line. Nothing else changes; where there is no such instruction, nothing at all.
+    #[inline]
+    pub fn prepare_write(&self, index: usize) {
+        let word: &AtomicU64 = &self[index];
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a prefetch is a hint: it reads and writes nothing and cannot fault, whatever the address,
+        // and this one is that of a word of ours.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_ET0>(ptr::from_ref(word).cast());
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = word;
     }
 
     /// Waits until the wake word is no longer `seen`, someone calls [`Region::wake`], or the time is over.
@@ -99,7 +113,7 @@ impl Region {
     pub fn wait(&self, index: usize, seen: u32, timeout: Timeout) -> bool {
         let timeout = timeout.map(|d: Duration| futex::Timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(d.subsec_nanos()),
+            tv_nsec: d.subsec_nanos().into(),
         });
         // Not private: the word may be in memory shared with other processes.
         let waited =
@@ -109,6 +123,8 @@ impl Region {
 
     /// Wakes all who wait on the word, or at most `count` of them.
     pub fn wake(&self, index: usize, count: u32) {
+        // The kernel takes the count as signed, and wakes one for a negative one.
+        let count = count.min(i32::MAX as u32);
         // The only failures are about the address, which is ours.
         let _ = futex::wake(self.wake_word(index), futex::Flags::empty(), count);
     }
@@ -119,7 +135,7 @@ impl Deref for Region {
 
     fn deref(&self) -> &[AtomicU64] {
         let count = (self.len - WAKE_BYTES) / 8;
-        // SAFETY: `count` words from WAKE_BYTES on end at `len` at the latest, which `checked` and `over` saw
+        // SAFETY: `count` words from WAKE_BYTES on end at `len` at the latest, which `checked` and `over_file` saw
         // to be at least that; WAKE_BYTES is a multiple of 8 and the base aligned to 8. Atomics may
         // be shared with whoever else maps the memory. It lives as long as the reference, which borrows `self`.
         unsafe { std::slice::from_raw_parts(self.base.add(WAKE_BYTES).cast().as_ptr(), count) }
@@ -140,20 +156,25 @@ impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.owner {
             Owner::Mapping => "mapped",
-            Owner::Heap(words) if Arc::strong_count(words) > 1 => "heap, shared",
-            Owner::Heap(_) => "heap",
+            Owner::Heap { file: None, .. } => "heap",
+            Owner::Heap { file: Some(_), .. } => "simulated",
         };
         f.debug_struct("Region").field("kind", &kind).field("len", &self.len).finish()
     }
 }
 
-/// The length as `usize`, when there is room for the wake words and at least one other.
-fn checked(len: u64) -> io::Result<usize> {
-    let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    if len.is_multiple_of(8) && len > WAKE_BYTES {
-        return Ok(len);
+/// The length as `usize`, when there is room for the wake words and at least one other. No memory is
+/// longer than `isize::MAX`.
+pub(crate) fn checked(len: u64) -> io::Result<usize> {
+    let size = isize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)? as usize;
+    if size.is_multiple_of(8) && size > WAKE_BYTES {
+        return Ok(size);
     }
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a region cannot have {len} bytes")))
+}
+
+pub(crate) fn shorter_than_its_map() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than its map")
 }
 
 #[cfg(test)]
@@ -175,7 +196,10 @@ mod tests {
     #[test]
     fn miri_regions_over_the_same_memory_share_it() {
         let words: Arc<[AtomicU64]> = (0..1024).map(|_| AtomicU64::new(0)).collect();
-        let (a, b) = (Region::over(Arc::clone(&words)), Region::over(words));
+        let a = Region::over_file(Arc::clone(&words), 1024 * 8, Arc::default());
+        let b = Region::over_file(words, 1000 * 8, Arc::default());
+        assert_eq!((a.len(), b.len()), (512, 488));
+        assert!(a.survives_the_process());
         a[3].store(9, Ordering::Release);
         drop(a);
         assert_eq!(b[3].load(Ordering::Acquire), 9);
@@ -186,6 +210,27 @@ mod tests {
         for len in [0, 8, WAKE_BYTES as u64, WAKE_BYTES as u64 + 4] {
             assert!(Region::heap(len).is_err(), "{len}");
         }
+    }
+
+    #[test]
+    fn all_who_wait_are_woken() {
+        let region = Region::heap(WAKE_BYTES as u64 + 8).unwrap();
+        let minute = Some(Duration::from_secs(60));
+        let waiting = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            let threads = [0; 3].map(|_| {
+                scope.spawn(|| {
+                    waiting.wait();
+                    region.wait(0, 0, minute)
+                })
+            });
+            waiting.wait();
+            std::thread::sleep(Duration::from_millis(100));
+            // Who comes only now need not be woken.
+            region.wake_word(0).store(1, Ordering::Relaxed);
+            region.wake(0, u32::MAX);
+            assert!(threads.into_iter().all(|thread| !thread.join().unwrap()));
+        });
     }
 
     #[test]

@@ -50,8 +50,8 @@ mod word {
     pub(super) const FIRST: usize = 64;
 }
 
-/// Words of the header.
-const HEADER_WORDS: usize = 512;
+/// Words of the header: a page; loom keeps a history of each.
+const HEADER_WORDS: usize = if cfg!(loom) { 72 } else { 512 };
 /// Producers that share a set of the table: one more evicts the one that was silent longest.
 const WAYS: usize = 8;
 /// Words of an entry of the table: producer, boot, sequence, end position plus one (0: free).
@@ -394,6 +394,25 @@ impl Buffer {
             self.ring(at + i as u64).store(word, Relaxed);
         }
         self.copy_in(at + words as u64, append.body);
+        self.prepare(at, words + append.body.len().div_ceil(8));
+    }
+
+    /// The flusher's processor has the cache lines that come next. Without a word ahead of time, the release
+    /// of the lock waits for each of them: 200 ns an append instead of 65 (two processors, 100 B records).
+    #[inline]
+    fn prepare(&self, at: u64, words: usize) {
+        #[cfg(not(loom))]
+        {
+            const AHEAD: u64 = 128;
+            const LINE: usize = 8;
+            let start = HEADER_WORDS + self.sets * WAYS * WAY_WORDS;
+            for ahead in (0..words.min(AHEAD as usize)).step_by(LINE) {
+                let place = (at + AHEAD) as usize + ahead & (self.ring_words - 1);
+                self.memory.prepare_write(start + place);
+            }
+        }
+        #[cfg(loom)]
+        let _ = (at, words);
     }
 
     fn entry_crc(&self, length: u32, head: &[u64], body: &[u8]) -> u32 {
@@ -524,11 +543,12 @@ impl Buffer {
         Some((begin, begin + end))
     }
 
-    /// The end of what is appended, in ring words, and the position after it.
+    /// The end of what is appended, in ring words, and a position: all entries before it lie below that end.
     pub(crate) fn end(&self) -> (u64, u64) {
-        // Acquire pairs with the Release in `Turn::append`: entries below `tail` are complete.
-        let tail = self.memory[word::TAIL].load(Acquire);
-        (tail, self.memory[word::NEXT].load(Acquire))
+        // In this order: the position is stored after the tail. Acquire pairs with the Release in
+        // `Turn::append`: entries below `tail` are complete.
+        let next = self.memory[word::NEXT].load(Acquire);
+        (self.memory[word::TAIL].load(Acquire), next)
     }
 
     // ---- the published mark ----------------------------------------------------------------------------
@@ -597,8 +617,13 @@ impl Buffer {
         self.memory[word::DURABLE].load(Acquire)
     }
 
+    /// Notes what is durable. Those who wait are woken by `wake_durable`.
     pub(crate) fn set_durable(&self, position: u64) {
         self.memory[word::DURABLE].fetch_max(position, SeqCst);
+    }
+
+    /// Wakes those who wait for something to be durable.
+    pub(crate) fn wake_durable(&self) {
         self.bump(DURABLE);
         self.wake_readers();
     }
@@ -889,6 +914,307 @@ impl Drop for Turn<'_> {
         let owner = self.buffer.memory.wake_word(LOCK).swap(0, Release);
         if owner & CONTENDED != 0 {
             self.buffer.memory.wake(LOCK, 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The same scenarios run under loom, which tries all interleavings, and on real threads.
+
+    use super::*;
+
+    #[cfg(loom)]
+    use loom::{sync::Arc, thread};
+    #[cfg(not(loom))]
+    use std::{sync::Arc, thread};
+
+    const ID: u128 = 5;
+
+    struct Dead;
+    impl Alive for Dead {
+        fn is_alive(&self, _slot: u32) -> bool {
+            false
+        }
+    }
+
+    struct Living;
+    impl Alive for Living {
+        fn is_alive(&self, _slot: u32) -> bool {
+            true
+        }
+    }
+
+    /// A buffer with room for a few entries of a word.
+    fn buffer(entries: usize) -> Buffer {
+        let size = Size { ring_words: (entries * 4).next_power_of_two(), sets: 1 };
+        #[cfg(loom)]
+        let memory = Memory::new(size.words());
+        #[cfg(not(loom))]
+        let memory = Memory::heap(size.file_bytes()).unwrap();
+        let buffer = Buffer::new(memory, size, ID);
+        let mark = Mark { ring: 0, position: 0, segment: 0, offset: 64 };
+        buffer.reset(ID, &Begin { mark, tail: 0, next: 0, first: 0 });
+        buffer
+    }
+
+    fn append(body: &[u8], sequence: Option<u64>) -> Append<'_> {
+        let identity = sequence.map(|sequence| Identity { producer: 1, boot: 1, sequence });
+        Append { identity, records: 1, body, packed: false, time: 0 }
+    }
+
+    fn put(buffer: &Buffer, slot: u32, body: u8) -> u64 {
+        let (appended, tail) = buffer.lock(slot, &Living).append(&append(&[body], None));
+        buffer.wake_after_append(tail);
+        match appended {
+            Appended::At(first) => first,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Takes one entry out of the ring, as the flusher does.
+    fn take(buffer: &Buffer) -> Option<(u64, u8)> {
+        let mark = buffer.mark();
+        let (tail, _) = buffer.end();
+        let mut body = Vec::new();
+        if mark.ring == tail {
+            return None;
+        }
+        let entry =
+            buffer.entry(mark.ring, tail, &mut body).expect("an entry below the tail is whole");
+        let mark = Mark { ring: mark.ring + entry.words, position: entry.first + 1, ..mark };
+        buffer.publish(mark, 9, &Living);
+        Some((entry.first, body[0]))
+    }
+
+    #[track_caller]
+    fn model(scenario: impl Fn() + Sync + Send + 'static) {
+        #[cfg(loom)]
+        loom::model(scenario);
+        #[cfg(not(loom))]
+        for _ in 0..200 {
+            scenario();
+        }
+    }
+
+    #[test]
+    fn loom_two_appenders_get_positions_of_their_own_and_the_flusher_sees_whole_entries() {
+        model(|| {
+            let buffer = Arc::new(buffer(4));
+            let other = Arc::clone(&buffer);
+            let appender = thread::spawn(move || put(&other, 0, 10));
+            let mine = put(&buffer, 1, 11);
+            let early = take(&buffer);
+            let theirs = appender.join().unwrap();
+            assert_eq!(mine + theirs, 1);
+            let mut all: Vec<_> = early.into_iter().collect();
+            while let Some(entry) = take(&buffer) {
+                all.push(entry);
+            }
+            let mut expected = [(mine, 11), (theirs, 10)];
+            expected.sort_unstable();
+            assert_eq!(all, expected);
+        });
+    }
+
+    #[test]
+    fn loom_a_reader_of_the_ring_gets_whole_entries_or_sees_that_they_moved_on() {
+        model(|| {
+            let buffer = Arc::new(buffer(2));
+            put(&buffer, 0, 10);
+            let other = Arc::clone(&buffer);
+            // Frees the entry and writes over its words.
+            let writer = thread::spawn(move || {
+                assert_eq!(take(&other), Some((0, 10)));
+                put(&other, 0, 11);
+                put(&other, 0, 12);
+            });
+            let mark = buffer.mark();
+            let (tail, _) = buffer.end();
+            let mut body = Vec::new();
+            let read = buffer.entry(mark.ring, tail, &mut body);
+            if buffer.mark() == mark {
+                // Nothing was freed while it was read: what was below the tail is there.
+                if mark.ring < tail {
+                    let entry = read.expect("it has not moved on");
+                    assert_eq!(u64::from(body[0]), entry.first + 10);
+                }
+            }
+            writer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_a_mark_is_never_torn() {
+        model(|| {
+            let buffer = Arc::new(buffer(2));
+            let all = |i| Mark { ring: i, position: i, segment: i, offset: i };
+            buffer.store_mark(all(0));
+            let other = Arc::clone(&buffer);
+            let flusher = thread::spawn(move || (1..4).for_each(|i| other.store_mark(all(i))));
+            let mark = buffer.mark();
+            assert_eq!(mark, all(mark.ring));
+            flusher.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_a_sleeping_reader_is_woken() {
+        model(|| {
+            let buffer = Arc::new(buffer(2));
+            let other = Arc::clone(&buffer);
+            let reader = thread::spawn(move || {
+                while other.end().1 == 0 {
+                    other.sleep_reader(None, &mut || other.end().1 > 0);
+                }
+            });
+            put(&buffer, 0, 10);
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_an_idle_flusher_is_woken() {
+        model(|| {
+            let buffer = Arc::new(buffer(2));
+            let other = Arc::clone(&buffer);
+            let flusher = thread::spawn(move || {
+                loop {
+                    if let Some(entry) = take(&other) {
+                        break entry;
+                    }
+                    other.sleep_flusher(true, None, &mut || other.end().0 > 0);
+                }
+            });
+            put(&buffer, 0, 10);
+            assert_eq!(flusher.join().unwrap(), (0, 10));
+        });
+    }
+
+    #[test]
+    fn loom_two_who_wait_for_a_dead_owner_take_the_lock_one_after_the_other() {
+        model(|| {
+            let buffer = Arc::new(buffer(4));
+            // Dies with the lock, having put its entry and not noted anything else.
+            let turn = buffer.lock(7, &Living);
+            let (appended, _) = turn.append(&append(&[10], Some(3)));
+            assert_eq!(appended, Appended::At(0));
+            std::mem::forget(turn);
+            buffer.memory[word::NEXT].store(0, SeqCst);
+            for at in HEADER_WORDS..HEADER_WORDS + WAYS * WAY_WORDS {
+                buffer.memory[at].store(0, SeqCst);
+            }
+            // Only the dead one is dead: the two who wait take turns.
+            struct Seven;
+            impl Alive for Seven {
+                fn is_alive(&self, slot: u32) -> bool {
+                    slot != 7
+                }
+            }
+            let other = Arc::clone(&buffer);
+            let waiter =
+                thread::spawn(move || other.lock(1, &Seven).append(&append(&[11], None)).0);
+            let mine = buffer.lock(2, &Seven).append(&append(&[12], Some(3))).0;
+            assert_eq!(mine, Appended::Repeated(1), "the dead one's batch is known");
+            assert_eq!(waiter.join().unwrap(), Appended::At(1));
+            assert_eq!(take(&buffer), Some((0, 10)));
+            assert_eq!(take(&buffer), Some((1, 11)));
+        });
+    }
+
+    #[test]
+    fn a_lock_whose_slot_is_used_anew_is_free() {
+        let buffer = buffer(4);
+        std::mem::forget(buffer.lock(3, &Dead));
+        buffer.begin_slot(3);
+        assert_eq!(put(&buffer, 0, 1), 0);
+    }
+
+    #[cfg(not(loom))]
+    mod alone {
+        use super::*;
+
+        fn rest(buffer: &Buffer) -> Vec<(u64, u8)> {
+            std::iter::from_fn(|| take(buffer)).collect()
+        }
+
+        #[test]
+        fn miri_entries_go_around_the_ring() {
+            let buffer = buffer(4);
+            for i in 0..20 {
+                assert_eq!(put(&buffer, 0, i as u8), i);
+                assert_eq!(take(&buffer), Some((i, i as u8)));
+            }
+            let body = [7; 30];
+            let (first, _) = buffer.lock(0, &Living).append(&append(&body[..17], Some(1)));
+            assert_eq!(first, Appended::TooLarge, "more than half the ring");
+        }
+
+        #[test]
+        fn a_full_ring_refuses_and_takes_again_when_there_is_room() {
+            let buffer = buffer(4);
+            let try_put = |body| buffer.lock(0, &Living).append(&append(&[body], None)).0;
+            assert!((0..4).all(|i| try_put(i) == Appended::At(u64::from(i))));
+            assert_eq!(try_put(9), Appended::NoRoom);
+            assert_eq!(take(&buffer), Some((0, 0)));
+            assert_eq!(try_put(9), Appended::At(4));
+            assert_eq!(rest(&buffer), [(1, 1), (2, 2), (3, 3), (4, 9)]);
+        }
+
+        #[test]
+        fn a_repeat_is_known_until_its_producer_is_forgotten() {
+            let buffer = buffer(16);
+            let put = |producer, sequence| {
+                let identity = Some(Identity { producer, boot: 1, sequence });
+                let append = Append { identity, records: 1, body: b"x", packed: false, time: 0 };
+                buffer.lock(0, &Living).append(&append).0
+            };
+            assert_eq!(put(1, 5), Appended::At(0));
+            assert_eq!(put(1, 5), Appended::Repeated(1));
+            assert_eq!(put(1, 4), Appended::Repeated(1));
+            assert_eq!(put(1, 6), Appended::At(1));
+            // Seven more fit beside it; the eighth takes the place of the one silent longest.
+            for producer in 2..10 {
+                assert!(matches!(put(producer, 0), Appended::At(_)));
+                while take(&buffer).is_some() {}
+            }
+            assert!(matches!(put(9, 0), Appended::Repeated(_)));
+            assert!(matches!(put(1, 6), Appended::At(_)), "forgotten");
+        }
+
+        #[test]
+        fn entries_are_found_wherever_the_header_says_they_are() {
+            let buffer = buffer(8);
+            for i in 0..13 {
+                put(&buffer, 0, i);
+                if i < 9 {
+                    take(&buffer);
+                }
+            }
+            let (begin, end) = buffer.find_entries(9).unwrap();
+            assert_eq!(end - begin, 4 * 4);
+            assert_eq!(buffer.find_entries(13), None);
+            // One is damaged: those around it are found.
+            buffer.ring(begin + 4 + 3).fetch_xor(1 << 1, SeqCst);
+            assert_eq!(buffer.find_entries(9), Some((begin, end)));
+            let mut body = Vec::new();
+            assert_eq!(buffer.entry(begin + 4, end, &mut body), None);
+            assert!(body.is_empty());
+        }
+
+        #[test]
+        fn any_flipped_bit_of_an_entry_is_seen() {
+            let buffer = buffer(8);
+            let (appended, tail) = buffer.lock(0, &Living).append(&append(b"0123456789", Some(7)));
+            assert_eq!(appended, Appended::At(0));
+            let read = || buffer.entry(0, tail, &mut Vec::new());
+            assert!(read().is_some());
+            // Beyond the body, the last word is padding.
+            for bit in (0..tail * 64).filter(|bit| bit / 64 + 1 < tail || bit % 64 < 16) {
+                buffer.ring(bit / 64).fetch_xor(1 << (bit % 64), SeqCst);
+                assert_eq!(read(), None, "bit {bit}");
+                buffer.ring(bit / 64).fetch_xor(1 << (bit % 64), SeqCst);
+            }
         }
     }
 }

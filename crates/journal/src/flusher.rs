@@ -389,6 +389,16 @@ impl Flusher {
         Ok(())
     }
 
+    /// Gives back what is reserved and not used: a journal that nobody has open takes what it holds.
+    pub(crate) fn trim(&mut self) {
+        if let Some(writing) = self.writing.as_mut().filter(|_| self.has_role) {
+            // If it fails, it takes more, that is all.
+            if writing.file.set_len(writing.offset).is_ok() {
+                writing.limit = writing.offset;
+            }
+        }
+    }
+
     /// Lets another process have the role; false when this one does not have it.
     pub(crate) fn give_up_role(&mut self) -> bool {
         // What is not synchronised yet the next one finds by the durable position.

@@ -66,10 +66,10 @@ impl Head {
         (FRAME_BYTES as u64 + u64::from(self.stored_bytes)).next_multiple_of(FRAME_ALIGN)
     }
 
-    /// Whether these are the body's bytes.
-    pub(crate) fn body_is(&self, stored: &[u8], salt: u32) -> bool {
-        stored.len() == self.stored_bytes as usize
-            && crc32c::crc32c_append(salt, stored) == self.body_crc
+    /// Whether these are the bytes behind the head: the body and its padding, so that no byte is unchecked.
+    pub(crate) fn body_is(&self, padded: &[u8], salt: u32) -> bool {
+        (FRAME_BYTES + padded.len()) as u64 == self.frame_bytes()
+            && crc32c::crc32c_append(salt, padded) == self.body_crc
     }
 }
 
@@ -98,10 +98,11 @@ pub(crate) fn put(
     let at = out.len();
     out.resize(at + FRAME_BYTES, 0);
     out.extend_from_slice(stored);
-    let head = &mut out[at..at + FRAME_BYTES];
+    out.resize(out.len().next_multiple_of(FRAME_ALIGN as usize), 0);
+    let (head, padded) = out[at..].split_at_mut(FRAME_BYTES);
     let mut fields = Fields::into(&FRAME, head);
     fields.put("magic", &FRAME_MAGIC);
-    fields.put("body_crc", &crc32c::crc32c_append(salt, stored).to_le_bytes());
+    fields.put("body_crc", &crc32c::crc32c_append(salt, padded).to_le_bytes());
     let size =
         |bytes: &[u8]| u32::try_from(bytes.len()).expect("BUG: a frame beyond 4 GiB").to_le_bytes();
     fields.put("stored_bytes", &size(stored));
@@ -113,7 +114,6 @@ pub(crate) fn put(
     fields.put("codec", &[codec::number(codec)]);
     let crc = head_crc(head, salt);
     head[field(&FRAME, "header_crc")].copy_from_slice(&crc.to_le_bytes());
-    out.resize(out.len().next_multiple_of(FRAME_ALIGN as usize), 0);
 }
 
 /// Begins a group in a body.
@@ -284,13 +284,12 @@ mod tests {
         let bytes = frame(1);
         let sound = |bytes: &[u8]| {
             Head::parse(bytes, 1).is_some_and(|head| {
-                let end = FRAME_BYTES + head.stored_bytes as usize;
-                bytes.get(FRAME_BYTES..end).is_some_and(|body| head.body_is(body, 1))
+                let padded = bytes.get(FRAME_BYTES..head.frame_bytes() as usize);
+                padded.is_some_and(|padded| head.body_is(padded, 1))
             })
         };
         assert!(sound(&bytes));
-        let end = FRAME_BYTES + body().len();
-        for bit in 0..end * 8 {
+        for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(!sound(&flipped), "bit {bit}");

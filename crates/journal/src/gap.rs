@@ -310,9 +310,8 @@ enum Decoded {
     Newer(u32),
 }
 
-/// What fuzzing calls: any bytes, without a panic.
-#[doc(hidden)]
-pub fn fuzz_gaps(bytes: &[u8]) -> usize {
+/// How many gaps there are in any bytes.
+pub(crate) fn count(bytes: &[u8]) -> usize {
     match decode(bytes) {
         Decoded::Gaps(gaps) => gaps.gaps.len(),
         Decoded::Damaged | Decoded::Newer(_) => 0,

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -38,7 +38,8 @@ pub struct Options {
     /// After how long what was appended at a lower level is made durable all the same: 1 s by default;
     /// `None` leaves it to the kernel.
     pub sync_every: Option<Duration>,
-    /// How long an append waits for `disk`, or for room in the buffer: 10 s by default.
+    /// How long an append waits for `disk`, or for room in the buffer: 10 s by default. One of those who wait
+    /// for `disk` synchronises for all, and waits for the system as long as that takes.
     pub wait_max: Duration,
     /// Where times come from: [`wall_clock`] by default.
     pub clock: Clock,
@@ -106,10 +107,23 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     flusher: Mutex<Flusher>,
     /// Held by the one who synchronises. Taken before `flusher`, never the other way round.
-    syncing: Mutex<()>,
+    syncing: Mutex<Group>,
+    /// How many appends have asked for `disk`.
+    arrived: AtomicU64,
     options: Options,
     stop: AtomicBool,
     opened: Opened,
+}
+
+/// The last group commit, from which the next one learns how long to wait for company.
+#[derive(Debug, Default)]
+struct Group {
+    /// `arrived` when it began.
+    arrived: u64,
+    /// How many appends it was for.
+    size: u64,
+    /// How long its sync took.
+    took: Duration,
 }
 
 impl Journal {
@@ -180,7 +194,8 @@ impl Journal {
         let inner = Arc::new(Inner {
             store,
             flusher: Mutex::new(flusher),
-            syncing: Mutex::new(()),
+            syncing: Mutex::new(Group::default()),
+            arrived: AtomicU64::new(0),
             options: options.clone(),
             stop: AtomicBool::new(false),
             opened,
@@ -387,6 +402,7 @@ impl Drop for Journal {
         let mut flusher = self.inner.flusher();
         // What cannot be written stays in the buffer, whose contents outlive this process.
         let _ = flusher.drain(&self.inner.store);
+        flusher.trim();
         flusher.give_up_role();
     }
 }
@@ -402,7 +418,7 @@ impl fmt::Debug for Journal {
 
 /// Maps the buffer, which is made, or made anew, when its file is not of the right size. Only shrinking a
 /// file that others map would harm them, and whoever maps it has it at its right size.
-fn map(disk: &dyn Disk, places: &Places, born: &Born) -> Result<Buffer> {
+pub(crate) fn map(disk: &dyn Disk, places: &Places, born: &Born) -> Result<Buffer> {
     let path = places.buffer();
     let size = Size::new(born.settings.buffer_bytes, born.settings.producers_max);
     let bytes = size.file_bytes();
@@ -562,6 +578,7 @@ impl Inner {
     /// Waits until everything below a position is durable; the level reached when the time is over.
     fn reach_disk(&self, position: u64) -> Result<Level> {
         let buffer = &self.store.buffer;
+        self.arrived.fetch_add(1, Ordering::Relaxed);
         let since = Instant::now();
         loop {
             let seen = buffer.durable_changes();
@@ -579,10 +596,9 @@ impl Inner {
                     Level::Memory
                 });
             }
-            if self.thread_syncs() {
-                buffer.want_durable(position);
-            } else if let Ok(_turn) = self.syncing.try_lock() {
-                match self.sync() {
+            // Whoever comes first synchronises for all; there is no need to wake a thread for it.
+            if let Ok(group) = self.syncing.try_lock() {
+                match self.sync(group) {
                     Ok(Flushed::All) => continue,
                     Ok(Flushed::Elsewhere) => buffer.want_durable(position),
                     // There may be room before the time is over.
@@ -597,16 +613,11 @@ impl Inner {
         }
     }
 
-    fn thread_syncs(&self) -> bool {
-        self.options.background && !self.stop.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn flush(&self, level: Level) -> Result<()> {
         let (_, end) = self.store.buffer.end();
         match level {
             Level::Disk => {
-                let _turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
-                if self.sync()? == Flushed::All {
+                if self.sync(self.group())? == Flushed::All {
                     return Ok(());
                 }
             }
@@ -638,8 +649,35 @@ impl Inner {
         }
     }
 
-    /// Drains the buffer and makes everything durable. The caller has `syncing`.
-    fn sync(&self) -> Result<Flushed> {
+    fn group(&self) -> MutexGuard<'_, Group> {
+        self.syncing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drains the buffer and makes everything durable, for all who wait. They are woken after the group is
+    /// released: whoever is not served yet finds that it can lead the next one.
+    fn sync(&self, mut group: MutexGuard<'_, Group>) -> Result<Flushed> {
+        self.gather(&mut group);
+        let synced = self.sync_now(&mut group);
+        drop(group);
+        self.store.buffer.wake_durable();
+        synced
+    }
+
+    /// Waits for as many appends as the last group had, whose threads are on their way back: two half groups
+    /// cost two syncs. At most half as long as a sync takes, and not at all for a single producer.
+    fn gather(&self, group: &mut Group) {
+        const LONGEST: Duration = Duration::from_millis(1);
+        let since = Instant::now();
+        let longest = (group.took / 2).min(LONGEST);
+        let mut arrived = self.arrived.load(Ordering::Relaxed);
+        while arrived - group.arrived < group.size && since.elapsed() < longest {
+            thread::yield_now();
+            arrived = self.arrived.load(Ordering::Relaxed);
+        }
+        (group.size, group.arrived) = (arrived - group.arrived, arrived);
+    }
+
+    fn sync_now(&self, group: &mut Group) -> Result<Flushed> {
         let unsynced = {
             let mut flusher = self.flusher();
             match flusher.drain(&self.store)? {
@@ -647,8 +685,10 @@ impl Inner {
                 Flushed::All => flusher.unsynced(&self.store),
             }
         };
+        let since = Instant::now();
         match unsynced.sync(&self.store) {
             Ok(upto) if self.store.buffer.state() & POISONED == 0 => {
+                group.took = since.elapsed();
                 self.store.buffer.set_durable(upto);
                 Ok(Flushed::All)
             }
@@ -694,9 +734,7 @@ impl Inner {
             }
             if buffer.durable_wanted() {
                 rested = false;
-                let turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
-                let result = self.sync();
-                drop(turn);
+                let result = self.sync(self.group());
                 synced = Instant::now();
                 match result {
                     Ok(Flushed::All) => continue,
@@ -730,9 +768,7 @@ impl Inner {
                 && buffer.durable() < buffer.mark().position
                 && buffer.state() & POISONED == 0
             {
-                let turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
-                let _ = self.sync();
-                drop(turn);
+                let _ = self.sync(self.group());
                 synced = Instant::now();
             }
             if freed.elapsed() >= TICK {

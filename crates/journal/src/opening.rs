@@ -64,12 +64,11 @@ pub(crate) fn recover(
         .damaged_files
         .extend(damaged.iter().map(|name| format!("checkpoint {name:?}: both copies are damaged")));
     let position = last.as_ref().map_or(0, |end| end.position);
-    let seen = checkpoints
-        .iter()
-        .map(|c| c.position)
-        .chain(was.map(|mark| mark.position))
-        .max()
-        .unwrap_or(0);
+    let (mut gaps, gaps_sound) = Gaps::load(disk, places)?;
+    let told = gaps.iter().map(|gap| gap.positions.end);
+    let seen =
+        checkpoints.iter().map(|c| c.position).chain(was.map(|mark| mark.position)).chain(told);
+    let seen = seen.max().unwrap_or(0);
     let found = buffer.find_entries(position);
     let mut missing = Vec::new();
     let mut next = position;
@@ -90,7 +89,6 @@ pub(crate) fn recover(
     }
     missing.push(next..seen.max(next));
     next = next.max(seen);
-    let (mut gaps, gaps_sound) = Gaps::load(disk, places)?;
     if !gaps_sound {
         opened
             .damaged_files

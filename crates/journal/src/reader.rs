@@ -286,7 +286,7 @@ impl Reader {
     fn from_buffer(&mut self) -> Result<Option<Step>> {
         let buffer = &self.inner.store.buffer;
         let mark = buffer.mark();
-        let (tail, _) = buffer.end();
+        let (tail, next) = buffer.end();
         self.raw.clear();
         let mut at = mark.ring;
         let (mut first, mut end) = (None, 0);
@@ -294,8 +294,9 @@ impl Reader {
         while at < tail && self.raw.len() < BUFFER_BATCH_BYTES {
             self.entry.clear();
             let Some(entry) = buffer.entry(at, tail, &mut self.entry) else {
-                // Moved on, or damaged; in that case the flusher steps over it.
-                break;
+                // Damaged: the next sound one is looked for. Or moved on, which is seen below.
+                at += 1;
+                continue;
             };
             at += entry.words;
             let entry_end = entry.first + u64::from(entry.records);
@@ -319,7 +320,9 @@ impl Reader {
         if buffer.mark() != mark {
             return Ok(None);
         }
-        let Some(first) = first else { return Ok(None) };
+        // What was lost behind the last entry leaves nothing but the position of the next.
+        let lost = if at >= tail && next > self.position { Some(next) } else { None };
+        let Some(first) = first.or(lost) else { return Ok(None) };
         if first > self.position {
             self.miss(self.position..first)?;
             return Ok(self.gaps.pop().map(Step::Gap));

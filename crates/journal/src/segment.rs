@@ -178,10 +178,6 @@ impl Scan {
         self.position
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(crate) fn file_bytes(&self) -> Result<u64> {
         self.file.len().doing("ask for its length", &self.path)
     }
@@ -196,16 +192,13 @@ impl Scan {
         let offset = self.offset;
         if let Some(head) = self.head_at(offset, limit)? {
             let end = offset + head.frame_bytes();
-            let body_end = offset + FRAME_BYTES as u64 + u64::from(head.stored_bytes);
-            if body_end <= limit {
-                let have = self.fill(offset, head.frame_bytes(), limit)?;
-                let start = (offset - self.window_at) as usize + FRAME_BYTES;
-                let body = start..start + head.stored_bytes as usize;
-                if have >= FRAME_BYTES as u64 + u64::from(head.stored_bytes)
-                    && head.body_is(&self.window[body.clone()], self.salt)
-                {
+            if end <= limit && self.fill(offset, head.frame_bytes(), limit)? >= head.frame_bytes() {
+                let start = (offset - self.window_at) as usize;
+                let padded = start + FRAME_BYTES..start + head.frame_bytes() as usize;
+                if head.body_is(&self.window[padded.clone()], self.salt) {
                     self.offset = end;
                     self.position = head.positions().end;
+                    let body = padded.start..padded.start + head.stored_bytes as usize;
                     return Ok(Found::Frame { head, offset, body });
                 }
             }

@@ -12,11 +12,14 @@ pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) type Memory = disk::Region;
 
-/// loom's stand-in for shared memory: the same words, and waits that yield.
+/// loom's stand-in for shared memory. A wait without a time limit blocks, so that a wake that gets lost is a
+/// deadlock, which loom reports; one with a limit is always late.
 #[cfg(loom)]
 pub(crate) struct Memory {
     wakes: Vec<AtomicU32>,
     words: Vec<AtomicU64>,
+    waiting: loom::sync::Mutex<()>,
+    changed: loom::sync::Condvar,
 }
 
 #[cfg(loom)]
@@ -25,6 +28,8 @@ impl Memory {
         Memory {
             wakes: (0..8).map(|_| AtomicU32::new(0)).collect(),
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            waiting: loom::sync::Mutex::new(()),
+            changed: loom::sync::Condvar::new(),
         }
     }
 
@@ -34,15 +39,25 @@ impl Memory {
 
     pub(crate) fn wait(
         &self,
-        _index: usize,
-        _seen: u32,
-        _timeout: Option<std::time::Duration>,
+        index: usize,
+        seen: u32,
+        timeout: Option<std::time::Duration>,
     ) -> bool {
-        loom::thread::yield_now();
+        if timeout.is_some() {
+            loom::thread::yield_now();
+            return true;
+        }
+        let mut waiting = self.waiting.lock().unwrap();
+        while self.wakes[index].load(Ordering::SeqCst) == seen {
+            waiting = self.changed.wait(waiting).unwrap();
+        }
         false
     }
 
-    pub(crate) fn wake(&self, _index: usize, _count: u32) {}
+    pub(crate) fn wake(&self, _index: usize, _count: u32) {
+        let _waiting = self.waiting.lock().unwrap();
+        self.changed.notify_all();
+    }
 
     pub(crate) fn survives_the_process(&self) -> bool {
         true

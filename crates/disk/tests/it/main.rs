@@ -1,1 +1,57 @@
-//! The crate from outside.
+//! The crate from outside: one suite for the real disk and the simulated one, and what only the
+//! simulated one can do.
+
+mod alike;
+mod faults;
+mod power;
+mod processes;
+mod same;
+mod space;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use disk::{Disk, File, Mode};
+
+/// A folder of the real disk, removed in the end.
+struct TempDir(PathBuf);
+
+impl TempDir {
+    fn new() -> TempDir {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("topdeck-disk-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        TempDir(path)
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Opens or makes a file.
+#[track_caller]
+fn open(disk: &dyn Disk, path: impl AsRef<Path>) -> Box<dyn File> {
+    disk.open(path.as_ref(), Mode::Create).unwrap()
+}
+
+/// Makes a file with these bytes, not synced.
+#[track_caller]
+fn put(disk: &dyn Disk, path: impl AsRef<Path>, bytes: &[u8]) -> Box<dyn File> {
+    let file = open(disk, path);
+    file.write_all_at(bytes, 0).unwrap();
+    file
+}
+
+/// All of a file.
+#[track_caller]
+fn read(disk: &dyn Disk, path: impl AsRef<Path>) -> Vec<u8> {
+    let file = disk.open(path.as_ref(), Mode::Read).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    assert_eq!(file.read_full_at(&mut bytes, 0).unwrap(), bytes.len());
+    bytes
+}

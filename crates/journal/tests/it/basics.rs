@@ -9,10 +9,10 @@ use disk::OsDisk;
 use journal::*;
 
 /// A folder of its own that is removed in the end.
-struct Dir(PathBuf);
+pub(crate) struct Dir(pub(crate) PathBuf);
 
 impl Dir {
-    fn new() -> Dir {
+    pub(crate) fn new() -> Dir {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path =
@@ -51,7 +51,7 @@ fn record(i: u64) -> Vec<u8> {
 }
 
 /// All that a reader gives now.
-fn drain(reader: &mut Reader) -> (Vec<(u64, Vec<u8>)>, Vec<Gap>) {
+pub(crate) fn drain(reader: &mut Reader) -> (Vec<(u64, Vec<u8>)>, Vec<Gap>) {
     let (mut records, mut gaps) = (Vec::new(), Vec::new());
     while let Some(item) = reader.next().unwrap() {
         match item {
@@ -274,4 +274,61 @@ fn many_threads_append_and_all_is_there() {
         assert_eq!(number(8), next[number(0) as usize], "order holds per thread");
         next[number(0) as usize] += 1;
     }
+}
+
+#[test]
+fn damage_is_named_counted_and_repaired() {
+    let dir = Dir::new();
+    dir.create(&small(Codec::None));
+    {
+        let journal = dir.open();
+        journal.add_subscriber("s", Start::Begin, true).unwrap();
+        for i in 0..5000 {
+            let _ = journal.append(&record(i), Level::Process).unwrap();
+        }
+        journal.close().unwrap();
+    }
+    let sound = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
+    assert_eq!((sound.damages.len(), sound.records, sound.positions.clone()), (0, 5000, 0..5000));
+    let segments = dir.0.join("segments");
+    let mut names: Vec<_> =
+        std::fs::read_dir(&segments).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    let mut bytes = std::fs::read(&names[1]).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&names[1], bytes).unwrap();
+    let report = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
+    assert_eq!(report.damages.len(), 1, "{report:?}");
+    let damage = report.damages[0].clone();
+    assert!(damage.bytes.contains(&(middle as u64)) && damage.path == names[1]);
+    let lost = damage.positions.end - damage.positions.start;
+    assert_eq!(report.records + lost, 5000);
+    let expect = |journal: &Journal| {
+        let (records, gaps) = drain(&mut journal.reader(Start::Begin).unwrap());
+        assert_eq!(
+            gaps,
+            [Gap {
+                positions: damage.positions.clone(),
+                reason: Reason::Damaged,
+                time: None,
+                producers: vec![],
+                complete: false
+            }]
+        );
+        assert_eq!(records.len() as u64, 5000 - lost);
+    };
+    expect(&dir.open());
+    let repaired = repair(&OsDisk, &dir.0, &mut |_| {}).unwrap();
+    assert_eq!(repaired.damages, report.damages);
+    assert_eq!(repaired.repaired.len(), 3, "{:?}", repaired.repaired);
+    let after = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
+    assert_eq!((after.damages.len(), after.records, after.known_gaps.len()), (0, 5000 - lost, 1));
+    let again = repair(&OsDisk, &dir.0, &mut |_| {}).unwrap();
+    assert_eq!(again.repaired, Vec::<String>::new());
+    let journal = dir.open();
+    expect(&journal);
+    assert!(matches!(repair(&OsDisk, &dir.0, &mut |_| {}), Err(Error::Busy { .. })));
+    let live = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
+    assert_eq!((live.damages.len(), live.records), (0, 5000 - lost));
 }

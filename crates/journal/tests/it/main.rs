@@ -1,3 +1,7 @@
 //! The crate from outside.
 
 mod basics;
+mod checks;
+mod fuzzed;
+mod golden;
+mod layout;

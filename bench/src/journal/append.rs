@@ -1,0 +1,123 @@
+//! Appending to a journal, until the operating system has the data: no fsync is asked for.
+
+use crate::Effort;
+use crate::report::{Samples, Section, Table, Target, number};
+
+use super::cost::Cost;
+use super::messages::{Messages, ratios};
+use super::{MILLION, PROMISES, Turns, jlog, rounds, scratch, turns};
+
+const METHOD: &str = "\
+Processor time of all threads, user and system, and messages per second by the clock, from the first append \
+until all messages are in the page cache of the operating system; nobody is asked for fsync. A new journal in \
+an empty folder each round; opening and closing it is not counted. “1000 each” appends a thousand messages by \
+one call, the other rows call once per message. “Stored” is the storage that the files take at the end, \
+“written” what was passed to `write` and its kin (not what goes through mapped memory), both per byte of \
+message. Slow contenders append fewer messages per round, as the table says.
+
+okaywal has no way of writing without fsync: its row does more than is asked. raft-engine as \
+it comes compresses batches above 8 KiB with LZ4. fjall, SQLite and raft-engine are stores with an index rather than journals, and are \
+here because people use them as such. NATS JetStream is a server in the same process as its one client; the \
+client publishes without waiting and the clock stops at the last acknowledgement. Chronicle Queue's virtual \
+machine has run a fifth as many messages through another queue before the clock starts. JLog, where it is \
+measured, is a program that writes its own lines of 100 bytes.";
+
+pub(crate) fn run(effort: &Effort) -> Section {
+    let mut section = Section {
+        name: "journal-append",
+        title: "Journal, appending",
+        method: METHOD.to_owned(),
+        tables: Vec::new(),
+        targets: Vec::new(),
+        samples: Vec::new(),
+    };
+    let messages = Messages::new(super::count(effort, MILLION));
+    let contenders = super::appending();
+    let result = turns(
+        contenders.iter().map(|one| one.label()).collect(),
+        rounds(effort),
+        |at| -> anyhow::Result<Cost> {
+            let one = &contenders[at];
+            let folder = scratch::folder()?;
+            let count = super::count(effort, one.messages());
+            one.append(folder.path(), messages.first(count))
+        },
+    );
+    let counts: Vec<usize> =
+        contenders.iter().map(|one| super::count(effort, one.messages())).collect();
+    let (lz4, zstd) = ratios(&messages);
+    section.method += &format!(
+        "\n\nMedians of {} rounds. Messages are lines of metrics of 100 bytes (batches of 64 KiB come to {lz4:.2} with LZ4, to \
+         {zstd:.2} with zstd 1), the same for all. {PROMISES} File system: {}.",
+        rounds(effort),
+        super::file_system()
+    );
+    let rows = Rows::new(&result);
+    section.tables.push(rows.table(&result, &counts));
+    section.tables.extend(jlog::quoted_appending());
+    section.targets = targets(&rows);
+    section.samples = vec![
+        ("processor time per message, ns".to_owned(), rows.cpu_ns),
+        ("thousand messages per second".to_owned(), rows.thousands),
+        ("stored bytes per byte".to_owned(), rows.stored),
+        ("written bytes per byte".to_owned(), rows.written),
+    ];
+    section
+}
+
+/// The figures of all contenders, in their order.
+pub(crate) struct Rows {
+    pub(crate) cpu_ns: Vec<Samples>,
+    pub(crate) thousands: Vec<Samples>,
+    pub(crate) stored: Vec<Samples>,
+    written: Vec<Samples>,
+}
+
+impl Rows {
+    fn new(turns: &[Turns<Cost>]) -> Rows {
+        let of = |figure: &dyn Fn(&Cost) -> Option<f64>| {
+            turns.iter().map(|one| one.samples(figure)).collect::<Vec<_>>()
+        };
+        let payload = |cost: &Cost| (cost.messages * super::messages::SIZE) as f64;
+        Rows {
+            cpu_ns: of(&|cost| Some(cost.cpu_ns())),
+            thousands: of(&|cost| Some(cost.per_second() / 1e3)),
+            stored: of(&|cost| Some(cost.left_bytes as f64 / payload(cost))),
+            written: of(&|cost| Some(cost.written_bytes? as f64 / payload(cost))),
+        }
+    }
+
+    fn table(&self, turns: &[Turns<Cost>], counts: &[usize]) -> Table {
+        let caption = "Median (least–greatest).";
+        let header = [
+            "",
+            "promises",
+            "messages",
+            "CPU ns/message",
+            "1000 messages/s",
+            "stored B/B",
+            "written B/B",
+        ];
+        let mut table = Table::new(caption, 2, &header);
+        for (at, turns) in turns.iter().enumerate() {
+            table.rows.push(turns.row(header.len(), || {
+                vec![
+                    counts[at].to_string(),
+                    self.cpu_ns[at].cell(),
+                    self.thousands[at].cell(),
+                    number(self.stored[at].median()),
+                    match self.written[at].values.is_empty() {
+                        true => "–".to_owned(),
+                        false => number(self.written[at].median()),
+                    },
+                ]
+            }));
+        }
+        table
+    }
+}
+
+/// topdeck's promises, once it is among the contenders.
+fn targets(_rows: &Rows) -> Vec<Target> {
+    Vec::new()
+}

@@ -1,0 +1,95 @@
+//! Chronicle Queue: a queue in memory-mapped files, in a Java program of its own, in `peers/chronicle`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Result, anyhow};
+
+use super::cost::Cost;
+use super::messages::SIZE;
+use super::program::{self, Places};
+use super::{Append, Label, Read};
+
+const PROMISES: &str = "visible, kill";
+/// What the libraries use of the virtual machine beyond what it offers, as their documentation lists it.
+const OPENED: [&str; 11] = [
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=jdk.unsupported/sun.misc=ALL-UNNAMED",
+    "--add-exports=jdk.compiler/com.sun.tools.javac.file=ALL-UNNAMED",
+    "--add-opens=jdk.compiler/com.sun.tools.javac=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang.reflect=ALL-UNNAMED",
+    "--add-opens=java.base/java.io=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+];
+/// The library would report its use to its makers.
+const QUIET: &str = "-Dchronicle.analytics.disable=true";
+
+pub(crate) fn appending() -> Vec<Box<dyn Append>> {
+    vec![Box::new(Appender)]
+}
+
+fn name() -> String {
+    const MANIFEST: &str = include_str!("../../peers/chronicle/pom.xml");
+    const BEFORE: &str = "<artifactId>chronicle-queue</artifactId>\n      <version>";
+    format!("Chronicle Queue {}", program::version(MANIFEST, BEFORE, "<"))
+}
+
+fn command(mode: &str, places: &Places) -> Result<Command> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    let built = built.as_ref().map_err(|error| anyhow!("{error}"))?;
+    let mut command = Command::new("java");
+    command.args(OPENED).arg(QUIET).arg("-cp");
+    command.arg(format!("{0}/classes:{0}/lib/*", built.display()));
+    command.arg("topdeck.Chronicle").arg(mode).arg(&places.journal).arg(&places.messages);
+    command.arg(SIZE.to_string());
+    Ok(command)
+}
+
+fn build() -> Result<PathBuf> {
+    let folder = program::build_folder("chronicle")?;
+    program::run_tool(Command::new("java").arg("-version"))?;
+    let mut build = Command::new("mvn");
+    build.args(["--quiet", "--batch-mode", "compile", "--file"]);
+    build.arg(program::source_folder("chronicle").join("pom.xml"));
+    build.arg(format!("-Dtopdeck.build={}", folder.display()));
+    program::run_tool(&mut build)?;
+    Ok(folder)
+}
+
+struct Appender;
+
+impl Append for Appender {
+    fn label(&self) -> Label {
+        Label::new(name(), PROMISES)
+    }
+
+    fn append(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+        let places = Places::new(folder, messages)?;
+        let mut command = command("append", &places)?;
+        program::cost(&mut command, &places, program::count(messages))
+    }
+}
+
+pub(crate) struct Reader;
+
+impl Read for Reader {
+    fn label(&self) -> Label {
+        Label::new(format!("{}, tailer", name()), PROMISES)
+    }
+
+    fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
+        Appender.append(folder, messages).map(|_| ())
+    }
+
+    fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+        let places = Places::new(folder, messages)?;
+        let mut command = command("read", &places)?;
+        program::cost(&mut command, &places, program::count(messages))
+    }
+}

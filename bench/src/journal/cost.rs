@@ -1,0 +1,137 @@
+//! What a stretch of work cost: time that passed, processor time of all threads, bytes written and left.
+//!
+//! The counters are those of Linux; where one cannot be read, its figure is absent and not zero.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::clock::{cpu_time_of_program, wall_time};
+
+/// Units in which `stat` and the block layer count, whatever the device's own are.
+const SECTOR_BYTES: u64 = 512;
+
+/// What it took to handle some messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    pub(crate) messages: usize,
+    pub(crate) passed: Duration,
+    pub(crate) cpu: Duration,
+    /// Given to `write` and its kin; what goes through mapped memory is not in it.
+    pub(crate) written_bytes: Option<u64>,
+    /// Storage that the files took when all was done.
+    pub(crate) left_bytes: u64,
+}
+
+impl Cost {
+    /// Of `work`, which handles `messages` in this program and leaves its files in `folder`.
+    pub(crate) fn of(
+        folder: &Path,
+        messages: usize,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<Cost> {
+        let (wall, cpu, written) = (wall_time(), cpu_time_of_program(), written_bytes());
+        work()?;
+        let (passed, cpu) = (wall_time() - wall, cpu_time_of_program() - cpu);
+        let written_bytes = written_bytes().zip(written).map(|(after, before)| after - before);
+        Ok(Cost { messages, passed, cpu, written_bytes, left_bytes: stored_bytes(folder)? })
+    }
+
+    pub(crate) fn cpu_ns(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e9 / self.messages as f64
+    }
+
+    pub(crate) fn per_second(&self) -> f64 {
+        self.messages as f64 / self.passed.as_secs_f64()
+    }
+}
+
+/// Bytes that this program has passed to `write` and its kin so far.
+fn written_bytes() -> Option<u64> {
+    let counters = fs::read_to_string("/proc/self/io").ok()?;
+    counters.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
+}
+
+/// Storage that all files of a folder take: holes count nothing, reserved blocks count.
+pub(crate) fn stored_bytes(folder: &Path) -> io::Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        sum += match entry.file_type()?.is_dir() {
+            true => stored_bytes(&entry.path())?,
+            false => entry.metadata()?.blocks() * SECTOR_BYTES,
+        };
+    }
+    Ok(sum)
+}
+
+/// The device under a folder.
+pub(crate) struct Device {
+    statistics: String,
+}
+
+impl Device {
+    /// `None`: the folder is on no device that this system keeps statistics of.
+    pub(crate) fn of(folder: &Path) -> Option<Device> {
+        let device = fs::metadata(folder).ok()?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let found = Device { statistics: format!("/sys/dev/block/{major}:{minor}/stat") };
+        found.written_bytes().is_some().then_some(found)
+    }
+
+    /// Bytes that all programs together have written so far.
+    pub(crate) fn written_bytes(&self) -> Option<u64> {
+        // The seventh number is the count of sectors written (Linux, Documentation/block/stat.rst).
+        let numbers = fs::read_to_string(&self.statistics).ok()?;
+        let sectors: u64 = numbers.split_whitespace().nth(6)?.parse().ok()?;
+        Some(sectors * SECTOR_BYTES)
+    }
+}
+
+/// Brings to the device what waits in the page cache, so that it is not counted as somebody else's.
+pub(crate) fn write_back(folder: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(fs::File::open(folder)?)?)
+}
+
+/// Type of the file system that holds a folder, from the list of mounts.
+pub(crate) fn file_system(folder: &Path) -> Option<String> {
+    let device = fs::metadata(folder).ok()?.dev();
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    // Fields: id, parent, major:minor, root, mount point, …, “-”, type, source, options.
+    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&number))?;
+    Some(mount.split_once(" - ")?.1.split(' ').next()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_take_no_storage() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("full"), vec![1; 1 << 16]).unwrap();
+        let sparse = fs::File::create(folder.path().join("sparse")).unwrap();
+        sparse.set_len(1 << 30).unwrap();
+        let stored = stored_bytes(folder.path()).unwrap();
+        assert!((1 << 16..1 << 20).contains(&stored), "{stored}");
+    }
+
+    #[test]
+    fn work_of_other_threads_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let spin = || {
+            let until = cpu_time_of_program() + Duration::from_millis(20);
+            while cpu_time_of_program() < until {}
+        };
+        let cost = Cost::of(folder.path(), 1, || {
+            std::thread::spawn(spin).join().expect("no panic");
+            Ok(())
+        });
+        assert!(cost.unwrap().cpu >= Duration::from_millis(20));
+    }
+}

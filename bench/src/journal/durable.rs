@@ -1,0 +1,229 @@
+//! Acknowledgements that mean something: each append waits until its message survives a power cut.
+
+use std::path::Path;
+use std::sync::Barrier;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::Effort;
+use crate::clock::wall_time;
+use crate::report::{Samples, Section, Table, Target};
+
+use super::cost::{Device, write_back};
+use super::messages::{Messages, SIZE};
+use super::{PROMISES, Turns, rounds, scratch, turns};
+
+const PRODUCERS: [usize; 3] = [1, 64, 256];
+const TIME: Duration = Duration::from_secs(1);
+const TIME_QUICK: Duration = Duration::from_millis(200);
+/// Different messages that producers take turns with.
+const MESSAGES: usize = 100_000;
+
+const METHOD: &str = "\
+Each producer is a thread that appends one message of 100 bytes, waits until the journal says that it is \
+durable, and begins again, for a second per cell. Latencies are of all appends of the cell; median, 99th \
+percentile and maximum are those of a round, and the table shows their median over the rounds (least–greatest). \
+“Device” is what the device under the folder wrote meanwhile, by its own count and for all programs of the \
+machine, per byte of message: what other programs wrote at that time is in it.
+
+In okaywal and raft-engine those who wait share one fdatasync; okaywal's segments are never recycled, since a \
+journal keeps its messages, and each of raft-engine's producers writes to a region of its own. fjall has one fdatasync per commit, \
+one after another. SQLite is one connection in WAL mode with `synchronous = FULL` behind a mutex, which is \
+faster than a connection per thread. NATS JetStream syncs always, has no group commit, and its producers are \
+goroutines of the server's process. **commitlog is not here**: its `flush` \
+brings its index to the disk but calls no fsync for the messages, so it has no durable acknowledgement. Chronicle \
+Queue is not here either: its appender has a `sync`, which nobody has measured here yet.";
+
+/// What became of the appends of all producers.
+pub(crate) struct Acknowledged {
+    pub(crate) count: usize,
+    pub(crate) passed: Duration,
+    pub(crate) median_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) max_us: f64,
+    /// What the device wrote; `None` where nobody counts.
+    pub(crate) device_bytes: Option<u64>,
+}
+
+pub(crate) fn run(effort: &Effort) -> Section {
+    let mut section = Section {
+        name: "journal-durable",
+        title: "Journal, durable acknowledgements",
+        method: METHOD.to_owned(),
+        tables: Vec::new(),
+        targets: Vec::new(),
+        samples: Vec::new(),
+    };
+    let messages = Messages::new(MESSAGES);
+    let contenders = super::acknowledging();
+    let time = if effort.quick { TIME_QUICK } else { TIME };
+    let mut cells = Vec::new();
+    for producers in PRODUCERS {
+        let result = turns(
+            contenders.iter().map(|one| one.label()).collect(),
+            rounds(effort),
+            |at| -> Result<Acknowledged> {
+                let folder = scratch::folder()?;
+                contenders[at].acknowledge(folder.path(), producers, time, &messages)
+            },
+        );
+        let rows = Rows::new(producers, &result);
+        section.tables.push(rows.table(&result));
+        section.samples.extend(rows.named_samples());
+        cells.push(rows);
+    }
+    section.method += &format!(
+        "\n\nMedians of {} rounds. {PROMISES} File system: {}.",
+        rounds(effort),
+        super::file_system()
+    );
+    section.targets = targets(&cells);
+    section
+}
+
+/// The figures of all contenders at one number of producers.
+pub(crate) struct Rows {
+    pub(crate) producers: usize,
+    pub(crate) per_second: Vec<Samples>,
+    median_us: Vec<Samples>,
+    p99_us: Vec<Samples>,
+    max_us: Vec<Samples>,
+    pub(crate) device: Vec<Samples>,
+}
+
+impl Rows {
+    fn new(producers: usize, turns: &[Turns<Acknowledged>]) -> Rows {
+        let of = |figure: &dyn Fn(&Acknowledged) -> Option<f64>| {
+            turns.iter().map(|one| one.samples(figure)).collect::<Vec<_>>()
+        };
+        Rows {
+            producers,
+            per_second: of(&|one| Some(one.count as f64 / one.passed.as_secs_f64())),
+            median_us: of(&|one| Some(one.median_us)),
+            p99_us: of(&|one| Some(one.p99_us)),
+            max_us: of(&|one| Some(one.max_us)),
+            device: of(&|one| Some(one.device_bytes? as f64 / (one.count * SIZE) as f64)),
+        }
+    }
+
+    fn table(&self, turns: &[Turns<Acknowledged>]) -> Table {
+        let caption = match self.producers {
+            1 => "One producer: median (least–greatest).".to_owned(),
+            many => format!("{many} producers: median (least–greatest)."),
+        };
+        let header = ["", "promises", "acks/s", "median µs", "p99 µs", "max µs", "device B/B"];
+        let mut table = Table::new(&caption, 2, &header);
+        for (at, turns) in turns.iter().enumerate() {
+            table.rows.push(turns.row(header.len(), || {
+                vec![
+                    self.per_second[at].cell(),
+                    self.median_us[at].cell(),
+                    self.p99_us[at].cell(),
+                    self.max_us[at].cell(),
+                    match self.device[at].values.is_empty() {
+                        true => "not known".to_owned(),
+                        false => self.device[at].cell(),
+                    },
+                ]
+            }));
+        }
+        table
+    }
+
+    fn named_samples(&self) -> Vec<(String, Vec<Samples>)> {
+        let name = |what: &str| format!("{} producers, {what}", self.producers);
+        vec![
+            (name("acks/s"), self.per_second.clone()),
+            (name("median µs"), self.median_us.clone()),
+            (name("p99 µs"), self.p99_us.clone()),
+            (name("max µs"), self.max_us.clone()),
+            (name("device B/B"), self.device.clone()),
+        ]
+    }
+}
+
+/// topdeck's promises, once it is among the contenders.
+fn targets(_cells: &[Rows]) -> Vec<Target> {
+    Vec::new()
+}
+
+/// Appends a message and returns when it is durable.
+pub(crate) type Producer<'a> = Box<dyn FnMut(&[u8]) -> Result<()> + Send + 'a>;
+
+/// Runs the producers of a journal in this program; `connect` makes each of them ready before the clock starts.
+pub(crate) fn run_producers<'a>(
+    folder: &Path,
+    producers: usize,
+    time: Duration,
+    messages: &Messages,
+    connect: impl Fn(usize) -> Result<Producer<'a>>,
+) -> Result<Acknowledged> {
+    let ready: Vec<Producer> = (0..producers).map(connect).collect::<Result<_>>()?;
+    let start = Barrier::new(producers + 1);
+    write_back(folder)?;
+    let device = Device::of(folder);
+    let before = device.as_ref().and_then(Device::written_bytes);
+    let worked: Vec<Worked> = std::thread::scope(|scope| {
+        let start = &start;
+        let threads: Vec<_> = ready
+            .into_iter()
+            .enumerate()
+            .map(|(at, producer)| {
+                // Producers are far apart in the messages, so that no two append the same at a time.
+                let first = at * (messages.len() / producers);
+                scope.spawn(move || {
+                    start.wait();
+                    produce(producer, time, messages, first)
+                })
+            })
+            .collect();
+        start.wait();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Result<_>>()
+    })?;
+    let after = device.as_ref().and_then(Device::written_bytes);
+    let began = worked.iter().map(|one| one.began).min().unwrap_or_default();
+    let ended = worked.iter().map(|one| one.ended).max().unwrap_or_default();
+    let mut latencies_ns: Vec<u64> = worked.into_iter().flat_map(|one| one.latencies_ns).collect();
+    latencies_ns.sort_unstable();
+    let at = |share: f64| {
+        let last = latencies_ns.len().saturating_sub(1);
+        latencies_ns
+            .get((share * last as f64).round() as usize)
+            .map_or(f64::NAN, |&ns| ns as f64 / 1e3)
+    };
+    Ok(Acknowledged {
+        count: latencies_ns.len(),
+        passed: ended - began,
+        median_us: at(0.5),
+        p99_us: at(0.99),
+        max_us: at(1.0),
+        device_bytes: after.zip(before).map(|(after, before)| after - before),
+    })
+}
+
+/// What one producer did, and when by the clock.
+struct Worked {
+    began: Duration,
+    ended: Duration,
+    latencies_ns: Vec<u64>,
+}
+
+/// Appends one message after another in the time given.
+fn produce(
+    mut append: Producer,
+    time: Duration,
+    messages: &Messages,
+    first: usize,
+) -> Result<Worked> {
+    let mut latencies_ns = Vec::new();
+    let began = wall_time();
+    let mut before = began;
+    while before - began < time {
+        append(messages.one(first + latencies_ns.len()))?;
+        let now = wall_time();
+        latencies_ns.push((now - before).as_nanos() as u64);
+        before = now;
+    }
+    Ok(Worked { began, ended: before, latencies_ns })
+}

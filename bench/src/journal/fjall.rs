@@ -1,0 +1,128 @@
+//! fjall: a log-structured store, used as a journal with the message's number as key.
+//!
+//! Its own journal takes the writes first; memory tables become sorted files in the background, and their work
+//! during the measurement counts.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+
+use super::cost::Cost;
+use super::durable::{Acknowledged, run_producers};
+use super::messages::{Messages, SIZE};
+use super::read::Touched;
+use super::{Acknowledge, Append, Label, Read};
+
+const PROMISES: &str = "checksum, kill";
+const PROMISES_SYNC: &str = "checksum, kill, power";
+const BATCH: usize = 1000;
+
+pub(crate) fn appending() -> Vec<Box<dyn Append>> {
+    vec![Box::new(Appender { batch: BATCH }), Box::new(Appender { batch: 1 })]
+}
+
+fn open(folder: &Path) -> Result<(Database, Keyspace)> {
+    let database = Database::builder(folder).open()?;
+    let messages = database.keyspace("messages", KeyspaceCreateOptions::default)?;
+    Ok((database, messages))
+}
+
+fn append(database: &Database, keyspace: &Keyspace, batch: usize, messages: &[u8]) -> Result<()> {
+    let mut number = 0u64;
+    for messages in messages.chunks(batch * SIZE) {
+        if batch == 1 {
+            keyspace.insert(number.to_be_bytes(), messages)?;
+            number += 1;
+            continue;
+        }
+        let mut writes = database.batch().durability(Some(PersistMode::Buffer));
+        for message in messages.chunks_exact(SIZE) {
+            writes.insert(keyspace, number.to_be_bytes(), message);
+            number += 1;
+        }
+        writes.commit()?;
+    }
+    Ok(())
+}
+
+struct Appender {
+    batch: usize,
+}
+
+impl Append for Appender {
+    fn label(&self) -> Label {
+        let batch = if self.batch == 1 { String::new() } else { format!(", {} each", self.batch) };
+        Label::new(format!("fjall{batch}"), PROMISES)
+    }
+
+    fn messages(&self) -> usize {
+        if self.batch == 1 { 500_000 } else { super::MILLION }
+    }
+
+    fn append(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+        let (database, keyspace) = open(folder)?;
+        Cost::of(folder, messages.len() / SIZE, || {
+            append(&database, &keyspace, self.batch, messages)
+        })
+    }
+}
+
+pub(crate) struct Durable;
+
+impl Acknowledge for Durable {
+    fn label(&self) -> Label {
+        Label::new("fjall, SyncData", PROMISES_SYNC)
+    }
+
+    fn acknowledge(
+        &self,
+        folder: &Path,
+        producers: usize,
+        time: Duration,
+        messages: &Messages,
+    ) -> Result<Acknowledged> {
+        let (database, keyspace) = open(folder)?;
+        let number = AtomicU64::new(0);
+        run_producers(folder, producers, time, messages, |_| {
+            let (database, keyspace, number) = (&database, &keyspace, &number);
+            Ok(Box::new(move |message| {
+                let mut write = database.batch().durability(Some(PersistMode::SyncData));
+                let number = number.fetch_add(1, Ordering::Relaxed);
+                write.insert(keyspace, number.to_be_bytes(), message);
+                Ok(write.commit()?)
+            }))
+        })
+    }
+}
+
+pub(crate) struct Reader;
+
+impl Read for Reader {
+    fn label(&self) -> Label {
+        Label::new("fjall", PROMISES)
+    }
+
+    fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
+        let (database, keyspace) = open(folder)?;
+        append(&database, &keyspace, BATCH, messages)?;
+        // As after a while: in sorted files, where most of a journal is.
+        keyspace.rotate_memtable_and_wait()?;
+        Ok(())
+    }
+
+    fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+        let (_database, keyspace) = open(folder)?;
+        let mut touched = Touched::default();
+        let cost = Cost::of(folder, messages.len() / SIZE, || {
+            for item in keyspace.iter() {
+                touched.take(&item.value()?);
+            }
+            Ok(())
+        })?;
+        touched.check(messages)?;
+        Ok(cost)
+    }
+}

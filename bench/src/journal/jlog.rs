@@ -1,0 +1,145 @@
+//! JLog 2.6.0, the journal that topdeck's is to replace: measured if somebody provides a program, else quoted.
+//!
+//! `TOPDECK_BENCH_JLOG` names the program; it is called as `PROGRAM FOLDER COUNT MODE`, writes so many messages of
+//! 100 bytes to a new journal in the folder, and prints one line: seconds passed, seconds of processor time and bytes
+//! on disk, separated by tabs. The modes are those below and `read`, which writes too but measures reading alone.
+//! Others' messages are in the file that `TOPDECK_BENCH_MESSAGES` names; the program may use its own.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::report::{Table, number};
+
+use super::cost::Cost;
+use super::program::{self, Places};
+use super::{Append, Label, Read};
+
+const PROGRAM: &str = "TOPDECK_BENCH_JLOG";
+const MESSAGES: &str = "TOPDECK_BENCH_MESSAGES";
+
+const PROMISES: &str = "visible, kill";
+/// Its buffer is mapped memory: what was in it is written by the next writer, even if it was written before.
+const PROMISES_BUFFER: &str = "kill, may repeat";
+
+/// A way of appending, with what was measured on the machine that `QUOTED` names.
+pub(crate) struct Mode {
+    pub(crate) name: &'static str,
+    argument: &'static str,
+    promises: &'static str,
+    pub(crate) cpu_ns: f64,
+    /// Messages per second by the clock, in thousands, median of five rounds.
+    pub(crate) thousands: f64,
+    /// Bytes on disk per byte of message.
+    pub(crate) stored: f64,
+}
+
+pub(crate) const MODES: [Mode; 6] = [
+    mode("JLog, multi-process (default)", "mp", PROMISES, 1810.0, 334.0, 1.16),
+    mode("JLog, multi-process, LZ4", "mp-lz4", PROMISES, 2090.0, 279.0, 1.209),
+    mode("JLog, one process", "sp", PROMISES, 1200.0, 445.0, 1.16),
+    mode("JLog, one process, LZ4", "sp-lz4", PROMISES, 1460.0, 272.0, 1.209),
+    mode("JLog, 128 KiB pre-commit", "precommit", PROMISES_BUFFER, 200.0, 2320.0, 1.16),
+    mode("JLog, 128 KiB pre-commit, LZ4", "precommit-lz4", PROMISES_BUFFER, 410.0, 1260.0, 1.209),
+];
+/// The same for reading: name, processor time in nanoseconds, and thousand messages per second, least and greatest.
+const READING: [(&str, f64, [f64; 2]); 2] = [
+    ("JLog, read_message", 910.0, [130.0, 450.0]),
+    ("JLog, bulk_read, 2nd to 4th subscriber", 340.0, [3500.0, 6300.0]),
+];
+const QUOTED: &str = "JLog 2.6.0, **quoted, not measured here**: medians of five rounds of a million messages of 100 \
+     bytes on another, busy machine with two processors (Xeon, 2.3 GHz, ext4, segments of 4 MiB). Name a program in \
+     `TOPDECK_BENCH_JLOG` to measure it (see `bench/src/journal/jlog.rs`).";
+
+const fn mode(
+    name: &'static str,
+    argument: &'static str,
+    promises: &'static str,
+    cpu_ns: f64,
+    thousands: f64,
+    stored: f64,
+) -> Mode {
+    Mode { name, argument, promises, cpu_ns, thousands, stored }
+}
+
+fn given() -> bool {
+    env::var_os(PROGRAM).is_some()
+}
+
+pub(crate) fn appending() -> Vec<Box<dyn Append>> {
+    if !given() {
+        return Vec::new();
+    }
+    MODES.iter().map(|mode| Box::new(mode) as Box<dyn Append>).collect()
+}
+
+pub(crate) fn reading() -> Vec<Box<dyn Read>> {
+    if given() { vec![Box::new(Reader)] } else { Vec::new() }
+}
+
+/// What stands in the report if nobody provides a program.
+pub(crate) fn quoted_appending() -> Option<Table> {
+    if given() {
+        return None;
+    }
+    let header = ["", "promises", "CPU ns/message", "1000 messages/s", "stored B/B"];
+    let mut table = Table::new(QUOTED, 2, &header);
+    for mode in MODES {
+        let figures = [mode.cpu_ns, mode.thousands, mode.stored].map(number);
+        let mut row = vec![mode.name.to_owned(), mode.promises.to_owned()];
+        row.extend(figures);
+        table.rows.push(row);
+    }
+    Some(table)
+}
+
+/// The same for reading.
+pub(crate) fn quoted_reading() -> Option<Table> {
+    if given() {
+        return None;
+    }
+    let mut table =
+        Table::new(QUOTED, 1, &["", "CPU ns/message", "1000 messages/s, least–greatest"]);
+    for (name, cpu_ns, range) in READING {
+        let range = range.map(number).join("–");
+        table.rows.push(vec![name.to_owned(), number(cpu_ns), range]);
+    }
+    Some(table)
+}
+
+fn run(folder: &Path, mode: &str, messages: &[u8]) -> Result<Cost> {
+    let places = Places::new(folder, messages)?;
+    let count = program::count(messages);
+    let mut command = Command::new(env::var_os(PROGRAM).context("no program is named")?);
+    command.arg(&places.journal).arg(count.to_string()).arg(mode);
+    command.env(MESSAGES, &places.messages);
+    program::cost(&mut command, &places, count)
+}
+
+impl Append for &Mode {
+    fn label(&self) -> Label {
+        Label::new(self.name, self.promises)
+    }
+
+    fn append(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+        run(folder, self.argument, messages)
+    }
+}
+
+struct Reader;
+
+impl Read for Reader {
+    fn label(&self) -> Label {
+        Label::new("JLog", PROMISES)
+    }
+
+    fn prepare(&self, _: &Path, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+        run(folder, "read", messages)
+    }
+}

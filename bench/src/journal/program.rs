@@ -1,0 +1,149 @@
+//! Peers that are programs of their own: built and started when their tools are on this machine.
+//!
+//! Such a program gets the same messages in a file, may say `begin` when its clock starts, and prints its figures
+//! as the last line, separated by tabs. It measures its own processor time, so that starting it and making
+//! its journal ready costs nothing.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind, Read as _, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use super::cost::{Cost, Device, stored_bytes, write_back};
+use super::durable::Acknowledged;
+use super::messages::{Messages, SIZE};
+use super::scratch;
+
+/// A folder in cargo's target folder for what a peer's build makes.
+pub(crate) fn build_folder(peer: &str) -> Result<PathBuf> {
+    let folder = scratch::target()?.join("journal-peers").join(peer);
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Where the sources of a peer are.
+pub(crate) fn source_folder(peer: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(peer)
+}
+
+/// Runs a tool to its end; an error says what is missing or the last that it said.
+pub(crate) fn run_tool(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = match command.stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("no {name} on this machine"),
+        Err(error) => return Err(error).with_context(|| format!("starting {name}")),
+    };
+    let said = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
+    ensure!(output.status.success(), "{name} failed, {}, and said: {last}", output.status);
+    Ok(())
+}
+
+/// Where a program finds the messages and puts its journal.
+pub(crate) struct Places {
+    pub(crate) journal: PathBuf,
+    pub(crate) messages: PathBuf,
+}
+
+impl Places {
+    /// The messages are written to a file; the journal's folder is there or will be made by the program.
+    pub(crate) fn new(folder: &Path, messages: &[u8]) -> Result<Places> {
+        let places = Places { journal: folder.join("journal"), messages: folder.join("messages") };
+        fs::create_dir_all(&places.journal)?;
+        fs::write(&places.messages, messages)?;
+        Ok(places)
+    }
+}
+
+/// Starts a program and returns the numbers of its last line.
+pub(crate) fn numbers(command: &mut Command, mut on_begin: impl FnMut()) -> Result<Vec<f64>> {
+    let mut errors = tempfile::tempfile()?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors.try_clone()?);
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("no {name} on this machine"),
+        Err(error) => return Err(error).with_context(|| format!("starting {name}")),
+    };
+    let mut last = String::new();
+    for line in BufReader::new(child.stdout.take().expect("is piped")).lines() {
+        last = line?;
+        if last == "begin" {
+            on_begin();
+        }
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "{name} failed, {status}, and said: {}", last_line(&mut errors)?);
+    let numbers: Result<Vec<f64>, _> = last.split('\t').map(str::parse).collect();
+    numbers.map_err(|_| anyhow!("{name} printed no figures but: {last}"))
+}
+
+fn last_line(file: &mut File) -> Result<String> {
+    let mut said = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut said)?;
+    let said = String::from_utf8_lossy(&said);
+    Ok(said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").to_owned())
+}
+
+/// The cost that a program measured: seconds passed, seconds of processor time, and bytes left and bytes written,
+/// which are negative or missing if it does not know them.
+pub(crate) fn cost(command: &mut Command, places: &Places, messages: usize) -> Result<Cost> {
+    let numbers = numbers(command, || ())?;
+    let [passed, cpu] = numbers.get(..2).context("two figures or more")? else { unreachable!() };
+    let known =
+        |at: usize| numbers.get(at).filter(|&&bytes| bytes >= 0.0).map(|&bytes| bytes as u64);
+    let left_bytes = match known(2) {
+        Some(bytes) => bytes,
+        None => stored_bytes(&places.journal)?,
+    };
+    Ok(Cost {
+        messages,
+        passed: Duration::try_from_secs_f64(*passed)?,
+        cpu: Duration::try_from_secs_f64(*cpu)?,
+        written_bytes: known(3),
+        left_bytes,
+    })
+}
+
+/// What a program's producers were acknowledged: their count, seconds passed, and microseconds of the median, the
+/// 99th percentile and the maximum.
+pub(crate) fn acknowledged(
+    folder: &Path,
+    messages: &Messages,
+    command: impl FnOnce(&Places) -> Result<Command>,
+) -> Result<Acknowledged> {
+    let places = Places::new(folder, messages.first(messages.len()))?;
+    write_back(folder)?;
+    let device = Device::of(folder);
+    let written = || device.as_ref().and_then(Device::written_bytes);
+    let mut before = None;
+    let numbers = numbers(&mut command(&places)?, || before = written())?;
+    let after = written();
+    let [count, passed, median_us, p99_us, max_us] = numbers[..] else {
+        bail!("{} figures instead of five", numbers.len());
+    };
+    Ok(Acknowledged {
+        count: count as usize,
+        passed: Duration::try_from_secs_f64(passed)?,
+        median_us,
+        p99_us,
+        max_us,
+        device_bytes: after.zip(before).map(|(after, before)| after - before),
+    })
+}
+
+/// The version that stands in a manifest between two texts.
+pub(crate) fn version<'a>(manifest: &'a str, before: &str, after: &str) -> &'a str {
+    let rest = manifest.split_once(before).map(|(_, rest)| rest);
+    rest.and_then(|rest| rest.split(after).next()).unwrap_or("of unknown version")
+}
+
+/// How many messages a slice holds.
+pub(crate) fn count(messages: &[u8]) -> usize {
+    messages.len() / SIZE
+}

@@ -1,0 +1,139 @@
+//! Reading a journal back, from its first message to its last.
+
+use std::hint::black_box;
+
+use anyhow::{Result, ensure};
+use tempfile::TempDir;
+
+use crate::Effort;
+use crate::report::{Samples, Section, Table, Target};
+
+use super::cost::Cost;
+use super::messages::{Messages, SIZE};
+use super::{MILLION, PROMISES, Turns, jlog, rounds, scratch, turns};
+
+const METHOD: &str = "\
+All messages of a journal that was written before, in their order and in the page cache of the operating \
+system; the exclusive or of all bytes is taken and compared with that of what was written, so each is touched. \
+The journal is open before the clock starts. Processor time is that of all threads.
+
+okaywal reads messages only while it opens, and that is what is measured. raft-engine is read in calls of \
+1000 entries, commitlog in calls of 1 MiB; fjall and SQLite scan a range of keys. Chronicle Queue reads with one \
+tailer after as many messages from another queue have warmed its virtual machine; NATS JetStream has an ordered \
+consumer in the server's process.";
+
+pub(crate) fn run(effort: &Effort) -> Section {
+    let mut section = Section {
+        name: "journal-read",
+        title: "Journal, reading",
+        method: METHOD.to_owned(),
+        tables: Vec::new(),
+        targets: Vec::new(),
+        samples: Vec::new(),
+    };
+    let messages = Messages::new(super::count(effort, MILLION));
+    let contenders = super::reading();
+    let counts: Vec<usize> =
+        contenders.iter().map(|one| super::count(effort, one.messages())).collect();
+    let prepared: Vec<Result<TempDir>> = contenders
+        .iter()
+        .zip(&counts)
+        .map(|(one, &count)| {
+            let folder = scratch::folder()?;
+            one.prepare(folder.path(), messages.first(count))?;
+            Ok(folder)
+        })
+        .collect();
+    let result = turns(
+        contenders.iter().map(|one| one.label()).collect(),
+        rounds(effort),
+        |at| -> Result<Cost> {
+            let folder = prepared[at].as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
+            contenders[at].read(folder.path(), messages.first(counts[at]))
+        },
+    );
+    section.method += &format!(
+        "\n\nMedians of {} rounds. {PROMISES} File system: {}.",
+        rounds(effort),
+        super::file_system()
+    );
+    let rows = Rows::new(&result);
+    section.tables.push(rows.table(&result, &counts));
+    section.tables.extend(jlog::quoted_reading());
+    section.targets = targets(&rows);
+    section.samples = vec![
+        ("processor time per message, ns".to_owned(), rows.cpu_ns),
+        ("thousand messages per second".to_owned(), rows.thousands),
+    ];
+    section
+}
+
+/// The figures of all contenders, in their order.
+pub(crate) struct Rows {
+    cpu_ns: Vec<Samples>,
+    pub(crate) thousands: Vec<Samples>,
+}
+
+impl Rows {
+    fn new(turns: &[Turns<Cost>]) -> Rows {
+        let of = |figure: &dyn Fn(&Cost) -> Option<f64>| {
+            turns.iter().map(|one| one.samples(figure)).collect::<Vec<_>>()
+        };
+        Rows {
+            cpu_ns: of(&|cost| Some(cost.cpu_ns())),
+            thousands: of(&|cost| Some(cost.per_second() / 1e3)),
+        }
+    }
+
+    fn table(&self, turns: &[Turns<Cost>], counts: &[usize]) -> Table {
+        let header = ["", "promises", "messages", "CPU ns/message", "1000 messages/s"];
+        let mut table = Table::new("Median (least–greatest).", 2, &header);
+        for (at, turns) in turns.iter().enumerate() {
+            table.rows.push(turns.row(header.len(), || {
+                vec![counts[at].to_string(), self.cpu_ns[at].cell(), self.thousands[at].cell()]
+            }));
+        }
+        table
+    }
+}
+
+/// topdeck's promises, once it is among the contenders.
+fn targets(_rows: &Rows) -> Vec<Target> {
+    Vec::new()
+}
+
+/// Takes messages as they are read, and knows whether they were all and the right ones.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    messages: usize,
+    bytes: usize,
+    xor: u64,
+}
+
+impl Touched {
+    #[inline]
+    pub(crate) fn take(&mut self, message: &[u8]) {
+        let (words, rest) = message.as_chunks::<8>();
+        let words = words.iter().fold(0, |xor, word| xor ^ u64::from_le_bytes(*word));
+        let rest = rest.iter().fold(0, |xor, &byte| xor ^ u64::from(byte));
+        self.messages += 1;
+        self.bytes += message.len();
+        self.xor ^= black_box(words ^ rest);
+    }
+
+    /// Whether what was taken is what was written.
+    pub(crate) fn check(&self, written: &[u8]) -> Result<()> {
+        let mut expected = Touched::default();
+        written.chunks_exact(SIZE).for_each(|message| expected.take(message));
+        ensure!(
+            (self.messages, self.bytes) == (expected.messages, expected.bytes),
+            "read {} messages of {} bytes together, wrote {} of {}",
+            self.messages,
+            self.bytes,
+            expected.messages,
+            expected.bytes
+        );
+        ensure!(self.xor == expected.xor, "read other bytes than were written");
+        Ok(())
+    }
+}

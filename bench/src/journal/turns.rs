@@ -1,0 +1,85 @@
+//! Contenders taking turns, each once per round, as in `rounds.rs`, where one turn is one sample.
+//!
+//! A contender that fails is out, and its row gives the reason: a machine without Go still compares the rest.
+
+use anyhow::Result;
+
+use crate::report::Samples;
+
+use super::Label;
+
+/// What became of one contender.
+pub(crate) struct Turns<T> {
+    pub(crate) label: Label,
+    /// Why it has no figures.
+    pub(crate) failed: Option<String>,
+    results: Vec<T>,
+}
+
+/// The results of all contenders, in the order given. The order of turns rotates from round to round.
+pub(crate) fn turns<T>(
+    labels: Vec<Label>,
+    rounds: usize,
+    mut take: impl FnMut(usize) -> Result<T>,
+) -> Vec<Turns<T>> {
+    let new = |label| Turns { label, failed: None, results: Vec::new() };
+    let mut all: Vec<Turns<T>> = labels.into_iter().map(new).collect();
+    for round in 0..rounds {
+        for turn in 0..all.len() {
+            let at = (turn + round) % all.len();
+            if all[at].failed.is_some() {
+                continue;
+            }
+            match take(at) {
+                Ok(result) => all[at].results.push(result),
+                Err(error) => {
+                    eprintln!("        {}: {error:#}", all[at].label.name);
+                    all[at].failed = Some(format!("not run: {error:#}").replace(['|', '\n'], " "));
+                }
+            }
+        }
+    }
+    all
+}
+
+impl<T> Turns<T> {
+    /// One figure of each turn.
+    pub(crate) fn samples(&self, figure: &dyn Fn(&T) -> Option<f64>) -> Samples {
+        let mut samples = Samples::new(&self.label.name, self.label.promises);
+        if self.failed.is_none() {
+            samples.values = self.results.iter().filter_map(figure).collect();
+        }
+        samples
+    }
+
+    /// A row of a table so wide: name, promises, and the figures or why there are none.
+    pub(crate) fn row(&self, width: usize, figures: impl FnOnce() -> Vec<String>) -> Vec<String> {
+        let mut row = vec![self.label.name.clone(), self.label.promises.to_owned()];
+        match &self.failed {
+            Some(reason) => row.push(reason.clone()),
+            None => row.extend(figures()),
+        }
+        row.resize(width, "–".to_owned());
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_fails_once_is_out_and_says_why() {
+        let labels = vec![Label::new("sound", ""), Label::new("broken", "")];
+        let mut taken = Vec::new();
+        let all = turns(labels, 3, |at| {
+            taken.push(at);
+            anyhow::ensure!(at == 0, "no go on this machine");
+            Ok(1.0)
+        });
+        assert_eq!(taken, [0, 1, 0, 0]);
+        assert_eq!(all[0].samples(&|one| Some(*one)).values, [1.0; 3]);
+        let row = all[1].row(4, Vec::new);
+        assert_eq!(row, ["broken", "", "not run: no go on this machine", "–"]);
+    }
+}

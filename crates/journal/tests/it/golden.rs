@@ -1,0 +1,119 @@
+//! Journals of every version that was ever written are read. The folders under `testdata/journal/` were made
+//! by the test itself, once: `UPDATE_EXPECT=1` makes those of the present version anew, which is right only
+//! before that version has been in anybody's hands.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use disk::OsDisk;
+use journal::*;
+
+use crate::basics::{Dir, drain};
+
+const NOW: i64 = 1_700_000_000_000_000_000;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/journal").join(name)
+}
+
+fn options() -> Options {
+    Options { background: false, clock: Arc::new(|| NOW), ..Options::default() }
+}
+
+fn record(i: u64) -> Vec<u8> {
+    format!("host{:03} api.latency_ms{{route=\"/cart\"}} {}", i % 7, i * 13).into_bytes()
+}
+
+/// What a golden journal has: 300 records in batches of three, of two producers in turn and of nobody.
+const BATCHES: u64 = 100;
+
+fn identity(batch: u64) -> Option<Identity> {
+    (batch % 3 > 0).then_some(Identity { producer: batch % 3, boot: 9, sequence: batch })
+}
+
+fn make(dir: &Path, codec: Codec) {
+    let limits = Limits {
+        bytes_max: Some(1 << 20),
+        age_max: Some(Duration::from_secs(3600)),
+        at_limit: AtLimit::DropOldest,
+    };
+    let settings =
+        Settings { codec, buffer_bytes: 4096, segment_bytes: 16 << 10, producers_max: 4, limits };
+    Journal::create(&OsDisk, dir, 0x00112233445566778899aabbccddeeff, NOW, &settings).unwrap();
+    let journal = Journal::open(Arc::new(OsDisk), dir, &options()).unwrap();
+    journal.add_subscriber("site A", Start::Begin, true).unwrap();
+    for batch in 0..BATCHES {
+        let records: Vec<_> = (batch * 3..batch * 3 + 3).map(record).collect();
+        let records: Vec<_> = records.iter().map(Vec::as_slice).collect();
+        let _ = journal.append_batch(identity(batch), &records, Level::Process).unwrap();
+    }
+    journal.add_mark("middle", Start::At(150), false).unwrap();
+    journal.close().unwrap();
+}
+
+/// Checks a copy: opening changes the folder.
+#[track_caller]
+fn check(name: &str) {
+    let dir = Dir::new();
+    copy(&folder(name), &dir.0);
+    let report = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
+    assert_eq!((report.damages.as_slice(), report.records), (&[][..], BATCHES * 3), "{name}");
+    let journal = Journal::open(Arc::new(OsDisk), &dir.0, &options()).unwrap();
+    assert_eq!(*journal.opened(), Opened::default(), "{name}");
+    assert_eq!(journal.checkpoint("middle").unwrap().position, 150);
+    let repeat = journal.append_batch(identity(98), &[b"again"], Level::Process).unwrap();
+    assert!(repeat.repeated, "{name}");
+    let mut subscriber = journal.subscribe("site A").unwrap();
+    let (records, gaps) = drain(&mut subscriber);
+    assert_eq!(gaps, []);
+    let expected: Vec<_> = (0..BATCHES * 3).map(|i| (i, record(i))).collect();
+    assert_eq!(records, expected, "{name}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in
+        std::fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display()))
+    {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+#[test]
+fn journals_of_version_1_are_read() {
+    for (name, codec) in
+        [("v1-none", Codec::None), ("v1-lz4", Codec::Lz4), ("v1-zstd", Codec::Zstd)]
+    {
+        let golden = folder(name);
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            let _ = std::fs::remove_dir_all(&golden);
+            let dir = Dir::new();
+            make(&dir.0, codec);
+            copy(&dir.0, &golden);
+            // Empty locks say nothing, and the buffer of a closed journal is made anew.
+            std::fs::remove_dir_all(golden.join("locks")).unwrap();
+            std::fs::remove_file(golden.join("buffer")).unwrap();
+        }
+        check(name);
+    }
+}
+
+/// Without compression nothing but the journal decides about a byte.
+#[test]
+fn what_is_written_now_is_what_was_written_then() {
+    let dir = Dir::new();
+    make(&dir.0, Codec::None);
+    for file in
+        ["journal", "segments/0000000000000000.seg", "checkpoints/middle", "checkpoints/site%20A"]
+    {
+        let now = std::fs::read(dir.0.join(file)).unwrap();
+        let then = std::fs::read(folder("v1-none").join(file)).unwrap();
+        assert!(now == then, "{file} differs: a changed byte is a new version");
+    }
+}
