@@ -70,7 +70,7 @@ pub(crate) struct Options {
 
 const AFTER: &str = "\
 Examples:
-  tail -F app.log | topdeck journal append j
+  app 2>&1 | topdeck journal append j
   topdeck journal append j --level disk orders.csv
   topdeck journal append j --producer 7 --boot 1 orders.csv   may be repeated after a crash
   find . -name '*.json' -print0 | topdeck journal append j --null

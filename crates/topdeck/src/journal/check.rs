@@ -91,7 +91,7 @@ pub(crate) fn repair(options: &RepairOptions) -> Result<ExitCode> {
 }
 
 fn verified(dir: &Path, report: &Report) -> String {
-    let mut text = summary(dir, report);
+    let mut text = summary(dir, report, "is", "are");
     if !report.damages.is_empty() {
         let dir = plain(&dir.display().to_string());
         text.push_str(&format!(
@@ -103,7 +103,7 @@ fn verified(dir: &Path, report: &Report) -> String {
 }
 
 fn repaired(dir: &Path, report: &Report) -> String {
-    let mut text = summary(dir, report);
+    let mut text = summary(dir, report, "was", "were");
     text.push('\n');
     for line in &report.repaired {
         text.push_str(&format!("{}\n", plain(line)));
@@ -114,12 +114,12 @@ fn repaired(dir: &Path, report: &Report) -> String {
     text
 }
 
-fn summary(dir: &Path, report: &Report) -> String {
+fn summary(dir: &Path, report: &Report, is: &str, are: &str) -> String {
     let mut text = String::new();
     let verdict = match report.damages.len() {
         0 => "sound".to_owned(),
-        1 => "1 place is damaged".to_owned(),
-        n => format!("{} places are damaged", show::count(n as u64)),
+        1 => format!("1 place {is} damaged"),
+        n => format!("{} places {are} damaged", show::count(n as u64)),
     };
     let plural =
         |n: u64, what: &str| format!("{} {what}{}", show::count(n), if n == 1 { "" } else { "s" });
@@ -260,14 +260,14 @@ mod tests {
         check(
             repaired(Path::new("j"), &report),
             expect![[r#"
-            j: 2 places are damaged
-              4,000 records in 30 frames in 2 segments, positions 0..4100
-              DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
-              DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
-              17 B of a write that a crash cut short, never acknowledged: no damage
+                j: 2 places were damaged
+                  4,000 records in 30 frames in 2 segments, positions 0..4100
+                  DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
+                  DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
+                  17 B of a write that a crash cut short, never acknowledged: no damage
 
-            100 records are lost; 4 KiB were put into j/quarantine/x
-        "#]],
+                100 records are lost; 4 KiB were put into j/quarantine/x
+            "#]],
         );
         check(
             repaired(Path::new("j"), &Report::default()),

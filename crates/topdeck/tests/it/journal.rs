@@ -538,7 +538,9 @@ fn what_was_dropped_is_told() {
         topdeck: j: N records are missing (positions N..N): dropped at the limit in bytes; appended at DATE; N records of producer N boot N, sequences N to N
     "#]];
     check(&masked(&run.stderr), expected);
-    let expected = expect!["GAP: N records are missing (positions N..N): dropped at the limit in bytes; appended at DATE; N records of producer N boot N, sequences N to N."];
+    let expected = expect![
+        "GAP: N records are missing (positions N..N): dropped at the limit in bytes; appended at DATE; N records of producer N boot N, sequences N to N."
+    ];
     check(&masked(gap), expected);
     // It is told once.
     folder.good("append j --producer 3 --boot 10", b"on\n");
@@ -628,6 +630,84 @@ fn a_sound_journal_is_sound() {
     }
     let json: Value = serde_json::from_slice(&folder.good("verify j --json", b"")).expect("JSON");
     assert_eq!((&json["sound"], &json["damages"]), (&Value::Bool(true), &Value::Array(Vec::new())));
+}
+
+/// Changes a byte of a file.
+fn damage(path: &Path, at: impl FnOnce(usize) -> usize) {
+    let mut bytes = fs::read(path).expect("the file is there");
+    let at = at(bytes.len());
+    bytes[at] ^= 0x55;
+    fs::write(path, bytes).expect("the file can be written");
+}
+
+#[test]
+fn damage_is_found_told_and_repaired() {
+    let folder = Folder::new();
+    folder.good("create j --codec none", b"");
+    folder.good("subscribers j add store", b"");
+    folder.good("subscribers j add other", b"");
+    for n in 0..3 {
+        // Each of its own frame.
+        folder.good("append j --level disk", format!("first of {n}\nsecond of {n}\n").as_bytes());
+    }
+    let segment = folder.path().join("j/segments/0000000000000000.seg");
+    let bytes = fs::read(&segment).unwrap();
+    let middle =
+        bytes.windows(10).position(|window| window == b"first of 1").expect("not compressed");
+    damage(&segment, |_| middle);
+    damage(&folder.path().join("j/checkpoints/other"), |_| 20);
+    let text = folder.session(&[
+        ("verify j", ""),
+        ("cat j --positions", ""),
+        ("cat j --subscriber store", ""),
+        ("repair j", ""),
+        ("verify j", ""),
+        ("cat j --positions", ""),
+        ("append j", "on\n"),
+        ("cat j --subscriber store", ""),
+        ("stat j", ""),
+    ]);
+    expect_file!["../../../../testdata/cli/journal-damaged.out"].assert_eq(&text);
+}
+
+#[test]
+fn damaged_settings_and_places_are_told_and_repaired() {
+    let folder = Folder::new();
+    folder.good("append j --create --level disk", b"a\nb\n");
+    folder.good("subscribers j add store --at 1", b"");
+    for file in ["j/journal", "j/checkpoints/store"] {
+        // Both copies.
+        let path = folder.path().join(file);
+        let len = fs::metadata(&path).unwrap().len() as usize;
+        fs::write(&path, vec![0x55; len]).unwrap();
+    }
+    let text = folder.session(&[
+        ("stat j", ""),
+        ("append j", "c\n"),
+        ("verify j", ""),
+        ("repair j", ""),
+        ("verify j", ""),
+        ("cat j --subscriber store", ""),
+    ]);
+    expect_file!["../../../../testdata/cli/journal-settings.out"].assert_eq(&text);
+}
+
+#[test]
+fn a_journal_in_use_is_not_repaired() {
+    let folder = Folder::new();
+    folder.good("append j --create", b"a\n");
+    let mut tail = Running(folder.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let text = folder.session(&[("repair j", "")]);
+    check(
+        &text,
+        expect![[r#"
+        $ topdeck journal repair j
+        topdeck: j: the journal is in use by another process; it must be closed there first
+        [exit status 1]
+    "#]],
+    );
 }
 
 #[test]
