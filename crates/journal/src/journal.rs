@@ -621,36 +621,29 @@ impl Inner {
     }
 
     pub(crate) fn flush(&self, level: Level) -> Result<()> {
-        let (_, end) = self.store.buffer.end();
-        match level {
-            Level::Disk => {
-                if self.sync(self.group())? == Flushed::All {
-                    return Ok(());
-                }
-            }
-            Level::Process | Level::Memory => {
-                if self.flusher().drain(&self.store)? == Flushed::All {
-                    return Ok(());
-                }
-            }
-        }
-        // Another process writes: it is asked.
+        let buffer = &self.store.buffer;
+        let (_, end) = buffer.end();
         let since = Instant::now();
         loop {
-            let buffer = &self.store.buffer;
             let seen = buffer.durable_changes();
             if buffer.state() & POISONED != 0 {
                 return Err(Error::Poisoned);
             }
+            // Each time around: the process that has the role may end.
+            let flushed = match level {
+                Level::Disk => self.sync(self.group())?,
+                Level::Process | Level::Memory => self.flusher().drain(&self.store)?,
+            };
             let reached =
                 if level == Level::Disk { buffer.durable() } else { buffer.mark().position };
-            if reached >= end {
+            if flushed == Flushed::All || reached >= end {
                 return Ok(());
             }
             let waited = since.elapsed();
             if waited >= self.options.wait_max {
                 return Err(Error::Stalled { waited });
             }
+            // Another process writes: it is asked.
             buffer.want_durable(end);
             buffer.wait_durable(seen, Duration::from_millis(10));
         }
@@ -735,7 +728,9 @@ impl Inner {
         let mut freed = Instant::now();
         let mut rested = false;
         while !stopped() {
-            let pending = || buffer.mark().ring < buffer.end().0;
+            // To be full is something to do, too: it is over when there is room, though nothing waits in the
+            // buffer, where nothing is taken meanwhile.
+            let pending = || buffer.mark().ring < buffer.end().0 || buffer.state() & FULL != 0;
             if buffer.role_wanted() && self.flusher().give_up_role() {
                 thread::sleep(ELSEWHERE);
             }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::buffer::Mark;
 use crate::codec::Decompressor;
 use crate::error::{Error, Result};
 use crate::frame::{self, Records};
@@ -187,7 +188,7 @@ impl Reader {
             if !self.buffered || self.level == Level::Disk {
                 return Ok(Step::End);
             }
-            match self.from_buffer()? {
+            match self.from_buffer(mark)? {
                 Some(step) => return Ok(step),
                 // It was flushed in the meantime: it is in a segment now.
                 None if self.inner.store.buffer.mark() != mark => continue,
@@ -283,9 +284,9 @@ impl Reader {
     }
 
     /// Reads entries of the buffer from the position on. `None`: there are none, or they have moved on.
-    fn from_buffer(&mut self) -> Result<Option<Step>> {
+    /// `mark` is the one that says that nothing from the position on is in segments.
+    fn from_buffer(&mut self, mark: Mark) -> Result<Option<Step>> {
         let buffer = &self.inner.store.buffer;
-        let mark = buffer.mark();
         let (tail, next) = buffer.end();
         self.raw.clear();
         let mut at = mark.ring;
