@@ -247,9 +247,7 @@ impl Buffer {
     pub(crate) fn reset(&self, journal_id: u128, begin: &Begin) {
         let Begin { mark, tail, next, first } = *begin;
         let store = |index: usize, value: u64| self.memory[index].store(value, SeqCst);
-        for (index, value) in self.identification(journal_id).into_iter().enumerate() {
-            store([word::MAGIC, word::RING, word::SETS, word::ID_LOW, word::ID_HIGH][index], value);
-        }
+        self.identify(journal_id);
         for wake in [LOCK, READERS, SPACE, WORK, DURABLE] {
             self.memory.wake_word(wake).store(0, SeqCst);
         }
@@ -269,6 +267,27 @@ impl Buffer {
         self.store_mark(mark);
         self.store_mark(mark);
         self.put_right();
+    }
+
+    /// Says, when nobody else has the buffer, that a sync is under way: if it fails, or the process dies, the
+    /// next one writes again what is not known to be durable. A header that is not ours becomes ours, with
+    /// nothing known.
+    pub(crate) fn begin_opening(&self, journal_id: u128) {
+        if !self.is_ours(journal_id) || self.sound_mark().is_none() {
+            self.memory[word::DURABLE].store(0, SeqCst);
+            self.memory[word::STATE].store(0, SeqCst);
+            self.store_mark(Mark::default());
+            self.store_mark(Mark::default());
+            self.identify(journal_id);
+        }
+        self.set_syncing(true);
+    }
+
+    fn identify(&self, journal_id: u128) {
+        for (index, value) in self.identification(journal_id).into_iter().enumerate() {
+            self.memory[[word::MAGIC, word::RING, word::SETS, word::ID_LOW, word::ID_HIGH][index]]
+                .store(value, SeqCst);
+        }
     }
 
     /// The capacity in bytes, for telling people.
@@ -893,6 +912,15 @@ impl Turn<'_> {
     /// Whether the ring is empty: then a batch may go straight to a segment.
     pub(crate) fn is_empty(&self) -> bool {
         self.buffer.memory[word::TAIL].load(Relaxed) == self.buffer.mark().ring
+    }
+
+    /// With the ring empty, what was lost at its end counts as flushed: only its positions are left of it.
+    pub(crate) fn pass_lost(&self) {
+        let mark = self.buffer.mark();
+        let next = self.buffer.memory[word::NEXT].load(Relaxed);
+        if self.is_empty() && next > mark.position {
+            self.buffer.store_mark(Mark { position: next, ..mark });
+        }
     }
 
     /// Counts a batch that the caller wrote straight to a segment, the ring being empty.

@@ -131,6 +131,7 @@ pub(crate) fn recover(
     }
 
     // What is read here may be in the page cache only.
+    buffer.begin_opening(born.id);
     for (i, &first) in firsts.iter().enumerate() {
         let end = firsts.get(i + 1).copied().unwrap_or(position);
         if end > durable || i + 1 == firsts.len() {
@@ -146,8 +147,9 @@ pub(crate) fn recover(
             file.sync().doing("make it durable", &path)?;
         }
     }
-    let dir = places.segments();
-    disk.sync_dir(&dir).doing("make new names in it durable", &dir)?;
+    for dir in [places.segments(), places.dir.clone()] {
+        disk.sync_dir(&dir).doing("make new names in it durable", &dir)?;
+    }
 
     let (ring, tail) = found.unwrap_or_default();
     // Without entries in between, the segments have come as far as anybody has seen.

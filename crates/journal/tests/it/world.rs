@@ -1052,6 +1052,14 @@ impl World {
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() && std::env::var_os("JOURNAL_MODEL_LOG").is_some() {
+            eprintln!("LOG\n  {}", self.log.join("\n  "));
+        }
+    }
+}
+
 fn own(record: Record<'_>) -> (u64, Option<Identity>, Vec<u8>) {
     (record.position, record.identity, record.bytes.to_vec())
 }
