@@ -189,10 +189,17 @@ impl Flusher {
             Some(content) => self.put_frame(store, mark, content)?,
             None => mark,
         };
+        match store.turn() {
+            Ok(turn) => store.buffer.publish(Mark { ring: at, ..mark }, turn),
+            Err(error) => {
+                // Whoever has the role next begins at what is published.
+                self.give_up_role();
+                return Err(error);
+            }
+        }
         for last in batches {
             self.remember(store, last);
         }
-        store.buffer.publish(Mark { ring: at, ..mark }, store.presence.slot, &store.present());
         Ok(())
     }
 
@@ -237,7 +244,7 @@ impl Flusher {
             if self.drain(store)? == Flushed::Elsewhere {
                 return Ok(Passed::Elsewhere);
             }
-            let turn = store.turn();
+            let turn = store.turn()?;
             if let Some(end) = turn.repeated(identity) {
                 return Ok(Passed::Repeated(end));
             }

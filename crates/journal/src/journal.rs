@@ -193,8 +193,15 @@ impl Journal {
             opened.damaged_files.push("journal: one copy of the settings was damaged".to_owned());
         }
         buffer.begin_slot(presence.slot);
-        let store =
-            Store { disk, places, born, buffer, presence, clock: Arc::clone(&options.clock) };
+        let store = Store {
+            disk,
+            places,
+            born,
+            buffer,
+            presence,
+            clock: Arc::clone(&options.clock),
+            wait_max: options.wait_max,
+        };
         let mut flusher = Flusher::new(&store)?;
         flusher.take_role(&store)?;
         drop(turn);
@@ -509,7 +516,7 @@ impl Inner {
         let mut waiting: Option<(Instant, u32)> = None;
         let mut retried = false;
         loop {
-            let (appended, tail) = self.store.turn().append(&append);
+            let (appended, tail) = self.store.turn()?.append(&append);
             match appended {
                 Appended::At(first) => {
                     self.store.buffer.wake_after_append(tail);
@@ -608,8 +615,8 @@ impl Inner {
                 match self.sync(group) {
                     Ok(Flushed::All) => continue,
                     Ok(Flushed::Elsewhere) => buffer.want_durable(position),
-                    // There may be room before the time is over.
-                    Err(Error::Full(_)) => {}
+                    // There may be room, or others get on, before the time is over.
+                    Err(Error::Full(_) | Error::Stalled { .. }) => {}
                     Err(error) => return Err(error),
                 }
             }
