@@ -350,8 +350,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Changes the limits, for this and all later openings; other processes follow when they open it next.
-    pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
+    /// Changes the limits for those who open the journal from now on; whoever has it open, this handle too, goes
+    /// on with the old ones until then.
+    pub fn set_limits(&self, limits: Limits) -> Result<()> {
         let store = &self.inner.store;
         limits.check(store.born.settings.segment_bytes)?;
         let settings = Settings { limits, ..store.born.settings };
