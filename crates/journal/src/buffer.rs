@@ -442,7 +442,7 @@ impl Buffer {
             const LINE: usize = 8;
             let start = HEADER_WORDS + self.sets * WAYS * WAY_WORDS;
             for ahead in (0..words.min(AHEAD as usize)).step_by(LINE) {
-                let place = (at + AHEAD) as usize + ahead & (self.ring_words - 1);
+                let place = ((at + AHEAD) as usize + ahead) & (self.ring_words - 1);
                 self.memory.prepare_write(start + place);
             }
         }

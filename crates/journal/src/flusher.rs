@@ -133,7 +133,7 @@ impl Flusher {
             let (tail, next) = store.buffer.end();
             if mark.ring == tail {
                 if next > mark.position {
-                    store.turn().pass_lost();
+                    store.turn()?.pass_lost();
                 }
                 store.buffer.clear_state(FULL);
                 return Ok(Flushed::All);

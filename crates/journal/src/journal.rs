@@ -545,10 +545,10 @@ impl Inner {
     fn wait_for_room(&self, waiting: Option<(Instant, u32)>) -> Result<(Instant, u32)> {
         let changes = self.store.buffer.space_changes();
         let Some((since, seen)) = waiting else { return Ok((Instant::now(), changes)) };
-        if let Some(mut flusher) = self.try_flusher() {
-            if flusher.drain(&self.store)? == Flushed::All {
-                return Ok((since, changes));
-            }
+        if let Some(mut flusher) = self.try_flusher()
+            && flusher.drain(&self.store)? == Flushed::All
+        {
+            return Ok((since, changes));
         }
         let waited = since.elapsed();
         if waited >= self.options.wait_max {
