@@ -268,8 +268,7 @@ fn runs(cases: u32, ops: usize) {
         rng_seed: proptest::test_runner::RngSeed::Fixed(seed()),
         ..ProptestConfig::default()
     };
-    let strategy =
-        (any::<u64>(), any::<bool>(), settings(), prop::collection::vec(op(), 1..ops));
+    let strategy = (any::<u64>(), any::<bool>(), settings(), prop::collection::vec(op(), 1..ops));
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let result = runner.run(&strategy, |(seed, arbitrary, settings, ops)| {
         run(seed, arbitrary, settings, &ops);

@@ -313,11 +313,8 @@ impl World {
         if let Some(count) = kill_after {
             process.kill_after(count);
         }
-        let dying = Dying {
-            process,
-            disk: self.disk.clone(),
-            quiet: Arc::new(AtomicBool::new(false)),
-        };
+        let dying =
+            Dying { process, disk: self.disk.clone(), quiet: Arc::new(AtomicBool::new(false)) };
         let now = Arc::clone(&self.now);
         let options = Options {
             background: false,
@@ -493,7 +490,14 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn add(&mut self, handle: u32, name: &str, start: Start, kind: Kind, holds: bool) -> Done {
+    pub(crate) fn add(
+        &mut self,
+        handle: u32,
+        name: &str,
+        start: Start,
+        kind: Kind,
+        holds: bool,
+    ) -> Done {
         let known = self.names.contains_key(name);
         let journal = &self.handles[&handle].journal;
         let result = attempt(|| match kind {
@@ -510,7 +514,9 @@ impl World {
                 self.names.insert(name.to_owned(), Exists::Yes(named));
                 Ok(())
             }
-            Err(Stop::Error(Error::CheckpointExists { .. } | Error::Checkpoint { .. })) if known => {
+            Err(Stop::Error(Error::CheckpointExists { .. } | Error::Checkpoint { .. }))
+                if known =>
+            {
                 Ok(())
             }
             Err(Stop::Error(error @ Error::Position { .. })) => Err(error.into()),
@@ -518,8 +524,7 @@ impl World {
                 if !known {
                     let end = self.handles[&handle].journal.marks();
                     let positions = vec![end.first, end.end];
-                    self.names
-                        .insert(name.to_owned(), Exists::Unknown(Named { positions, holds }));
+                    self.names.insert(name.to_owned(), Exists::Unknown(Named { positions, holds }));
                 }
                 Err(stop)
             }
@@ -576,7 +581,8 @@ impl World {
             }
             Err(Stop::Error(error @ Error::Position { .. })) => Err(error.into()),
             Err(stop) => {
-                if let Some(Exists::Yes(named) | Exists::Unknown(named)) = self.names.get_mut(name) {
+                if let Some(Exists::Yes(named) | Exists::Unknown(named)) = self.names.get_mut(name)
+                {
                     named.positions.extend([marks.first, marks.end]);
                     if let Start::At(position) = start {
                         named.positions.push(position);
@@ -642,7 +648,13 @@ impl World {
     }
 
     /// Reads at most so many items with a subscriber and commits at a level, or not.
-    pub(crate) fn read(&mut self, handle: u32, name: &str, items: usize, commit: Option<Level>) -> Done {
+    pub(crate) fn read(
+        &mut self,
+        handle: u32,
+        name: &str,
+        items: usize,
+        commit: Option<Level>,
+    ) -> Done {
         if !self.subscriber(handle, name)? {
             return Ok(());
         }
@@ -865,7 +877,9 @@ impl World {
         let journal = &self.handles[&handle].journal;
         let marks = journal.marks();
         self.ensure(
-            marks.first <= marks.end && marks.durable <= marks.flushed && marks.flushed <= marks.end,
+            marks.first <= marks.end
+                && marks.durable <= marks.flushed
+                && marks.flushed <= marks.end,
             || format!("{marks:?}"),
         );
         let mut items = Vec::new();
