@@ -138,6 +138,13 @@ impl Journal {
     ) -> Result<()> {
         settings.check()?;
         let places = Places::new(dir);
+        // Those above it that are missing too, and the one that is there, need a sync each.
+        let above: Vec<&Path> =
+            dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).collect();
+        let missing = above.iter().take_while(|above| {
+            matches!(disk.list(above), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+        });
+        let changed = missing.count() + 1;
         for folder in [&places.dir, &places.segments(), &places.checkpoints(), &places.locks()] {
             disk.create_dir(folder).doing("create it", folder)?;
         }
@@ -156,8 +163,8 @@ impl Journal {
         }
         // Last, for it is what makes the folder a journal.
         born.create(disk, &places)?;
-        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            disk.sync_dir(parent).doing("make the new folder in it durable", parent)?;
+        for folder in above.into_iter().take(changed) {
+            disk.sync_dir(folder).doing("make the new folder in it durable", folder)?;
         }
         Ok(())
     }
@@ -186,8 +193,15 @@ impl Journal {
             opened.damaged_files.push("journal: one copy of the settings was damaged".to_owned());
         }
         buffer.begin_slot(presence.slot);
-        let store =
-            Store { disk, places, born, buffer, presence, clock: Arc::clone(&options.clock) };
+        let store = Store {
+            disk,
+            places,
+            born,
+            buffer,
+            presence,
+            clock: Arc::clone(&options.clock),
+            wait_max: options.wait_max,
+        };
         let mut flusher = Flusher::new(&store)?;
         flusher.take_role(&store)?;
         drop(turn);
@@ -336,8 +350,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Changes the limits, for this and all later openings; other processes follow when they open it next.
-    pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
+    /// Changes the limits for those who open the journal from now on; whoever has it open, this handle too, goes
+    /// on with the old ones until then.
+    pub fn set_limits(&self, limits: Limits) -> Result<()> {
         let store = &self.inner.store;
         limits.check(store.born.settings.segment_bytes)?;
         let settings = Settings { limits, ..store.born.settings };
@@ -502,7 +517,7 @@ impl Inner {
         let mut waiting: Option<(Instant, u32)> = None;
         let mut retried = false;
         loop {
-            let (appended, tail) = self.store.turn().append(&append);
+            let (appended, tail) = self.store.turn()?.append(&append);
             match appended {
                 Appended::At(first) => {
                     self.store.buffer.wake_after_append(tail);
@@ -530,10 +545,10 @@ impl Inner {
     fn wait_for_room(&self, waiting: Option<(Instant, u32)>) -> Result<(Instant, u32)> {
         let changes = self.store.buffer.space_changes();
         let Some((since, seen)) = waiting else { return Ok((Instant::now(), changes)) };
-        if let Some(mut flusher) = self.try_flusher() {
-            if flusher.drain(&self.store)? == Flushed::All {
-                return Ok((since, changes));
-            }
+        if let Some(mut flusher) = self.try_flusher()
+            && flusher.drain(&self.store)? == Flushed::All
+        {
+            return Ok((since, changes));
         }
         let waited = since.elapsed();
         if waited >= self.options.wait_max {
@@ -601,8 +616,8 @@ impl Inner {
                 match self.sync(group) {
                     Ok(Flushed::All) => continue,
                     Ok(Flushed::Elsewhere) => buffer.want_durable(position),
-                    // There may be room before the time is over.
-                    Err(Error::Full(_)) => {}
+                    // There may be room, or others get on, before the time is over.
+                    Err(Error::Full(_) | Error::Stalled { .. }) => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -614,36 +629,29 @@ impl Inner {
     }
 
     pub(crate) fn flush(&self, level: Level) -> Result<()> {
-        let (_, end) = self.store.buffer.end();
-        match level {
-            Level::Disk => {
-                if self.sync(self.group())? == Flushed::All {
-                    return Ok(());
-                }
-            }
-            Level::Process | Level::Memory => {
-                if self.flusher().drain(&self.store)? == Flushed::All {
-                    return Ok(());
-                }
-            }
-        }
-        // Another process writes: it is asked.
+        let buffer = &self.store.buffer;
+        let (_, end) = buffer.end();
         let since = Instant::now();
         loop {
-            let buffer = &self.store.buffer;
             let seen = buffer.durable_changes();
             if buffer.state() & POISONED != 0 {
                 return Err(Error::Poisoned);
             }
+            // Each time around: the process that has the role may end.
+            let flushed = match level {
+                Level::Disk => self.sync(self.group())?,
+                Level::Process | Level::Memory => self.flusher().drain(&self.store)?,
+            };
             let reached =
                 if level == Level::Disk { buffer.durable() } else { buffer.mark().position };
-            if reached >= end {
+            if flushed == Flushed::All || reached >= end {
                 return Ok(());
             }
             let waited = since.elapsed();
             if waited >= self.options.wait_max {
                 return Err(Error::Stalled { waited });
             }
+            // Another process writes: it is asked.
             buffer.want_durable(end);
             buffer.wait_durable(seen, Duration::from_millis(10));
         }
@@ -728,7 +736,9 @@ impl Inner {
         let mut freed = Instant::now();
         let mut rested = false;
         while !stopped() {
-            let pending = || buffer.mark().ring < buffer.end().0;
+            // To be full is something to do, too: it is over when there is room, though nothing waits in the
+            // buffer, where nothing is taken meanwhile.
+            let pending = || buffer.mark().ring < buffer.end().0 || buffer.state() & FULL != 0;
             if buffer.role_wanted() && self.flusher().give_up_role() {
                 thread::sleep(ELSEWHERE);
             }
