@@ -19,6 +19,7 @@ mod raft_engine;
 mod read;
 mod scratch;
 mod sqlite;
+mod topdeck;
 mod turns;
 
 use std::path::Path;
@@ -121,7 +122,7 @@ fn file_system() -> String {
 }
 
 fn appending() -> Vec<Box<dyn Append>> {
-    let mut all: Vec<Box<dyn Append>> = Vec::new();
+    let mut all: Vec<Box<dyn Append>> = topdeck::appending();
     all.extend(jlog::appending());
     all.extend(okaywal::appending());
     all.extend(commitlog::appending());
@@ -135,6 +136,7 @@ fn appending() -> Vec<Box<dyn Append>> {
 
 fn acknowledging() -> Vec<Box<dyn Acknowledge>> {
     vec![
+        Box::new(topdeck::Durable),
         Box::new(okaywal::Durable),
         Box::new(raft_engine::Durable),
         Box::new(fjall::Durable),
@@ -144,7 +146,7 @@ fn acknowledging() -> Vec<Box<dyn Acknowledge>> {
 }
 
 fn reading() -> Vec<Box<dyn Read>> {
-    let mut all: Vec<Box<dyn Read>> = Vec::new();
+    let mut all: Vec<Box<dyn Read>> = topdeck::reading();
     all.extend(jlog::reading());
     all.extend([
         Box::new(okaywal::Reader) as Box<dyn Read>,
@@ -179,6 +181,7 @@ mod tests {
 
     #[test]
     fn what_is_read_is_what_was_appended() {
+        topdeck::READERS.iter().for_each(|reader| check(reader));
         check(&okaywal::Reader);
         check(&commitlog::Reader);
         check(&raft_engine::Reader);
@@ -189,7 +192,12 @@ mod tests {
     #[test]
     fn every_way_of_appending_appends() {
         let messages = Messages::new(COUNT);
-        let logs = [okaywal::appending(), commitlog::appending(), raft_engine::appending()];
+        let logs = [
+            topdeck::appending(),
+            okaywal::appending(),
+            commitlog::appending(),
+            raft_engine::appending(),
+        ];
         let stores = [fjall::appending(), sqlite::appending()];
         for way in logs.into_iter().chain(stores).flatten() {
             let folder = tempfile::tempdir().unwrap();

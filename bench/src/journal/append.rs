@@ -5,7 +5,7 @@ use crate::report::{Samples, Section, Table, Target, number};
 
 use super::cost::Cost;
 use super::messages::{Messages, ratios};
-use super::{MILLION, PROMISES, Turns, jlog, rounds, scratch, turns};
+use super::{MILLION, PROMISES, Turns, jlog, rounds, scratch, topdeck, turns};
 
 const METHOD: &str = "\
 Processor time of all threads, user and system, and messages per second by the clock, from the first append \
@@ -14,6 +14,10 @@ an empty folder each round; opening and closing it is not counted. “1000 each�
 one call, the other rows call once per message. “Stored” is the storage that the files take at the end, \
 “written” what was passed to `write` and its kin (not what goes through mapped memory), both per byte of \
 message. Slow contenders append fewer messages per round, as the table says.
+
+topdeck appends into memory that all processes share, from which a thread of its own writes segments; the clock \
+stops when that thread has written all of it, and both threads' time counts. Its files are counted with the \
+buffer.
 
 okaywal has no way of writing without fsync: its row does more than is asked. raft-engine as \
 it comes compresses batches above 8 KiB with LZ4. fjall, SQLite and raft-engine are stores with an index rather than journals, and are \
@@ -117,7 +121,27 @@ impl Rows {
     }
 }
 
-/// topdeck's promises, once it is among the contenders.
-fn targets(_rows: &Rows) -> Vec<Target> {
-    Vec::new()
+/// Beside JLog as measured in this run or, without it, as quoted from another machine, which the names say.
+fn targets(rows: &Rows) -> Vec<Target> {
+    let median = |samples: &[Samples], name: &str| median_of(samples, name);
+    let mut targets = Vec::new();
+    for ((name, times), mode) in topdeck::BESIDE_JLOG.into_iter().zip(&jlog::MODES) {
+        let measured = median(&rows.thousands, mode.name);
+        let from = if measured.is_some() { "" } else { " (quoted)" };
+        let ratio =
+            median(&rows.thousands, name).map(|ours| ours / measured.unwrap_or(mode.thousands));
+        let what = format!("journal, messages/s, {name}, against {}{from}", mode.name);
+        targets.push(Target::at_least(&what, times, "× as many", ratio));
+    }
+    for (name, most) in topdeck::STORED {
+        let what = format!("journal, stored bytes per byte of message, {name}");
+        targets.push(Target::at_most(&what, most, "B", median(&rows.stored, name)));
+    }
+    targets
+}
+
+/// The median of the row with a name, if it was measured.
+pub(crate) fn median_of(samples: &[Samples], name: &str) -> Option<f64> {
+    let row = samples.iter().find(|row| row.name == name)?;
+    Some(row.median()).filter(|median| median.is_finite())
 }

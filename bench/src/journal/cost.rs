@@ -57,7 +57,7 @@ fn written_bytes() -> Option<u64> {
 }
 
 /// Storage that all files of a folder take: holes count nothing, reserved blocks count.
-pub(crate) fn stored_bytes(folder: &Path) -> io::Result<u64> {
+pub(super) fn stored_bytes(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

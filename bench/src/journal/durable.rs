@@ -10,9 +10,10 @@ use crate::Effort;
 use crate::clock::wall_time;
 use crate::report::{Samples, Section, Table, Target};
 
+use super::append::median_of;
 use super::cost::{Device, write_back};
 use super::messages::{Messages, SIZE};
-use super::{PROMISES, Turns, rounds, scratch, turns};
+use super::{PROMISES, Turns, rounds, scratch, topdeck, turns};
 
 const PRODUCERS: [usize; 3] = [1, 64, 256];
 const TIME: Duration = Duration::from_secs(1);
@@ -27,6 +28,7 @@ percentile and maximum are those of a round, and the table shows their median ov
 “Device” is what the device under the folder wrote meanwhile, by its own count and for all programs of the \
 machine, per byte of message: what other programs wrote at that time is in it.
 
+In topdeck, whoever comes first synchronises for all who wait, after a moment for those on their way back. \
 In okaywal and raft-engine those who wait share one fdatasync; okaywal's segments are never recycled, since a \
 journal keeps its messages, and each of raft-engine's producers writes to a region of its own. fjall has one fdatasync per commit, \
 one after another. SQLite is one connection in WAL mode with `synchronous = FULL` behind a mutex, which is \
@@ -143,9 +145,40 @@ impl Rows {
     }
 }
 
-/// topdeck's promises, once it is among the contenders.
-fn targets(_cells: &[Rows]) -> Vec<Target> {
-    Vec::new()
+fn targets(cells: &[Rows]) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for rows in cells {
+        let producers = rows.producers;
+        let ours = median_of(&rows.per_second, topdeck::DURABLE);
+        let peers = rows.per_second.iter().filter(|row| row.name != topdeck::DURABLE);
+        let best = peers.max_by(|a, b| a.median().total_cmp(&b.median()));
+        if let Some(best) = best {
+            let what = format!(
+                "journal, durable acks/s, {producers} producers, against the best peer ({})",
+                best.name
+            );
+            targets.push(Target::at_least(
+                &what,
+                1.0,
+                "× as many",
+                ours.map(|ours| ours / best.median()),
+            ));
+        }
+        if producers == 256 {
+            let what = "journal, durable acks/s, 256 producers";
+            targets.push(Target::at_least(what, 100_000.0, "acks/s", ours));
+        }
+        if producers == 64 {
+            let what = "journal, bytes the device wrote per byte of message, 64 producers";
+            targets.push(Target::at_most(
+                what,
+                2.5,
+                "B",
+                median_of(&rows.device, topdeck::DURABLE),
+            ));
+        }
+    }
+    targets
 }
 
 /// Appends a message and returns when it is durable.

@@ -8,14 +8,18 @@ use tempfile::TempDir;
 use crate::Effort;
 use crate::report::{Samples, Section, Table, Target};
 
+use super::append::median_of;
 use super::cost::Cost;
 use super::messages::{Messages, SIZE};
-use super::{MILLION, PROMISES, Turns, jlog, rounds, scratch, turns};
+use super::{MILLION, PROMISES, Turns, jlog, rounds, scratch, topdeck, turns};
 
 const METHOD: &str = "\
 All messages of a journal that was written before, in their order and in the page cache of the operating \
 system; the exclusive or of all bytes is taken and compared with that of what was written, so each is touched. \
 The journal is open before the clock starts. Processor time is that of all threads.
+
+topdeck's subscribers read segments, not the buffer, with every checksum verified; four of them are four threads, \
+whose messages are added up.
 
 okaywal reads messages only while it opens, and that is what is measured. raft-engine is read in calls of \
 1000 entries, commitlog in calls of 1 MiB; fjall and SQLite scan a range of keys. Chronicle Queue reads with one \
@@ -97,9 +101,15 @@ impl Rows {
     }
 }
 
-/// topdeck's promises, once it is among the contenders.
-fn targets(_rows: &Rows) -> Vec<Target> {
-    Vec::new()
+fn targets(rows: &Rows) -> Vec<Target> {
+    let target = |reader: &topdeck::Reader| {
+        let name = reader.name();
+        let each =
+            median_of(&rows.thousands, &name).map(|all| all * 1e3 / reader.subscribers as f64);
+        let what = format!("journal, messages/s read by each subscriber, {name}");
+        Target::at_least(&what, 4_000_000.0, "messages/s", each)
+    };
+    topdeck::READERS.iter().map(target).collect()
 }
 
 /// Takes messages as they are read, and knows whether they were all and the right ones.

@@ -248,9 +248,7 @@ impl Buffer {
     pub(crate) fn reset(&self, journal_id: u128, begin: &Begin) {
         let Begin { mark, tail, next, first } = *begin;
         let store = |index: usize, value: u64| self.memory[index].store(value, SeqCst);
-        for (index, value) in self.identification(journal_id).into_iter().enumerate() {
-            store([word::MAGIC, word::RING, word::SETS, word::ID_LOW, word::ID_HIGH][index], value);
-        }
+        self.identify(journal_id);
         for wake in [LOCK, READERS, SPACE, WORK, DURABLE] {
             self.memory.wake_word(wake).store(0, SeqCst);
         }
@@ -270,6 +268,27 @@ impl Buffer {
         self.store_mark(mark);
         self.store_mark(mark);
         self.put_right();
+    }
+
+    /// Says, when nobody else has the buffer, that a sync is under way: if it fails, or the process dies, the
+    /// next one writes again what is not known to be durable. A header that is not ours becomes ours, with
+    /// nothing known.
+    pub(crate) fn begin_opening(&self, journal_id: u128) {
+        if !self.is_ours(journal_id) || self.sound_mark().is_none() {
+            self.memory[word::DURABLE].store(0, SeqCst);
+            self.memory[word::STATE].store(0, SeqCst);
+            self.store_mark(Mark::default());
+            self.store_mark(Mark::default());
+            self.identify(journal_id);
+        }
+        self.set_syncing(true);
+    }
+
+    fn identify(&self, journal_id: u128) {
+        for (index, value) in self.identification(journal_id).into_iter().enumerate() {
+            self.memory[[word::MAGIC, word::RING, word::SETS, word::ID_LOW, word::ID_HIGH][index]]
+                .store(value, SeqCst);
+        }
     }
 
     /// The capacity in bytes, for telling people.
@@ -423,7 +442,7 @@ impl Buffer {
             const LINE: usize = 8;
             let start = HEADER_WORDS + self.sets * WAYS * WAY_WORDS;
             for ahead in (0..words.min(AHEAD as usize)).step_by(LINE) {
-                let place = (at + AHEAD) as usize + ahead & (self.ring_words - 1);
+                let place = ((at + AHEAD) as usize + ahead) & (self.ring_words - 1);
                 self.memory.prepare_write(start + place);
             }
         }
@@ -529,9 +548,12 @@ impl Buffer {
     /// Where in the ring entries lie that begin at `position` or later, wherever the header says that the
     /// ring begins and ends: the first's word and the end of the last, in word numbers of one lap, the
     /// positions rising. For opening after a crash, when nobody else has the buffer.
-    pub(crate) fn find_entries(&self, position: u64) -> Option<(u64, u64)> {
+    ///
+    /// A power cut may leave pages of several laps, whose entries do not follow each other: those that do not
+    /// fit behind the ones before are erased, and counted, so that they never turn up again between others.
+    pub(crate) fn find_entries(&self, position: u64) -> (Option<(u64, u64)>, u64) {
         let lap = self.ring_words as u64;
-        let mut found: Vec<(u64, u64, u64)> = Vec::new();
+        let mut found: Vec<(u64, u64, u64, u64)> = Vec::new();
         let mut scratch = Vec::new();
         for at in lap..2 * lap {
             // Cheap to rule out: the second word of an entry is its position.
@@ -541,22 +563,43 @@ impl Buffer {
             }
             scratch.clear();
             if let Some(entry) = self.entry(at, at + lap, &mut scratch) {
-                found.push((entry.first, at, entry.words));
+                found.push((entry.first, at, entry.words, entry.first + u64::from(entry.records)));
             }
         }
         found.sort_unstable();
-        let &(_, begin, _) = found.first()?;
+        let Some(&(_, begin, ..)) = found.first() else { return (None, 0) };
         // From the first on they lie in the order of their positions, at most once around.
         let distance = |at: u64| (at + lap - begin) % lap;
-        let mut end = 0;
-        for &(_, at, words) in &found {
+        let (mut end, mut next, mut erased) = (0, position, 0);
+        for (first, at, words, after) in found {
             let from = distance(at);
-            if from < end || from + words > lap {
-                break;
+            if from < end || from + words > lap || first < next {
+                self.ring(at).store(0, Relaxed);
+                erased += 1;
+                continue;
             }
-            end = from + words;
+            // Nor may there be others in between, older than what is looked for.
+            erased += self.erase(begin + end, begin + from);
+            (end, next) = (from + words, after);
         }
-        Some((begin, begin + end))
+        (Some((begin, begin + end)), erased)
+    }
+
+    /// Makes entries in a part of the ring unreadable; how many.
+    fn erase(&self, from: u64, to: u64) -> u64 {
+        let (mut at, mut erased) = (from, 0);
+        let mut scratch = Vec::new();
+        while at < to {
+            scratch.clear();
+            match self.entry(at, to, &mut scratch) {
+                Some(entry) => {
+                    self.ring(at).store(0, Relaxed);
+                    (at, erased) = (at + entry.words, erased + 1);
+                }
+                None => at += 1,
+            }
+        }
+        erased
     }
 
     /// The end of what is appended, in ring words, and a position: all entries before it lie below that end.
@@ -910,6 +953,15 @@ impl Turn<'_> {
         self.buffer.memory[word::TAIL].load(Relaxed) == self.buffer.mark().ring
     }
 
+    /// With the ring empty, what was lost at its end counts as flushed: only its positions are left of it.
+    pub(crate) fn pass_lost(&self) {
+        let mark = self.buffer.mark();
+        let next = self.buffer.memory[word::NEXT].load(Relaxed);
+        if self.is_empty() && next > mark.position {
+            self.buffer.store_mark(Mark { position: next, ..mark });
+        }
+    }
+
     /// Counts a batch that the caller wrote straight to a segment, the ring being empty.
     pub(crate) fn passed(&self, identity: Option<Identity>, mark: Mark) {
         debug_assert!(self.is_empty(), "BUG: a batch passed entries in the ring");
@@ -1210,12 +1262,12 @@ mod tests {
                     take(&buffer);
                 }
             }
-            let (begin, end) = buffer.find_entries(9).unwrap();
+            let (begin, end) = buffer.find_entries(9).0.unwrap();
             assert_eq!(end - begin, 4 * 4);
-            assert_eq!(buffer.find_entries(13), None);
+            assert_eq!(buffer.find_entries(13), (None, 0));
             // One is damaged: those around it are found.
             buffer.ring(begin + 4 + 3).fetch_xor(1 << 1, SeqCst);
-            assert_eq!(buffer.find_entries(9), Some((begin, end)));
+            assert_eq!(buffer.find_entries(9), (Some((begin, end)), 0));
             let mut body = Vec::new();
             assert_eq!(buffer.entry(begin + 4, end, &mut body), None);
             assert!(body.is_empty());

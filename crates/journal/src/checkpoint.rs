@@ -1,7 +1,7 @@
 //! Named positions that survive everything. A subscriber is one that a reader moves; a mark is one that is
 //! set by hand, to come back to.
 
-use disk::Disk;
+use disk::{Disk, Mode};
 
 use crate::error::{Doing, Error, Result};
 use crate::layout::{CHECKPOINT, CHECKPOINT_MAGIC, Fields};
@@ -112,6 +112,16 @@ pub(crate) fn remove(disk: &dyn Disk, places: &Places, name: &str) -> Result<()>
     disk.sync_dir(&dir).doing("make a removal from it durable", &dir)
 }
 
+/// Makes one durable as it is, whoever has set it; no error when it is gone.
+pub(crate) fn sync(disk: &dyn Disk, places: &Places, name: &str) -> Result<()> {
+    let path = places.checkpoint(name)?;
+    match disk.open(&path, Mode::Write) {
+        Ok(file) => file.sync().doing("make it durable", &path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error).doing("open it", &path),
+    }
+}
+
 fn missing(error: Error, name: &str) -> Error {
     match error {
         Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -140,6 +150,9 @@ impl Held {
         if !file.file().try_lock().doing("lock it", &path)? {
             return Err(Error::SubscriberBusy { name: name.to_owned() });
         }
+        // Whoever made it may have died before its name was durable.
+        let dir = places.checkpoints();
+        disk.sync_dir(&dir).doing("make the names in it durable", &dir)?;
         let mut held = Held { name: name.to_owned(), file };
         // It may have been moved between the reading and the lock.
         held.file.refresh()?;

@@ -137,8 +137,11 @@ impl Flusher {
         }
         loop {
             let mark = store.buffer.mark();
-            let (tail, _) = store.buffer.end();
+            let (tail, next) = store.buffer.end();
             if mark.ring == tail {
+                if next > mark.position {
+                    store.turn()?.pass_lost();
+                }
                 store.buffer.clear_state(FULL);
                 return Ok(Flushed::All);
             }
@@ -149,7 +152,9 @@ impl Flusher {
     /// Writes one frame of entries that follow `mark`.
     fn write_frame(&mut self, store: &Store, mark: Mark, tail: u64) -> Result<()> {
         let quarter = (store.buffer.ring_bytes() / 4) as usize;
-        let enough = FRAME_RAW_BYTES.min(quarter.max(1));
+        // A segment must hold it, whatever its last batch and the table of producers have.
+        let most = FRAME_RAW_BYTES.min(store.born.settings.segment_bytes as usize / 4);
+        let enough = most.min(quarter.max(1));
         self.raw.clear();
         let mut content: Option<Content> = None;
         let mut batches: Vec<LastOf> = Vec::new();
@@ -325,6 +330,8 @@ impl Flusher {
         }
         self.names = true;
         self.dirty = true;
+        // One that was begun and has no frame, nor room for one, is begun again under the same name.
+        self.kept.pop_if(|last| last.first == first);
         self.kept.push(Kept { first, bytes: size, newest: None });
         self.writing = Some(Writing {
             file: file.into(),
@@ -395,9 +402,9 @@ impl Flusher {
             self.kept.push(Kept { first, bytes, newest: None });
         }
         let firsts: Vec<u64> = self.kept.iter().map(|kept| kept.first).collect();
-        for last in
-            opening::producers(&*store.disk, &store.places, &store.born, &firsts, mark.offset)?
-        {
+        let (disk, places) = (&*store.disk, &store.places);
+        let (gaps, _) = Gaps::load(disk, places)?;
+        for last in opening::producers(disk, places, &store.born, &firsts, mark.offset, &gaps)? {
             self.remember(store, last);
         }
         Ok(())
@@ -549,6 +556,10 @@ impl Flusher {
     ) -> Result<()> {
         let (disk, places) = (&*store.disk, &store.places);
         let Some(&(_, end, _)) = gone.last() else { return Ok(()) };
+        // A position that the power may take back must not have cost what lies behind it.
+        for checkpoint in checkpoints {
+            checkpoint::sync(disk, places, &checkpoint.name)?;
+        }
         let positions: Vec<u64> = checkpoints.iter().map(|c| c.position).collect();
         let (mut gaps, _) = Gaps::load(disk, places)?;
         let mut changed = gaps.forget_before(slowest.unwrap_or(u64::MAX).min(store.buffer.first()));

@@ -139,6 +139,13 @@ impl Journal {
     ) -> Result<()> {
         settings.check()?;
         let places = Places::new(dir);
+        // Those above it that are missing too, and the one that is there, need a sync each.
+        let above: Vec<&Path> =
+            dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).collect();
+        let missing = above.iter().take_while(|above| {
+            matches!(disk.list(above), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+        });
+        let changed = missing.count() + 1;
         for folder in [&places.dir, &places.segments(), &places.checkpoints(), &places.locks()] {
             disk.create_dir(folder).doing("create it", folder)?;
         }
@@ -157,8 +164,8 @@ impl Journal {
         }
         // Last, for it is what makes the folder a journal.
         born.create(disk, &places)?;
-        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            disk.sync_dir(parent).doing("make the new folder in it durable", parent)?;
+        for folder in above.into_iter().take(changed) {
+            disk.sync_dir(folder).doing("make the new folder in it durable", folder)?;
         }
         Ok(())
     }
@@ -352,8 +359,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Changes the limits, for this and all later openings; other processes follow when they open it next.
-    pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
+    /// Changes the limits for those who open the journal from now on; whoever has it open, this handle too, goes
+    /// on with the old ones until then.
+    pub fn set_limits(&self, limits: Limits) -> Result<()> {
         let store = &self.inner.store;
         limits.check(store.born.settings.segment_bytes)?;
         let settings = Settings { limits, ..store.born.settings };
@@ -577,10 +585,10 @@ impl Inner {
     fn wait_for_room(&self, waiting: Option<(Instant, u32)>) -> Result<(Instant, u32)> {
         let changes = self.store.buffer.space_changes();
         let Some((since, seen)) = waiting else { return Ok((Instant::now(), changes)) };
-        if let Some(mut flusher) = self.try_flusher() {
-            if flusher.drain(&self.store)? == Flushed::All {
-                return Ok((since, changes));
-            }
+        if let Some(mut flusher) = self.try_flusher()
+            && flusher.drain(&self.store)? == Flushed::All
+        {
+            return Ok((since, changes));
         }
         let waited = since.elapsed();
         if waited >= self.options.wait_max {

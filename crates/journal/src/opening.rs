@@ -74,7 +74,7 @@ pub(crate) fn recover(
     let seen =
         checkpoints.iter().map(|c| c.position).chain(was.map(|mark| mark.position)).chain(told);
     let seen = seen.max().unwrap_or(0);
-    let found = buffer.find_entries(position);
+    let (found, erased) = buffer.find_entries(position);
     let mut missing = Vec::new();
     let mut next = position;
     let mut scratch = Vec::new();
@@ -108,10 +108,18 @@ pub(crate) fn recover(
             opened.gaps.push(gap);
         }
     };
-    for range in last.iter().flat_map(|end| &end.damaged) {
-        note(range.clone(), Reason::Damaged);
+    // What lies in the last segment, and in others that the power may have caught before they were durable.
+    let mut torn = Vec::new();
+    for (i, &first) in firsts.iter().enumerate() {
+        match firsts.get(i + 1) {
+            Some(&next) if next > durable => {
+                torn.extend(missing_in(disk, places, born, first, next)?);
+            }
+            _ => {}
+        }
     }
-    for range in missing {
+    torn.extend(last.iter().flat_map(|end| end.damaged.iter().cloned()));
+    for range in torn.into_iter().chain(missing) {
         // Below the durable position it cannot be the power that failed.
         let split = durable.clamp(range.start, range.end);
         note(range.start..split, Reason::Damaged);
@@ -128,6 +136,13 @@ pub(crate) fn recover(
     }
 
     // What is read here may be in the page cache only.
+    buffer.begin_opening(born.id);
+    if erased > 0 {
+        // They must not come back with the next power cut, beside what is appended in their place.
+        let path = places.buffer();
+        let file = disk.open(&path, Mode::Write).doing("open it", &path)?;
+        file.sync().doing("make it durable", &path)?;
+    }
     for (i, &first) in firsts.iter().enumerate() {
         let end = firsts.get(i + 1).copied().unwrap_or(position);
         if end > durable || i + 1 == firsts.len() {
@@ -143,8 +158,9 @@ pub(crate) fn recover(
             file.sync().doing("make it durable", &path)?;
         }
     }
-    let dir = places.segments();
-    disk.sync_dir(&dir).doing("make new names in it durable", &dir)?;
+    for dir in [places.segments(), places.dir.clone()] {
+        disk.sync_dir(&dir).doing("make new names in it durable", &dir)?;
+    }
 
     let (ring, tail) = found.unwrap_or_default();
     // Without entries in between, the segments have come as far as anybody has seen.
@@ -158,7 +174,7 @@ pub(crate) fn recover(
     let first = firsts.first().copied().unwrap_or(position);
     buffer.reset(born.id, &Begin { mark, tail, next, first });
     debug_assert_eq!(buffer.state() & (POISONED | FULL), 0);
-    for last in producers(disk, places, born, &firsts, mark.offset)? {
+    for last in producers(disk, places, born, &firsts, mark.offset, &gaps)? {
         buffer.remember(last.identity, last.end);
     }
     Ok(opened)
@@ -258,6 +274,31 @@ fn end_of(
     }
 }
 
+/// Positions before `next` of which a segment has no frame.
+fn missing_in(
+    disk: &dyn Disk,
+    places: &Places,
+    born: &Born,
+    first: u64,
+    next: u64,
+) -> Result<Vec<Range<u64>>> {
+    let mut scan = Scan::open(disk, places, born.id, first)?;
+    let limit = scan.file_bytes()?;
+    let mut missing = Vec::new();
+    loop {
+        let before = scan.position();
+        match scan.next(limit)? {
+            Found::Frame { head, .. } => missing.push(before..head.first),
+            Found::Damage { .. } => {}
+            Found::End { .. } => {
+                missing.push(before..next.max(before));
+                missing.retain(|range| !range.is_empty());
+                return Ok(missing);
+            }
+        }
+    }
+}
+
 /// Takes a last segment that has neither a head nor a frame out of the way: the power failed while it was
 /// begun, and then it is empty; or it is damaged all over, and then it is kept for people to look at.
 fn set_aside(disk: &dyn Disk, places: &Places, first: u64, opened: &mut Opened) -> Result<()> {
@@ -280,14 +321,22 @@ fn set_aside(disk: &dyn Disk, places: &Places, first: u64, opened: &mut Opened) 
 }
 
 /// The last sequences of producers up to the end of the segments: from the newest head that is sound, and
-/// all frames from there on.
+/// all frames from there on. A head may know of batches that were not durable when the power went, and then
+/// are in a gap: those were not accepted after all, and what was accepted before them an older head knows.
 pub(crate) fn producers(
     disk: &dyn Disk,
     places: &Places,
     born: &Born,
     firsts: &[u64],
     end: u64,
+    gaps: &Gaps,
 ) -> Result<Vec<LastOf>> {
+    let lost = |last: &LastOf| {
+        gaps.iter().any(|gap| {
+            matches!(gap.reason, Reason::Damaged | Reason::Interrupted)
+                && gap.positions.contains(&(last.end.saturating_sub(1)))
+        })
+    };
     let mut lasts = Vec::new();
     for (i, &first) in firsts.iter().enumerate().rev() {
         let mut scan = Scan::open(disk, places, born.id, first)?;
@@ -306,8 +355,11 @@ pub(crate) fn producers(
         let path = places.segment(first);
         let file = disk.open(&path, Mode::Read).doing("open it", &path)?;
         if let Some(head) = SegmentHead::read(&*file, &path)? {
-            lasts.extend(head.producers);
-            break;
+            let (gone, there): (Vec<_>, Vec<_>) = head.producers.into_iter().partition(lost);
+            lasts.extend(there);
+            if gone.is_empty() {
+                break;
+            }
         }
     }
     Ok(lasts)

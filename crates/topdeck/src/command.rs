@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{completions, hist, man};
+use crate::{completions, hist, journal, man};
 
 /// See how a system treats each of its users, not on average.
 ///
@@ -24,11 +24,13 @@ const AFTER: &str = "\
 Exit status:
   0  all went well
   1  an input could not be read, or held nothing
-  2  the command line makes no sense";
+  2  the command line makes no sense
+  3  records were missing (`topdeck journal cat` and `tail`)";
 
 #[derive(Subcommand)]
 enum Command {
     Hist(hist::Options),
+    Journal(journal::Options),
     Completions(completions::Options),
     Man(man::Options),
 }
@@ -46,6 +48,7 @@ impl Topdeck {
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self.subcommand {
             Command::Hist(options) => hist::run(&options),
+            Command::Journal(options) => journal::run(&options),
             Command::Completions(options) => completions::run(&options),
             Command::Man(options) => man::run(&options),
         }

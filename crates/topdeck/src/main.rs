@@ -4,6 +4,8 @@
 mod command;
 mod completions;
 mod hist;
+mod journal;
+mod json;
 mod man;
 
 use std::process::ExitCode;

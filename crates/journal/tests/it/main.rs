@@ -2,15 +2,18 @@
 
 mod basics;
 mod checks;
+mod found;
 mod fuzzed;
 mod golden;
 mod jlog;
 mod kill;
 mod layout;
+mod model;
 mod power_loop;
 mod processes;
 mod races;
 mod syscalls;
+mod world;
 
 /// What children of this binary can play: `processes::Child::start`.
 const PARTS: &[(&str, fn(processes::Part))] = &[

@@ -141,7 +141,13 @@ fn every_subcommand_has_a_page_and_completions() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     pages.sort();
-    assert_eq!(pages, ["topdeck-completions.1", "topdeck-hist.1", "topdeck-man.1", "topdeck.1"]);
+    let (journal, others): (Vec<String>, Vec<String>) =
+        pages.into_iter().partition(|page| page.starts_with("topdeck-journal-"));
+    let one = ["completions", "hist", "journal", "man"].map(|name| format!("topdeck-{name}.1"));
+    assert_eq!(others, [&one[..], &["topdeck.1".to_owned()]].concat());
+    for name in ["append", "bench", "cat", "checkpoint", "create", "limit", "repair", "rewind"] {
+        assert!(journal.contains(&format!("topdeck-journal-{name}.1")), "{name}: {journal:?}");
+    }
     let page = fs::read_to_string(folder.join("topdeck-hist.1")).unwrap();
     assert!(page.contains("Exit status"), "{page}");
     fs::remove_dir_all(&folder).unwrap();

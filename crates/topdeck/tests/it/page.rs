@@ -1,46 +1,79 @@
-//! `docs/hist.md` shows what the binary prints.
+//! `docs/hist.md` and `docs/journal.md` show what the binary prints.
 //!
-//! In its `console` blocks a line `$ topdeck …` is run in the root of the repository, and what follows up to the
-//! next `$` is compared with the output. `UPDATE_EXPECT=1` writes the page anew.
+//! In their `console` blocks a line `$ …` is run, and what follows up to the next `$` is compared with what it
+//! prints. `UPDATE_EXPECT=1` writes the page anew.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
+use crate::journal::{Folder, mask};
 use crate::{root, topdeck};
 
-const PAGE: &str = "docs/hist.md";
-const PROMPT: &str = "$ topdeck ";
+const PROMPT: &str = "$ ";
 
 #[test]
-fn examples_print_what_the_page_shows() {
-    let path = root().join(PAGE);
-    let page = fs::read_to_string(&path).expect("the page is there");
-    let (written, commands) = with_outputs(&page);
-    assert!(commands > 0, "{PAGE} has no example");
+fn examples_of_hist_print_what_the_page_shows() {
+    let run = |line: &str| {
+        let arguments = line.strip_prefix("topdeck ").expect("a command of ours");
+        let arguments: Vec<&str> = arguments.split_whitespace().collect();
+        let run = topdeck(&arguments, b"");
+        run.stdout + &run.stderr
+    };
+    check("docs/hist.md", run, str::to_owned);
+}
+
+/// In a folder of their own, one after the other, by the shell.
+#[test]
+fn examples_of_journal_print_what_the_page_shows() {
+    let folder = Folder::new();
+    let binary = Path::new(env!("CARGO_BIN_EXE_topdeck")).parent().expect("it is in a folder");
+    let run = |line: &str| {
+        let output = Command::new("/bin/sh")
+            .args(["-c", &format!("exec 2>&1\n{line}")])
+            .current_dir(folder.path())
+            .env_clear()
+            .env("LC_ALL", "C.UTF-8")
+            .env("PATH", format!("{}:/usr/bin:/bin", binary.display()))
+            .output()
+            .expect("there is a shell");
+        assert!(output.status.success(), "{line}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    check("docs/journal.md", run, mask);
+}
+
+/// Compares a page with what its commands print, but for what `mask` makes equal.
+#[track_caller]
+fn check(page: &str, run: impl Fn(&str) -> String, mask: impl Fn(&str) -> String) {
+    let path = root().join(page);
+    let text = fs::read_to_string(&path).expect("the page is there");
+    let (written, commands) = with_outputs(&text, run);
+    assert!(commands > 0, "{page} has no example");
+    if mask(&text) == mask(&written) {
+        return;
+    }
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         fs::write(&path, written).expect("the page can be written");
     } else {
-        assert!(
-            page == written,
-            "{PAGE} does not show what topdeck prints; UPDATE_EXPECT=1 writes it anew:\n{written}"
+        panic!(
+            "{page} does not show what topdeck prints; UPDATE_EXPECT=1 writes it anew:\n{written}"
         );
     }
 }
 
 /// The page with the output that each command has now, and how many commands there are.
-fn with_outputs(page: &str) -> (String, usize) {
+fn with_outputs(page: &str, run: impl Fn(&str) -> String) -> (String, usize) {
     let (mut written, mut commands) = (String::new(), 0);
     let (mut in_console, mut in_output) = (false, false);
     for line in page.split_inclusive('\n') {
         if line.starts_with("```") {
             in_console = line.trim_end() == "```console";
             in_output = false;
-        } else if let (true, Some(arguments)) = (in_console, line.strip_prefix(PROMPT)) {
+        } else if let (true, Some(command)) = (in_console, line.strip_prefix(PROMPT)) {
             commands += 1;
             written.push_str(line);
-            let arguments: Vec<&str> = arguments.split_whitespace().collect();
-            let run = topdeck(&arguments, b"");
-            written.push_str(&run.stdout);
-            written.push_str(&run.stderr);
+            written.push_str(&run(command.trim_end()));
             in_output = true;
         }
         if !in_output {

@@ -1,0 +1,142 @@
+//! `topdeck journal`: a durable log, made, filled, read, looked into and mended from the shell.
+//!
+//! One file per subcommand. [`parse`] reads sizes and positions, [`show`] writes them; [`output`] brings
+//! records to standard output, [`input`] cuts what is appended into records, [`progress`] says on a terminal
+//! how far something has come.
+
+mod append;
+mod bench;
+mod cat;
+mod check;
+mod checkpoint;
+mod create;
+mod input;
+mod limit;
+mod output;
+mod parse;
+mod progress;
+mod rewind;
+mod show;
+mod stat;
+mod subscribers;
+mod tail;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use clap::Subcommand;
+use journal::{Error, Journal};
+
+use crate::command::say;
+
+/// Keep records in a durable log, and read them with named subscribers
+///
+/// A journal is a folder. What is appended to it has a position, is acknowledged at a level (process:
+/// survives kill -9; disk: survives a power cut), and is kept until every subscriber has read it.
+/// Several processes may append to it and read it at once, and may be killed at any moment.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    subcommand: Command,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck journal create /tmp/j                            make one
+  topdeck journal subscribers /tmp/j add store             what `store` has not read is kept
+  printf '%s\\n' one two | topdeck journal append /tmp/j    append two records
+  topdeck journal cat /tmp/j --subscriber store            read them; next time, only what is new
+  topdeck journal tail -f /tmp/j                           watch
+  topdeck journal stat /tmp/j                              how it is
+
+Exit status:
+  0  all went well
+  1  something failed, or verify found damage, or a level was not reached
+  2  the command line makes no sense
+  3  cat or tail: records were missing; standard error says which, and why";
+
+#[derive(Subcommand)]
+enum Command {
+    Create(create::Options),
+    Append(append::Options),
+    Cat(cat::Options),
+    Tail(tail::Options),
+    Stat(stat::Options),
+    Subscribers(subscribers::Options),
+    Checkpoint(checkpoint::Options),
+    Rewind(rewind::Options),
+    Limit(limit::Options),
+    Verify(check::VerifyOptions),
+    Repair(check::RepairOptions),
+    Bench(bench::Options),
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    match &options.subcommand {
+        Command::Create(options) => create::run(options),
+        Command::Append(options) => append::run(options),
+        Command::Cat(options) => cat::run(options),
+        Command::Tail(options) => tail::run(options),
+        Command::Stat(options) => stat::run(options),
+        Command::Subscribers(options) => subscribers::run(options),
+        Command::Checkpoint(options) => checkpoint::run(options),
+        Command::Rewind(options) => rewind::run(options),
+        Command::Limit(options) => limit::run(options),
+        Command::Verify(options) => check::verify(options),
+        Command::Repair(options) => check::repair(options),
+        Command::Bench(options) => bench::run(options),
+    }
+}
+
+/// Opens a journal, and says what was lost since it was open last, if anything was.
+fn open(dir: &Path) -> Result<Journal> {
+    try_open(dir).map_err(told(dir))
+}
+
+fn try_open(dir: &Path) -> Result<Journal, Error> {
+    let journal = Journal::open(Arc::new(disk::OsDisk), dir, &journal::Options::default())?;
+    let opened = journal.opened();
+    for gap in &opened.gaps {
+        say(format_args!("{}: found on opening: {}", dir.display(), show::gap(gap)));
+    }
+    for file in &opened.damaged_files {
+        say(format_args!("{}: found on opening: {file}", dir.display()));
+    }
+    Ok(journal)
+}
+
+/// An error of the journal with the folder it is about, once, and what to do where the library cannot know.
+fn told(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
+    let (name, typed) = (dir.display().to_string(), show::typed(dir));
+    move |error| {
+        let text = match &error {
+            // These name the file or folder themselves.
+            Error::Io { .. }
+            | Error::Missing { .. }
+            | Error::Exists { .. }
+            | Error::Settings { .. }
+            | Error::Version { .. }
+            | Error::Busy { .. }
+            | Error::Crowded { .. }
+            | Error::Checkpoint { .. } => return anyhow!("{error}"),
+            Error::Full(full) => format!("the journal is full: {}", show::full(&typed, full)),
+            Error::Stalled { waited } => {
+                format!(
+                    "its buffer stayed full for {}: {}",
+                    show::duration(*waited),
+                    show::stalled(&typed)
+                )
+            }
+            Error::Setting { .. } => show::sizes(&error.to_string()),
+            Error::NoCheckpoint { .. } => format!(
+                "{error}; `topdeck journal subscribers {typed}` and `topdeck journal checkpoint {typed}` list them"
+            ),
+            Error::SubscriberBusy { .. } => format!("{error}; end that one first"),
+            other => other.to_string(),
+        };
+        anyhow!("{name}: {text}")
+    }
+}

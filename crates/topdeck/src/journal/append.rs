@@ -1,0 +1,384 @@
+//! `topdeck journal append`: lines or files become records, acknowledged at a level.
+//!
+//! What one read gives is appended before the next read, so that a slow pipe's records are never held back
+//! and a fast one's share a sync. With an identity each record is a batch of its own: its sequence is then
+//! its number in the input, however the input came, which is what a repeat is recognised by.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use journal::{Ack, Error, Identity, Journal, Level, Settings};
+
+use crate::command::say;
+use crate::journal::create::{create, made};
+use crate::journal::input::{End, Input, Read1};
+use crate::journal::progress::Progress;
+use crate::journal::{open, parse, show, told, try_open};
+
+/// Append records: lines of files or of standard input
+///
+/// Each line is a record, without its newline; a last line without newline counts. What is read is
+/// appended at once, so that records do not wait in a slow pipe. At the end standard error says how
+/// many records were appended, where, and which level they have reached.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The journal's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Files to read; - or none is standard input
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Records end with a zero byte instead of a newline, as from find -print0
+    #[arg(long, conflicts_with = "whole")]
+    null: bool,
+
+    /// Each file is one record
+    #[arg(long)]
+    whole: bool,
+
+    /// What records must have reached to count as appended
+    #[arg(long, default_value = "process", value_parser = parse::level())]
+    level: Level,
+
+    /// Give records an identity, so that repeats are recognised: the producer's number
+    ///
+    /// The same input appended again with the same producer, boot and first sequence adds only what
+    /// is not in the journal yet.
+    #[arg(long, value_name = "NUMBER", requires = "boot")]
+    producer: Option<u64>,
+
+    /// Which start of the producer this is: another number for each new input
+    #[arg(long, value_name = "NUMBER", requires = "producer")]
+    boot: Option<u64>,
+
+    /// The sequence of the first record; those after it count up
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "producer")]
+    sequence: u64,
+
+    /// Make a journal with the usual settings if there is none
+    #[arg(long)]
+    create: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  app 2>&1 | topdeck journal append j
+  topdeck journal append j --level disk orders.csv
+  topdeck journal append j --producer 7 --boot 1 orders.csv   may be repeated after a crash
+  find . -name '*.json' -print0 | topdeck journal append j --null
+
+A signal, kill -9 included, loses nothing that was appended before it; at the level disk, nor does a
+power cut. To go on after one without doubles, repeat the command with --producer and --boot.
+
+Exit status:
+  0  all is appended, and has reached the level
+  1  the journal is full or stopped, a record is too large, an input cannot be read, or the level
+     was not reached in time; standard error says how many records are safe, and where to go on
+  2  the command line makes no sense";
+
+/// Records without identity are appended in batches of this size: larger ones do not get faster.
+const BATCH_BYTES: u64 = 64 << 10;
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    for file in options.files.iter().filter(|file| !is_stdin(file)) {
+        // Before anything is appended.
+        fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?;
+    }
+    let journal = if options.create { open_or_create(&options.dir)? } else { open(&options.dir)? };
+    let settings = journal.stat().map_err(told(&options.dir))?.settings;
+    let mut appender = Appender::new(options, &journal, &settings);
+    let result = appender.all();
+    appender.progress.clear();
+    let short = appender.done.level.is_some_and(|level| level < options.level);
+    match result {
+        Ok(()) => say(appender.done.summary(appender.progress.elapsed())),
+        Err(failed) => {
+            say(format_args!("{:#}", failed.error));
+            say(appender.standing(&failed));
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    if short {
+        say(format_args!(
+            "{}: {} was asked for and not reached in time; the records are kept and may reach it later",
+            options.dir.display(),
+            options.level
+        ));
+        match journal.stat().map_err(told(&options.dir))?.full {
+            Some(full) => say(told(&options.dir)(full.into())),
+            None => say(show::stalled(&show::typed(&options.dir))),
+        }
+    }
+    Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn open_or_create(dir: &Path) -> Result<Journal> {
+    match try_open(dir) {
+        Err(Error::Missing { .. }) => {
+            let settings = Settings::default();
+            create(dir, &settings)?;
+            say(made(dir, &settings).trim_end().replace('\n', " "));
+            open(dir)
+        }
+        other => other.map_err(told(dir)),
+    }
+}
+
+/// What has been appended so far.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Done {
+    /// Records that are acknowledged, repeats not counted.
+    records: u64,
+    bytes: u64,
+    repeats: u64,
+    /// From the first to behind the last; those of other processes may lie between.
+    positions: Option<Range<u64>>,
+    /// The lowest that any have reached.
+    level: Option<Level>,
+}
+
+/// Why it went no further.
+struct Failed {
+    error: anyhow::Error,
+    file: String,
+    /// Records of the file that are appended, repeats included.
+    of_file: u64,
+    /// Appended, but not known to have reached the level.
+    unsure: u64,
+}
+
+struct Appender<'a> {
+    options: &'a Options,
+    journal: &'a Journal,
+    batch_bytes: u64,
+    record_bytes_max: u64,
+    next: Option<Identity>,
+    done: Done,
+    progress: Progress,
+}
+
+impl<'a> Appender<'a> {
+    fn new(options: &'a Options, journal: &'a Journal, settings: &Settings) -> Appender<'a> {
+        let next = options.producer.zip(options.boot);
+        Appender {
+            options,
+            journal,
+            // What is larger than half the buffer goes past it, and that only one process can.
+            batch_bytes: BATCH_BYTES.min(settings.buffer_bytes / 4).min(settings.segment_bytes / 8),
+            record_bytes_max: settings.segment_bytes / 4,
+            next: next.map(|(producer, boot)| Identity {
+                producer,
+                boot,
+                sequence: options.sequence,
+            }),
+            done: Done::default(),
+            progress: Progress::new(),
+        }
+    }
+
+    fn all(&mut self) -> Result<(), Failed> {
+        if self.options.files.is_empty() {
+            return self.file(Path::new("-"));
+        }
+        self.options.files.iter().try_for_each(|file| self.file(file))
+    }
+
+    fn file(&mut self, path: &Path) -> Result<(), Failed> {
+        let mut of_file = 0;
+        let (mut unsure, stdin) = (0, is_stdin(path));
+        let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
+        let result = match stdin {
+            true => self.stream(io::stdin().lock(), &name, &mut of_file, &mut unsure),
+            false => File::open(path)
+                .with_context(|| format!("cannot read {name}"))
+                .and_then(|file| self.stream(file, &name, &mut of_file, &mut unsure)),
+        };
+        result.map_err(|error| Failed { error, file: name, of_file, unsure })
+    }
+
+    fn stream(
+        &mut self,
+        source: impl Read,
+        name: &str,
+        of_file: &mut u64,
+        unsure: &mut u64,
+    ) -> Result<()> {
+        let end = match (self.options.whole, self.options.null) {
+            (true, _) => End::Stream,
+            (_, true) => End::Byte(0),
+            (_, false) => End::Byte(b'\n'),
+        };
+        let mut input = Input::new(source, end, self.record_bytes_max);
+        let mut records = Vec::new();
+        loop {
+            match input.read().with_context(|| format!("cannot read {name}"))? {
+                Read1::More => {}
+                Read1::Ended => return Ok(()),
+                Read1::TooLarge => return Err(self.too_large(name, *of_file)),
+            }
+            let bytes = input.take(&mut records);
+            if let Some(large) = records.iter().position(|r| r.len() as u64 > self.record_bytes_max)
+            {
+                self.append(bytes, &records[..large], of_file, unsure)?;
+                return Err(self.too_large(name, *of_file));
+            }
+            self.append(bytes, &records, of_file, unsure)?;
+            input.used(&records);
+            let done = &self.done;
+            self.progress.show(|elapsed| {
+                let rate = show::rate(done.bytes, elapsed);
+                format!("{}, {}, {rate}", show::records(done.records), show::bytes(done.bytes))
+            });
+        }
+    }
+
+    fn too_large(&self, name: &str, of_file: u64) -> anyhow::Error {
+        let record = match self.options.whole {
+            true => name.to_owned(),
+            false => format!("{name}: record {}", show::count(of_file + 1)),
+        };
+        anyhow!(
+            "{record} is larger than {}, the most that {} takes (a quarter of its segment size); \
+             `topdeck journal create --segment` makes one that takes more",
+            show::bytes(self.record_bytes_max),
+            self.options.dir.display()
+        )
+    }
+
+    /// Appends what one read gave; the last batch waits for the level, for all before it.
+    fn append(
+        &mut self,
+        bytes: &[u8],
+        records: &[Range<usize>],
+        of_file: &mut u64,
+        unsure: &mut u64,
+    ) -> Result<()> {
+        let mut rest = records;
+        let mut group = Done::default();
+        while !rest.is_empty() {
+            let count = self.batch(rest);
+            let (batch, after) = rest.split_at(count);
+            rest = after;
+            let level = if rest.is_empty() { self.options.level } else { Level::Memory };
+            let batch: Vec<&[u8]> = batch.iter().map(|record| &bytes[record.clone()]).collect();
+            let ack = match self.journal.append_batch(self.next, &batch, level) {
+                Ok(ack) => ack,
+                Err(error) => {
+                    *of_file += group.records + group.repeats;
+                    if group.level.is_some_and(|level| level >= self.options.level) {
+                        self.done.join(group);
+                    } else {
+                        *unsure = group.records;
+                    }
+                    return Err(told(&self.options.dir)(error));
+                }
+            };
+            if let Some(identity) = &mut self.next {
+                identity.sequence += 1;
+            }
+            group.add(&ack, &batch);
+        }
+        *of_file += group.records + group.repeats;
+        self.done.join(group);
+        Ok(())
+    }
+
+    /// How many of some records are appended together.
+    fn batch(&self, records: &[Range<usize>]) -> usize {
+        if self.next.is_some() {
+            return 1;
+        }
+        let mut bytes = 0;
+        let fits = |record: &&Range<usize>| {
+            bytes += record.len() as u64 + 10;
+            bytes <= self.batch_bytes
+        };
+        records.iter().take_while(fits).count().max(1)
+    }
+
+    /// How things stand after a failure.
+    fn standing(&self, failed: &Failed) -> String {
+        let mut text = match (self.done.records + self.done.repeats, failed.unsure) {
+            (0, 0) => "nothing was appended".to_owned(),
+            (0, _) => format!("nothing has reached {}", self.options.level),
+            _ => self.done.summary(self.progress.elapsed()),
+        };
+        if failed.unsure > 0 {
+            text = format!(
+                "{text}; {} more appended, and not known to have reached {}",
+                show::records(failed.unsure),
+                self.options.level
+            );
+        }
+        if failed.of_file > 0 && !self.options.whole {
+            text = format!("{text}; go on at record {} of {}", failed.of_file + 1, failed.file);
+        } else if self.options.files.len() > 1 {
+            text = format!("{text}; go on at {}", failed.file);
+        }
+        text
+    }
+}
+
+impl Done {
+    fn add(&mut self, ack: &Ack, batch: &[&[u8]]) {
+        if ack.repeated {
+            self.repeats += batch.len() as u64;
+        } else {
+            self.records += batch.len() as u64;
+            self.bytes += batch.iter().map(|record| record.len() as u64).sum::<u64>();
+            self.positions = Some(match self.positions.take() {
+                Some(before) => before.start..ack.positions.end,
+                None => ack.positions.clone(),
+            });
+        }
+        // The last of a group speaks for those before it: the durable mark passes them in order.
+        self.level = Some(ack.level);
+    }
+
+    fn join(&mut self, group: Done) {
+        self.records += group.records;
+        self.bytes += group.bytes;
+        self.repeats += group.repeats;
+        self.positions = match (self.positions.take(), group.positions) {
+            (Some(a), Some(b)) => Some(a.start..b.end),
+            (a, b) => a.or(b),
+        };
+        self.level = match (self.level, group.level) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+
+    fn summary(&self, elapsed: Duration) -> String {
+        let mut text = format!("{} appended", show::records(self.records));
+        if let Some(positions) = &self.positions {
+            text.push_str(&format!(", {}", show::positions(positions)));
+            let others = (positions.end - positions.start).saturating_sub(self.records);
+            if others > 0 {
+                text.push_str(&format!(" (with {} of others)", show::count(others)));
+            }
+        }
+        if let Some(level) = self.level {
+            text.push_str(&format!(", level reached {level}"));
+        }
+        text.push_str(&format!(", {}", show::duration(elapsed)));
+        if self.repeats > 0 {
+            let were = if self.repeats == 1 { "was" } else { "were" };
+            let repeats = show::records(self.repeats);
+            text.push_str(&format!("; {repeats} {were} there already, not appended again"));
+        }
+        text
+    }
+}

@@ -1,0 +1,396 @@
+//! `topdeck journal bench`: what a journal does on this machine, in this folder.
+//!
+//! The records look like lines of an access log, each different, made before the clock starts. CPU is that
+//! of all threads of this process, in user and kernel mode, the writing of segments included.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use hist::{Histogram, Recorder};
+use journal::{Codec, Item, Journal, Level, Limits, Settings, Start};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::command::{plain, print};
+use crate::journal::create::create;
+use crate::journal::progress::Progress;
+use crate::journal::{parse, show, told};
+
+/// Measure a journal on this machine
+///
+/// Makes a journal in a new folder, appends records one by one, says how fast that went, what it cost
+/// and how much disk it took, and removes the folder.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// Where to make the folder: on the disk to be measured. The system's folder for temporary files
+    /// unless said
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// How many records: 1,000,000 unless said; with the level disk 2,000 for each producer
+    #[arg(long, value_name = "N")]
+    records: Option<u64>,
+
+    /// The size of a record
+    #[arg(long, value_name = "SIZE", default_value = "100", value_parser = parse::size)]
+    bytes: u64,
+
+    /// How records are compressed
+    #[arg(long, default_value = "lz4", value_parser = parse::codec())]
+    codec: Codec,
+
+    /// The buffer
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse::size)]
+    buffer: u64,
+
+    /// What each record must have reached before its producer appends the next
+    #[arg(long, default_value = "process", value_parser = parse::level())]
+    level: Level,
+
+    /// How many threads append
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
+    producers: u64,
+
+    /// Open the journal for this process alone
+    #[arg(long)]
+    alone: bool,
+
+    /// Then read everything, and say how fast that was
+    #[arg(long)]
+    read: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck journal bench
+  topdeck journal bench /var/lib/app --level disk --producers 8
+  topdeck journal bench --bytes 1KiB --codec zstd --read
+
+Exit status:
+  0  it was measured
+  1  the folder could not be made or removed, or an append failed
+  2  the command line makes no sense";
+
+const RECORDS: u64 = 1_000_000;
+/// A sync takes about a millisecond on many disks.
+const RECORDS_DISK: u64 = 2_000;
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let under = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let dir = Scratch::new(&under)?;
+    let text = measure(options, &dir.0);
+    dir.remove()?;
+    print(text?.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A new folder that goes when it is dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(under: &Path) -> Result<Scratch> {
+        let dir = under.join(format!("topdeck-bench-{}", std::process::id()));
+        fs::create_dir(&dir)
+            .with_context(|| format!("cannot make the folder {}", dir.display()))?;
+        Ok(Scratch(dir))
+    }
+
+    fn remove(self) -> Result<()> {
+        let dir = self.0.clone();
+        fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nothing can be done about what stays; `remove` says so.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn measure(options: &Options, dir: &Path) -> Result<String> {
+    let records = options.records.unwrap_or(match options.level {
+        Level::Disk => RECORDS_DISK * options.producers,
+        Level::Memory | Level::Process => RECORDS,
+    });
+    if records == 0 {
+        bail!("--records 0: there is nothing to measure");
+    }
+    let settings = Settings {
+        codec: options.codec,
+        buffer_bytes: options.buffer,
+        limits: Limits { bytes_max: None, ..Settings::default().limits },
+        ..Settings::default()
+    };
+    if options.bytes > settings.segment_bytes / 4 {
+        let most = show::bytes(settings.segment_bytes / 4);
+        bail!("--bytes {}: a record may have at most {most}", show::bytes(options.bytes));
+    }
+    create(dir, &settings)?;
+    let open = journal::Options { alone: options.alone, ..journal::Options::default() };
+    let journal = Journal::open(Arc::new(disk::OsDisk), dir, &open).map_err(told(dir))?;
+    let lines = lines(options.bytes);
+    let appended =
+        append(options, &journal, &lines, records).map_err(|error| error.context("measuring"))?;
+
+    let size = records * options.bytes;
+    let producers = match options.producers {
+        1 => "1 producer".to_owned(),
+        n => format!("{n} producers"),
+    };
+    let mut text = format!(
+        "{} of {} ({}), {producers}, level {}{}, codec {}, buffer {}, on {}\n",
+        show::records(records),
+        show::bytes(options.bytes),
+        show::bytes(size),
+        options.level,
+        if options.alone { ", alone" } else { "" },
+        show::codec(options.codec),
+        show::bytes(options.buffer),
+        file_system(dir)
+    );
+    let mut rows = vec![
+        ["append".to_owned(), speed(records, size, appended.wall)],
+        ["CPU".to_owned(), cpu(appended.cpu, records)],
+    ];
+    let stored = stored_bytes(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    rows.push([
+        "stored".to_owned(),
+        format!(
+            "{:.3} bytes per payload byte, {}",
+            stored as f64 / size.max(1) as f64,
+            show::bytes(stored)
+        ),
+    ]);
+    if let Some(latency) = &appended.latency {
+        let at = |q: f64| latency.quantile(q).map_or(f64::NAN, |bracket| bracket.estimate);
+        rows.push([
+            "acknowledged".to_owned(),
+            format!(
+                "p50 {}, p90 {}, p99 {}, max {}",
+                show::nanoseconds(at(0.5)),
+                show::nanoseconds(at(0.9)),
+                show::nanoseconds(at(0.99)),
+                show::nanoseconds(latency.max().map_or(f64::NAN, |bracket| bracket.upper))
+            ),
+        ]);
+    }
+    if options.read {
+        let (wall, used) = read(&journal, dir, records)?;
+        rows.push(["read".to_owned(), speed(records, size, wall)]);
+        rows.push(["CPU".to_owned(), cpu(used, records)]);
+    }
+    text.push_str(&show::table(&rows, [false; 2]));
+    Ok(text)
+}
+
+fn speed(records: u64, size: u64, wall: Duration) -> String {
+    let per_s = records as f64 / wall.as_secs_f64().max(1e-9);
+    format!(
+        "{} records/s, {}, in {}",
+        show::count(per_s as u64),
+        show::rate(size, wall),
+        show::duration(wall)
+    )
+}
+
+fn cpu(cpu: Duration, records: u64) -> String {
+    format!("{} per record", show::nanoseconds(cpu.as_nanos() as f64 / records as f64))
+}
+
+/// What appending took.
+struct Appended {
+    /// Until the last was acknowledged.
+    wall: Duration,
+    /// Until all are in segments.
+    cpu: Duration,
+    /// Of acknowledgements, where they wait for something.
+    latency: Option<Histogram>,
+}
+
+fn append(
+    options: &Options,
+    journal: &Journal,
+    lines: &[Vec<u8>],
+    records: u64,
+) -> Result<Appended> {
+    let mut progress = Progress::new();
+    let (done, producers) = (AtomicU64::new(0), options.producers);
+    let start = Barrier::new(producers as usize + 1);
+    let cpu_before = process_cpu();
+    let (wall, results) = thread::scope(|scope| {
+        let threads: Vec<_> = (0..producers)
+            .map(|producer| {
+                let share = records / producers + u64::from(producer < records % producers);
+                let (start, done) = (&start, &done);
+                scope.spawn(move || {
+                    start.wait();
+                    produce(options, journal, lines, (producer, share), done)
+                })
+            })
+            .collect();
+        start.wait();
+        let begun = Instant::now();
+        while threads.iter().any(|thread| !thread.is_finished()) && progress.is_seen() {
+            progress.show(|_| {
+                let appended = done.load(Ordering::Relaxed);
+                format!("{} of {} appended", show::count(appended), show::records(records))
+            });
+            thread::sleep(Duration::from_millis(20));
+        }
+        let results: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("BUG: a producer panicked"))
+            .collect();
+        let ends = results.iter().flatten().map(|(end, _)| end.duration_since(begun));
+        (ends.max().unwrap_or_default(), results)
+    });
+    journal.flush(Level::Process)?;
+    let cpu = process_cpu().saturating_sub(cpu_before);
+    progress.clear();
+    let mut latency: Option<Histogram> = None;
+    for result in results {
+        let (_, recorder) = result?;
+        let part = recorder.snapshot();
+        match &mut latency {
+            Some(all) => all.merge(&part)?,
+            None => latency = Some(part),
+        }
+    }
+    Ok(Appended { wall, cpu, latency: latency.filter(|_| options.level == Level::Disk) })
+}
+
+/// One producer's share of the records; when it was done, and its acknowledgements in nanoseconds.
+fn produce(
+    options: &Options,
+    journal: &Journal,
+    lines: &[Vec<u8>],
+    (producer, share): (u64, u64),
+    done: &AtomicU64,
+) -> Result<(Instant, Recorder)> {
+    /// Producers tell how far they are so seldom that it costs nothing.
+    const TELL: u64 = 1024;
+    let mut recorder = Recorder::new();
+    let timed = options.level == Level::Disk;
+    for n in 0..share {
+        let line = &lines[((n + producer * 7919) % lines.len() as u64) as usize];
+        let begun = timed.then(Instant::now);
+        let ack = journal.append(line, options.level)?;
+        if ack.level < options.level {
+            bail!("a record has reached {} and not {} in time", ack.level, options.level);
+        }
+        if let Some(begun) = begun {
+            recorder.record(begun.elapsed().as_nanos() as u64);
+        }
+        if (n + 1) % TELL == 0 {
+            done.fetch_add(TELL, Ordering::Relaxed);
+        }
+    }
+    Ok((Instant::now(), recorder))
+}
+
+fn read(journal: &Journal, dir: &Path, records: u64) -> Result<(Duration, Duration)> {
+    let mut reader = journal.reader(Start::Begin).map_err(told(dir))?;
+    let (begun, cpu_before) = (Instant::now(), process_cpu());
+    let mut found = 0;
+    while let Some(item) = reader.next().map_err(told(dir))? {
+        match item {
+            Item::Batch(batch) => {
+                found += batch.records().filter(|r| r.position < u64::MAX).count() as u64
+            }
+            Item::Gap(gap) => bail!("{}", show::gap(&gap)),
+        }
+    }
+    let (wall, cpu) = (begun.elapsed(), process_cpu().saturating_sub(cpu_before));
+    if found != records {
+        bail!("{} were read, {records} appended", show::records(found));
+    }
+    Ok((wall, cpu))
+}
+
+fn process_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32)
+}
+
+/// Enough different lines that no frame has one twice.
+fn lines(size: u64) -> Vec<Vec<u8>> {
+    const ALL_BYTES: u64 = 4 << 20;
+    let count = (ALL_BYTES / size.max(1)).clamp(16, 1 << 16);
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move |below: u64| {
+        // Xorshift (George Marsaglia, 2003).
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut line = |n: u64| {
+        let mut line = format!(
+            "2026-05-01T12:{:02}:{:02}.{:06}Z GET /api/item/{} 200 {} us user={} trace={:016x}",
+            n / 60_000 % 60,
+            n / 1000 % 60,
+            random(1_000_000),
+            random(100_000),
+            200 + random(5000),
+            random(1_000_000),
+            random(u64::MAX)
+        );
+        while (line.len() as u64) < size {
+            line.push_str(&format!(" tag{}={:x}", random(50), random(1 << 32)));
+        }
+        line.truncate(size as usize);
+        line.into_bytes()
+    };
+    (0..count).map(&mut line).collect()
+}
+
+/// What is in the segments, without the space that the last has reserved, which is zeros.
+fn stored_bytes(dir: &Path) -> io::Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(dir.join("segments"))? {
+        let mut file = File::open(entry?.path())?;
+        let mut end = file.metadata()?.len();
+        let mut block = vec![0; 64 << 10];
+        while end > 0 {
+            let from = end.saturating_sub(block.len() as u64);
+            let part = &mut block[..(end - from) as usize];
+            file.seek(SeekFrom::Start(from))?;
+            file.read_exact(part)?;
+            if let Some(last) = part.iter().rposition(|&byte| byte != 0) {
+                sum += from + last as u64 + 1;
+                break;
+            }
+            end = from;
+        }
+    }
+    Ok(sum)
+}
+
+/// The file system's name, and a warning where syncs mean nothing.
+fn file_system(dir: &Path) -> String {
+    const NAMES: [(u64, &str); 7] = [
+        (0xef53, "ext4"),
+        (0x5846_5342, "xfs"),
+        (0x9123_683e, "btrfs"),
+        (0x0102_1994, "tmpfs (memory: a sync costs nothing here, and means nothing)"),
+        (0x794c_7630, "overlayfs"),
+        (0x2fc1_2fc1, "zfs"),
+        (0x6969, "nfs (a journal is for local disks)"),
+    ];
+    let magic = rustix::fs::statfs(dir).ok().map(|stat| stat.f_type as u64);
+    let name =
+        magic.and_then(|magic| NAMES.iter().find(|(known, _)| *known == magic & 0xffff_ffff));
+    let under = dir.parent().unwrap_or(dir).display().to_string();
+    match name {
+        Some((_, name)) => format!("{}, {name}", plain(&under)),
+        None => plain(&under),
+    }
+}

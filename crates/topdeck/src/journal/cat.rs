@@ -1,0 +1,63 @@
+//! `topdeck journal cat`: the records there are, to standard output.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use journal::Start;
+
+use crate::journal::output::{self, Output, Source};
+use crate::journal::{open, parse};
+
+/// Write records to standard output, each on a line
+///
+/// Writes what is in the journal when it starts, from the first record kept. With --subscriber it
+/// writes what this subscriber has not read, and moves its place.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    output: output::Options,
+
+    /// Where to start: begin, end, or a position
+    #[arg(long, value_name = "PLACE", value_parser = parse::start, conflicts_with = "subscriber",
+        default_value = "begin")]
+    from: Start,
+
+    /// Where to end: end (of what is there now), or the position after the last
+    #[arg(long, value_name = "PLACE", value_parser = parse::start, default_value = "end")]
+    to: Start,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck journal cat j
+  topdeck journal cat j --from 1000 --to 2000 --positions
+  topdeck journal cat j --subscriber store --level disk >> store.txt
+  topdeck journal cat j | topdeck journal append copy --create
+
+Records that are missing (dropped at a limit, or damaged) are told on standard error, where they
+would stand: their number, positions, reason, time and producers.
+
+Exit status:
+  0  all was written
+  1  the journal could not be read, or standard output not written
+  2  the command line makes no sense
+  3  all was written that is there, and records were missing";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let journal = open(&options.output.dir)?;
+    let mut source = Source::new(&options.output, &journal, options.from)?;
+    let end = output::end(&journal, options.output.level);
+    let to = match options.to {
+        Start::Begin => output::first(&journal),
+        Start::End => end,
+        Start::At(position) if position <= end => position,
+        Start::At(position) => bail!(
+            "{}: --to {position} is beyond the end, {end}; `topdeck journal tail --follow` waits for more",
+            output::name(&options.output.dir)
+        ),
+    };
+    let mut output = Output::new(&options.output)?;
+    output.write(&mut source, to)?;
+    output.end(source)
+}

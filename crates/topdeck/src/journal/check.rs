@@ -1,0 +1,321 @@
+//! `topdeck journal verify` and `repair`: what is damaged, and making it harmless.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use journal::{Damage, Report};
+
+use crate::command::{plain, print};
+use crate::journal::progress::Progress;
+use crate::journal::{show, stat, told};
+use crate::json::Json::{Bool, List, Object, Text};
+use crate::json::integer;
+
+/// Read everything in a journal and say what is damaged; nothing is changed
+///
+/// The journal may be in use.
+#[derive(clap::Args)]
+#[command(after_long_help = VERIFY_AFTER)]
+pub(crate) struct VerifyOptions {
+    /// The journal's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const VERIFY_AFTER: &str = "\
+Examples:
+  topdeck journal verify j
+  topdeck journal verify j --json | jq .damages
+
+Exit status:
+  0  all is sound
+  1  something is damaged, or could not be read
+  2  the command line makes no sense";
+
+/// Make damage harmless: keep all that is sound, set aside the rest, and say what was lost
+///
+/// The journal must not be in use. What is cut out goes to the folder quarantine inside the journal's,
+/// and is never thrown away.
+#[derive(clap::Args)]
+#[command(after_long_help = REPAIR_AFTER)]
+pub(crate) struct RepairOptions {
+    /// The journal's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const REPAIR_AFTER: &str = "\
+Examples:
+  topdeck journal verify j && echo sound || topdeck journal repair j
+
+Exit status:
+  0  it is sound now
+  1  it is in use, or could not be repaired
+  2  the command line makes no sense";
+
+/// As many as a person reads; the rest is counted. JSON has them all.
+const SHOWN: usize = 20;
+
+pub(crate) fn verify(options: &VerifyOptions) -> Result<ExitCode> {
+    let mut progress = Progress::new();
+    let report = journal::verify(&disk::OsDisk, &options.dir, &mut |far| {
+        progress.bar(far.done_bytes, far.total_bytes);
+    })
+    .map_err(told(&options.dir))?;
+    progress.clear();
+    let text = if options.json { document(&report) } else { verified(&options.dir, &report) };
+    print(text.as_bytes())?;
+    Ok(if report.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+pub(crate) fn repair(options: &RepairOptions) -> Result<ExitCode> {
+    let mut progress = Progress::new();
+    let report = journal::repair(&disk::OsDisk, &options.dir, &mut |far| {
+        progress.bar(far.done_bytes, far.total_bytes);
+    })
+    .map_err(told(&options.dir))?;
+    progress.clear();
+    let text = if options.json { document(&report) } else { repaired(&options.dir, &report) };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verified(dir: &Path, report: &Report) -> String {
+    let mut text = summary(dir, report, "is", "are");
+    if !report.damages.is_empty() {
+        let dir = show::typed(dir);
+        text.push_str(&format!(
+            "\n`topdeck journal repair {dir}` keeps all that is sound and sets aside the rest; nobody may use \
+             the journal meanwhile.\n"
+        ));
+    }
+    text
+}
+
+fn repaired(dir: &Path, report: &Report) -> String {
+    let mut text = summary(dir, report, "was", "were");
+    text.push('\n');
+    for line in &report.repaired {
+        text.push_str(&format!("{}\n", plain(line)));
+    }
+    if report.repaired.is_empty() {
+        text.push_str("there was nothing to repair\n");
+    }
+    text
+}
+
+fn summary(dir: &Path, report: &Report, is: &str, are: &str) -> String {
+    let mut text = String::new();
+    let verdict = match report.damages.len() {
+        0 => "sound".to_owned(),
+        1 => format!("1 place {is} damaged"),
+        n => format!("{} places {are} damaged", show::count(n as u64)),
+    };
+    let plural =
+        |n: u64, what: &str| format!("{} {what}{}", show::count(n), if n == 1 { "" } else { "s" });
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{}: {verdict}", plain(&dir.display().to_string()));
+    let _ = writeln!(
+        text,
+        "  {} in {} in {}, {}",
+        show::records(report.records),
+        plural(report.frames, "frame"),
+        plural(report.segments, "segment"),
+        show::positions(&report.positions)
+    );
+    for damage in report.damages.iter().take(SHOWN) {
+        let _ = writeln!(text, "  DAMAGED: {}", said(damage));
+    }
+    if let Some(more) = report.damages.len().checked_sub(SHOWN + 1) {
+        let _ =
+            writeln!(text, "  and {} more; --json lists them all", show::count(more as u64 + 1));
+    }
+    for gap in report.known_gaps.iter().take(SHOWN) {
+        let _ = writeln!(text, "  GAP: {}", show::gap(gap));
+    }
+    if let Some(more) = report.known_gaps.len().checked_sub(SHOWN + 1) {
+        let _ = writeln!(
+            text,
+            "  and {} gaps more; --json lists them all",
+            show::count(more as u64 + 1)
+        );
+    }
+    if report.torn_bytes > 0 {
+        let _ = writeln!(
+            text,
+            "  {} of a write that a crash cut short, never acknowledged: no damage",
+            show::bytes(report.torn_bytes)
+        );
+    }
+    text
+}
+
+fn said(damage: &Damage) -> String {
+    let Damage { path, bytes, positions, what } = damage;
+    let path = plain(&path.display().to_string());
+    let place = match bytes.end.saturating_sub(bytes.start) {
+        0 => path,
+        n => format!("{path}, bytes {}..{} ({})", bytes.start, bytes.end, show::bytes(n)),
+    };
+    let lost = match positions.end.saturating_sub(positions.start) {
+        0 => "no record is lost".to_owned(),
+        n => format!("{} cannot be read, {}", show::records(n), show::positions(positions)),
+    };
+    format!("{place}: {what}; {lost}")
+}
+
+fn document(report: &Report) -> String {
+    let damages = report.damages.iter().map(|damage| {
+        Object(vec![
+            ("path", Text(damage.path.display().to_string())),
+            ("first_byte", integer(damage.bytes.start)),
+            ("end_byte", integer(damage.bytes.end)),
+            ("first", integer(damage.positions.start)),
+            ("end", integer(damage.positions.end)),
+            ("what", Text(damage.what.to_owned())),
+        ])
+    });
+    let document = Object(vec![
+        ("schema", integer(1)),
+        ("sound", Bool(report.damages.is_empty())),
+        ("segments", integer(report.segments)),
+        ("frames", integer(report.frames)),
+        ("records", integer(report.records)),
+        ("first", integer(report.positions.start)),
+        ("end", integer(report.positions.end)),
+        ("damages", List(damages.collect())),
+        ("torn_bytes", integer(report.torn_bytes)),
+        ("known_gaps", List(report.known_gaps.iter().map(stat::gap).collect())),
+        ("repaired", List(report.repaired.iter().cloned().map(Text).collect())),
+    ]);
+    format!("{document}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn damaged() -> Report {
+        let mut report = Report::default();
+        report.segments = 2;
+        report.frames = 30;
+        report.records = 4000;
+        report.positions = 0..4100;
+        report.damages = vec![
+            Damage {
+                path: "j/segments/0000000000000000.seg".into(),
+                bytes: 4096..8192,
+                positions: 1000..1100,
+                what: "a frame whose checksum is wrong",
+            },
+            Damage {
+                path: "j/checkpoints/store".into(),
+                bytes: 0..0,
+                positions: 0..0,
+                what: "one of its two copies is damaged",
+            },
+        ];
+        report.torn_bytes = 17;
+        report
+    }
+
+    #[track_caller]
+    fn check(text: String, expected: Expect) {
+        expected.assert_eq(&text);
+    }
+
+    #[test]
+    fn damage_has_a_place_and_what_it_costs() {
+        check(
+            verified(Path::new("j"), &damaged()),
+            expect![[r#"
+            j: 2 places are damaged
+              4,000 records in 30 frames in 2 segments, positions 0..4100
+              DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
+              DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
+              17 B of a write that a crash cut short, never acknowledged: no damage
+
+            `topdeck journal repair j` keeps all that is sound and sets aside the rest; nobody may use the journal meanwhile.
+        "#]],
+        );
+    }
+
+    #[test]
+    fn a_repair_says_what_was_done() {
+        let mut report = damaged();
+        report.repaired =
+            vec!["100 records are lost; 4 KiB were put into j/quarantine/x".to_owned()];
+        check(
+            repaired(Path::new("j"), &report),
+            expect![[r#"
+                j: 2 places were damaged
+                  4,000 records in 30 frames in 2 segments, positions 0..4100
+                  DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
+                  DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
+                  17 B of a write that a crash cut short, never acknowledged: no damage
+
+                100 records are lost; 4 KiB were put into j/quarantine/x
+            "#]],
+        );
+        check(
+            repaired(Path::new("j"), &Report::default()),
+            expect![[r#"
+            j: sound
+              0 records in 0 frames in 0 segments, positions 0..0
+
+            there was nothing to repair
+        "#]],
+        );
+    }
+
+    #[test]
+    fn json_has_all() {
+        check(
+            document(&damaged()),
+            expect![[r#"
+            {
+              "schema": 1,
+              "sound": false,
+              "segments": 2,
+              "frames": 30,
+              "records": 4000,
+              "first": 0,
+              "end": 4100,
+              "damages": [
+                {
+                  "path": "j/segments/0000000000000000.seg",
+                  "first_byte": 4096,
+                  "end_byte": 8192,
+                  "first": 1000,
+                  "end": 1100,
+                  "what": "a frame whose checksum is wrong"
+                },
+                {
+                  "path": "j/checkpoints/store",
+                  "first_byte": 0,
+                  "end_byte": 0,
+                  "first": 0,
+                  "end": 0,
+                  "what": "one of its two copies is damaged"
+                }
+              ],
+              "torn_bytes": 17,
+              "known_gaps": [],
+              "repaired": []
+            }
+        "#]],
+        );
+    }
+}

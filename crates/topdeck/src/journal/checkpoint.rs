@@ -1,0 +1,114 @@
+//! `topdeck journal checkpoint`: named places to come back to.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use journal::{Checkpoint, Error, Kind, Start};
+
+use crate::command::{plain, print};
+use crate::journal::{open, parse, show, stat, told};
+
+/// List, set, show and remove named places, to rewind to
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The journal's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// The checkpoint's name, 1 to 80 bytes; with nothing more, it is shown
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    /// Set it, or move it: begin, end, or a position
+    #[arg(long, value_name = "PLACE", value_parser = parse::start, requires = "name")]
+    at: Option<Start>,
+
+    /// Let what lies behind a new checkpoint be dropped at a limit; otherwise it is kept for it
+    #[arg(long, requires = "at")]
+    yields: bool,
+
+    /// Remove it
+    #[arg(long, requires = "name", conflicts_with = "at")]
+    remove: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck journal checkpoint j
+  topdeck journal checkpoint j before-release --at end --yields
+  topdeck journal rewind j store --to before-release
+  topdeck journal checkpoint j before-release --remove
+
+Exit status:
+  0  all went well
+  1  there is no journal or no such checkpoint
+  2  the command line makes no sense";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let dir = &options.dir;
+    let journal = open(dir)?;
+    let (shown, typed) = (dir.display(), show::typed(dir));
+    let stat = |journal: &journal::Journal| journal.stat().map_err(told(dir));
+    let Some(name) = &options.name else {
+        let stat = stat(&journal)?;
+        let text = match stat.checkpoints.iter().any(|checkpoint| checkpoint.kind == Kind::Mark) {
+            true => stat::checkpoints(&stat, Kind::Mark, "checkpoint"),
+            false => format!(
+                "there are no checkpoints; `topdeck journal checkpoint {typed} NAME --at end` sets one\n"
+            ),
+        };
+        print(text.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let before = match journal.checkpoint(name) {
+        Ok(checkpoint) if checkpoint.kind == Kind::Subscriber => bail!(
+            "{shown}: {name:?} is a subscriber, not a checkpoint; `topdeck journal rewind` moves it, \
+             `topdeck journal subscribers {typed} remove {name}` removes it"
+        ),
+        Ok(checkpoint) => Some(checkpoint),
+        Err(Error::NoCheckpoint { .. }) if options.at.is_some() => None,
+        Err(Error::NoCheckpoint { .. }) => bail!(
+            "{shown}: there is no checkpoint {name:?}; `topdeck journal checkpoint {typed} {name} --at end` \
+             sets it"
+        ),
+        Err(error) => return Err(told(dir)(error)),
+    };
+    let text = match (options.at, before) {
+        (Some(at), None) => {
+            let set = journal.add_mark(name, at, !options.yields).map_err(told(dir))?;
+            format!(
+                "{}: set at position {}; at a limit it {}\n",
+                plain(name),
+                set.position,
+                stat::holds(&set, stat(&journal)?.settings.limits.at_limit)
+            )
+        }
+        (Some(_), Some(Checkpoint { holds: true, .. })) if options.yields => {
+            bail!("{shown}: checkpoint {name:?} holds; remove it and set it anew with --yields")
+        }
+        (Some(at), Some(before)) => {
+            let set = journal.set_checkpoint(name, at).map_err(told(dir))?;
+            format!("{}: position {} -> {}\n", plain(name), before.position, set.position)
+        }
+        (None, _) if options.remove => {
+            journal.remove_checkpoint(name).map_err(told(dir))?;
+            format!("{}: removed\n", plain(name))
+        }
+        (None, Some(checkpoint)) => {
+            let stat = stat(&journal)?;
+            format!(
+                "{}: position {}, {} behind the end, set {}; at a limit it {}\n",
+                plain(name),
+                checkpoint.position,
+                show::records(stat::behind(&stat, &checkpoint)),
+                show::time(checkpoint.moved),
+                stat::holds(&checkpoint, stat.settings.limits.at_limit)
+            )
+        }
+        (None, None) => unreachable!("BUG: refused above"),
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

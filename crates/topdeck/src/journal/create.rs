@@ -1,0 +1,128 @@
+//! `topdeck journal create`: a new journal, and what it will keep.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use journal::{AtLimit, Codec, Journal, Limits, Settings};
+
+use crate::command::{plain, print};
+use crate::journal::parse::{self, AtMost};
+use crate::journal::{show, told};
+
+/// Make a journal in a folder
+///
+/// The settings stay with the journal. Sizes are whole numbers of B, KiB, MiB, GiB or TiB.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// Its folder, made if it is missing; on a local disk, not on a network
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// How records are compressed
+    #[arg(long, default_value = "lz4", value_parser = parse::codec())]
+    codec: Codec,
+
+    /// The buffer that appends go to first, a power of two from 4KiB to 1GiB
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse::size)]
+    buffer: u64,
+
+    /// The size of a segment, from 16KiB to 4GiB
+    ///
+    /// Space is reserved and freed by whole segments, and a record may take a quarter of one.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse::size)]
+    segment: u64,
+
+    /// How much may be kept, at least two segments; none: as much as the disk holds
+    #[arg(long, value_name = "SIZE|none", default_value = "1GiB", value_parser = parse::size_limit)]
+    max_bytes: AtMost<u64>,
+
+    /// How long records may be kept, such as 7d; none: for ever
+    #[arg(long, value_name = "TIME|none", default_value = "none", value_parser = parse::age_limit)]
+    max_age: AtMost<Duration>,
+
+    /// What happens at a limit when somebody still needs the oldest records
+    #[arg(long, default_value = "refuse", value_parser = parse::at_limit())]
+    at_limit: AtLimit,
+
+    /// How many producers are remembered at least, to recognise repeats: 1 to 65536
+    #[arg(long, value_name = "COUNT", default_value_t = 1024)]
+    producers: u32,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck journal create /var/lib/app/journal
+  topdeck journal create j --max-bytes 20GiB --max-age 7d --at-limit drop-oldest
+  topdeck journal create small --segment 64KiB --buffer 64KiB --max-bytes 1MiB
+
+Exit status:
+  0  it is there, durably
+  1  it could not be made, or there was one already
+  2  the command line makes no sense";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let settings = options.settings();
+    create(&options.dir, &settings)?;
+    print(made(&options.dir, &settings).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    fn settings(&self) -> Settings {
+        Settings {
+            codec: self.codec,
+            buffer_bytes: self.buffer,
+            segment_bytes: self.segment,
+            producers_max: self.producers,
+            limits: Limits {
+                bytes_max: self.max_bytes.0,
+                age_max: self.max_age.0,
+                at_limit: self.at_limit,
+            },
+        }
+    }
+}
+
+/// Makes a journal of now.
+pub(crate) fn create(dir: &Path, settings: &Settings) -> Result<()> {
+    let now = journal::wall_clock()();
+    Journal::create(&disk::OsDisk, dir, journal::random_id(), now, settings).map_err(told(dir))
+}
+
+/// What was made, in a paragraph.
+pub(crate) fn made(dir: &Path, settings: &Settings) -> String {
+    let dir = plain(&dir.display().to_string());
+    let compressed = match settings.codec {
+        Codec::None => "not compressed".to_owned(),
+        codec => format!("compressed with {}", show::codec(codec)),
+    };
+    format!(
+        "made a journal in {dir}: {compressed}, segments of {}, a buffer of {}.\n\
+         It keeps {}.\n",
+        show::bytes(settings.segment_bytes),
+        show::bytes(settings.buffer_bytes),
+        show::limits(&settings.limits),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_library() {
+        let line = Line::parse_from(["create", "j"]);
+        assert_eq!(line.options.settings(), Settings::default());
+    }
+}

@@ -1,0 +1,106 @@
+//! `topdeck journal subscribers`: who reads, how far they are, and adding and removing them.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use journal::{Kind, Start};
+
+use crate::command::{plain, print};
+use crate::journal::{open, parse, show, stat, told};
+
+/// List who reads, and how far they are; add and remove them
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The journal's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    #[command(subcommand)]
+    change: Option<Change>,
+}
+
+#[derive(Subcommand)]
+enum Change {
+    /// Add a subscriber
+    Add {
+        /// Its name, 1 to 80 bytes
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Where it starts: begin, end, or a position
+        #[arg(long, value_name = "PLACE", default_value = "begin", value_parser = parse::start)]
+        at: Start,
+        /// Let what it has not read be dropped at a limit; it is told what it missed
+        ///
+        /// Otherwise a journal whose limit is reached refuses appends rather than drop it.
+        #[arg(long)]
+        yields: bool,
+    },
+    /// Remove a subscriber; what only it has not read is no longer kept
+    Remove {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck journal subscribers j
+  topdeck journal subscribers j add store
+  topdeck journal subscribers j add dashboard --at end --yields
+  topdeck journal subscribers j remove dashboard
+
+Exit status:
+  0  all went well
+  1  there is no journal or no such subscriber, or somebody is reading as it
+  2  the command line makes no sense";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let dir = &options.dir;
+    let journal = open(dir)?;
+    let at_limit = |journal: &journal::Journal| {
+        journal.stat().map(|stat| stat.settings.limits.at_limit).map_err(told(dir))
+    };
+    let text = match &options.change {
+        None => {
+            let stat = journal.stat().map_err(told(dir))?;
+            match stat.checkpoints.iter().any(|checkpoint| checkpoint.kind == Kind::Subscriber) {
+                true => stat::checkpoints(&stat, Kind::Subscriber, "subscriber"),
+                false => format!(
+                    "nobody has subscribed; `topdeck journal subscribers {} add NAME` does\n",
+                    show::typed(dir)
+                ),
+            }
+        }
+        Some(Change::Add { name, at, yields }) => {
+            let added = journal.add_subscriber(name, *at, !yields).map_err(told(dir))?;
+            let behind = journal.marks().end.saturating_sub(added.position);
+            format!(
+                "{}: subscribed at position {}, {} to read; at a limit it {}\n",
+                plain(name),
+                added.position,
+                show::records(behind),
+                stat::holds(&added, at_limit(&journal)?)
+            )
+        }
+        Some(Change::Remove { name }) => {
+            // Of a damaged one nothing is known but its name.
+            let kind = journal.checkpoint(name).map(|checkpoint| checkpoint.kind);
+            if let Ok(Kind::Mark) = kind {
+                bail!(
+                    "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint {} {name} \
+                     --remove` removes it",
+                    dir.display(),
+                    show::typed(dir)
+                );
+            }
+            journal.remove_checkpoint(name).map_err(told(dir))?;
+            format!("{}: removed\n", plain(name))
+        }
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,61 @@
+//! `topdeck journal tail`: the last records, and those that come.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use journal::Start;
+
+use crate::journal::open;
+use crate::journal::output::{self, Output, Source, Stopped};
+
+/// Write the last records, and with --follow those that come
+///
+/// Follows without polling, across restarts of those who append. Ends when nobody reads its output
+/// any more, or by a signal; with --subscriber the next run goes on where this one was.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    output: output::Options,
+
+    /// How many of the last records to begin with
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        conflicts_with = "subscriber"
+    )]
+    lines: u64,
+
+    /// Wait for more, and write it as it comes
+    #[arg(short, long)]
+    follow: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck journal tail j
+  topdeck journal tail -f -n 0 j | grep ERROR
+  topdeck journal tail -f j --subscriber store --level disk >> store.txt
+
+Exit status:
+  0  all was written, or nobody reads on
+  1  the journal could not be read, or standard output not written
+  2  the command line makes no sense
+  3  all was written that is there, and records were missing; standard error says which";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let journal = open(&options.output.dir)?;
+    let end = output::end(&journal, options.output.level);
+    let from = end.saturating_sub(options.lines).max(output::first(&journal));
+    let mut source = Source::new(&options.output, &journal, Start::At(from))?;
+    let mut output = Output::new(&options.output)?;
+    let to = if options.follow { u64::MAX } else { end };
+    while output.write(&mut source, to)? == Stopped::NoMore && options.follow {
+        if !output.wait(&mut source)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    output.end(source)
+}

@@ -1,0 +1,742 @@
+//! `topdeck journal`, from the shell's side: what goes in comes out, whoever is killed; what is said.
+//!
+//! Each test has a folder of its own and runs the binary in it, so that paths in messages are short.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use expect_test::{Expect, expect, expect_file};
+use serde_json::Value;
+
+/// A folder that goes when the test ends.
+pub(crate) struct Folder(PathBuf);
+
+/// What a run left; output may be any bytes.
+struct Run {
+    stdout: Vec<u8>,
+    stderr: String,
+    status: i32,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("topdeck-cli-{}-{n}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder for the test");
+        Folder(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_topdeck"));
+        command.arg("journal").args(line.split_whitespace()).current_dir(&self.0);
+        command.env_clear().env("LC_ALL", "C.UTF-8");
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, line: &str, stdin: &[u8]) -> Run {
+        let mut child = self
+            .command(line)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut input = child.stdin.take().expect("stdin was asked for");
+        let bytes = stdin.to_vec();
+        // A run that fails early does not read all: that is no failure of the test.
+        let writer = std::thread::spawn(move || drop(input.write_all(&bytes)));
+        let output = child.wait_with_output().expect("the binary ends");
+        writer.join().expect("the writer ends");
+        Run {
+            stdout: output.stdout,
+            stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
+            status: output.status.code().expect("no signal"),
+        }
+    }
+
+    /// Runs what must go well; what it wrote.
+    #[track_caller]
+    fn good(&self, line: &str, stdin: &[u8]) -> Vec<u8> {
+        let run = self.run(line, stdin);
+        assert_eq!(run.status, 0, "{line}: {}", run.stderr);
+        run.stdout
+    }
+
+    /// The commands with what they say, as in a terminal.
+    fn session(&self, lines: &[(&str, &str)]) -> String {
+        let mut text = String::new();
+        for (line, stdin) in lines {
+            let run = self.run(line, stdin.as_bytes());
+            text.push_str(&format!("$ topdeck journal {line}\n"));
+            text.push_str(&String::from_utf8(run.stdout).expect("text"));
+            text.push_str(&run.stderr);
+            if run.status != 0 {
+                text.push_str(&format!("[exit status {}]\n", run.status));
+            }
+        }
+        mask(&text)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Text without what is never twice the same: dates, lengths of time, the journal's number.
+pub(crate) fn mask(text: &str) -> String {
+    text.split_inclusive('\n').map(mask_line).collect()
+}
+
+fn mask_line(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut masked: Vec<String> = Vec::new();
+    let mut at = 0;
+    let end = |word: &str| word.trim_start_matches(|c: char| !",;.)\n".contains(c)).to_owned();
+    let bare = |word: &str| word.trim_end_matches([',', ';', '.', ')', '\n']).to_owned();
+    let digits = |word: &str, also: &str| {
+        word.starts_with(|c: char| c.is_ascii_digit())
+            && word.chars().all(|c| c.is_ascii_digit() || also.contains(c))
+    };
+    while let Some(word) = words.get(at) {
+        let next = words.get(at + 1).copied().unwrap_or("");
+        let before = at.checked_sub(1).map_or("", |before| words[before]);
+        let is_time = digits(word, ".,") && ["ns", "us", "ms", "s"].contains(&bare(next).as_str());
+        let is_date = digits(word, "-") && word.len() == 10 && bare(next).ends_with('Z');
+        if is_time || is_date {
+            masked.push(format!("{}{}", if is_time { "TIME" } else { "DATE" }, end(next)));
+            at += 2;
+        } else if bare(word).trim_matches('"').len() == 32 && !word.contains('/') {
+            masked.push(format!("ID{}", end(word)));
+            at += 1;
+        } else if before.ends_with("_ns\":") && digits(&bare(word), "") {
+            masked.push(format!("NS{}", end(word)));
+            at += 1;
+        } else {
+            masked.push((*word).to_owned());
+            at += 1;
+        }
+    }
+    masked.join(" ")
+}
+
+/// Every number as N: for what depends on when something was written to a segment.
+fn no_numbers(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        let digit = |c: char| c.is_ascii_digit();
+        if digit(c) || (",.".contains(c) && out.ends_with('N')) {
+            // A comma or full stop after a number is put back below if it was not inside.
+            out.push(if digit(c) { 'N' } else { c });
+        } else {
+            out.push(c);
+        }
+    }
+    while ["NN", "N,N", "N.N"].iter().any(|long| out.contains(long)) {
+        out = out.replace("NN", "N").replace("N,N", "N").replace("N.N", "N");
+    }
+    out
+}
+
+#[track_caller]
+fn check(text: &str, expected: Expect) {
+    expected.assert_eq(text);
+}
+
+// ---- what goes in comes out ---------------------------------------------------------------------------
+
+#[track_caller]
+fn round_trip(input: &[u8], append: &str, cat: &str) {
+    let folder = Folder::new();
+    folder.good("create j", b"");
+    folder.good(&format!("append j {append}"), input);
+    let output = folder.good(&format!("cat j {cat}"), b"");
+    assert!(output == input, "{append}: {} bytes went in, {} came out", input.len(), output.len());
+    // And from the segments, when nothing is left in the buffer.
+    folder.good("append j --level disk", b"");
+    assert!(folder.good(&format!("cat j {cat} --level disk"), b"") == input, "{append}: on disk");
+}
+
+#[test]
+fn what_is_appended_comes_out() {
+    let long = [vec![b'x'; 1 << 20], b"\n".to_vec()].concat();
+    let every_byte: Vec<u8> = (0..=255).cycle().take(100_000).chain(*b"\n").collect();
+    let many: String = (0..200_000).map(|n| format!("line {n}\n")).collect();
+    let inputs: [&[u8]; 8] =
+        [b"", b"\n", b"\n\n\n", b"one\n", b"one\n\ntwo\n", &long, &every_byte, many.as_bytes()];
+    for input in inputs {
+        round_trip(input, "--level disk", "");
+    }
+    round_trip(many.as_bytes(), "--level disk --producer 1 --boot 1", "");
+    round_trip(b"one\ntwo\0\0three\0", "--null --level disk", "--null");
+}
+
+#[test]
+fn a_last_line_without_newline_is_a_record() {
+    let folder = Folder::new();
+    folder.good("append j --create", b"one\ntwo");
+    folder.good("append j", b"three");
+    assert_eq!(folder.good("cat j", b""), b"one\ntwo\nthree\n");
+}
+
+#[test]
+fn whole_files_are_records() {
+    let folder = Folder::new();
+    fs::write(folder.path().join("a"), "one\ntwo\n").unwrap();
+    fs::write(folder.path().join("b"), "").unwrap();
+    folder.good("create j", b"");
+    folder.good("append j --whole a b -", b"three\n");
+    assert_eq!(folder.good("cat j --null", b""), b"one\ntwo\n\0\0three\n\0");
+    folder.good("append j a -", b"four");
+    assert_eq!(folder.good("cat j --from 3 --positions", b""), b"3\tone\n4\ttwo\n5\tfour\n");
+}
+
+#[test]
+fn parts_are_cut_where_they_were_asked_to_be() {
+    let folder = Folder::new();
+    folder.good("append j --create", b"a\nb\nc\nd\ne\n");
+    for (line, expected) in [
+        ("cat j --from 1 --to 3", "b\nc\n"),
+        ("cat j --from 3", "d\ne\n"),
+        ("cat j --from end", ""),
+        ("cat j --to begin", ""),
+        ("cat j --count 2", "a\nb\n"),
+        ("cat j --count 0", ""),
+        ("cat j --from 4 --to 2", ""),
+        ("tail j -n 2", "d\ne\n"),
+        ("tail j -n 0", ""),
+        ("tail j", "a\nb\nc\nd\ne\n"),
+    ] {
+        assert_eq!(String::from_utf8(folder.good(line, b"")).unwrap(), expected, "{line}");
+    }
+    folder.good("subscribers j add s", b"");
+    assert_eq!(folder.good("cat j --subscriber s --count 2", b""), b"a\nb\n");
+    assert_eq!(folder.good("cat j --subscriber s --to 3", b""), b"c\n");
+    assert_eq!(folder.good("tail j --subscriber s", b""), b"d\ne\n");
+    assert_eq!(folder.good("cat j --subscriber s", b""), b"");
+}
+
+#[test]
+fn a_repeat_is_not_appended_again() {
+    let folder = Folder::new();
+    folder.good("append j --create --producer 7 --boot 1", b"a\nb\n");
+    let run = folder.run("append j --producer 7 --boot 1", b"a\nb\nc\n");
+    check(
+        &mask(&run.stderr),
+        expect![[r#"
+            topdeck: 1 record appended, position 2, level reached process, TIME; 2 records were there already, not appended again
+        "#]],
+    );
+    let run = folder.run("append j --producer 7 --boot 1 --sequence 4 --level disk", b"d\n");
+    assert_eq!(run.status, 0);
+    let run = folder.run("append j --producer 7 --boot 1", b"a\nb\n");
+    check(
+        &mask(&run.stderr),
+        expect![[r#"
+            topdeck: 0 records appended, level reached process, TIME; 2 records were there already, not appended again
+        "#]],
+    );
+    assert_eq!(folder.good("cat j", b""), b"a\nb\nc\nd\n");
+}
+
+// ---- several processes, and their deaths --------------------------------------------------------------
+
+/// A process that is killed when the test ends, however it ends.
+struct Running(Child);
+
+impl Running {
+    fn kill(&mut self) {
+        // As `kill -9`.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Long enough for any machine; a test that waits so long has failed.
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_follower_sees_each_line_as_it_is_appended() {
+    let folder = Folder::new();
+    folder.good("append j --create", b"before\n");
+    let mut tail =
+        Running(folder.command("tail -f -n 1 j").stdout(Stdio::piped()).spawn().unwrap());
+    let (send, lines) = mpsc::channel();
+    let output = BufReader::new(tail.0.stdout.take().unwrap());
+    std::thread::spawn(move || output.lines().for_each(|line| drop(send.send(line.unwrap()))));
+    assert_eq!(lines.recv_timeout(LONG).as_deref(), Ok("before"));
+    for level in ["process", "disk"] {
+        let mut append = folder.command(&format!("append j --level {level}"));
+        let mut append =
+            Running(append.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        let mut input = append.0.stdin.take().unwrap();
+        for n in 0..5 {
+            // The pipe stays open: nothing may wait for its end.
+            writeln!(input, "{level} {n}").unwrap();
+            assert_eq!(lines.recv_timeout(LONG), Ok(format!("{level} {n}")));
+        }
+        append.kill();
+    }
+}
+
+#[test]
+fn a_follower_whose_reader_has_gone_ends() {
+    let folder = Folder::new();
+    folder.good("create j", b"");
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut tail = Running(folder.command("tail -f j").stdout(writer).spawn().unwrap());
+    drop(reader);
+    // Though nothing was ever written.
+    assert!(tail.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_closed_output_moves_no_subscriber() {
+    let folder = Folder::new();
+    folder.good("append j --create", b"a\nb\n");
+    folder.good("subscribers j add s", b"");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut cat = folder.command("cat j --subscriber s");
+    let output =
+        cat.stdout(writer).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+    assert_eq!(folder.good("cat j --subscriber s", b""), b"a\nb\n");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_moves_no_subscriber() {
+    let folder = Folder::new();
+    folder.good("append j --create", b"a\nb\n");
+    folder.good("subscribers j add s", b"");
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut cat = folder.command("cat j --subscriber s");
+    let output =
+        cat.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    check(
+        &String::from_utf8(output.stderr).unwrap(),
+        expect![[r#"
+            topdeck: cannot write to standard output: No space left on device (os error 28)
+        "#]],
+    );
+    assert_eq!(folder.good("cat j --subscriber s", b""), b"a\nb\n");
+}
+
+/// Both ends are killed again and again: each record is there once, and was given to the subscriber.
+#[test]
+fn kill_9_loses_and_doubles_nothing() {
+    const RECORDS: u64 = 100_000;
+    const KILLS: u64 = 12;
+    let folder = Folder::new();
+    let input = folder.path().join("input");
+    let lines: String = (0..RECORDS).map(|n| format!("record {n}\n")).collect();
+    fs::write(&input, &lines).unwrap();
+    folder.good("create j --segment 256KiB --buffer 64KiB", b"");
+    folder.good("subscribers j add s", b"");
+    let mut got: BTreeMap<u64, String> = BTreeMap::new();
+    for round in 0..=KILLS {
+        let output = folder.path().join("output");
+        let mut append = folder.command("append j --producer 1 --boot 1 input");
+        let mut append = Running(append.stderr(Stdio::null()).spawn().unwrap());
+        let mut tail = folder.command("tail -f j --positions --subscriber s");
+        let mut tail = Running(
+            tail.stdout(File::create(&output).unwrap()).stderr(Stdio::null()).spawn().unwrap(),
+        );
+        if round < KILLS {
+            // Different moments of both, in an order that changes.
+            std::thread::sleep(Duration::from_millis(7 + round * 13 % 40));
+            let (first, second) =
+                if round % 2 == 0 { (&mut append, &mut tail) } else { (&mut tail, &mut append) };
+            first.kill();
+            std::thread::sleep(Duration::from_millis(round % 3 * 5));
+            second.kill();
+        } else {
+            assert!(append.0.wait().unwrap().success());
+            tail.kill();
+            let rest = folder.good("cat j --positions --subscriber s", b"");
+            fs::write(&output, [fs::read(&output).unwrap(), rest].concat()).unwrap();
+        }
+        // A write that the kill cut short has no newline at its end, and comes again.
+        let text = fs::read_to_string(&output).unwrap();
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        for line in text[..whole].lines() {
+            let (position, record) = line.split_once('\t').expect("a position");
+            let before = got.insert(position.parse().unwrap(), record.to_owned());
+            assert!(
+                before.is_none_or(|before| before == record),
+                "position {position} has two records"
+            );
+        }
+    }
+    assert!(folder.good("cat j --from begin", b"").len() <= lines.len());
+    let given: String = got.values().map(|record| format!("{record}\n")).collect();
+    assert_eq!(got.len() as u64, RECORDS, "each position was given");
+    assert!(given == lines, "each record once, in order");
+}
+
+#[test]
+fn several_append_at_once() {
+    let folder = Folder::new();
+    folder.good("create j", b"");
+    let lines = |who: usize| -> String { (0..20_000).map(|n| format!("{who} {n}\n")).collect() };
+    std::thread::scope(|scope| {
+        for who in 0..3 {
+            let folder = &folder;
+            scope.spawn(move || folder.good("append j", lines(who).as_bytes()));
+        }
+    });
+    let all = String::from_utf8(folder.good("cat j", b"")).unwrap();
+    for who in 0..3 {
+        let prefix = format!("{who} ");
+        let mine: String =
+            all.split_inclusive('\n').filter(|line| line.starts_with(&prefix)).collect();
+        assert!(mine == lines(who), "all of {who}, in order");
+    }
+}
+
+// ---- what is said -------------------------------------------------------------------------------------
+
+#[test]
+fn a_session() {
+    let folder = Folder::new();
+    let text = folder.session(&[
+        ("stat j", ""),
+        ("create j", ""),
+        ("create j", ""),
+        ("subscribers j", ""),
+        ("subscribers j add store", ""),
+        ("subscribers j add store", ""),
+        ("subscribers j add dashboard --at end --yields", ""),
+        ("append j --level disk", "one\ntwo\nthree\n"),
+        ("cat j --subscriber store --count 1", ""),
+        ("subscribers j", ""),
+        ("checkpoint j", ""),
+        ("checkpoint j here", ""),
+        ("checkpoint j here --at 2", ""),
+        ("checkpoint j here --at end", ""),
+        ("checkpoint j here", ""),
+        ("checkpoint j here --at 3 --yields", ""),
+        ("checkpoint j store --remove", ""),
+        ("rewind j store --to here", ""),
+        ("rewind j store --to begin", ""),
+        ("rewind j store --to 0", ""),
+        ("rewind j store --to 9", ""),
+        ("rewind j here --to 0", ""),
+        ("rewind j nobody --to 0", ""),
+        ("rewind j store --to nowhere", ""),
+        ("stat j", ""),
+        ("limit j --max-bytes 2GiB --max-age 7d --at-limit drop-oldest", ""),
+        ("limit j --max-bytes 16MiB", ""),
+        ("stat j", ""),
+        ("subscribers j remove here", ""),
+        ("subscribers j remove dashboard", ""),
+        ("subscribers j remove dashboard", ""),
+        ("checkpoint j here --remove", ""),
+        ("cat j --subscriber dashboard", ""),
+        ("cat j --from 7", ""),
+        ("cat j --to 7", ""),
+    ]);
+    expect_file!["../../../../testdata/cli/journal.out"].assert_eq(&text);
+}
+
+#[test]
+fn stat_as_json() {
+    let folder = Folder::new();
+    folder.good("create j --max-age 7d", b"");
+    folder.good("append j --level disk", b"one\ntwo\n");
+    folder.good("subscribers j add store", b"");
+    folder.good("checkpoint j start --at begin", b"");
+    let text = String::from_utf8(folder.good("stat j --json", b"")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON")["schema"], 1);
+    expect_file!["../../../../testdata/cli/journal-stat.json"].assert_eq(&mask(&text));
+}
+
+#[test]
+fn a_full_journal_says_what_to_do() {
+    let folder = Folder::new();
+    let seq: String = (0..100_000).map(|n| format!("{n}\n")).collect();
+    fs::write(folder.path().join("seq"), &seq).unwrap();
+    folder.good("create j --segment 16KiB --buffer 4KiB --max-bytes 64KiB", b"");
+    let mut text = folder.session(&[("append j seq", "")]);
+    let said = text.split(" of seq").next().and_then(|text| text.rsplit(' ').next());
+    let next: usize = said.expect("where to go on").parse().expect("a number");
+    let kept = folder.good("cat j", b"");
+    text += &folder.session(&[("subscribers j add slow", "")]);
+    let expected = expect![[r#"
+        $ topdeck journal append j seq
+        topdeck: j: the journal is full: segments take N KiB of at most N KiB, and nobody has subscribed, so nothing may go; add who reads (`topdeck journal subscribers j add NAME`), or raise the limit (`topdeck journal limit j --max-bytes …`)
+        topdeck: N records appended, positions N..N, level reached process, TIME; go on at record N of seq
+        [exit status N]
+        $ topdeck journal subscribers j add slow
+        slow: subscribed at position N, N records to read; at a limit it holds
+    "#]];
+    check(&no_numbers(&text), expected);
+    let stat = folder.session(&[("stat j", "")]);
+    let full = stat.lines().find(|line| line.starts_with("FULL")).expect("it is full");
+    check(
+        &no_numbers(full),
+        expect![[
+            r#"FULL: segments take N KiB of at most N KiB, and "slow" has not passed the oldest; let it read on, remove it (`topdeck journal subscribers j remove slow`), or raise the limit (`topdeck journal limit j --max-bytes …`)."#
+        ]],
+    );
+
+    // What was acknowledged is there, and appending goes on where it was told to, when there is room.
+    assert!(seq.as_bytes().starts_with(&kept) && !kept.is_empty());
+    assert_eq!(kept.iter().filter(|&&byte| byte == b'\n').count() + 1, next);
+    folder.good("limit j --max-bytes none", b"");
+    folder.good("append j", &seq.as_bytes()[kept.len()..]);
+    assert!(folder.good("cat j", b"") == seq.as_bytes());
+}
+
+#[test]
+fn what_was_dropped_is_told() {
+    let folder = Folder::new();
+    let seq: String = (0..50_000).map(|n| format!("{n}\n")).collect();
+    folder.good(
+        "create j --segment 16KiB --buffer 4KiB --max-bytes 64KiB --at-limit drop-oldest",
+        b"",
+    );
+    folder.good("subscribers j add slow", b"");
+    folder.good("append j --producer 3 --boot 9", seq.as_bytes());
+    let gap = folder.session(&[("stat j", "")]);
+    let gap = gap.lines().find(|line| line.starts_with("GAP")).expect("a gap");
+    let run = folder.run("cat j --subscriber slow", b"");
+    assert_eq!(run.status, 3);
+    assert!(seq.as_bytes().ends_with(&run.stdout) && !run.stdout.is_empty());
+    // It may take one second or more than one.
+    let masked = |text: &str| no_numbers(&mask(text)).replace("from DATE to DATE", "at DATE");
+    let expected = expect![[r#"
+        topdeck: j: N records are missing (positions N..N): dropped at the limit in bytes; appended at DATE; N records of producer N boot N, sequences N to N
+    "#]];
+    check(&masked(&run.stderr), expected);
+    let expected = expect![
+        "GAP: N records are missing (positions N..N): dropped at the limit in bytes; appended at DATE; N records of producer N boot N, sequences N to N."
+    ];
+    check(&masked(gap), expected);
+    // It is told once.
+    folder.good("append j --producer 3 --boot 10", b"on\n");
+    assert_eq!(folder.good("cat j --subscriber slow", b""), b"on\n");
+}
+
+#[test]
+fn a_record_that_is_too_large_is_named() {
+    let folder = Folder::new();
+    folder.good("create j --segment 1MiB", b"");
+    let large = [b"fine\n".to_vec(), vec![b'x'; 1 << 20], b"\nnever\n".to_vec()].concat();
+    fs::write(folder.path().join("large"), &large).unwrap();
+    let text =
+        folder.session(&[("append j large", ""), ("append j --whole large", ""), ("cat j", "")]);
+    check(
+        &text,
+        expect![[r#"
+        $ topdeck journal append j large
+        topdeck: large: record 2 is larger than 256 KiB, the most that j takes (a quarter of its segment size); `topdeck journal create --segment` makes one that takes more
+        topdeck: 1 record appended, position 0, level reached process, TIME; go on at record 2 of large
+        [exit status 1]
+        $ topdeck journal append j --whole large
+        topdeck: large is larger than 256 KiB, the most that j takes (a quarter of its segment size); `topdeck journal create --segment` makes one that takes more
+        topdeck: nothing was appended
+        [exit status 1]
+        $ topdeck journal cat j
+        fine
+    "#]],
+    );
+}
+
+#[test]
+fn a_subscriber_in_use_says_so() {
+    let folder = Folder::new();
+    folder.good("append j --create", b"a\n");
+    folder.good("subscribers j add s", b"");
+    let mut tail = folder.command("tail -f j --subscriber s");
+    let mut tail = Running(tail.stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let text = folder.session(&[("cat j --subscriber s", ""), ("rewind j s --to begin", "")]);
+    check(
+        &text,
+        expect![[r#"
+        $ topdeck journal cat j --subscriber s
+        topdeck: j: subscriber "s" is in use by another reader; end that one first
+        [exit status 1]
+        $ topdeck journal rewind j s --to begin
+        topdeck: j: subscriber "s" is in use by another reader; end that one first
+        [exit status 1]
+    "#]],
+    );
+}
+
+#[test]
+fn command_lines_that_make_no_sense() {
+    let folder = Folder::new();
+    let text = folder.session(&[
+        ("create j --max-bytes 1MB", ""),
+        ("create j --max-age 7", ""),
+        ("create j --buffer 5000", ""),
+        ("create j --segment 1KiB", ""),
+        ("create j --max-bytes 1MiB", ""),
+        ("create j --codec gzip", ""),
+        ("append j", ""),
+        ("append j --producer 7", ""),
+        ("append j --level all", ""),
+        ("append j no-such-file", ""),
+        ("cat j --from nowhere", ""),
+        ("cat j --from 1 --subscriber s", ""),
+        ("limit j", ""),
+        ("checkpoint j --remove", ""),
+        ("rewind j s", ""),
+        ("verify j", ""),
+    ]);
+    expect_file!["../../../../testdata/cli/journal-errors.out"].assert_eq(&text);
+}
+
+#[test]
+fn a_sound_journal_is_sound() {
+    let folder = Folder::new();
+    folder.good("append j --create --level disk", b"a\nb\n");
+    for line in ["verify j", "repair j"] {
+        let run = folder.run(line, b"");
+        assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{line}");
+        assert!(run.stdout.starts_with(b"j: sound\n"), "{}", String::from_utf8_lossy(&run.stdout));
+    }
+    let json: Value = serde_json::from_slice(&folder.good("verify j --json", b"")).expect("JSON");
+    assert_eq!((&json["sound"], &json["damages"]), (&Value::Bool(true), &Value::Array(Vec::new())));
+}
+
+/// Changes a byte of a file.
+fn damage(path: &Path, at: impl FnOnce(usize) -> usize) {
+    let mut bytes = fs::read(path).expect("the file is there");
+    let at = at(bytes.len());
+    bytes[at] ^= 0x55;
+    fs::write(path, bytes).expect("the file can be written");
+}
+
+#[test]
+fn damage_is_found_told_and_repaired() {
+    let folder = Folder::new();
+    folder.good("create j --codec none", b"");
+    folder.good("subscribers j add store", b"");
+    folder.good("subscribers j add other", b"");
+    for n in 0..3 {
+        // Each of its own frame.
+        folder.good("append j --level disk", format!("first of {n}\nsecond of {n}\n").as_bytes());
+    }
+    let segment = folder.path().join("j/segments/0000000000000000.seg");
+    let bytes = fs::read(&segment).unwrap();
+    let middle =
+        bytes.windows(10).position(|window| window == b"first of 1").expect("not compressed");
+    damage(&segment, |_| middle);
+    damage(&folder.path().join("j/checkpoints/other"), |_| 20);
+    let text = folder.session(&[
+        ("verify j", ""),
+        ("cat j --positions", ""),
+        ("cat j --subscriber store", ""),
+        ("repair j", ""),
+        ("verify j", ""),
+        ("cat j --positions", ""),
+        ("append j", "on\n"),
+        ("cat j --subscriber store", ""),
+        ("stat j", ""),
+    ]);
+    expect_file!["../../../../testdata/cli/journal-damaged.out"].assert_eq(&text);
+}
+
+#[test]
+fn damaged_settings_and_places_are_told_and_repaired() {
+    let folder = Folder::new();
+    folder.good("append j --create --level disk", b"a\nb\n");
+    folder.good("subscribers j add store --at 1", b"");
+    for file in ["j/journal", "j/checkpoints/store"] {
+        // Both copies.
+        let path = folder.path().join(file);
+        let len = fs::metadata(&path).unwrap().len() as usize;
+        fs::write(&path, vec![0x55; len]).unwrap();
+    }
+    let text = folder.session(&[
+        ("stat j", ""),
+        ("append j", "c\n"),
+        ("verify j", ""),
+        ("repair j", ""),
+        ("verify j", ""),
+        ("cat j --subscriber store", ""),
+    ]);
+    expect_file!["../../../../testdata/cli/journal-settings.out"].assert_eq(&text);
+}
+
+#[test]
+fn a_journal_in_use_is_not_repaired() {
+    let folder = Folder::new();
+    folder.good("append j --create", b"a\n");
+    let mut tail = Running(folder.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let text = folder.session(&[("repair j", "")]);
+    check(
+        &text,
+        expect![[r#"
+        $ topdeck journal repair j
+        topdeck: j: the journal is in use by another process; it must be closed there first
+        [exit status 1]
+    "#]],
+    );
+}
+
+#[test]
+fn a_bench_measures_and_leaves_nothing() {
+    let folder = Folder::new();
+    for line in
+        ["bench . --records 2000 --read --alone", "bench . --level disk --records 20 --producers 2"]
+    {
+        let text = String::from_utf8(folder.good(line, b"")).unwrap();
+        for word in ["records/s", " per record", "bytes per payload byte"] {
+            assert!(text.contains(word), "{word} is missing in\n{text}");
+        }
+        assert_eq!(text.contains(", max "), line.contains("disk"), "{text}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn help_has_examples_and_exit_statuses() {
+    let folder = Folder::new();
+    for name in [
+        "create",
+        "append",
+        "cat",
+        "tail",
+        "stat",
+        "subscribers",
+        "checkpoint",
+        "rewind",
+        "limit",
+        "verify",
+        "repair",
+        "bench",
+    ] {
+        let help = String::from_utf8(folder.good(&format!("{name} --help"), b"")).unwrap();
+        for word in ["Examples:", "Exit status:"] {
+            assert!(help.contains(word), "{name}: {word} is missing in\n{help}");
+        }
+    }
+}
