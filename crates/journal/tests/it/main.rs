@@ -1,5 +1,6 @@
 //! The crate from outside.
 
+mod backlog;
 mod basics;
 mod checks;
 mod found;
@@ -25,6 +26,7 @@ const PARTS: &[(&str, fn(processes::Part))] = &[
     ("filler", power_loop::filler),
     ("halting", jlog::halting),
     ("bystander", jlog::bystander),
+    ("heap", backlog::heap),
     ("servant", races::servant),
     ("counted", syscalls::counted),
 ];
