@@ -295,7 +295,7 @@ fn batch(producer: u64, sequence: u64) -> Vec<Vec<u8>> {
 fn append(journal: &Journal, producer: u64, sequence: u64) -> Ack {
     let batch = batch(producer, sequence);
     let batch: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
-    let level = if sequence % 7 == 0 { Level::Disk } else { Level::Process };
+    let level = if sequence.is_multiple_of(7) { Level::Disk } else { Level::Process };
     journal.append_batch(identity(producer, sequence), &batch, level).unwrap()
 }
 

@@ -16,8 +16,10 @@ mod races;
 mod syscalls;
 mod world;
 
+type Play = fn(processes::Part);
+
 /// What children of this binary can play: `processes::Child::start`.
-const PARTS: &[(&str, fn(processes::Part))] = &[
+const PARTS: &[(&str, Play)] = &[
     ("writer", kill::writer),
     ("reader", kill::reader),
     ("opener", kill::opener),

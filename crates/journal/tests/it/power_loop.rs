@@ -323,6 +323,9 @@ fn a_journal_on_a_full_disk_can_be_opened_and_read() {
     };
     Journal::create(&disk::OsDisk, &disk.journal(), random_id(), 0, &sizes(16 << 10, 256 << 10))
         .unwrap();
+    // Room for more than a segment, later.
+    let reserve = disk.mount_point().join("reserve");
+    std::fs::write(&reserve, vec![1; 1 << 20]).unwrap();
     let acked = disk.outside("acked");
     let paths = [disk.journal(), acked.clone()];
     let mut child = Child::start("filler", &paths.each_ref().map(|path| path.to_str().unwrap()));
@@ -331,7 +334,7 @@ fn a_journal_on_a_full_disk_can_be_opened_and_read() {
     child.kill();
     let journal = open(&disk.journal(), &Options::default()).unwrap();
     assert_eq!(count(&journal), Count::at(&acked).get());
-    std::fs::remove_file(disk.mount_point().join("ballast")).unwrap();
+    std::fs::remove_file(reserve).unwrap();
     wait_for("it goes on", 10, || journal.append(b"x", Level::Disk).is_ok());
 }
 
