@@ -2,12 +2,14 @@
 
 mod basics;
 mod checks;
+mod faults;
 mod found;
 mod fuzzed;
 mod golden;
 mod kill;
 mod layout;
 mod model;
+mod power;
 mod processes;
 mod races;
 mod world;

@@ -550,7 +550,7 @@ impl World {
                 Ok(())
             }
             Err(stop) => {
-                if let Some(Exists::Yes(named)) = self.names.remove(name) {
+                if let Some(Exists::Yes(named) | Exists::Unknown(named)) = self.names.remove(name) {
                     self.names.insert(name.to_owned(), Exists::Unknown(named));
                 }
                 Err(stop)
@@ -1054,9 +1054,8 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if std::thread::panicking() && std::env::var_os("JOURNAL_MODEL_LOG").is_some() {
-            eprintln!("LOG\n  {}", self.log.join("\n  "));
-        }
+        // What journals do in the end is no longer watched.
+        self.handles.values().for_each(|handle| handle.dying.quiet.store(true, SeqCst));
     }
 }
 
