@@ -3,6 +3,7 @@
 mod basics;
 mod checks;
 mod faults;
+mod flips;
 mod found;
 mod fuzzed;
 mod golden;
