@@ -174,7 +174,8 @@ pub(crate) enum Appended {
 
 /// Tells whether the process with a slot is alive.
 pub(crate) trait Alive {
-    fn is_alive(&self, slot: u32) -> bool;
+    /// Calls back if it is dead; as long as that takes, nobody else gets the slot.
+    fn if_dead(&self, slot: u32, then: &mut dyn FnMut());
 }
 
 pub(crate) struct Buffer {
@@ -301,28 +302,33 @@ impl Buffer {
 
     // ---- appending -------------------------------------------------------------------------------------
 
-    /// Takes the append lock for the process with this slot.
-    pub(crate) fn lock(&self, slot: u32, alive: &dyn Alive) -> Turn<'_> {
+    /// Takes the append lock for the process with this slot; `None` when its owner is neither dead nor gets
+    /// on for about as long as `longest`: somebody has stopped it.
+    pub(crate) fn lock(&self, slot: u32, alive: &dyn Alive, longest: Duration) -> Option<Turn<'_>> {
         let me = slot + 1;
         let word = self.memory.wake_word(LOCK);
         // Acquire pairs with the Release of `Turn::drop`: what the owner before wrote is seen.
-        if word.compare_exchange(0, me, Acquire, Relaxed).is_err() {
-            self.lock_slowly(me, alive);
+        if word.compare_exchange(0, me, Acquire, Relaxed).is_err()
+            && !self.lock_slowly(me, alive, longest)
+        {
+            return None;
         }
-        Turn { buffer: self }
+        Some(Turn { buffer: self })
     }
 
     #[cold]
-    fn lock_slowly(&self, me: u32, alive: &dyn Alive) {
+    fn lock_slowly(&self, me: u32, alive: &dyn Alive, longest: Duration) -> bool {
+        const PIECE: Duration = Duration::from_millis(2);
         const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
         let word = self.memory.wake_word(LOCK);
         let mut spins = 0;
+        let mut waited = Duration::ZERO;
         loop {
             let owner = word.load(Relaxed);
             if owner == 0 {
                 // With the bit, for there may be others who sleep.
                 if word.compare_exchange(0, me | CONTENDED, Acquire, Relaxed).is_ok() {
-                    return;
+                    return true;
                 }
                 continue;
             }
@@ -338,16 +344,26 @@ impl Buffer {
             }
             let seen = owner | CONTENDED;
             // An owner that is alive needs less than a microsecond, unless it is not running.
-            let late = self.memory.wait(LOCK, seen, Some(Duration::from_millis(2)));
+            if !self.memory.wait(LOCK, seen, Some(PIECE)) {
+                continue;
+            }
+            waited += PIECE;
             let holder = (seen & !CONTENDED) - 1;
-            // Acquire as in `lock`: the dead owner's last stores came before its end, and so before this.
-            if late
-                && holder + 1 != me
-                && !alive.is_alive(holder)
-                && word.compare_exchange(seen, me | CONTENDED, Acquire, Relaxed).is_ok()
-            {
+            let mut taken = false;
+            if holder + 1 != me {
+                // Acquire as in `lock`: the dead owner's last stores came before its end, and so before this.
+                // Whoever gets the slot next finds the lock not to be its own.
+                alive.if_dead(holder, &mut || {
+                    let took = word.compare_exchange(seen, me | CONTENDED, Acquire, Relaxed);
+                    taken = took.is_ok();
+                });
+            }
+            if taken {
                 self.put_right();
-                return;
+                return true;
+            }
+            if waited >= longest {
+                return false;
             }
         }
     }
@@ -426,7 +442,7 @@ impl Buffer {
             const LINE: usize = 8;
             let start = HEADER_WORDS + self.sets * WAYS * WAY_WORDS;
             for ahead in (0..words.min(AHEAD as usize)).step_by(LINE) {
-                let place = (at + AHEAD) as usize + ahead & (self.ring_words - 1);
+                let place = ((at + AHEAD) as usize + ahead) & (self.ring_words - 1);
                 self.memory.prepare_write(start + place);
             }
         }
@@ -640,9 +656,8 @@ impl Buffer {
 
     /// Publishes how far the flusher has come, which frees the ring up to there. Only the flusher calls it.
     /// It takes a turn so that what the owner of the lock may have left undone is done while the entries
-    /// are still in the ring.
-    pub(crate) fn publish(&self, mark: Mark, slot: u32, alive: &dyn Alive) {
-        let turn = self.lock(slot, alive);
+    /// are still in the ring: the caller gives its own.
+    pub(crate) fn publish(&self, mark: Mark, turn: Turn<'_>) {
         self.store_mark(mark);
         drop(turn);
         self.bump(SPACE);
@@ -985,16 +1000,18 @@ mod tests {
 
     struct Dead;
     impl Alive for Dead {
-        fn is_alive(&self, _slot: u32) -> bool {
-            false
+        fn if_dead(&self, _slot: u32, then: &mut dyn FnMut()) {
+            then();
         }
     }
 
     struct Living;
     impl Alive for Living {
-        fn is_alive(&self, _slot: u32) -> bool {
-            true
-        }
+        fn if_dead(&self, _slot: u32, _then: &mut dyn FnMut()) {}
+    }
+
+    fn lock<'a>(buffer: &'a Buffer, slot: u32, alive: &dyn Alive) -> Turn<'a> {
+        buffer.lock(slot, alive, Duration::MAX).expect("nobody has stopped the owner")
     }
 
     /// A buffer with room for a few entries of a word.
@@ -1016,7 +1033,7 @@ mod tests {
     }
 
     fn put(buffer: &Buffer, slot: u32, body: u8) -> u64 {
-        let (appended, tail) = buffer.lock(slot, &Living).append(&append(&[body], None));
+        let (appended, tail) = lock(&buffer, slot, &Living).append(&append(&[body], None));
         buffer.wake_after_append(tail);
         match appended {
             Appended::At(first) => first,
@@ -1035,7 +1052,7 @@ mod tests {
         let entry =
             buffer.entry(mark.ring, tail, &mut body).expect("an entry below the tail is whole");
         let mark = Mark { ring: mark.ring + entry.words, position: entry.first + 1, ..mark };
-        buffer.publish(mark, 9, &Living);
+        buffer.publish(mark, lock(buffer, 9, &Living));
         Some((entry.first, body[0]))
     }
 
@@ -1148,7 +1165,7 @@ mod tests {
         model(|| {
             let buffer = Arc::new(buffer(4));
             // Dies with the lock, having put its entry and not noted anything else.
-            let turn = buffer.lock(7, &Living);
+            let turn = lock(&buffer, 7, &Living);
             let (appended, _) = turn.append(&append(&[10], Some(3)));
             assert_eq!(appended, Appended::At(0));
             std::mem::forget(turn);
@@ -1159,14 +1176,16 @@ mod tests {
             // Only the dead one is dead: the two who wait take turns.
             struct Seven;
             impl Alive for Seven {
-                fn is_alive(&self, slot: u32) -> bool {
-                    slot != 7
+                fn if_dead(&self, slot: u32, then: &mut dyn FnMut()) {
+                    if slot == 7 {
+                        then();
+                    }
                 }
             }
             let other = Arc::clone(&buffer);
             let waiter =
-                thread::spawn(move || other.lock(1, &Seven).append(&append(&[11], None)).0);
-            let mine = buffer.lock(2, &Seven).append(&append(&[12], Some(3))).0;
+                thread::spawn(move || lock(&other, 1, &Seven).append(&append(&[11], None)).0);
+            let mine = lock(&buffer, 2, &Seven).append(&append(&[12], Some(3))).0;
             assert_eq!(mine, Appended::Repeated(1), "the dead one's batch is known");
             assert_eq!(waiter.join().unwrap(), Appended::At(1));
             assert_eq!(take(&buffer), Some((0, 10)));
@@ -1177,7 +1196,7 @@ mod tests {
     #[test]
     fn a_lock_whose_slot_is_used_anew_is_free() {
         let buffer = buffer(4);
-        std::mem::forget(buffer.lock(3, &Dead));
+        std::mem::forget(lock(&buffer, 3, &Dead));
         buffer.begin_slot(3);
         assert_eq!(put(&buffer, 0, 1), 0);
     }
@@ -1198,14 +1217,14 @@ mod tests {
                 assert_eq!(take(&buffer), Some((i, i as u8)));
             }
             let body = [7; 30];
-            let (first, _) = buffer.lock(0, &Living).append(&append(&body[..17], Some(1)));
+            let (first, _) = lock(&buffer, 0, &Living).append(&append(&body[..17], Some(1)));
             assert_eq!(first, Appended::TooLarge, "more than half the ring");
         }
 
         #[test]
         fn a_full_ring_refuses_and_takes_again_when_there_is_room() {
             let buffer = buffer(4);
-            let try_put = |body| buffer.lock(0, &Living).append(&append(&[body], None)).0;
+            let try_put = |body| lock(&buffer, 0, &Living).append(&append(&[body], None)).0;
             assert!((0..4).all(|i| try_put(i) == Appended::At(u64::from(i))));
             assert_eq!(try_put(9), Appended::NoRoom);
             assert_eq!(take(&buffer), Some((0, 0)));
@@ -1219,7 +1238,7 @@ mod tests {
             let put = |producer, sequence| {
                 let identity = Some(Identity { producer, boot: 1, sequence });
                 let append = Append { identity, records: 1, body: b"x", packed: false, time: 0 };
-                buffer.lock(0, &Living).append(&append).0
+                lock(&buffer, 0, &Living).append(&append).0
             };
             assert_eq!(put(1, 5), Appended::At(0));
             assert_eq!(put(1, 5), Appended::Repeated(1));
@@ -1257,7 +1276,8 @@ mod tests {
         #[test]
         fn any_flipped_bit_of_an_entry_is_seen() {
             let buffer = buffer(8);
-            let (appended, tail) = buffer.lock(0, &Living).append(&append(b"0123456789", Some(7)));
+            let (appended, tail) =
+                lock(&buffer, 0, &Living).append(&append(b"0123456789", Some(7)));
             assert_eq!(appended, Appended::At(0));
             let read = || buffer.entry(0, tail, &mut Vec::new());
             assert!(read().is_some());

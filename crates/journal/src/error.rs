@@ -100,9 +100,10 @@ pub enum Error {
     #[error("the journal is full: {0}")]
     Full(#[from] Full),
 
-    /// The buffer is full and whoever empties it has not done so in time: nothing was appended.
+    /// The buffer is full and whoever empties it has not done so in time, or another process was stopped
+    /// while it was appending: nothing was appended.
     #[error(
-        "the journal's buffer stayed full for {waited:?}: the process that writes it to disk does not get on"
+        "the journal's buffer took nothing for {waited:?}: the process that writes it to disk, or one that was appending, does not get on"
     )]
     Stalled {
         /// How long the append waited.

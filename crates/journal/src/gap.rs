@@ -139,7 +139,8 @@ impl Gaps {
     pub(crate) fn add(&mut self, gap: Gap, checkpoints: &[u64]) {
         let mut from = gap.positions.start;
         let known: Vec<Range<u64>> = self.gaps.iter().map(|gap| gap.positions.clone()).collect();
-        for known in known.into_iter().chain([gap.positions.end..u64::MAX]) {
+        let behind = gap.positions.end..u64::MAX;
+        for known in known.into_iter().chain(std::iter::once(behind)) {
             let free = from..known.start.min(gap.positions.end);
             self.gaps.extend(gap.within(&free));
             from = from.max(known.end);
@@ -244,12 +245,13 @@ impl Gaps {
         for gap in &self.gaps {
             let mut entry = [0; GAP_BYTES];
             let mut fields = Fields::into(&GAP, &mut entry);
-            // An empty range stands for a time that is not known.
-            let time = gap.time.clone().unwrap_or(i64::MAX..=i64::MIN);
+            // A latest time before the earliest stands for one that is not known.
+            let (earliest, latest) =
+                gap.time.clone().map_or((i64::MAX, i64::MIN), RangeInclusive::into_inner);
             fields.put("first_position", &gap.positions.start.to_le_bytes());
             fields.put("end_position", &gap.positions.end.to_le_bytes());
-            fields.put("time_min", &time.start().to_le_bytes());
-            fields.put("time_max", &time.end().to_le_bytes());
+            fields.put("time_min", &earliest.to_le_bytes());
+            fields.put("time_max", &latest.to_le_bytes());
             fields.put("reason", &[number(gap.reason)]);
             fields.put("complete", &[u8::from(gap.complete)]);
             fields.put("producers", &(gap.producers.len() as u32).to_le_bytes());

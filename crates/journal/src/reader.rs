@@ -148,6 +148,10 @@ impl Reader {
     }
 
     /// The next records or gap; `None` when there are no more now.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "what it gives is the reader's memory, which no iterator can lend"
+    )]
     pub fn next(&mut self) -> Result<Option<Item<'_>>> {
         match self.advance()? {
             Step::Batch { first, positions, time } => {
@@ -179,7 +183,7 @@ impl Reader {
                 mark.position
             };
             if self.position < limit.min(mark.position) {
-                match self.from_segments(limit.min(mark.position))? {
+                match self.read_segments(limit.min(mark.position))? {
                     Some(step) => return Ok(step),
                     // The next segment, or a gap.
                     None => continue,
@@ -188,7 +192,7 @@ impl Reader {
             if !self.buffered || self.level == Level::Disk {
                 return Ok(Step::End);
             }
-            match self.from_buffer(mark)? {
+            match self.read_buffer(mark)? {
                 Some(step) => return Ok(step),
                 // It was flushed in the meantime: it is in a segment now.
                 None if self.inner.store.buffer.mark() != mark => continue,
@@ -198,7 +202,7 @@ impl Reader {
     }
 
     /// Reads from the segment of the position, opening it if need be. `None`: look again.
-    fn from_segments(&mut self, limit: u64) -> Result<Option<Step>> {
+    fn read_segments(&mut self, limit: u64) -> Result<Option<Step>> {
         if self.scan.is_none() && !self.open_segment()? {
             return Ok(None);
         }
@@ -285,7 +289,7 @@ impl Reader {
 
     /// Reads entries of the buffer from the position on. `None`: there are none, or they have moved on.
     /// `mark` is the one that says that nothing from the position on is in segments.
-    fn from_buffer(&mut self, mark: Mark) -> Result<Option<Step>> {
+    fn read_buffer(&mut self, mark: Mark) -> Result<Option<Step>> {
         let buffer = &self.inner.store.buffer;
         let (tail, next) = buffer.end();
         self.raw.clear();

@@ -113,13 +113,17 @@ pub(crate) struct Store {
     pub(crate) buffer: Buffer,
     pub(crate) presence: Presence,
     pub(crate) clock: Clock,
+    /// How long to wait for others.
+    pub(crate) wait_max: Duration,
 }
 
 impl Store {
     /// Takes the append lock.
     #[inline]
-    pub(crate) fn turn(&self) -> Turn<'_> {
-        self.buffer.lock(self.presence.slot, &self.present())
+    pub(crate) fn turn(&self) -> Result<Turn<'_>> {
+        let waited = self.wait_max;
+        let turn = self.buffer.lock(self.presence.slot, &self.present(), waited);
+        turn.ok_or(Error::Stalled { waited })
     }
 
     pub(crate) fn present(&self) -> Present<'_> {

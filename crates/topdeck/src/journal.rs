@@ -110,23 +110,33 @@ fn try_open(dir: &Path) -> Result<Journal, Error> {
 
 /// An error of the journal with the folder it is about, once, and what to do where the library cannot know.
 fn told(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
-    let dir = dir.display().to_string();
+    let (name, typed) = (dir.display().to_string(), show::typed(dir));
     move |error| {
-        let advice = match &error {
-            Error::NoCheckpoint { .. } => {
-                format!("; `topdeck journal subscribers {dir}` and `checkpoint {dir}` list them")
-            }
-            Error::SubscriberBusy { .. } => "; end that one first".to_owned(),
-            _ => String::new(),
-        };
         let text = match &error {
-            Error::Full(full) => format!("the journal is full: {}", show::full(&dir, full)),
+            // These name the file or folder themselves.
+            Error::Io { .. }
+            | Error::Missing { .. }
+            | Error::Exists { .. }
+            | Error::Settings { .. }
+            | Error::Version { .. }
+            | Error::Busy { .. }
+            | Error::Crowded { .. }
+            | Error::Checkpoint { .. } => return anyhow!("{error}"),
+            Error::Full(full) => format!("the journal is full: {}", show::full(&typed, full)),
+            Error::Stalled { waited } => {
+                format!(
+                    "its buffer stayed full for {}: {}",
+                    show::duration(*waited),
+                    show::stalled(&typed)
+                )
+            }
             Error::Setting { .. } => show::sizes(&error.to_string()),
+            Error::NoCheckpoint { .. } => format!(
+                "{error}; `topdeck journal subscribers {typed}` and `topdeck journal checkpoint {typed}` list them"
+            ),
+            Error::SubscriberBusy { .. } => format!("{error}; end that one first"),
             other => other.to_string(),
         };
-        match text.starts_with(&dir) {
-            true => anyhow!("{text}{advice}"),
-            false => anyhow!("{dir}: {text}{advice}"),
-        }
+        anyhow!("{name}: {text}")
     }
 }

@@ -551,7 +551,7 @@ impl World {
                 self.ensure(!matches!(self.names.get(name), Some(Exists::Yes(_))), || {
                     format!("{name} is gone")
                 });
-                self.names.remove(name);
+                // If somebody's removal is not durable, the power may bring it back.
                 Ok(())
             }
             Err(stop) => {

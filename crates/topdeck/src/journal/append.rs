@@ -112,8 +112,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             options.dir.display(),
             options.level
         ));
-        if let Some(full) = journal.stat().map_err(told(&options.dir))?.full {
-            say(told(&options.dir)(full.into()));
+        match journal.stat().map_err(told(&options.dir))?.full {
+            Some(full) => say(told(&options.dir)(full.into())),
+            None => say(show::stalled(&show::typed(&options.dir))),
         }
     }
     Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -35,8 +35,8 @@ Examples:
   topdeck journal cat j --subscriber store --level disk >> store.txt
   topdeck journal cat j | topdeck journal append copy --create
 
-Records that are missing (dropped at a limit, or damaged) are told on standard error, where they would
-stand, with their positions, number, reason, time and producers.
+Records that are missing (dropped at a limit, or damaged) are told on standard error, where they
+would stand: their number, positions, reason, time and producers.
 
 Exit status:
   0  all was written

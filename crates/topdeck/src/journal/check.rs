@@ -93,7 +93,7 @@ pub(crate) fn repair(options: &RepairOptions) -> Result<ExitCode> {
 fn verified(dir: &Path, report: &Report) -> String {
     let mut text = summary(dir, report, "is", "are");
     if !report.damages.is_empty() {
-        let dir = plain(&dir.display().to_string());
+        let dir = show::typed(dir);
         text.push_str(&format!(
             "\n`topdeck journal repair {dir}` keeps all that is sound and sets aside the rest; nobody may use \
              the journal meanwhile.\n"

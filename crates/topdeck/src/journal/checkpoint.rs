@@ -49,14 +49,14 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;
     let journal = open(dir)?;
-    let shown = plain(&dir.display().to_string());
+    let (shown, typed) = (dir.display(), show::typed(dir));
     let stat = |journal: &journal::Journal| journal.stat().map_err(told(dir));
     let Some(name) = &options.name else {
         let stat = stat(&journal)?;
         let text = match stat.checkpoints.iter().any(|checkpoint| checkpoint.kind == Kind::Mark) {
             true => stat::checkpoints(&stat, Kind::Mark, "checkpoint"),
             false => format!(
-                "there are no checkpoints; `topdeck journal checkpoint {shown} NAME --at end` sets one\n"
+                "there are no checkpoints; `topdeck journal checkpoint {typed} NAME --at end` sets one\n"
             ),
         };
         print(text.as_bytes())?;
@@ -65,12 +65,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let before = match journal.checkpoint(name) {
         Ok(checkpoint) if checkpoint.kind == Kind::Subscriber => bail!(
             "{shown}: {name:?} is a subscriber, not a checkpoint; `topdeck journal rewind` moves it, \
-             `topdeck journal subscribers {shown} remove {name}` removes it"
+             `topdeck journal subscribers {typed} remove {name}` removes it"
         ),
         Ok(checkpoint) => Some(checkpoint),
         Err(Error::NoCheckpoint { .. }) if options.at.is_some() => None,
         Err(Error::NoCheckpoint { .. }) => bail!(
-            "{shown}: there is no checkpoint {name:?}; `topdeck journal checkpoint {shown} {name} --at end` \
+            "{shown}: there is no checkpoint {name:?}; `topdeck journal checkpoint {typed} {name} --at end` \
              sets it"
         ),
         Err(error) => return Err(told(dir)(error)),

@@ -46,7 +46,7 @@ Exit status:
   2  the command line makes no sense";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let mut journal = open(&options.dir)?;
+    let journal = open(&options.dir)?;
     let before = journal.stat().map_err(told(&options.dir))?.settings.limits;
     let limits = Limits {
         bytes_max: options.max_bytes.map_or(before.bytes_max, |most| most.0),

@@ -81,11 +81,7 @@ fn choice<T: Copy + Send + Sync + 'static>(
 
 pub(crate) fn level() -> impl TypedValueParser<Value = Level> {
     choice(&[
-        (
-            "memory",
-            "in memory: what the journal's buffer is (it survives the process)",
-            Level::Memory,
-        ),
+        ("memory", "in shared memory, which survives kill -9, too; not a power cut", Level::Memory),
         ("process", "survives kill -9, not a power cut", Level::Process),
         ("disk", "on disk, synchronised: survives a power cut", Level::Disk),
     ])

@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!(
             "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint {} {name} --at …` moves it",
             dir.display(),
-            dir.display()
+            show::typed(dir)
         );
     }
     let start = match parse::start(&options.to) {

@@ -1,11 +1,13 @@
 //! Sizes, times, positions and gaps in words. Sizes are in powers of 1,024, as they are set; times are UTC.
 //! Positions have no marks between thousands, so that they can be copied into a command.
 
+use std::path::Path;
 use std::time::Duration;
 
 use collect::Unit;
 use journal::{AtLimit, Codec, Full, Gap, Limits};
 
+use crate::command::plain;
 use crate::hist::intervals;
 use crate::hist::show::Show;
 pub(crate) use crate::hist::show::{count, share};
@@ -99,6 +101,24 @@ pub(crate) fn limits(limits: &Limits) -> String {
         }
     };
     format!("{size}, {old}; {then}")
+}
+
+/// A path as one types it in a shell.
+pub(crate) fn typed(path: &Path) -> String {
+    let path = plain(&path.display().to_string());
+    let safe = |c: char| c.is_alphanumeric() || "/._-+,@%:".contains(c);
+    match !path.is_empty() && path.chars().all(safe) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
+/// Why something did not become durable in time, and what to do about it.
+pub(crate) fn stalled(dir: &str) -> String {
+    format!(
+        "the disk is slow, or the process that writes to it is stopped; `fuser {dir}/buffer` lists those that \
+         have the journal open"
+    )
 }
 
 /// Why a journal is full, and what to do about it.
@@ -231,6 +251,13 @@ mod tests {
             sizes("producers are 70000, must be 1 to 65536"),
             "producers are 70000, must be 1 to 65536"
         );
+    }
+
+    #[test]
+    fn paths_can_be_typed() {
+        assert_eq!(typed(Path::new("/var/lib/app-1/j.old")), "/var/lib/app-1/j.old");
+        assert_eq!(typed(Path::new("my j")), "'my j'");
+        assert_eq!(typed(Path::new("it's")), r"'it'\''s'");
     }
 
     #[test]

@@ -139,7 +139,7 @@ pub(crate) fn holds(checkpoint: &Checkpoint, at_limit: AtLimit) -> &'static str 
 
 /// What is not as it should be, and what to do.
 fn troubles(dir: &Path, stat: &Stat) -> Vec<String> {
-    let dir = plain(&dir.display().to_string());
+    let dir = show::typed(dir);
     let mut troubles = Vec::new();
     if stat.poisoned {
         troubles.push(

@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 true => stat::checkpoints(&stat, Kind::Subscriber, "subscriber"),
                 false => format!(
                     "nobody has subscribed; `topdeck journal subscribers {} add NAME` does\n",
-                    plain(&dir.display().to_string())
+                    show::typed(dir)
                 ),
             }
         }
@@ -91,9 +91,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             let kind = journal.checkpoint(name).map(|checkpoint| checkpoint.kind);
             if let Ok(Kind::Mark) = kind {
                 bail!(
-                    "{0}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint {0} {name} \
+                    "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint {} {name} \
                      --remove` removes it",
-                    dir.display()
+                    dir.display(),
+                    show::typed(dir)
                 );
             }
             journal.remove_checkpoint(name).map_err(told(dir))?;
