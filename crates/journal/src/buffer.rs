@@ -548,9 +548,12 @@ impl Buffer {
     /// Where in the ring entries lie that begin at `position` or later, wherever the header says that the
     /// ring begins and ends: the first's word and the end of the last, in word numbers of one lap, the
     /// positions rising. For opening after a crash, when nobody else has the buffer.
-    pub(crate) fn find_entries(&self, position: u64) -> Option<(u64, u64)> {
+    ///
+    /// A power cut may leave pages of several laps, whose entries do not follow each other: those that do not
+    /// fit behind the ones before are erased, and counted, so that they never turn up again between others.
+    pub(crate) fn find_entries(&self, position: u64) -> (Option<(u64, u64)>, u64) {
         let lap = self.ring_words as u64;
-        let mut found: Vec<(u64, u64, u64)> = Vec::new();
+        let mut found: Vec<(u64, u64, u64, u64)> = Vec::new();
         let mut scratch = Vec::new();
         for at in lap..2 * lap {
             // Cheap to rule out: the second word of an entry is its position.
@@ -560,22 +563,43 @@ impl Buffer {
             }
             scratch.clear();
             if let Some(entry) = self.entry(at, at + lap, &mut scratch) {
-                found.push((entry.first, at, entry.words));
+                found.push((entry.first, at, entry.words, entry.first + u64::from(entry.records)));
             }
         }
         found.sort_unstable();
-        let &(_, begin, _) = found.first()?;
+        let Some(&(_, begin, ..)) = found.first() else { return (None, 0) };
         // From the first on they lie in the order of their positions, at most once around.
         let distance = |at: u64| (at + lap - begin) % lap;
-        let mut end = 0;
-        for &(_, at, words) in &found {
+        let (mut end, mut next, mut erased) = (0, position, 0);
+        for (first, at, words, after) in found {
             let from = distance(at);
-            if from < end || from + words > lap {
-                break;
+            if from < end || from + words > lap || first < next {
+                self.ring(at).store(0, Relaxed);
+                erased += 1;
+                continue;
             }
-            end = from + words;
+            // Nor may there be others in between, older than what is looked for.
+            erased += self.erase(begin + end, begin + from);
+            (end, next) = (from + words, after);
         }
-        Some((begin, begin + end))
+        (Some((begin, begin + end)), erased)
+    }
+
+    /// Makes entries in a part of the ring unreadable; how many.
+    fn erase(&self, from: u64, to: u64) -> u64 {
+        let (mut at, mut erased) = (from, 0);
+        let mut scratch = Vec::new();
+        while at < to {
+            scratch.clear();
+            match self.entry(at, to, &mut scratch) {
+                Some(entry) => {
+                    self.ring(at).store(0, Relaxed);
+                    (at, erased) = (at + entry.words, erased + 1);
+                }
+                None => at += 1,
+            }
+        }
+        erased
     }
 
     /// The end of what is appended, in ring words, and a position: all entries before it lie below that end.
@@ -1238,12 +1262,12 @@ mod tests {
                     take(&buffer);
                 }
             }
-            let (begin, end) = buffer.find_entries(9).unwrap();
+            let (begin, end) = buffer.find_entries(9).0.unwrap();
             assert_eq!(end - begin, 4 * 4);
-            assert_eq!(buffer.find_entries(13), None);
+            assert_eq!(buffer.find_entries(13), (None, 0));
             // One is damaged: those around it are found.
             buffer.ring(begin + 4 + 3).fetch_xor(1 << 1, SeqCst);
-            assert_eq!(buffer.find_entries(9), Some((begin, end)));
+            assert_eq!(buffer.find_entries(9), (Some((begin, end)), 0));
             let mut body = Vec::new();
             assert_eq!(buffer.entry(begin + 4, end, &mut body), None);
             assert!(body.is_empty());

@@ -56,6 +56,9 @@ pub(crate) struct Unsynced {
 pub(crate) struct Flusher {
     role: Box<dyn File>,
     has_role: bool,
+    /// How the journal was when this one gave the role up: the mark and the first position. As long as nobody
+    /// has done anything since, all that is known here is right.
+    left: Option<(Mark, u64)>,
     compressor: Compressor,
     writing: Option<Writing>,
     /// Segments from the oldest on, the one being written last.
@@ -90,6 +93,7 @@ impl Flusher {
         Ok(Flusher {
             role: presence::open(&*store.disk, &store.places, "flusher")?,
             has_role: false,
+            left: None,
             compressor: compressor.doing("prepare compression for it", &store.places.dir)?,
             writing: None,
             kept: Vec::new(),
@@ -111,7 +115,10 @@ impl Flusher {
                 return Ok(false);
             }
             // What the one before began and did not publish is still in the buffer.
-            if let Err(error) = self.take_over(store) {
+            let known = self.is_as_left(store);
+            if let Err(error) =
+                known.and_then(|known| if known { Ok(()) } else { self.take_over(store) })
+            {
                 let _ = self.role.unlock();
                 return Err(error);
             }
@@ -193,7 +200,7 @@ impl Flusher {
             Ok(turn) => store.buffer.publish(Mark { ring: at, ..mark }, turn),
             Err(error) => {
                 // Whoever has the role next begins at what is published.
-                self.give_up_role();
+                self.give_up_role(store);
                 return Err(error);
             }
         }
@@ -414,9 +421,27 @@ impl Flusher {
     }
 
     /// Lets another process have the role; false when this one does not have it.
-    pub(crate) fn give_up_role(&mut self) -> bool {
+    pub(crate) fn give_up_role(&mut self, store: &Store) -> bool {
+        if !std::mem::take(&mut self.has_role) {
+            return false;
+        }
+        let mark = store.buffer.mark();
+        // Unless something was begun and not published.
+        let published = self.writing.as_ref().map(|writing| (writing.first, writing.offset));
+        self.left =
+            (published == Some((mark.segment, mark.offset))).then(|| (mark, store.buffer.first()));
         // What is not synchronised yet the next one finds by the durable position.
-        std::mem::take(&mut self.has_role) && self.role.unlock().is_ok()
+        self.role.unlock().is_ok()
+    }
+
+    /// Whether nobody else has done anything since the role was given up. A segment that was begun and not
+    /// counted is a new name.
+    fn is_as_left(&mut self, store: &Store) -> Result<bool> {
+        if self.left.take() != Some((store.buffer.mark(), store.buffer.first())) {
+            return Ok(false);
+        }
+        let firsts = segment::list(&*store.disk, &store.places)?;
+        Ok(firsts.iter().eq(self.kept.iter().map(|kept| &kept.first)))
     }
 
     // ---- synchronising ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -203,7 +204,9 @@ impl Journal {
             wait_max: options.wait_max,
         };
         let mut flusher = Flusher::new(&store)?;
-        flusher.take_role(&store)?;
+        if options.background {
+            flusher.take_role(&store)?;
+        }
         drop(turn);
         let inner = Arc::new(Inner {
             store,
@@ -274,7 +277,10 @@ impl Journal {
     /// Opens a subscriber to read from where it is. One reader at a time can have it.
     pub fn subscribe(&self, name: &str) -> Result<Subscriber> {
         let store = &self.inner.store;
+        // Nobody removes it while it is opened.
+        let turn = Opening::begin(&*store.disk, &store.places)?;
         let held = Held::open(&*store.disk, &store.places, name)?;
+        drop(turn);
         let reader = Reader::new(Arc::clone(&self.inner), held.get().position)?;
         Ok(Subscriber::new(reader, held))
     }
@@ -319,6 +325,7 @@ impl Journal {
     pub fn set_checkpoint(&self, name: &str, start: Start) -> Result<Checkpoint> {
         let store = &self.inner.store;
         let position = self.find(start)?;
+        let turn = Opening::begin(&*store.disk, &store.places)?;
         match Held::open(&*store.disk, &store.places, name) {
             Ok(mut held) => held.set(position, store.now(), true)?,
             // Nothing is known of it but the name: it is a subscriber, and holds, which loses nothing.
@@ -332,6 +339,7 @@ impl Journal {
             }
             Err(error) => return Err(error),
         }
+        drop(turn);
         self.inner.passed(position);
         self.checkpoint(name)
     }
@@ -339,13 +347,14 @@ impl Journal {
     /// Removes a subscriber that nobody is reading with, or a mark.
     pub fn remove_checkpoint(&self, name: &str) -> Result<()> {
         let store = &self.inner.store;
+        let turn = Opening::begin(&*store.disk, &store.places)?;
         let held = match Held::open(&*store.disk, &store.places, name) {
             Ok(held) => Some(held),
             Err(Error::Checkpoint { .. }) => None,
             Err(error) => return Err(error),
         };
         checkpoint::remove(&*store.disk, &store.places, name)?;
-        drop(held);
+        drop((held, turn));
         self.inner.passed(u64::MAX);
         Ok(())
     }
@@ -418,7 +427,7 @@ impl Drop for Journal {
         // What cannot be written stays in the buffer, whose contents outlive this process.
         let _ = flusher.drain(&self.inner.store);
         flusher.trim();
-        flusher.give_up_role();
+        flusher.give_up_role(&self.inner.store);
     }
 }
 
@@ -447,22 +456,53 @@ pub(crate) fn map(disk: &dyn Disk, places: &Places, born: &Born) -> Result<Buffe
     Ok(Buffer::new(memory, size, born.id))
 }
 
+/// The flusher, for as long as it is used.
+struct Flushing<'a> {
+    inner: &'a Inner,
+    flusher: MutexGuard<'a, Flusher>,
+}
+
+impl Deref for Flushing<'_> {
+    type Target = Flusher;
+
+    fn deref(&self) -> &Flusher {
+        &self.flusher
+    }
+}
+
+impl DerefMut for Flushing<'_> {
+    fn deref_mut(&mut self) -> &mut Flusher {
+        &mut self.flusher
+    }
+}
+
+impl Drop for Flushing<'_> {
+    /// Without a thread nobody here hears that others want something written: the role is not kept.
+    fn drop(&mut self) {
+        if !self.inner.options.background || self.inner.stop.load(Ordering::SeqCst) {
+            self.flusher.give_up_role(&self.inner.store);
+        }
+    }
+}
+
 thread_local! {
     /// Where the records of a batch are put together.
     static GROUP: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Inner {
-    fn flusher(&self) -> MutexGuard<'_, Flusher> {
-        self.flusher.lock().unwrap_or_else(PoisonError::into_inner)
+    fn flusher(&self) -> Flushing<'_> {
+        let flusher = self.flusher.lock().unwrap_or_else(PoisonError::into_inner);
+        Flushing { inner: self, flusher }
     }
 
-    fn try_flusher(&self) -> Option<MutexGuard<'_, Flusher>> {
-        match self.flusher.try_lock() {
-            Ok(flusher) => Some(flusher),
-            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    fn try_flusher(&self) -> Option<Flushing<'_>> {
+        let flusher = match self.flusher.try_lock() {
+            Ok(flusher) => flusher,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Flushing { inner: self, flusher })
     }
 
     // ---- appending -------------------------------------------------------------------------------------
@@ -739,7 +779,7 @@ impl Inner {
             // To be full is something to do, too: it is over when there is room, though nothing waits in the
             // buffer, where nothing is taken meanwhile.
             let pending = || buffer.mark().ring < buffer.end().0 || buffer.state() & FULL != 0;
-            if buffer.role_wanted() && self.flusher().give_up_role() {
+            if buffer.role_wanted() && self.flusher().give_up_role(&self.store) {
                 thread::sleep(ELSEWHERE);
             }
             if buffer.durable_wanted() {

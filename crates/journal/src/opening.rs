@@ -69,7 +69,7 @@ pub(crate) fn recover(
     let seen =
         checkpoints.iter().map(|c| c.position).chain(was.map(|mark| mark.position)).chain(told);
     let seen = seen.max().unwrap_or(0);
-    let found = buffer.find_entries(position);
+    let (found, erased) = buffer.find_entries(position);
     let mut missing = Vec::new();
     let mut next = position;
     let mut scratch = Vec::new();
@@ -132,6 +132,12 @@ pub(crate) fn recover(
 
     // What is read here may be in the page cache only.
     buffer.begin_opening(born.id);
+    if erased > 0 {
+        // They must not come back with the next power cut, beside what is appended in their place.
+        let path = places.buffer();
+        let file = disk.open(&path, Mode::Write).doing("open it", &path)?;
+        file.sync().doing("make it durable", &path)?;
+    }
     for (i, &first) in firsts.iter().enumerate() {
         let end = firsts.get(i + 1).copied().unwrap_or(position);
         if end > durable || i + 1 == firsts.len() {

@@ -130,17 +130,36 @@ fn place(generation: u64) -> u64 {
     (generation % 2) * COPY_SECOND
 }
 
+/// Generation and payload of the newest copy that is whole, and whether the other one is damaged.
 fn read(file: &dyn File, path: &Path, magic: [u8; 8]) -> Result<Option<(u64, Payload, bool)>> {
+    let mut before = None;
+    loop {
+        let mut copies = [[0; COPY_BYTES]; 2];
+        for (parity, copy) in (0..).zip(&mut copies) {
+            file.read_full_at(copy, place(parity)).doing("read it", path)?;
+        }
+        let found = newest(&copies, path, magic)?;
+        // Another process may be writing just now. What is damaged stays as it is.
+        if found.is_some_and(|(.., wounded)| !wounded) || before == Some(copies) {
+            return Ok(found);
+        }
+        before = Some(copies);
+    }
+}
+
+/// The same of two copies; what is missing of one is zeros.
+fn newest(
+    copies: &[[u8; COPY_BYTES]; 2],
+    path: &Path,
+    magic: [u8; 8],
+) -> Result<Option<(u64, Payload, bool)>> {
     let mut best: Option<(u64, Payload)> = None;
     let mut whole = 0;
-    for parity in 0..2 {
-        let mut copy = [0; COPY_BYTES];
-        let have = file.read_full_at(&mut copy, place(parity)).doing("read it", path)?;
-        let fields = Fields::of(&COPY, &copy);
+    for (parity, copy) in (0..).zip(copies) {
+        let fields = Fields::of(&COPY, copy);
         let generation = fields.u64("generation");
-        let sound = have == COPY_BYTES
-            && fields.bytes("magic") == magic
-            && fields.u32("crc") == checksum(&copy)
+        let sound = fields.bytes("magic") == magic
+            && fields.u32("crc") == checksum(copy)
             && generation % 2 == parity;
         if !sound {
             continue;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::SimDisk;
+use disk::{Disk, Fault, FaultKind, Operation, SimDisk};
 use journal::*;
 
 use crate::world::{DIR, small};
@@ -82,4 +82,152 @@ fn a_reader_of_the_buffer_goes_on_behind_what_a_power_cut_took_from_its_middle()
         while reader.next().unwrap().is_some() {}
         assert_eq!(reader.position(), journal.marks().end, "{seed}");
     }
+}
+
+#[test]
+fn opening_succeeds_when_the_buffer_has_pages_of_several_laps() {
+    for seed in 0..1000 {
+        let disk = SimDisk::new(seed);
+        create(&disk, &plain());
+        let journal = open(&disk);
+        // Three laps and a bit, all of it in doubt when the power goes.
+        for i in 0..13 {
+            let _ = journal.append(&[i; 1000], Level::Process).unwrap();
+        }
+        for i in 0..9 {
+            let _ = journal.append(&[i; 8], Level::Process).unwrap();
+        }
+        disk.power_cut();
+        drop(journal);
+        let journal = open(&disk);
+        let mut reader = journal.reader(Start::Begin).unwrap();
+        while reader.next().unwrap().is_some() {}
+        assert_eq!(reader.position(), journal.marks().end, "{seed}");
+    }
+}
+
+/// A commit that the power takes back must not have cost the records behind it.
+#[test]
+fn a_commit_below_disk_does_not_free_what_a_power_cut_makes_needed_again() {
+    for seed in 0..50 {
+        let disk = SimDisk::new(seed);
+        create(&disk, &plain());
+        let journal = open(&disk);
+        journal.add_subscriber("a", Start::Begin, true).unwrap();
+        for i in 0..40 {
+            let _ = journal.append(&[i; 1000], Level::Process).unwrap();
+        }
+        journal.flush(Level::Disk).unwrap();
+        let mut subscriber = journal.subscribe("a").unwrap();
+        while subscriber.next().unwrap().is_some() {}
+        subscriber.commit(40, Level::Process).unwrap();
+        let _ = journal.append(b"durable", Level::Disk).unwrap();
+        disk.power_cut();
+        drop((subscriber, journal));
+        let journal = open(&disk);
+        let position = journal.checkpoint("a").unwrap().position;
+        assert!(journal.marks().first <= position, "{:?} {position}", journal.marks());
+    }
+}
+
+#[test]
+fn a_sync_that_failed_while_opening_is_not_taken_back_by_the_next_opening() {
+    for buffer_is_lost in [false, true] {
+        let disk = SimDisk::new(1);
+        create(&disk, &plain());
+        let process = disk.process();
+        let journal = Journal::open(Arc::new(process.clone()), Path::new(DIR), &options()).unwrap();
+        let _ = journal.append(b"kept", Level::Process).unwrap();
+        journal.flush(Level::Process).unwrap();
+        process.kill();
+        std::mem::forget(journal);
+        if buffer_is_lost {
+            disk.process().remove(&Path::new(DIR).join("buffer")).unwrap();
+        }
+        disk.inject(Fault {
+            operation: Operation::Sync,
+            path_contains: ".seg".to_owned(),
+            skip: 0,
+            times: 1,
+            kind: FaultKind::Os(5),
+        });
+        assert!(matches!(try_open(&disk), Err(Error::Io { .. })));
+        let journal = open(&disk);
+        assert_eq!(journal.append(b"second", Level::Disk).unwrap().positions, 1..2);
+        disk.power_cut();
+        drop(journal);
+        let journal = open(&disk);
+        let mut reader = journal.reader(Start::Begin).unwrap();
+        match reader.next().unwrap() {
+            Some(Item::Batch(batch)) => assert_eq!(batch.records().next().unwrap().bytes, b"kept"),
+            other => panic!("{other:?}"),
+        };
+    }
+}
+
+#[test]
+fn segments_are_not_larger_than_the_setting() {
+    let disk = SimDisk::new(1);
+    let mut settings = plain();
+    settings.buffer_bytes = 1 << 20;
+    create(&disk, &settings);
+    let journal = open(&disk);
+    for i in 0..400u32 {
+        let _ = journal.append(&record(i), Level::Process).unwrap();
+    }
+    journal.flush(Level::Disk).unwrap();
+    for (path, len) in disk.files() {
+        let segment = path.to_string_lossy().ends_with(".seg");
+        assert!(!segment || len <= settings.segment_bytes, "{path:?} has {len} bytes");
+    }
+}
+
+fn record(i: u32) -> Vec<u8> {
+    vec![i as u8; 1000]
+}
+
+/// The last segment has its head and nothing else when the disk is full: no frame can be reserved in it, and
+/// the next one is begun under the same name.
+#[test]
+fn a_segment_begun_twice_for_want_of_space_is_not_freed_while_it_is_written() {
+    let disk = SimDisk::new(1);
+    create(&disk, &plain());
+    let process = disk.process();
+    let journal = Journal::open(Arc::new(process.clone()), Path::new(DIR), &options()).unwrap();
+    journal.add_subscriber("a", Start::Begin, true).unwrap();
+    let _ = journal.append(b"first", Level::Process).unwrap();
+    // The head is written, the frame is not.
+    disk.inject(Fault {
+        operation: Operation::Write,
+        path_contains: ".seg".to_owned(),
+        skip: 1,
+        times: 1,
+        kind: FaultKind::Os(28),
+    });
+    assert!(matches!(journal.flush(Level::Process), Err(Error::Full(Full::Disk))));
+    process.kill();
+    std::mem::forget(journal);
+    disk.inject(Fault {
+        operation: Operation::Allocate,
+        path_contains: ".seg".to_owned(),
+        skip: 0,
+        times: 1,
+        kind: FaultKind::Os(28),
+    });
+    let journal = open(&disk);
+    journal.flush(Level::Disk).unwrap();
+    let mut subscriber = journal.subscribe("a").unwrap();
+    while subscriber.next().unwrap().is_some() {}
+    subscriber.commit(1, Level::Disk).unwrap();
+    for i in 0..60 {
+        let _ = journal.append(&record(i), Level::Disk).unwrap();
+    }
+    let mut next = 1;
+    while let Some(item) = subscriber.next().unwrap() {
+        match item {
+            Item::Batch(batch) => next = batch.positions().end,
+            Item::Gap(gap) => panic!("{gap:?}"),
+        }
+    }
+    assert_eq!(next, 61);
 }

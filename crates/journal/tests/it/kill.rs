@@ -196,7 +196,6 @@ fn sum(bytes: &[u8]) -> u64 {
 
 /// Everything there is of a test: the folder, what its processes note, and what must be in the journal.
 struct World {
-    folder: Folder,
     kind: &'static str,
     writers: Vec<Option<Child>>,
     readers: Vec<Option<Child>>,
@@ -208,6 +207,8 @@ struct World {
     /// How far each reader's notes were checked: bytes, the position that comes next, the last commit.
     notes: Vec<(usize, u64, u64)>,
     random: Random,
+    /// Last, so that it is removed when nobody uses it any more.
+    folder: Folder,
 }
 
 impl World {

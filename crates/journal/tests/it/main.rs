@@ -8,8 +8,10 @@ mod golden;
 mod kill;
 mod layout;
 mod model;
+mod power_loop;
 mod processes;
 mod races;
+mod syscalls;
 mod world;
 
 /// What children of this binary can play: `processes::Child::start`.
@@ -17,5 +19,9 @@ const PARTS: &[(&str, fn(processes::Part))] = &[
     ("writer", kill::writer),
     ("reader", kill::reader),
     ("opener", kill::opener),
+    ("power writer", power_loop::writer),
+    ("power idle", power_loop::idle),
+    ("filler", power_loop::filler),
     ("servant", races::servant),
+    ("counted", syscalls::counted),
 ];

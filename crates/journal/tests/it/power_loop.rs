@@ -1,0 +1,373 @@
+//! Power cuts on a real file system: ext4 on a loop device that is told to stop (`EXT4_IOC_SHUTDOWN` without
+//! flushing its log) while a process appends. What was acknowledged at level `disk` must be there when it is
+//! mounted again. Also a real full disk. Needs root, loop devices and a few programs; without them a test
+//! says what is missing and passes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use journal::*;
+
+use crate::kill::records::{self, Kind, Label};
+use crate::processes::{Child, Count, Folder, Part, Random, open, say, sizes, wait_for};
+
+/// Runs a program: what it printed, or what went wrong.
+fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(program);
+    let output = command.args(arguments).stdin(Stdio::null()).output();
+    match output.map_err(|error| format!("there is no {program} ({error})"))? {
+        output if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        }
+        output => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Err(format!("{program} {}: {said}", arguments.join(" ")))
+        }
+    }
+}
+
+/// A file system of its own in a file, unmounted and removed in the end.
+struct Loop {
+    folder: Folder,
+    device: String,
+}
+
+impl Loop {
+    /// Makes one; or why it cannot be.
+    fn new(megabytes: u64) -> Result<Loop, String> {
+        if run("id", &["-u"])? != "0" {
+            return Err("not root, who may mount".to_owned());
+        }
+        run("perl", &["-e", "1"])?;
+        let folder = Folder::new("loop");
+        let image = folder.0.join("image");
+        std::fs::File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
+        let image = image.to_str().unwrap();
+        run("mkfs.ext4", &["-q", "-F", image])?;
+        std::fs::create_dir(folder.0.join("mount")).unwrap();
+        let device = run("losetup", &["-f", "--show", image])?;
+        let made = Loop { folder, device };
+        made.mount()?;
+        Ok(made)
+    }
+
+    fn mount_point(&self) -> PathBuf {
+        self.folder.0.join("mount")
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.mount_point().join("j")
+    }
+
+    /// A file beside the image, which no power cut here touches.
+    fn outside(&self, name: &str) -> PathBuf {
+        self.folder.0.join(name)
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        run("mount", &[&self.device, self.mount_point().to_str().unwrap()]).map(drop)
+    }
+
+    /// From here on nothing reaches the device any more.
+    fn cut(&self) -> Result<(), String> {
+        // The number of EXT4_IOC_SHUTDOWN, and the flag for not flushing the log.
+        let shutdown = r#"open(F, "<", $ARGV[0]) or die $!; my $f = pack("L", 2); ioctl(F, 0x8004587d, $f) or die $!"#;
+        run("perl", &["-e", shutdown, self.mount_point().to_str().unwrap()]).map(drop)
+    }
+
+    fn unmount(&self) -> Result<(), String> {
+        let mount = self.mount_point();
+        let since = Instant::now();
+        loop {
+            match run("umount", &[mount.to_str().unwrap()]) {
+                // Somebody just looks at what is mounted.
+                Err(_) if since.elapsed() < Duration::from_secs(5) => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                done => return done.map(drop),
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = run("umount", &["-l", self.mount_point().to_str().unwrap()]);
+        let _ = run("losetup", &["-d", &self.device]);
+    }
+}
+
+/// The part of a writer: journal, producer, file that counts what is acknowledged, kind of batches. Unlike
+/// that of `kill.rs`, it repeats from the first sequence that is not known to be on disk.
+pub(crate) fn writer(part: Part) {
+    let journal = open(part.path(0), &Options::default()).unwrap();
+    let producer = part.number(1);
+    let acked = Count::at(part.path(2));
+    let kind = Kind::named(&part.arguments[3]);
+    let mut random = Random::new(part.number(4));
+    let mut sequence = acked.get();
+    say("begun");
+    loop {
+        let batch = records::batch(producer, sequence, &kind);
+        let batch: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
+        let identity = Some(Identity { producer, boot: 1, sequence });
+        let level = if random.below(20) == 0 { Level::Disk } else { Level::Process };
+        // From the cut on there are errors.
+        let Ok(ack) = journal.append_batch(identity, &batch, level) else { break };
+        sequence += 1;
+        if ack.level == Level::Disk {
+            acked.set(sequence);
+        }
+    }
+    say("cut");
+    part.hear();
+}
+
+/// What one read of the whole journal gives for each producer: the batches that are there.
+fn read(journal: &Journal, kind: &Kind, producers: usize, durable: bool) -> Vec<Vec<u64>> {
+    let mut reader = journal.reader(Start::Begin).unwrap();
+    if durable {
+        reader.set_level(Level::Disk);
+    }
+    let mut sequences = vec![Vec::new(); producers];
+    let mut open_batch = None;
+    while let Some(item) = reader.next().unwrap() {
+        let batch = match item {
+            Item::Batch(batch) => batch,
+            // Only what nobody was promised.
+            Item::Gap(gap) => {
+                assert_eq!(gap.reason, Reason::Interrupted, "{gap:?}");
+                continue;
+            }
+        };
+        for record in batch.records() {
+            let Label { producer, sequence, index, count } = records::label(record.bytes);
+            assert_eq!(record.identity, Some(Identity { producer, boot: 1, sequence }));
+            assert_eq!(open_batch.unwrap_or((producer, sequence, 0)), (producer, sequence, index));
+            open_batch = (index + 1 < count).then_some((producer, sequence, index + 1));
+            if index == 0 {
+                assert_eq!(count, records::batch(producer, sequence, kind).len() as u64);
+                sequences[producer as usize].push(sequence);
+            }
+        }
+    }
+    assert_eq!(open_batch, None, "batches are whole");
+    sequences
+}
+
+/// Appends, cuts the power, looks, and again on the same journal.
+#[track_caller]
+fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
+    const WRITERS: usize = 2;
+    let disk = match Loop::new(64) {
+        Ok(disk) => disk,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let kind = Kind::named(kind_name);
+    let mut random = Random::new(seed);
+    Journal::create(&disk::OsDisk, &disk.journal(), random_id(), 0, settings).unwrap();
+    let acked: Vec<Count> =
+        (0..WRITERS).map(|i| Count::at(&disk.outside(&format!("acked-{i}")))).collect();
+    let (mut lost, mut batches, mut kills) = (0, 0, 0);
+    let mut base = vec![0; WRITERS];
+    for cut in 0..cuts {
+        let mut writers: Vec<Child> = (0..WRITERS)
+            .map(|i| {
+                let count = disk.outside(&format!("acked-{i}"));
+                let journal = disk.journal();
+                let (journal, count) = (journal.to_str().unwrap(), count.to_str().unwrap());
+                let (producer, seed) = (i.to_string(), random.next().to_string());
+                Child::start("power writer", &[journal, &producer, count, kind_name, &seed])
+            })
+            .collect();
+        writers.iter_mut().for_each(|writer| writer.expect("begun"));
+        std::thread::sleep(random.micros(400_000));
+        // Now and then one is killed before.
+        if random.below(4) == 0 {
+            writers[0].kill();
+            kills += 1;
+            std::thread::sleep(random.micros(60_000));
+        }
+        if let Err(why) = disk.cut() {
+            return println!("skipped: {why}");
+        }
+        let promised: Vec<u64> = acked.iter().map(Count::get).collect();
+        // What is acknowledged after the cut would be a lie.
+        std::thread::sleep(Duration::from_millis(30));
+        let later: Vec<u64> = acked.iter().map(Count::get).collect();
+        writers.iter_mut().for_each(Child::kill);
+        disk.unmount().unwrap();
+        disk.mount().unwrap();
+        let journal = open(&disk.journal(), &Options::default()).unwrap();
+        let opened = journal.opened().clone();
+        for gap in &opened.gaps {
+            assert_eq!(gap.reason, Reason::Interrupted, "cut {cut}: {opened:?}");
+        }
+        let all = read(&journal, &kind, WRITERS, true);
+        for (i, sequences) in all.iter().enumerate() {
+            let promised = promised[i].max(later[i]);
+            // Rising, each once; without a hole up to what was promised.
+            assert!(sequences.is_sorted_by(|a, b| a < b), "cut {cut}: order of producer {i}");
+            let mut there = sequences.iter().copied().peekable();
+            for expected in base[i]..promised {
+                while there.next_if(|&sequence| sequence < expected).is_some() {}
+                let found = there.next_if_eq(&expected);
+                assert!(
+                    found.is_some(),
+                    "cut {cut}: batch {expected} of producer {i} is lost, {promised} were promised: {opened:?}"
+                );
+            }
+            lost += there.count();
+            batches += promised - base[i];
+            // The producers repeat from what was promised, and what is there already is known.
+            base[i] = 0;
+        }
+        // A process is killed before it writes anything: nothing that was lost may come back.
+        if random.below(2) == 0 {
+            drop(journal);
+            let mut idle = Child::start("power idle", &[disk.journal().to_str().unwrap()]);
+            idle.expect("appended");
+            idle.kill();
+            let journal = open(&disk.journal(), &Options::default()).unwrap();
+            let again = read(&journal, &kind, WRITERS + 1, true);
+            assert_eq!(again[..WRITERS], all, "cut {cut}: after a kill");
+        }
+    }
+    println!(
+        "{cuts} cuts, {kills} kills before them: {batches} batches on disk, {lost} more survived"
+    );
+}
+
+/// Opens, appends a little that stays in the buffer, and is killed.
+pub(crate) fn idle(part: Part) {
+    let options = Options { background: false, ..Options::default() };
+    let journal = open(part.path(0), &options).unwrap();
+    let sequence = journal.marks().end;
+    let record = records::make(Label { producer: 2, sequence, index: 0, count: 1 }, 0);
+    let identity = Identity { producer: 2, boot: 1, sequence };
+    let ack = journal.append_batch(Some(identity), &[&record], Level::Process).unwrap();
+    assert!(!ack.repeated);
+    say("appended");
+    part.hear();
+}
+
+#[test]
+fn what_is_acknowledged_as_on_disk_survives_a_power_cut() {
+    check(3, 1, "small", &sizes(16 << 10, 64 << 10));
+}
+
+#[test]
+#[ignore = "soak: 200 power cuts, some minutes"]
+fn soak_power_200_cuts() {
+    for part in 0..5 {
+        check(20, 10 + part, "small", &sizes(16 << 10, 64 << 10));
+        check(10, 20 + part, "large", &sizes(4 << 10, 16 << 10));
+        check(10, 30 + part, "small", &sizes(128 << 10, 1 << 20));
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_clear_error_and_no_end() {
+    let disk = match Loop::new(8) {
+        Ok(disk) => disk,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    Journal::create(&disk::OsDisk, &disk.journal(), random_id(), 0, &sizes(16 << 10, 1 << 20))
+        .unwrap();
+    let ballast = disk.mount_point().join("ballast");
+    std::fs::write(&ballast, vec![1; 2 << 20]).unwrap();
+    let options = Options { wait_max: Duration::from_millis(500), ..Options::default() };
+    let journal = open(&disk.journal(), &options).unwrap();
+    let noise = noise(2000);
+    let mut accepted = 0u64;
+    let error = loop {
+        let since = Instant::now();
+        match journal.append(&noise, Level::Process) {
+            Ok(_) => accepted += 1,
+            Err(error) => break error,
+        }
+        assert!(since.elapsed() < Duration::from_secs(5), "an append took {:?}", since.elapsed());
+        assert!(accepted < 100_000);
+    };
+    assert!(matches!(error, Error::Full(Full::Disk)), "{error}");
+    for _ in 0..20 {
+        let since = Instant::now();
+        let refused = journal.append(&noise, Level::Disk);
+        assert!(matches!(refused, Err(Error::Full(Full::Disk))), "{refused:?}");
+        assert!(since.elapsed() < Duration::from_secs(5));
+    }
+    assert_eq!(count(&journal), accepted);
+    // Another process, and one that opens it now.
+    let other = open(&disk.journal(), &options).unwrap();
+    assert_eq!(count(&other), accepted);
+    std::fs::remove_file(&ballast).unwrap();
+    wait_for("it goes on", 10, || other.append(&noise, Level::Disk).is_ok());
+    assert_eq!(count(&journal), accepted + 1);
+    drop((journal, other));
+    let journal = open(&disk.journal(), &options).unwrap();
+    assert_eq!(*journal.opened(), Opened::default());
+    assert_eq!(count(&journal), accepted + 1);
+}
+
+/// The disk fills up and everybody is killed: it can be opened and read all the same.
+#[test]
+fn a_journal_on_a_full_disk_can_be_opened_and_read() {
+    let disk = match Loop::new(8) {
+        Ok(disk) => disk,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    Journal::create(&disk::OsDisk, &disk.journal(), random_id(), 0, &sizes(16 << 10, 256 << 10))
+        .unwrap();
+    let acked = disk.outside("acked");
+    let paths = [disk.journal(), acked.clone()];
+    let mut child = Child::start("filler", &paths.each_ref().map(|path| path.to_str().unwrap()));
+    child.expect("full");
+    fill(&disk.mount_point().join("ballast"));
+    child.kill();
+    let journal = open(&disk.journal(), &Options::default()).unwrap();
+    assert_eq!(count(&journal), Count::at(&acked).get());
+    std::fs::remove_file(disk.mount_point().join("ballast")).unwrap();
+    wait_for("it goes on", 10, || journal.append(b"x", Level::Disk).is_ok());
+}
+
+/// Appends until the disk is full, and waits.
+pub(crate) fn filler(part: Part) {
+    let journal = open(part.path(0), &Options::default()).unwrap();
+    let acked = Count::at(part.path(1));
+    let noise = noise(2000);
+    while journal.append(&noise, Level::Process).is_ok() {
+        acked.set(acked.get() + 1);
+    }
+    say("full");
+    part.hear();
+}
+
+fn fill(path: &Path) {
+    use std::io::Write;
+    let mut file = std::fs::File::create(path).unwrap();
+    let mut size = 64 << 10;
+    while size > 0 {
+        if file.write_all(&vec![1; size]).is_err() {
+            size /= 2;
+        }
+    }
+}
+
+/// Bytes that do not compress.
+fn noise(len: usize) -> Vec<u8> {
+    let mut random = Random::new(3);
+    (0..len).map(|_| random.next() as u8).collect()
+}
+
+fn count(journal: &Journal) -> u64 {
+    let mut reader = journal.reader(Start::Begin).unwrap();
+    let mut records = 0;
+    while let Some(item) = reader.next().unwrap() {
+        match item {
+            Item::Batch(batch) => records += batch.records().count() as u64,
+            Item::Gap(gap) => panic!("nothing is missing, but: {gap:?}"),
+        }
+    }
+    records
+}
