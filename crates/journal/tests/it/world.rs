@@ -550,7 +550,7 @@ impl World {
                 Ok(())
             }
             Err(stop) => {
-                if let Some(Exists::Yes(named)) = self.names.remove(name) {
+                if let Some(Exists::Yes(named) | Exists::Unknown(named)) = self.names.remove(name) {
                     self.names.insert(name.to_owned(), Exists::Unknown(named));
                 }
                 Err(stop)
