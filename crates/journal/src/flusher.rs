@@ -314,20 +314,24 @@ impl Flusher {
             producers: newest(self.producers.values().copied(), most),
         };
         let path = store.places.segment(first);
-        let file = store.disk.open(&path, Mode::Create).doing("create it", &path)?;
-        let begun = file
-            .set_len(0)
-            .and_then(|()| file.allocate(size))
-            .and_then(|()| file.write_all_at(&head.encode(), 0));
-        if let Err(error) = begun {
-            // Nothing in it counts yet.
-            let _ = store.disk.remove(&path);
-            if is_no_space(&error) {
-                store.buffer.set_state(FULL);
-                return Err(Full::Disk.into());
+        let begun = store.disk.open(&path, Mode::Create).and_then(|file| {
+            file.set_len(0)?;
+            file.allocate(size)?;
+            file.write_all_at(&head.encode(), 0)?;
+            Ok(file)
+        });
+        let file = match begun {
+            Ok(file) => file,
+            Err(error) => {
+                // Nothing in it counts yet.
+                let _ = store.disk.remove(&path);
+                if is_no_space(&error) {
+                    store.buffer.set_state(FULL);
+                    return Err(Full::Disk.into());
+                }
+                return Err(error).doing("begin it", &path);
             }
-            return Err(error).doing("begin it", &path);
-        }
+        };
         self.names = true;
         self.dirty = true;
         // One that was begun and has no frame, nor room for one, is begun again under the same name.
@@ -577,13 +581,14 @@ impl Flusher {
         store.buffer.set_first(end);
         for &(first, _, _) in gone {
             let path = places.segment(first);
-            self.unsynced.retain(|(unsynced, _)| *unsynced != path);
             match disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(error).doing("remove it", &path);
                 }
                 _ => {}
             }
+            // Only now: while it is there, its records count as durable with those behind them.
+            self.unsynced.retain(|(unsynced, _)| *unsynced != path);
             self.kept.remove(0);
         }
         self.names = true;

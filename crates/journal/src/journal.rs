@@ -159,6 +159,8 @@ impl Journal {
         }
         let born = Born { id, created: now, settings: *settings };
         map(disk, &places, &born)?;
+        // On a full disk none could be made, and a power cut takes those that were made later.
+        Presence::prepare(disk, &places)?;
         for folder in [places.segments(), places.checkpoints(), places.locks()] {
             disk.sync_dir(&folder).doing("make its names durable", &folder)?;
         }

