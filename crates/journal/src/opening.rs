@@ -191,6 +191,10 @@ fn drop_overtaken(
     firsts: &mut Vec<u64>,
 ) -> Result<()> {
     let (tail, _) = buffer.end();
+    // Damaged, it may say anything.
+    if tail.checked_sub(mark.ring).is_none_or(|used| used > buffer.ring_bytes() / 8) {
+        return Ok(());
+    }
     let mut body = Vec::new();
     let Some(entry) = buffer.entry(mark.ring, tail, &mut body) else { return Ok(()) };
     if entry.first != mark.position {
