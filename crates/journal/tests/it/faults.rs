@@ -123,12 +123,14 @@ const MAKING: [Operation; 4] =
 #[test]
 fn a_full_disk_at_any_operation_loses_nothing() {
     let tried = each(&MAKING, FaultKind::Os(ENOSPC), 300, 1);
+    println!("{tried} faults");
     assert!(tried > 150, "only {tried}");
 }
 
 #[test]
 fn a_failed_sync_acknowledges_nothing_and_takes_nothing_back() {
     let tried = each(&[Operation::Sync, Operation::SyncDir], FaultKind::Os(EIO), 200, 1);
+    println!("{tried} faults");
     assert!(tried > 60, "only {tried}");
 }
 
@@ -138,6 +140,7 @@ fn an_input_or_output_error_at_any_operation_loses_nothing() {
     let tried = each(&writing, FaultKind::Os(EIO), 300, 1);
     let reading = [Operation::Read, Operation::Open, Operation::List, Operation::Lock];
     let tried = tried + each(&reading, FaultKind::Os(EIO), 900, 5);
+    println!("{tried} faults");
     assert!(tried > 300, "only {tried}");
 }
 
