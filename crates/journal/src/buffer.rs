@@ -1033,7 +1033,7 @@ mod tests {
     }
 
     fn put(buffer: &Buffer, slot: u32, body: u8) -> u64 {
-        let (appended, tail) = lock(&buffer, slot, &Living).append(&append(&[body], None));
+        let (appended, tail) = lock(buffer, slot, &Living).append(&append(&[body], None));
         buffer.wake_after_append(tail);
         match appended {
             Appended::At(first) => first,

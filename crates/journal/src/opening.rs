@@ -9,8 +9,10 @@ use disk::{Disk, File, Mode};
 
 use crate::buffer::{Begin, Buffer, FULL, Mark, POISONED};
 use crate::checkpoint;
+use crate::codec::Decompressor;
 use crate::error::{Doing, Result};
 use crate::flusher::{each_record, is_no_space, rewrite};
+use crate::frame;
 use crate::gap::{Gap, Gaps, Reason};
 use crate::places::Places;
 use crate::segment::{self, Found, LastOf, Scan, SegmentHead};
@@ -44,6 +46,9 @@ pub(crate) fn recover(
     let unsure = was.is_some() && (buffer.syncing() || buffer.state() & POISONED != 0);
 
     let mut firsts = segment::list(disk, places)?;
+    if let Some(mark) = was {
+        drop_overtaken(disk, places, born, buffer, mark, &mut firsts)?;
+    }
     let mut last = None;
     while let Some(&first) = firsts.last() {
         match end_of(disk, places, born, first, &mut opened)? {
@@ -173,6 +178,56 @@ pub(crate) fn recover(
         buffer.remember(last.identity, last.end);
     }
     Ok(opened)
+}
+
+/// A batch that goes past the buffer counts when its frame is published. If its writer was killed between the
+/// two, others may have appended at the same positions since: what counts is in the buffer, and the frame is
+/// cut off.
+fn drop_overtaken(
+    disk: &dyn Disk,
+    places: &Places,
+    born: &Born,
+    buffer: &Buffer,
+    mark: Mark,
+    firsts: &mut Vec<u64>,
+) -> Result<()> {
+    let (tail, _) = buffer.end();
+    let mut body = Vec::new();
+    let Some(entry) = buffer.entry(mark.ring, tail, &mut body) else { return Ok(()) };
+    if entry.first != mark.position {
+        return Ok(());
+    }
+    let mut group = Vec::new();
+    frame::put_group(&mut group, entry.identity, entry.records);
+    if !entry.packed {
+        frame::put_varint(&mut group, body.len() as u64);
+    }
+    group.extend_from_slice(&body);
+    let published = |first: u64| first == mark.segment && mark.offset > 0;
+    for &first in firsts.iter().filter(|&&first| published(first) || first == mark.position) {
+        let mut scan = Scan::open(disk, places, born.id, first)?;
+        if published(first) {
+            scan = scan.from(mark.offset, mark.position);
+        }
+        let limit = scan.file_bytes()?;
+        let Found::Frame { head, body, .. } = scan.next(limit)? else { continue };
+        let mut raw = vec![0; head.raw_bytes as usize];
+        let sound = Decompressor::default().decompress(head.codec, scan.bytes(body), &mut raw);
+        // A frame from the buffer begins with what is in the buffer.
+        if head.first != mark.position || !sound || raw.starts_with(&group) {
+            continue;
+        }
+        let path = places.segment(first);
+        if published(first) {
+            let file = disk.open(&path, Mode::Write).doing("open it", &path)?;
+            file.set_len(mark.offset).doing("cut off its uncounted end", &path)?;
+        } else {
+            disk.remove(&path).doing("remove it", &path)?;
+            firsts.retain(|&other| other != first);
+        }
+        return Ok(());
+    }
+    Ok(())
 }
 
 /// Where the last segment ends.

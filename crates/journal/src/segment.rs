@@ -173,6 +173,11 @@ impl Scan {
         Scan { file, path, salt, offset, position, window: Vec::new(), window_at: 0 }
     }
 
+    /// Goes on at an offset, where the frame of a position is expected.
+    pub(crate) fn from(self, offset: u64, position: u64) -> Scan {
+        Scan { offset, position, ..self }
+    }
+
     /// The position after the last frame.
     pub(crate) fn position(&self) -> u64 {
         self.position

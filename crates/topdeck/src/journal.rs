@@ -93,11 +93,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Opens a journal, and says what was lost since it was open last, if anything was.
 fn open(dir: &Path) -> Result<Journal> {
-    try_open(dir).map_err(told(dir))
+    try_open(dir, &journal::Options::default()).map_err(told(dir))
 }
 
-fn try_open(dir: &Path) -> Result<Journal, Error> {
-    let journal = Journal::open(Arc::new(disk::OsDisk), dir, &journal::Options::default())?;
+fn try_open(dir: &Path, options: &journal::Options) -> Result<Journal, Error> {
+    let journal = Journal::open(Arc::new(disk::OsDisk), dir, options)?;
     let opened = journal.opened();
     for gap in &opened.gaps {
         say(format_args!("{}: found on opening: {}", dir.display(), show::gap(gap)));

@@ -1,5 +1,6 @@
 //! The crate from outside.
 
+mod backlog;
 mod basics;
 mod checks;
 mod faults;
@@ -7,6 +8,7 @@ mod flips;
 mod found;
 mod fuzzed;
 mod golden;
+mod jlog;
 mod kill;
 mod layout;
 mod model;
@@ -17,14 +19,19 @@ mod races;
 mod syscalls;
 mod world;
 
+type Play = fn(processes::Part);
+
 /// What children of this binary can play: `processes::Child::start`.
-const PARTS: &[(&str, fn(processes::Part))] = &[
+const PARTS: &[(&str, Play)] = &[
     ("writer", kill::writer),
     ("reader", kill::reader),
     ("opener", kill::opener),
     ("power writer", power_loop::writer),
     ("power idle", power_loop::idle),
     ("filler", power_loop::filler),
+    ("halting", jlog::halting),
+    ("bystander", jlog::bystander),
+    ("heap", backlog::heap),
     ("servant", races::servant),
     ("counted", syscalls::counted),
 ];

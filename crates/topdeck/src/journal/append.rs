@@ -125,7 +125,7 @@ fn is_stdin(path: &Path) -> bool {
 }
 
 fn open_or_create(dir: &Path) -> Result<Journal> {
-    match try_open(dir) {
+    match try_open(dir, &journal::Options::default()) {
         Err(Error::Missing { .. }) => {
             let settings = Settings::default();
             create(dir, &settings)?;

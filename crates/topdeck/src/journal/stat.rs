@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use journal::{AtLimit, Checkpoint, Error, Gap, Kind, Level, Limits, Stat};
 
 use crate::command::{plain, print};
-use crate::journal::{open, show, told};
+use crate::journal::{show, told, try_open};
 use crate::json::Json::{self, Bool, List, Null, Object, Text};
 use crate::json::integer;
 
@@ -35,25 +36,31 @@ Exit status:
   2  the command line makes no sense";
 
 const SCHEMA: u64 = 1;
+/// As long as it may take to write what is in the buffer, if whoever does that is well.
+const WAIT: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let journal = open(&options.dir)?;
+    let open = journal::Options { wait_max: WAIT, ..journal::Options::default() };
+    let journal = try_open(&options.dir, &open).map_err(told(&options.dir))?;
     let mut stat = journal.stat().map_err(told(&options.dir))?;
-    if stat.full.is_none() && stat.marks.flushed < stat.marks.end {
-        // What fills a journal that was opened just now, nobody has met yet.
-        if let Err(Error::Full(full)) = journal.flush(Level::Process) {
-            stat.full = Some(full);
+    let mut stalled = false;
+    if stat.full.is_none() && !stat.poisoned && stat.marks.flushed < stat.marks.end {
+        // What fills a journal that was opened just now, or stops it, nobody has met yet.
+        match journal.flush(Level::Process) {
+            Err(Error::Full(full)) => stat.full = Some(full),
+            Err(Error::Stalled { .. }) => stalled = true,
+            Ok(_) | Err(_) => {}
         }
     }
     let text = match options.json {
         true => format!("{}\n", document(&stat)),
-        false => text(&options.dir, &stat),
+        false => text(&options.dir, &stat, stalled),
     };
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(dir: &Path, stat: &Stat) -> String {
+fn text(dir: &Path, stat: &Stat, stalled: bool) -> String {
     let (marks, settings) = (&stat.marks, &stat.settings);
     let kept = marks.end - marks.first;
     let part = |upto: u64, what: &str| match marks.end.saturating_sub(upto) {
@@ -96,6 +103,9 @@ fn text(dir: &Path, stat: &Stat) -> String {
         if stat.checkpoints.iter().any(|checkpoint| checkpoint.kind == kind) {
             text.push_str(&format!("\n{}", checkpoints(stat, kind, title)));
         }
+    }
+    if stalled {
+        text.push_str(&format!("\nSTALLED: {}.\n", show::stalled(&show::typed(dir))));
     }
     for trouble in troubles(dir, stat) {
         text.push_str(&format!("\n{trouble}\n"));
