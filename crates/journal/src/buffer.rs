@@ -506,7 +506,8 @@ impl Buffer {
     /// Reads the entry that begins at a ring word and ends at `end` at the latest, its body behind what is
     /// in `out`; `None`, and `out` as before, when the words are no entry.
     pub(crate) fn entry(&self, at: u64, end: u64, out: &mut Vec<u8>) -> Option<Entry> {
-        let room = end.checked_sub(at)?;
+        // Whatever a damaged header says is the end: nothing is longer than the ring.
+        let room = end.checked_sub(at)?.min(self.ring_words as u64);
         if room < ENTRY_WORDS as u64 {
             return None;
         }

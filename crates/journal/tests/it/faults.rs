@@ -60,7 +60,7 @@ fn workload(world: &mut World, from: u64) {
     go(world, |w| w.flush(journal, Level::Disk));
     go(world, |w| w.try_audit(journal));
     // Half of them are closed, the others killed.
-    if from % 2 == 0 { world.close(journal) } else { world.kill(journal) }
+    if from.is_multiple_of(2) { world.close(journal) } else { world.kill(journal) }
 }
 
 /// One kind of fault after `skip` operations, while the workload runs twice; then the disk is sound.
@@ -87,11 +87,11 @@ fn try_fault(seed: u64, operation: Operation, skip: u64, times: u64, kind: Fault
     let journal = world.reopen();
     world.audit(journal);
     // What is acknowledged on disk now is really there, and so is all before it.
-    world.append(journal, identity(1000), &[100, 8], Level::Disk).unwrap();
+    let _ = world.append(journal, identity(1000), &[100, 8], Level::Disk).unwrap();
     world.power_cut();
     let journal = world.reopen();
     world.audit(journal);
-    world.append(journal, identity(1001), &[100], Level::Disk).unwrap();
+    let _ = world.append(journal, identity(1001), &[100], Level::Disk).unwrap();
     world.audit(journal);
     struck
 }
@@ -123,12 +123,14 @@ const MAKING: [Operation; 4] =
 #[test]
 fn a_full_disk_at_any_operation_loses_nothing() {
     let tried = each(&MAKING, FaultKind::Os(ENOSPC), 300, 1);
+    println!("{tried} faults");
     assert!(tried > 150, "only {tried}");
 }
 
 #[test]
 fn a_failed_sync_acknowledges_nothing_and_takes_nothing_back() {
     let tried = each(&[Operation::Sync, Operation::SyncDir], FaultKind::Os(EIO), 200, 1);
+    println!("{tried} faults");
     assert!(tried > 60, "only {tried}");
 }
 
@@ -138,6 +140,7 @@ fn an_input_or_output_error_at_any_operation_loses_nothing() {
     let tried = each(&writing, FaultKind::Os(EIO), 300, 1);
     let reading = [Operation::Read, Operation::Open, Operation::List, Operation::Lock];
     let tried = tried + each(&reading, FaultKind::Os(EIO), 900, 5);
+    println!("{tried} faults");
     assert!(tried > 300, "only {tried}");
 }
 
@@ -156,7 +159,7 @@ fn short_and_interrupted_reads_and_writes_are_gone_on_with() {
                 world.add(journal, "a", Start::Begin, Kind::Subscriber, true).unwrap();
                 for i in 0..20 {
                     let level = if i % 3 == 0 { Level::Disk } else { Level::Process };
-                    world.append(journal, identity(i), &[900, 30, 800], level).unwrap();
+                    let _ = world.append(journal, identity(i), &[900, 30, 800], level).unwrap();
                     world.read(journal, "a", 2, Some(Level::Disk)).unwrap();
                 }
                 world.audit(journal);
@@ -200,7 +203,7 @@ fn a_journal_on_a_full_disk_refuses_and_goes_on_when_there_is_room() {
             assert!(!unlimited || stat.full == Some(Full::Disk), "{:?}", stat.full);
             assert!(!stat.poisoned);
             // The same disk, after a crash.
-            if pages % 2 == 0 {
+            if pages.is_multiple_of(2) {
                 world.power_cut();
             } else {
                 world.kill(journal);
@@ -209,7 +212,7 @@ fn a_journal_on_a_full_disk_refuses_and_goes_on_when_there_is_room() {
             world.audit(reopened);
             world.disk.set_capacity(u64::MAX);
             world.faulty = false;
-            world.append(reopened, identity(1000), &[900, 30, 800], Level::Disk).unwrap();
+            let _ = world.append(reopened, identity(1000), &[900, 30, 800], Level::Disk).unwrap();
             world.audit(reopened);
             world.power_cut();
             let reopened = world.reopen();
@@ -231,7 +234,7 @@ fn a_clock_that_steps_breaks_no_promise() {
             world.add(journal, "a", Start::Begin, Kind::Subscriber, true).unwrap();
             for i in 0..16 {
                 for k in 0..3 {
-                    world
+                    let _ = world
                         .append(journal, identity(3 * i + k), &[900, 30, 900], Level::Process)
                         .unwrap();
                 }

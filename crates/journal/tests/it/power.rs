@@ -115,6 +115,7 @@ fn every(seeds: std::ops::Range<u64>, step: u64) -> u32 {
 #[test]
 fn a_power_cut_anywhere_breaks_no_promise() {
     let cuts = every(1..13, 1);
+    println!("{cuts} power cuts");
     assert!(cuts > 5000, "only {cuts}");
 }
 

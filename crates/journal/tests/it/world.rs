@@ -192,7 +192,7 @@ fn record(id: Id, len: usize) -> Vec<u8> {
     let mut x = u64::from(id.0) << 20 | u64::from(id.1) | 1 << 60;
     for byte in &mut bytes[8..] {
         // Every other batch is noise, which cannot be compressed.
-        if id.0 % 2 == 0 {
+        if id.0.is_multiple_of(2) {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         }
         *byte = (x >> 56) as u8;
@@ -298,10 +298,6 @@ impl World {
 
     pub(crate) fn process(&self, handle: u32) -> &SimProcess {
         &self.handles[&handle].dying.process
-    }
-
-    pub(crate) fn batches(&self) -> usize {
-        self.sent.len()
     }
 
     // ---- operations ------------------------------------------------------------------------------------
