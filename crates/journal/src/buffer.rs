@@ -400,6 +400,8 @@ impl Buffer {
     }
 
     fn write_entry(&self, at: u64, first: u64, append: &Append<'_>) {
+        // Whoever reads one of these words sees the mark that freed them, too; pairs with the fence in `mark`.
+        fence(Release);
         let mut head = [0; ENTRY_WORDS + 4];
         let mut words = ENTRY_WORDS;
         let mut length = append.body.len() as u32;
@@ -701,7 +703,7 @@ impl Buffer {
         self.wake_flusher();
     }
 
-    /// Whether somebody asked for the role since this was called last.
+    /// Whether somebody asked for the role since this was called last. For whoever has it.
     pub(crate) fn role_wanted(&self) -> bool {
         self.memory[word::ROLE].load(Relaxed) != 0 && self.memory[word::ROLE].swap(0, SeqCst) != 0
     }
@@ -744,9 +746,12 @@ impl Buffer {
     // ---- producers -------------------------------------------------------------------------------------
 
     fn set_of(&self, producer: u64, boot: u64) -> usize {
-        // Fibonacci hashing; producers may be numbered by hand, boots are often times.
-        let mixed = (producer ^ boot.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let set = (mixed >> 32) as usize & (self.sets - 1);
+        // Multiplicative hashing, of whose result the top bits depend on all bits; producers may be numbered by
+        // hand, or in their upper half, and boots are often times. The constants are odd and have no pattern.
+        let mixed =
+            producer.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ boot.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let set = ((u128::from(mixed) * self.sets as u128) >> 64) as usize;
         HEADER_WORDS + set * WAYS * WAY_WORDS
     }
 
@@ -774,6 +779,10 @@ impl Buffer {
                 return;
             }
             place = place.min((used, at));
+        }
+        // Noted late, at opening: all others are newer.
+        if place.0 > end + 1 {
+            return;
         }
         // A free place, or that of the one silent longest. Free while it is being written, so that a crash
         // leaves no mixture.
@@ -855,6 +864,12 @@ impl Buffer {
     ) {
         let bit = if idle { FLUSHER_IDLE } else { FLUSHER_RESTING };
         self.sleep(WORK, bit, timeout, ready);
+    }
+
+    /// Waits for work that another process does. An append does not end it.
+    pub(crate) fn sleep_elsewhere(&self, timeout: Duration) {
+        let seen = self.memory.wake_word(WORK).load(SeqCst);
+        self.memory.wait(WORK, seen, Some(timeout));
     }
 
     fn sleep(

@@ -103,7 +103,7 @@ fn settings(disk: &dyn Disk, places: &Places) -> Result<(Born, SettingsState)> {
             for first in segment::list(disk, places)? {
                 let path = places.segment(first);
                 let file = disk.open(&path, Mode::Read).doing("open it", &path)?;
-                if let Some(head) = SegmentHead::read(&*file, &path)? {
+                if let Some(head) = SegmentHead::read_any(&*file, &path)? {
                     let born = Born {
                         id: head.journal_id,
                         created: head.created,
@@ -476,7 +476,7 @@ impl<'a> Check<'a> {
             ));
         }
         disk.sync_dir(&quarantine).doing("make new names in it durable", &quarantine)?;
-        let head = match SegmentHead::read(&*file, &path)? {
+        let head = match SegmentHead::read(&*file, &path, self.born.id, first)? {
             Some(head) => head,
             None => {
                 report
@@ -492,7 +492,8 @@ impl<'a> Check<'a> {
         out.write_all_at(&head.encode(), 0).doing("write it", &fresh)?;
         let mut at = head.frames_offset();
         let shared: Arc<dyn File> = disk.open(&path, Mode::Read).doing("open it", &path)?.into();
-        let from = SegmentHead::read(&*file, &path)?.map_or(0, |head| head.frames_offset());
+        let from = SegmentHead::read(&*file, &path, self.born.id, first)?
+            .map_or(0, |head| head.frames_offset());
         let mut scan =
             Scan::at(shared, path.clone(), frame::salt(self.born.id, first), from, first);
         let limit = scan.file_bytes()?;

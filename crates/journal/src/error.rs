@@ -179,6 +179,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// The system had no descriptor or memory left to ask it for something.
+    pub(crate) fn is_shortage(&self) -> bool {
+        const SHORT: [rustix::io::Errno; 3] =
+            [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM];
+        let is_short = |os| SHORT.iter().any(|short| short.raw_os_error() == os);
+        matches!(self, Error::Io { source, .. } if source.raw_os_error().is_some_and(is_short))
+    }
+
     /// A file is not there (any more).
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)

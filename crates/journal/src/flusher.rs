@@ -117,6 +117,16 @@ impl Flusher {
         })
     }
 
+    pub(crate) fn has_role(&self) -> bool {
+        self.has_role
+    }
+
+    /// Takes back what could not be synchronised for a reason that lost nothing.
+    pub(crate) fn put_back(&mut self, unsynced: Unsynced) {
+        self.unsynced.extend(unsynced.files);
+        self.names |= unsynced.names;
+    }
+
     /// Has the role or takes it if it is free.
     pub(crate) fn take_role(&mut self, store: &Store) -> Result<bool> {
         if !self.has_role {
@@ -144,17 +154,18 @@ impl Flusher {
         if store.buffer.state() & POISONED != 0 {
             return Err(Error::Poisoned);
         }
+        // What is there now: with appenders that are as fast as this, more would always come.
+        let (goal, next) = store.buffer.end();
         loop {
             let mark = store.buffer.mark();
-            let (tail, next) = store.buffer.end();
-            if mark.ring == tail {
-                if next > mark.position {
+            if mark.ring >= goal {
+                if mark.position < next {
                     store.turn()?.pass_lost();
                 }
                 store.buffer.clear_state(FULL);
                 return Ok(Flushed::All);
             }
-            self.write_frame(store, mark, tail)?;
+            self.write_frame(store, mark, goal)?;
         }
     }
 
@@ -221,11 +232,7 @@ impl Flusher {
 
     /// Writes what is in `raw` as a frame; where the next one goes, not published yet.
     fn put_frame(&mut self, store: &Store, mark: Mark, content: Content) -> Result<Mark> {
-        // Not smaller than what compression may make of it, which is never larger than raw.
-        let room = (FRAME_BYTES as u64 + self.raw.len() as u64).next_multiple_of(FRAME_ALIGN);
-        if self.writing.as_ref().is_none_or(|writing| writing.offset + room > writing.limit) {
-            self.roll(store, content.first)?;
-        }
+        self.have_room(store, self.raw.len(), content.first)?;
         let writing = self.writing.as_mut().expect("BUG: rolling made no segment");
         self.frame.clear();
         frame::put(&mut self.frame, content, &self.raw, &mut self.compressor, writing.salt);
@@ -247,6 +254,16 @@ impl Flusher {
         Ok(Mark { position, segment: writing.first, offset: writing.offset, ..mark })
     }
 
+    /// Begins another segment, unless a frame with so many raw bytes fits the present one. Compression never
+    /// makes it larger.
+    fn have_room(&mut self, store: &Store, raw_bytes: usize, first: u64) -> Result<()> {
+        let room = (FRAME_BYTES as u64 + raw_bytes as u64).next_multiple_of(FRAME_ALIGN);
+        match &self.writing {
+            Some(writing) if writing.offset + room <= writing.limit => Ok(()),
+            _ => self.roll(store, first),
+        }
+    }
+
     /// Writes a batch that is too large for the buffer. `append` is called with the lock taken and the buffer
     /// empty, gives the batch to write or what else to answer.
     pub(crate) fn pass(
@@ -260,6 +277,9 @@ impl Flusher {
             if self.drain(store)? == Flushed::Elsewhere {
                 return Ok(Passed::Elsewhere);
             }
+            // Beginning a segment can take long: not with the lock that all appends need.
+            let most = group.len() + frame::GROUP_HEAD_BYTES_MAX;
+            self.have_room(store, most, store.buffer.mark().position)?;
             let turn = store.turn()?;
             if let Some(end) = turn.repeated(identity) {
                 return Ok(Passed::Repeated(end));
@@ -417,7 +437,12 @@ impl Flusher {
         let firsts: Vec<u64> = self.kept.iter().map(|kept| kept.first).collect();
         let (disk, places) = (&*store.disk, &store.places);
         let (gaps, _) = Gaps::load(disk, places)?;
-        for last in opening::producers(disk, places, &store.born, &firsts, mark.offset, &gaps)? {
+        let lasts = opening::producers(disk, places, &store.born, &firsts, mark.offset, &gaps)?;
+        // A batch that went past the buffer may have been published by one who died before it was noted.
+        let turn = store.turn()?;
+        lasts.iter().for_each(|last| store.buffer.remember(last.identity, last.end));
+        drop(turn);
+        for last in lasts {
             self.remember(store, last);
         }
         Ok(())
@@ -538,13 +563,17 @@ impl Flusher {
             Some(newest) => newest,
             None => {
                 let mut newest = i64::MIN;
-                let mut scan = Scan::open(&*store.disk, &store.places, store.born.id, kept.first)?;
-                let limit = scan.file_bytes()?;
-                loop {
-                    match scan.next(limit)? {
-                        Found::Frame { head, .. } => newest = newest.max(head.time_max),
-                        Found::Damage { .. } => {}
-                        Found::End { .. } => break,
+                // Of what cannot be read no time is known.
+                if let Ok(mut scan) =
+                    Scan::open(&*store.disk, &store.places, store.born.id, kept.first)
+                    && let Ok(limit) = scan.file_bytes()
+                {
+                    while let Ok(found) = scan.next(limit) {
+                        match found {
+                            Found::Frame { head, .. } => newest = newest.max(head.time_max),
+                            Found::Damage { .. } => {}
+                            Found::End { .. } => break,
+                        }
                     }
                 }
                 self.kept[index].newest = Some(newest);
@@ -571,13 +600,20 @@ impl Flusher {
         for &Gone { first, end, reason } in gone {
             let Some(reason) = reason else { continue };
             let missed = slowest.map_or(first, |slowest| slowest.max(first))..end;
-            gaps.add(tally(store, first, missed.start)?.gap(missed, reason), &positions);
+            gaps.add(tally(store, first, missed.start).gap(missed, reason), &positions);
             changed = true;
         }
         if changed {
             gaps.save(disk, places)?;
         }
+        // From here on nobody can begin to read there; who did so in the meantime is seen.
+        let before = store.buffer.first();
         store.buffer.set_first(last.end);
+        let now = Claims::read(disk, places)?.slowest();
+        if now.is_some_and(|now| now < last.end && slowest.is_none_or(|slowest| now < slowest)) {
+            store.buffer.set_first(before);
+            return Ok(());
+        }
         for &Gone { first, .. } in gone {
             let path = places.segment(first);
             match disk.remove(&path) {
@@ -619,32 +655,30 @@ impl Unsynced {
     }
 }
 
-/// The producers' parts of the records of a segment from a position on.
-fn tally(store: &Store, first: u64, from: u64) -> Result<Tally> {
+/// The producers' parts of the records of a segment from a position on, as far as they can be read: a segment
+/// that cannot must not keep its place for ever.
+fn tally(store: &Store, first: u64, from: u64) -> Tally {
     let tally = RefCell::new(Tally::default());
-    let mut scan = match Scan::open(&*store.disk, &store.places, store.born.id, first) {
-        Ok(scan) => scan,
-        Err(error) if error.is_not_found() => {
-            return Ok(tally.into_inner());
-        }
-        Err(error) => return Err(error),
-    };
-    let limit = scan.file_bytes()?;
-    each_record(
-        &mut scan,
-        limit,
-        &mut |head| {
-            if head.positions().end > from {
-                tally.borrow_mut().frame(head.time_min, head.time_max, head.first >= from);
-            }
-        },
-        &mut |record| {
-            if record.position >= from {
-                tally.borrow_mut().record(record.identity);
-            }
-        },
-    )?;
-    Ok(tally.into_inner())
+    let scan = Scan::open(&*store.disk, &store.places, store.born.id, first);
+    let _ = scan.and_then(|mut scan| {
+        let limit = scan.file_bytes()?;
+        each_record(
+            &mut scan,
+            limit,
+            &mut |head| {
+                if head.positions().end > from {
+                    let whole = head.first >= from;
+                    tally.borrow_mut().frame(head.time_min, head.time_max, whole);
+                }
+            },
+            &mut |record| {
+                if record.position >= from {
+                    tally.borrow_mut().record(record.identity);
+                }
+            },
+        )
+    });
+    tally.into_inner()
 }
 
 /// Calls back for every sound frame and each of its records.

@@ -126,6 +126,9 @@ pub(crate) fn put_group(raw: &mut Vec<u8>, identity: Option<Identity>, records: 
     }
 }
 
+/// The most bytes that `put_group` takes.
+pub(crate) const GROUP_HEAD_BYTES_MAX: usize = 10 + 16 + 10;
+
 /// Puts a number into one byte per seven bits, the lowest first, the top bit set in all but the last.
 #[inline]
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {

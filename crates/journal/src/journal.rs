@@ -111,6 +111,8 @@ pub(crate) struct Inner {
     syncing: Mutex<Group>,
     /// How many appends have asked for `disk`.
     arrived: AtomicU64,
+    /// Another process had the flusher's role when this one asked last.
+    elsewhere: AtomicBool,
     options: Options,
     stop: AtomicBool,
     opened: Opened,
@@ -215,6 +217,7 @@ impl Journal {
             flusher: Mutex::new(flusher),
             syncing: Mutex::new(Group::default()),
             arrived: AtomicU64::new(0),
+            elsewhere: AtomicBool::new(false),
             options: options.clone(),
             stop: AtomicBool::new(false),
             opened,
@@ -449,8 +452,10 @@ pub(crate) fn map(disk: &dyn Disk, places: &Places, born: &Born) -> Result<Buffe
     let size = Size::new(born.settings.buffer_bytes, born.settings.producers_max);
     let bytes = size.file_bytes();
     let file = disk.open(&path, Mode::Create).doing("open it", &path)?;
-    if file.len().doing("ask for its length", &path)? < bytes {
-        file.allocate(bytes).doing("reserve space for it", &path)?;
+    let short = file.len().doing("ask for its length", &path)? < bytes;
+    // Also one that was copied with holes: a store to a page without room kills the process.
+    file.allocate(bytes).doing("reserve space for it", &path)?;
+    if short {
         file.sync().doing("make it durable", &path)?;
         disk.sync_dir(&places.dir).doing("make a new name in it durable", &places.dir)?;
     }
@@ -640,14 +645,15 @@ impl Inner {
                 return Ok(Level::Process);
             }
             // Whoever comes first synchronises for all; there is no need to wake a thread for it.
-            if let Ok(group) = self.syncing.try_lock() {
-                match self.sync(group) {
-                    Ok(Flushed::All) => continue,
-                    Ok(Flushed::Elsewhere) => buffer.want_durable(position),
-                    // There may be room, or others get on, before the time is over.
-                    Err(Error::Full(_) | Error::Stalled { .. }) => {}
-                    Err(error) => return Err(error),
-                }
+            match self.syncing.try_lock().map(|group| self.sync(group)) {
+                Ok(Ok(Flushed::All)) => continue,
+                // The process that has the role is told what is wanted.
+                Ok(Ok(Flushed::Elsewhere)) => buffer.want_durable(position),
+                Err(_) if self.elsewhere.load(Ordering::Relaxed) => buffer.want_durable(position),
+                Err(_) => {}
+                // There may be room, or others get on, before the time is over.
+                Ok(Err(Error::Full(_) | Error::Stalled { .. })) => {}
+                Ok(Err(error)) => return Err(error),
             }
             buffer.wait_durable(
                 seen,
@@ -693,10 +699,12 @@ impl Inner {
     /// released: whoever is not served yet finds that it can lead the next one.
     fn sync(&self, mut group: MutexGuard<'_, Group>) -> Result<Flushed> {
         self.gather(&mut group);
+        let before = self.store.buffer.durable();
         let synced = self.sync_now(&mut group);
+        self.elsewhere.store(matches!(synced, Ok(Flushed::Elsewhere)), Ordering::Relaxed);
         drop(group);
-        // Nothing has changed when another process has the role: it wakes those who wait.
-        if !matches!(synced, Ok(Flushed::Elsewhere)) {
+        // When nothing has changed, whoever waits would only look, and wait again.
+        if self.store.buffer.durable() != before || self.store.buffer.state() & POISONED != 0 {
             self.store.buffer.wake_durable();
         }
         synced
@@ -717,11 +725,15 @@ impl Inner {
     }
 
     fn sync_now(&self, group: &mut Group) -> Result<Flushed> {
-        let unsynced = {
+        let (drained, unsynced) = {
             let mut flusher = self.flusher();
-            match flusher.drain(&self.store)? {
-                Flushed::Elsewhere => return Ok(Flushed::Elsewhere),
-                Flushed::All => flusher.unsynced(&self.store),
+            match flusher.drain(&self.store) {
+                Ok(Flushed::Elsewhere) => return Ok(Flushed::Elsewhere),
+                // A journal that is full still makes durable what it has.
+                drained @ (Ok(Flushed::All) | Err(Error::Full(_))) => {
+                    (drained, flusher.unsynced(&self.store))
+                }
+                Err(error) => return Err(error),
             }
         };
         let since = Instant::now();
@@ -729,9 +741,14 @@ impl Inner {
             Ok(upto) if self.store.buffer.state() & POISONED == 0 => {
                 group.took = since.elapsed();
                 self.store.buffer.set_durable(upto);
-                Ok(Flushed::All)
+                drained
             }
             Ok(_) => Err(Error::Poisoned),
+            // Nothing was asked of the disk, so nothing is lost.
+            Err(error) if error.is_shortage() => {
+                self.flusher().put_back(unsynced);
+                Err(error)
+            }
             Err(error) => {
                 // What the kernel could not write it may have thrown away: no later sync tells.
                 self.store.buffer.set_state(POISONED);
@@ -763,6 +780,8 @@ impl Inner {
         const ELSEWHERE: Duration = Duration::from_millis(50);
         let buffer = &self.store.buffer;
         let stopped = || self.stop.load(Ordering::SeqCst);
+        let gather_for =
+            self.options.flush_every.min(self.options.sync_every.unwrap_or(TICK)).min(TICK);
         let mut synced = Instant::now();
         let mut freed = Instant::now();
         let mut rested = false;
@@ -770,7 +789,10 @@ impl Inner {
             // To be full is something to do, too: it is over when there is room, though nothing waits in the
             // buffer, where nothing is taken meanwhile.
             let pending = || buffer.mark().ring < buffer.end().0 || buffer.state() & FULL != 0;
-            if buffer.role_wanted() && self.flusher().give_up_role(&self.store) {
+            if self.flusher().has_role()
+                && buffer.role_wanted()
+                && self.flusher().give_up_role(&self.store)
+            {
                 thread::sleep(ELSEWHERE);
             }
             if buffer.durable_wanted() {
@@ -779,9 +801,7 @@ impl Inner {
                 synced = Instant::now();
                 match result {
                     Ok(Flushed::All) => continue,
-                    Ok(Flushed::Elsewhere) => {
-                        buffer.sleep_flusher(true, Some(ELSEWHERE), &mut stopped.clone())
-                    }
+                    Ok(Flushed::Elsewhere) => buffer.sleep_elsewhere(ELSEWHERE),
                     Err(_) => thread::sleep(ELSEWHERE),
                 }
                 continue;
@@ -789,7 +809,7 @@ impl Inner {
             if pending() && !rested {
                 // Company for the first record; woken early when there is a frame's worth.
                 rested = true;
-                buffer.sleep_flusher(false, Some(self.options.flush_every), &mut || {
+                buffer.sleep_flusher(false, Some(gather_for), &mut || {
                     stopped() || buffer.durable_wanted() || buffer.is_gathered()
                 });
                 continue;
@@ -798,9 +818,7 @@ impl Inner {
             if pending() {
                 match self.flusher().drain(&self.store) {
                     Ok(Flushed::All) => {}
-                    Ok(Flushed::Elsewhere) => {
-                        buffer.sleep_flusher(true, Some(ELSEWHERE), &mut stopped.clone())
-                    }
+                    Ok(Flushed::Elsewhere) => buffer.sleep_elsewhere(ELSEWHERE),
                     // Full, or poisoned: appends say so. It is tried again.
                     Err(_) => thread::sleep(ELSEWHERE),
                 }

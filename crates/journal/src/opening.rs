@@ -251,7 +251,7 @@ fn end_of(
 ) -> Result<Option<EndOf>> {
     let path = places.segment(first);
     let file: Arc<dyn File> = disk.open(&path, Mode::Read).doing("open it", &path)?.into();
-    let head = SegmentHead::read(&*file, &path)?;
+    let head = SegmentHead::read(&*file, &path, born.id, first)?;
     let mut scan = Scan::open(disk, places, born.id, first)?;
     let limit = scan.file_bytes()?;
     let mut frames = 0;
@@ -357,7 +357,7 @@ pub(crate) fn producers(
         })?;
         let path = places.segment(first);
         let file = disk.open(&path, Mode::Read).doing("open it", &path)?;
-        if let Some(head) = SegmentHead::read(&*file, &path)? {
+        if let Some(head) = SegmentHead::read(&*file, &path, born.id, first)? {
             let (gone, there): (Vec<_>, Vec<_>) = head.producers.into_iter().partition(lost);
             lasts.extend(there);
             if gone.is_empty() {

@@ -16,6 +16,7 @@ use crate::layout::{
 };
 use crate::level::Identity;
 use crate::places::{self, Places};
+use crate::settings::PRODUCERS_MAX_MAX;
 
 /// The last sequence of a producer's boot, and the position after its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +61,29 @@ impl SegmentHead {
         bytes
     }
 
-    /// Reads the head of a file; `None` when it is damaged.
-    pub(crate) fn read(file: &dyn File, path: &Path) -> Result<Option<SegmentHead>> {
+    /// Reads the head of this segment of this journal; `None` when it is damaged, or another's.
+    pub(crate) fn read(
+        file: &dyn File,
+        path: &Path,
+        journal_id: u128,
+        first: u64,
+    ) -> Result<Option<SegmentHead>> {
+        let head = SegmentHead::read_any(file, path)?;
+        Ok(head.filter(|head| head.journal_id == journal_id && head.first == first))
+    }
+
+    /// Reads the head of a file, whosever it is; `None` when it is damaged.
+    pub(crate) fn read_any(file: &dyn File, path: &Path) -> Result<Option<SegmentHead>> {
         let mut bytes = vec![0; SEGMENT_BYTES];
         if file.read_full_at(&mut bytes, 0).doing("read its head", path)? < SEGMENT_BYTES {
             return Ok(None);
         }
         let fields = Fields::of(&SEGMENT, &bytes);
-        let table_bytes = fields.u32("producers") as usize * PRODUCER_BYTES;
+        let producers = fields.u32("producers");
+        if producers > PRODUCERS_MAX_MAX {
+            return Ok(None);
+        }
+        let table_bytes = producers as usize * PRODUCER_BYTES;
         let frames_offset = (SEGMENT_BYTES + table_bytes) as u64;
         let len = file.len().doing("ask for its length", path)?;
         if fields.bytes("magic") != SEGMENT_MAGIC
@@ -176,7 +192,7 @@ impl Scan {
     ) -> Result<Scan> {
         let path = places.segment(first);
         let file: Arc<dyn File> = disk.open(&path, Mode::Read).doing("open it", &path)?.into();
-        let head = SegmentHead::read(&*file, &path)?;
+        let head = SegmentHead::read(&*file, &path, journal_id, first)?;
         let has_head = head.is_some();
         let offset = head.map_or(0, |head| head.frames_offset());
         let salt = frame::salt(journal_id, first);

@@ -96,7 +96,12 @@ impl Born {
     pub(crate) fn read(disk: &dyn Disk, places: &Places) -> Result<(Born, bool)> {
         let path = places.settings();
         match Twice::peek(disk, &path, SETTINGS_MAGIC) {
-            Ok(Some((payload, wounded))) => Ok((Born::of(&payload), wounded)),
+            Ok(Some((payload, wounded))) => {
+                let born = Born::of(&payload);
+                // Its checksum is right: whoever wrote it knows what this program does not.
+                born.settings.check()?;
+                Ok((born, wounded))
+            }
             Ok(None) => Err(Error::Settings { path }),
             Err(error) if error.is_not_found() => Err(Error::Missing { dir: places.dir.clone() }),
             Err(error) => Err(error),

@@ -29,7 +29,7 @@ fn record(i: u64) -> Vec<u8> {
 const BATCHES: u64 = 100;
 
 fn identity(batch: u64) -> Option<Identity> {
-    (batch % 3 > 0).then_some(Identity { producer: batch % 3, boot: 9, sequence: batch })
+    (!batch.is_multiple_of(3)).then_some(Identity { producer: batch % 3, boot: 9, sequence: batch })
 }
 
 fn make(dir: &Path, codec: Codec) {
