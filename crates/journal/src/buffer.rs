@@ -296,10 +296,6 @@ impl Buffer {
         self.ring_words as u64 * 8
     }
 
-    pub(crate) fn survives_the_process(&self) -> bool {
-        self.memory.survives_the_process()
-    }
-
     // ---- appending -------------------------------------------------------------------------------------
 
     /// Takes the append lock for the process with this slot; `None` when its owner is neither dead nor gets

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use disk::{Disk, File, Mode};
 
+use crate::buffer::{Buffer, Mark, Size};
 use crate::checkpoint::{self, Checkpoint, Kind};
-use crate::codec::Decompressor;
 use crate::error::{Doing, Error, Result};
-use crate::frame::{self, Records};
+use crate::frame;
 use crate::gap::{Gap, Gaps, Reason};
 use crate::journal;
 use crate::opening;
@@ -67,7 +67,7 @@ pub struct Report {
 /// Reads everything; the journal may be in use.
 pub fn verify(disk: &dyn Disk, dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
     let places = Places::new(dir);
-    Check::begin(disk, &places, progress)?.verify()
+    Check::begin(disk, &places, progress, false)?.verify()
 }
 
 /// Repairs; the journal must not be in use. Bytes that are no frame are moved to `DIR/quarantine`, the sound
@@ -81,17 +81,24 @@ pub fn repair(disk: &dyn Disk, dir: &Path, progress: &mut dyn FnMut(Progress)) -
     }
     let turn = Opening::begin(disk, &places)?;
     let _alone = Presence::begin(disk, &places, true, &turn)?;
-    let mut check = Check::begin(disk, &places, progress)?;
+    let mut check = Check::begin(disk, &places, progress, true)?;
     let mut report = check.verify()?;
     check.repair(&mut report)?;
     Ok(report)
 }
 
+/// What is left of the settings.
+enum SettingsState {
+    Sound,
+    OneCopy,
+    Lost,
+}
+
 /// The settings, and what is wrong with them. When both copies are damaged they follow from the segments.
-fn settings(disk: &dyn Disk, places: &Places) -> Result<(Born, Option<&'static str>)> {
+fn settings(disk: &dyn Disk, places: &Places) -> Result<(Born, SettingsState)> {
     match Born::read(disk, places) {
-        Ok((born, false)) => Ok((born, None)),
-        Ok((born, true)) => Ok((born, Some("one of the two copies of the settings is damaged"))),
+        Ok((born, false)) => Ok((born, SettingsState::Sound)),
+        Ok((born, true)) => Ok((born, SettingsState::OneCopy)),
         Err(error @ Error::Settings { .. }) => {
             for first in segment::list(disk, places)? {
                 let path = places.segment(first);
@@ -102,7 +109,7 @@ fn settings(disk: &dyn Disk, places: &Places) -> Result<(Born, Option<&'static s
                         created: head.created,
                         settings: Settings::default(),
                     };
-                    return Ok((born, Some("both copies of the settings are damaged")));
+                    return Ok((born, SettingsState::Lost));
                 }
             }
             // Without a segment that says whose it is, nothing in the journal can be read.
@@ -119,15 +126,28 @@ struct Wound {
     positions: Range<u64>,
 }
 
+/// What is known of a segment before it is read.
+struct Survey {
+    first: u64,
+    /// The first position of the one behind it.
+    next: Option<u64>,
+    /// Where reading ends.
+    limit: u64,
+    /// How far it was counted, if it is the one being written.
+    counted: Option<Mark>,
+}
+
 struct Check<'a> {
     disk: &'a dyn Disk,
     places: &'a Places,
     progress: &'a mut dyn FnMut(Progress),
     born: Born,
-    settings_damage: Option<&'static str>,
+    settings_state: SettingsState,
     /// Segments with damage, for the repair.
     wounds: Vec<Wound>,
     headless: Vec<u64>,
+    /// The caller keeps everybody else out.
+    alone: bool,
     checkpoints: Vec<Checkpoint>,
     lost_checkpoints: Vec<String>,
     gaps_sound: bool,
@@ -138,17 +158,19 @@ impl<'a> Check<'a> {
         disk: &'a dyn Disk,
         places: &'a Places,
         progress: &'a mut dyn FnMut(Progress),
+        alone: bool,
     ) -> Result<Check<'a>> {
-        let (born, settings_damage) = settings(disk, places)?;
+        let (born, settings_state) = settings(disk, places)?;
         let (checkpoints, lost_checkpoints) = checkpoint::list(disk, places)?;
         Ok(Check {
             disk,
             places,
             progress,
             born,
-            settings_damage,
+            settings_state,
             wounds: Vec::new(),
             headless: Vec::new(),
+            alone,
             checkpoints,
             lost_checkpoints,
             gaps_sound: true,
@@ -160,8 +182,14 @@ impl<'a> Check<'a> {
         let mut damage = |path: PathBuf, what| {
             report.damages.push(Damage { path, bytes: 0..0, positions: 0..0, what });
         };
-        if let Some(what) = self.settings_damage {
-            damage(self.places.settings(), what);
+        match self.settings_state {
+            SettingsState::Sound => {}
+            SettingsState::OneCopy => {
+                damage(self.places.settings(), "one of the two copies of the settings is damaged");
+            }
+            SettingsState::Lost => {
+                damage(self.places.settings(), "both copies of the settings are damaged");
+            }
         }
         for name in &self.lost_checkpoints {
             damage(self.places.checkpoint(name)?, "both copies of the checkpoint are damaged");
@@ -187,124 +215,134 @@ impl<'a> Check<'a> {
 
     fn segments(&mut self, report: &mut Report, gaps: &Gaps) -> Result<()> {
         let firsts = segment::list(self.disk, self.places)?;
-        let live = self.live_end()?;
-        let mut total_bytes = 0;
-        for &first in &firsts {
-            let path = self.places.segment(first);
-            match self.disk.open(&path, Mode::Read) {
-                Ok(file) => total_bytes += file.len().doing("ask for its length", &path)?,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error).doing("open it", &path),
-            }
-        }
-        let mut done_bytes = 0;
+        let (live, counted) = self.counted()?;
+        let mut progress =
+            Progress { done_bytes: 0, total_bytes: segment::total_bytes(self.disk, self.places)? };
         let mut expected = firsts.first().copied().unwrap_or(0);
         report.positions = expected..expected;
         for (i, &first) in firsts.iter().enumerate() {
-            let path = self.places.segment(first);
+            let next = firsts.get(i + 1).copied();
+            let counted = counted.filter(|mark| mark.segment <= first);
+            if live && counted.is_some_and(|mark| mark.segment < first) {
+                // Begun since.
+                break;
+            }
+            let counted = counted.filter(|mark| mark.segment == first);
             let mut scan = match Scan::open(self.disk, self.places, self.born.id, first) {
                 Ok(scan) => scan,
                 // Freed since it was listed.
-                Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                    expected = firsts.get(i + 1).copied().unwrap_or(expected);
+                Err(error) if error.is_not_found() => {
+                    expected = next.unwrap_or(expected);
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            let last = i + 1 == firsts.len();
-            let limit = match live {
-                Some((segment, offset)) if segment == first => offset,
-                // Begun since.
-                Some((segment, _)) if segment < first => continue,
-                _ => scan.file_bytes()?,
+            let limit = match counted.filter(|_| live) {
+                Some(mark) => mark.offset,
+                None => scan.file_bytes()?,
             };
-            report.segments += 1;
             if first > expected {
-                self.missing(
-                    report,
-                    gaps,
-                    &path,
-                    0..0,
-                    expected..first,
-                    "records before this segment are missing",
-                );
+                let what = "records before this segment are missing";
+                self.missing(report, gaps, scan.path(), 0..0, expected..first, what);
             }
-            expected = expected.max(first);
-            let file = self.disk.open(&path, Mode::Read).doing("open it", &path)?;
-            if SegmentHead::read(&*file, &path)?.is_none() {
+            if !scan.has_head() {
                 self.headless.push(first);
                 let what = "the segment's head is damaged";
-                report.damages.push(Damage {
-                    path: path.clone(),
-                    bytes: 0..0,
-                    positions: 0..0,
-                    what,
-                });
+                let path = scan.path().to_owned();
+                report.damages.push(Damage { path, bytes: 0..0, positions: 0..0, what });
             }
-            let mut decompressor = Decompressor::default();
-            let mut raw = Vec::new();
-            let mut wound: Option<Range<u64>> = None;
-            loop {
-                let found = scan.next(limit)?;
-                let (at, upto, what) = match found {
-                    Found::Frame { head, offset, body } => {
-                        (self.progress)(Progress { done_bytes: done_bytes + offset, total_bytes });
-                        raw.resize(head.raw_bytes as usize, 0);
-                        let sound = decompressor.decompress(head.codec, scan.bytes(body), &mut raw)
-                            && Records::new(&raw, head.first).are(u64::from(head.records));
-                        if sound {
-                            report.frames += 1;
-                            report.records += u64::from(head.records);
-                            let lost = expected..head.first;
-                            let bytes = wound.take().unwrap_or(offset..offset);
-                            if !lost.is_empty() || !bytes.is_empty() {
-                                self.wound(report, gaps, first, &path, bytes, lost);
-                            }
-                            expected = head.positions().end;
-                            continue;
-                        }
-                        (offset, offset + head.frame_bytes(), false)
-                    }
-                    Found::Damage { offset, end } => (offset, end, false),
-                    Found::End { offset, torn_bytes } => (offset, offset + torn_bytes, true),
-                };
-                // Neighbouring bytes that are no frame are one wound.
-                let begin = wound.take().map_or(at, |wound| wound.start);
-                wound = Some(begin..upto);
-                if what {
-                    break;
-                }
-            }
-            let bytes = wound.unwrap_or(0..0);
-            let next = firsts.get(i + 1).copied();
-            match next {
-                Some(next) if !bytes.is_empty() => {
-                    self.wound(report, gaps, first, &path, bytes, expected..next)
-                }
-                // What a crash leaves; opening cuts it off.
-                None if last => report.torn_bytes = bytes.end - bytes.start,
-                _ => {}
-            }
-            done_bytes += scan.file_bytes()?;
-            (self.progress)(Progress { done_bytes: done_bytes.min(total_bytes), total_bytes });
+            report.segments += 1;
+            let survey = Survey { first, next, limit, counted };
+            expected =
+                self.segment(report, gaps, &mut scan, &survey, expected.max(first), progress)?;
+            progress.done_bytes += scan.file_bytes()?;
+            (self.progress)(progress);
         }
         report.positions.end = expected;
         Ok(())
     }
 
-    /// Where the segment being written ends, when somebody has the journal open.
-    fn live_end(&self) -> Result<Option<(u64, u64)>> {
-        let attached = match presence::open(self.disk, self.places, "attached") {
-            Ok(attached) => attached,
-            // A folder that cannot be written to has nobody in it who writes.
-            Err(_) => return Ok(None),
+    /// Reads one segment, whose first record should be at `expected`; the position behind its last.
+    fn segment(
+        &mut self,
+        report: &mut Report,
+        gaps: &Gaps,
+        scan: &mut Scan,
+        survey: &Survey,
+        mut expected: u64,
+        progress: Progress,
+    ) -> Result<u64> {
+        let path = scan.path().to_owned();
+        let mut raw = Vec::new();
+        // Neighbouring bytes that are no frame are one wound.
+        let mut wound: Option<Range<u64>> = None;
+        let end = loop {
+            let (at, upto) = match scan.next(survey.limit)? {
+                Found::Frame { head, offset, body } => {
+                    let done_bytes = progress.done_bytes + offset;
+                    (self.progress)(Progress { done_bytes, ..progress });
+                    if scan.body(&head, body, &mut raw) {
+                        report.frames += 1;
+                        report.records += u64::from(head.records);
+                        let bytes = wound.take().unwrap_or(offset..offset);
+                        let lost = expected..head.first;
+                        self.wound(report, gaps, survey.first, &path, bytes, lost);
+                        expected = head.positions().end;
+                        continue;
+                    }
+                    (offset, offset + head.frame_bytes())
+                }
+                Found::Damage { offset, end } => (offset, end),
+                Found::End { offset, torn_bytes } => {
+                    let begin = wound.take().map_or(offset, |wound| wound.start);
+                    break begin..offset + torn_bytes;
+                }
+            };
+            wound = Some(wound.map_or(at, |wound| wound.start)..upto);
         };
-        if attached.try_lock().doing("lock it", &self.places.lock("attached"))? {
-            return Ok(None);
+        if let Some(next) = survey.next {
+            self.wound(report, gaps, survey.first, &path, end, expected..next);
+            return Ok(expected);
         }
-        let buffer = journal::map(self.disk, self.places, &self.born)?;
-        let mark = buffer.mark();
-        Ok(buffer.is_ours(self.born.id).then_some((mark.segment, mark.offset)))
+        // Below the mark everything was counted. What lies behind it is what a crash leaves: opening cuts it off.
+        let counted =
+            survey.counted.map_or(end.start, |mark| mark.offset.clamp(end.start, end.end));
+        if counted > end.start {
+            let lost =
+                expected..survey.counted.map_or(expected, |mark| mark.position.max(expected));
+            self.wound(report, gaps, survey.first, &path, end.start..counted, lost.clone());
+            expected = lost.end;
+        }
+        report.torn_bytes = end.end - counted;
+        Ok(expected)
+    }
+
+    /// Whether somebody has the journal open, and how far records were counted, if the buffer tells.
+    fn counted(&self) -> Result<(bool, Option<Mark>)> {
+        let live = !self.alone && self.is_open()?;
+        let path = self.places.buffer();
+        let size = Size::new(self.born.settings.buffer_bytes, self.born.settings.producers_max);
+        let Ok(file) = self.disk.open(&path, Mode::Write) else { return Ok((live, None)) };
+        if file.len().doing("ask for its length", &path)? < size.file_bytes() {
+            return Ok((live, None));
+        }
+        let memory = file.map(size.file_bytes()).doing("map it into memory", &path)?;
+        let buffer = Buffer::new(memory, size, self.born.id);
+        let mark = match (buffer.is_ours(self.born.id), live) {
+            (true, true) => Some(buffer.mark()),
+            (true, false) => buffer.sound_mark(),
+            (false, _) => None,
+        };
+        Ok((live, mark.filter(|mark| mark.offset > 0)))
+    }
+
+    /// Whether somebody has the journal open.
+    fn is_open(&self) -> Result<bool> {
+        // While this looks nobody opens it, and meets the lock taken. A folder without locks that can be opened
+        // has nobody in it.
+        let Ok(_opening) = Opening::begin(self.disk, self.places) else { return Ok(false) };
+        let attached = presence::open(self.disk, self.places, "attached")?;
+        Ok(!attached.try_lock().doing("lock it", &self.places.lock("attached"))?)
     }
 
     fn wound(
@@ -316,6 +354,9 @@ impl<'a> Check<'a> {
         bytes: Range<u64>,
         lost: Range<u64>,
     ) {
+        if bytes.is_empty() && lost.is_empty() {
+            return;
+        }
         // Where only positions are missing there is nothing to cut out.
         if !bytes.is_empty() {
             self.wounds.push(Wound { first, bytes: bytes.clone(), positions: lost.clone() });
@@ -340,13 +381,16 @@ impl<'a> Check<'a> {
 
     fn repair(&mut self, report: &mut Report) -> Result<()> {
         let (disk, places) = (self.disk, self.places);
-        if let Some(what) = self.settings_damage {
+        let restored = match self.settings_state {
+            SettingsState::Sound => None,
+            SettingsState::OneCopy => Some("settings: both copies are whole again"),
+            SettingsState::Lost => Some(
+                "settings: were lost; the defaults stand in their place, its limits must be set again",
+            ),
+        };
+        if let Some(restored) = restored {
             self.born.create(disk, places)?;
-            let lost = what.starts_with("both");
-            report.repaired.push(match lost {
-                false => "settings: both copies are whole again".to_owned(),
-                true => "settings: were lost; the defaults stand in their place, its limits must be set again".to_owned(),
-            });
+            report.repaired.push(restored.to_owned());
         }
         let positions: Vec<u64> = self.checkpoints.iter().map(|c| c.position).collect();
         let (mut gaps, _) = Gaps::load(disk, places)?;
@@ -452,12 +496,11 @@ impl<'a> Check<'a> {
         let mut scan =
             Scan::at(shared, path.clone(), frame::salt(self.born.id, first), from, first);
         let limit = scan.file_bytes()?;
-        let mut frames = 0;
+        let (mut frames, mut raw) = (0, Vec::new());
         loop {
             match scan.next(limit)? {
                 Found::Frame { head, offset, body } => {
-                    let mut raw = vec![0; head.raw_bytes as usize];
-                    if Decompressor::default().decompress(head.codec, scan.bytes(body), &mut raw) {
+                    if scan.body(&head, body, &mut raw) {
                         let bytes = offset..offset + head.frame_bytes();
                         copy_bytes(&*file, &path, bytes, &*out, &fresh, at)?;
                         at += head.frame_bytes();

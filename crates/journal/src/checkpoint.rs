@@ -88,6 +88,33 @@ pub(crate) fn list(disk: &dyn Disk, places: &Places) -> Result<(Vec<Checkpoint>,
     Ok((found, damaged))
 }
 
+/// What all checkpoints together still need. One that cannot be read may be anywhere: nothing it could need
+/// is taken for passed.
+pub(crate) struct Claims {
+    pub(crate) checkpoints: Vec<Checkpoint>,
+    damaged: Vec<String>,
+}
+
+impl Claims {
+    pub(crate) fn read(disk: &dyn Disk, places: &Places) -> Result<Claims> {
+        let (checkpoints, damaged) = list(disk, places)?;
+        Ok(Claims { checkpoints, damaged })
+    }
+
+    /// All records below this position have been passed by all.
+    pub(crate) fn slowest(&self) -> Option<u64> {
+        let unknown = self.damaged.iter().map(|_| 0);
+        self.checkpoints.iter().map(|c| c.position).chain(unknown).min()
+    }
+
+    /// The furthest behind of those that hold, and its position.
+    pub(crate) fn holder(&self) -> Option<(u64, &str)> {
+        let unknown = self.damaged.iter().map(|name| (0, name.as_str()));
+        let holding = self.checkpoints.iter().filter(|c| c.holds);
+        holding.map(|c| (c.position, c.name.as_str())).chain(unknown).min()
+    }
+}
+
 /// Reads one.
 pub(crate) fn read(disk: &dyn Disk, places: &Places, name: &str) -> Result<Checkpoint> {
     let path = places.checkpoint(name)?;

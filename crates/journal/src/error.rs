@@ -178,6 +178,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// A file is not there (any more).
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 /// Why a journal takes no more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {

@@ -1,6 +1,7 @@
 //! The flusher's role: moving entries from the buffer to segments, synchronising, freeing. One process has
 //! the role at a time, by a lock; another takes it over when it ends, however it ends.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
@@ -9,9 +10,10 @@ use std::sync::Arc;
 use disk::{File, Mode};
 
 use crate::buffer::{FULL, Mark, POISONED};
+use crate::checkpoint::Claims;
 use crate::codec::Compressor;
 use crate::error::{Doing, Error, Full, Result};
-use crate::frame::{self, Content, Records};
+use crate::frame::{self, Content, Head, Records};
 use crate::gap::{Gaps, Reason, Tally};
 use crate::layout::{FRAME_ALIGN, FRAME_BYTES, PRODUCER_BYTES};
 use crate::level::Identity;
@@ -19,7 +21,7 @@ use crate::presence;
 use crate::segment::{self, Found, LastOf, Scan, SegmentHead};
 use crate::settings::AtLimit;
 use crate::store::Store;
-use crate::{checkpoint, codec, opening};
+use crate::{checkpoint, opening};
 
 /// Raw bytes in a frame, unless one batch alone has more. Compression gains little beyond, and a reader
 /// holds one frame in memory; what damage destroys at once is a frame, too.
@@ -43,6 +45,16 @@ struct Kept {
     bytes: u64,
     /// When its newest record was appended; found when the age limit asks.
     newest: Option<i64>,
+}
+
+/// A segment that goes.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    first: u64,
+    /// The position behind its last record.
+    end: u64,
+    /// Why, if somebody has not read it.
+    reason: Option<Reason>,
 }
 
 /// What remains to be synchronised.
@@ -74,8 +86,6 @@ pub(crate) struct Flusher {
     raw: Vec<u8>,
     entry: Vec<u8>,
     frame: Vec<u8>,
-    /// What was dropped by this handle, for its statistics.
-    pub(crate) dropped_records: u64,
 }
 
 /// What a flush came to.
@@ -104,7 +114,6 @@ impl Flusher {
             raw: Vec::new(),
             entry: Vec::new(),
             frame: Vec::new(),
-            dropped_records: 0,
         })
     }
 
@@ -482,11 +491,8 @@ impl Flusher {
     /// Frees what may go, and more until `want` bytes fit below the limit.
     fn make_room(&mut self, store: &Store, want: u64) -> Result<()> {
         let limits = store.born.settings.limits;
-        let (checkpoints, damaged) = checkpoint::list(&*store.disk, &store.places)?;
-        // A checkpoint that cannot be read may be anywhere: nothing it could need is taken for passed.
-        let unknown = (!damaged.is_empty()).then_some(0);
-        let slowest = checkpoints.iter().map(|c| c.position).chain(unknown).min();
-        let held = checkpoints.iter().filter(|c| c.holds).map(|c| c.position).chain(unknown).min();
+        let claims = Claims::read(&*store.disk, &store.places)?;
+        let (slowest, held) = (claims.slowest(), claims.holder().map(|(position, _)| position));
         let may_drop = |end: u64| match limits.at_limit {
             AtLimit::DropOldest => true,
             // With nobody there, somebody may still come.
@@ -496,7 +502,7 @@ impl Flusher {
                 (None, None) => false,
             },
         };
-        let mut gone: Vec<(u64, u64, Option<Reason>)> = Vec::new();
+        let mut gone: Vec<Gone> = Vec::new();
         let mut bytes: u64 = self.kept.iter().map(|kept| kept.bytes).sum();
         // The newest segment stays: positions go on from it.
         while gone.len() + 1 < self.kept.len() {
@@ -516,9 +522,9 @@ impl Flusher {
                 break;
             };
             bytes -= oldest.bytes;
-            gone.push((oldest.first, end, reason));
+            gone.push(Gone { first: oldest.first, end, reason });
         }
-        self.drop_segments(store, &gone, &checkpoints, slowest)?;
+        self.drop_segments(store, &gone, &claims)?;
         match limits.bytes_max {
             Some(max) if want > 0 && bytes + want > max => Err(store.why_full()?.into()),
             _ => Ok(()),
@@ -551,35 +557,28 @@ impl Flusher {
     }
 
     /// Removes the oldest segments; what somebody has not read is noted first, durably.
-    fn drop_segments(
-        &mut self,
-        store: &Store,
-        gone: &[(u64, u64, Option<Reason>)],
-        checkpoints: &[checkpoint::Checkpoint],
-        slowest: Option<u64>,
-    ) -> Result<()> {
+    fn drop_segments(&mut self, store: &Store, gone: &[Gone], claims: &Claims) -> Result<()> {
         let (disk, places) = (&*store.disk, &store.places);
-        let Some(&(_, end, _)) = gone.last() else { return Ok(()) };
+        let Some(last) = gone.last() else { return Ok(()) };
+        let slowest = claims.slowest();
         // A position that the power may take back must not have cost what lies behind it.
-        for checkpoint in checkpoints {
+        for checkpoint in &claims.checkpoints {
             checkpoint::sync(disk, places, &checkpoint.name)?;
         }
-        let positions: Vec<u64> = checkpoints.iter().map(|c| c.position).collect();
+        let positions: Vec<u64> = claims.checkpoints.iter().map(|c| c.position).collect();
         let (mut gaps, _) = Gaps::load(disk, places)?;
         let mut changed = gaps.forget_before(slowest.unwrap_or(u64::MAX).min(store.buffer.first()));
-        for &(first, end, reason) in gone {
+        for &Gone { first, end, reason } in gone {
             let Some(reason) = reason else { continue };
             let missed = slowest.map_or(first, |slowest| slowest.max(first))..end;
-            let tally = tally(store, first, missed.start)?;
-            self.dropped_records += missed.end - missed.start;
-            gaps.add(tally.gap(missed, reason, true), &positions);
+            gaps.add(tally(store, first, missed.start)?.gap(missed, reason), &positions);
             changed = true;
         }
         if changed {
             gaps.save(disk, places)?;
         }
-        store.buffer.set_first(end);
-        for &(first, _, _) in gone {
+        store.buffer.set_first(last.end);
+        for &Gone { first, .. } in gone {
             let path = places.segment(first);
             match disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -622,12 +621,11 @@ impl Unsynced {
 
 /// The producers' parts of the records of a segment from a position on.
 fn tally(store: &Store, first: u64, from: u64) -> Result<Tally> {
-    let mut tally = Tally::default();
-    let mut times = Vec::new();
+    let tally = RefCell::new(Tally::default());
     let mut scan = match Scan::open(&*store.disk, &store.places, store.born.id, first) {
         Ok(scan) => scan,
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            return Ok(tally);
+        Err(error) if error.is_not_found() => {
+            return Ok(tally.into_inner());
         }
         Err(error) => return Err(error),
     };
@@ -635,38 +633,33 @@ fn tally(store: &Store, first: u64, from: u64) -> Result<Tally> {
     each_record(
         &mut scan,
         limit,
-        &mut |positions_end, time| {
-            if positions_end > from {
-                times.push(time);
+        &mut |head| {
+            if head.positions().end > from {
+                tally.borrow_mut().frame(head.time_min, head.time_max, head.first >= from);
             }
         },
         &mut |record| {
             if record.position >= from {
-                tally.record(record.identity);
+                tally.borrow_mut().record(record.identity);
             }
         },
     )?;
-    for (min, max) in times {
-        tally.time(min, max);
-    }
-    Ok(tally)
+    Ok(tally.into_inner())
 }
 
-/// Calls back for every sound frame (its end position and times) and each of its records.
+/// Calls back for every sound frame and each of its records.
 pub(crate) fn each_record(
     scan: &mut Scan,
     limit: u64,
-    frame: &mut dyn FnMut(u64, (i64, i64)),
+    frame: &mut dyn FnMut(&Head),
     record: &mut dyn FnMut(frame::Record<'_>),
 ) -> Result<()> {
-    let mut decompressor = codec::Decompressor::default();
     let mut raw = Vec::new();
     loop {
         match scan.next(limit)? {
             Found::Frame { head, body, .. } => {
-                raw.resize(head.raw_bytes as usize, 0);
-                if decompressor.decompress(head.codec, scan.bytes(body), &mut raw) {
-                    frame(head.positions().end, (head.time_min, head.time_max));
+                if scan.body(&head, body, &mut raw) {
+                    frame(&head);
                     Records::new(&raw, head.first).for_each(&mut *record);
                 }
             }

@@ -24,8 +24,7 @@ pub enum Reason {
     AgeLimit,
     /// Their bytes on disk are not what was written, or their segment is gone.
     Damaged,
-    /// Not yet durable when the machine stopped: of these positions nothing is known but that a checkpoint
-    /// had passed them.
+    /// Not yet durable when the machine stopped: somebody may have seen these positions, nothing more is known.
     Interrupted,
 }
 
@@ -97,10 +96,15 @@ impl Gap {
 pub(crate) struct Tally {
     producers: BTreeMap<(u64, u64), (u64, u64, u64)>,
     time: Option<RangeInclusive<i64>>,
+    records: u64,
+    /// A frame has records from before, too: its times are theirs as well.
+    straddles: bool,
 }
 
 impl Tally {
-    pub(crate) fn time(&mut self, min: i64, max: i64) {
+    /// A frame with records that are lost: its times, and whether it has no others.
+    pub(crate) fn frame(&mut self, min: i64, max: i64, whole: bool) {
+        self.straddles |= !whole;
         self.time = Some(match self.time.take() {
             Some(time) => min.min(*time.start())..=max.max(*time.end()),
             None => min..=max,
@@ -108,13 +112,16 @@ impl Tally {
     }
 
     pub(crate) fn record(&mut self, identity: Option<Identity>) {
+        self.records += 1;
         if let Some(Identity { producer, boot, sequence }) = identity {
             let part = self.producers.entry((producer, boot)).or_insert((sequence, sequence, 0));
             *part = (part.0.min(sequence), part.1.max(sequence), part.2 + 1);
         }
     }
 
-    pub(crate) fn gap(self, positions: Range<u64>, reason: Reason, complete: bool) -> Gap {
+    /// The gap; complete if all of it was there to be added up.
+    pub(crate) fn gap(self, positions: Range<u64>, reason: Reason) -> Gap {
+        let complete = self.records == positions.end - positions.start && !self.straddles;
         let producers =
             self.producers.into_iter().map(|((producer, boot), (first, last, records))| {
                 ProducerGap { producer, boot, sequences: first..=last, records }
@@ -376,11 +383,11 @@ mod tests {
 
     fn gap(positions: Range<u64>, sequence: u64) -> Gap {
         let mut tally = Tally::default();
-        tally.time(sequence.cast_signed(), sequence.cast_signed() + 1);
+        tally.frame(sequence.cast_signed(), sequence.cast_signed() + 1, true);
         for _ in positions.clone() {
             tally.record(Some(Identity { producer: 1, boot: 2, sequence }));
         }
-        tally.gap(positions, Reason::BytesLimit, true)
+        tally.gap(positions, Reason::BytesLimit)
     }
 
     #[test]

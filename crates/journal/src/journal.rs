@@ -510,7 +510,7 @@ impl Inner {
     // ---- appending -------------------------------------------------------------------------------------
 
     fn append(&self, identity: Option<Identity>, records: &[&[u8]], level: Level) -> Result<Ack> {
-        let (end, repeated) = match records {
+        let (positions, repeated) = match records {
             [] => {
                 let end = self.store.buffer.end().1;
                 (end..end, false)
@@ -523,17 +523,10 @@ impl Inner {
                 self.put(identity, count, group, true)
             })?,
         };
-        let positions = end;
         let level = match level {
             Level::Disk => self.reach_disk(positions.end)?,
-            Level::Process if !self.store.buffer.survives_the_process() => {
-                self.flush(Level::Process)?;
-                Level::Process
-            }
-            Level::Process | Level::Memory => match self.store.buffer.survives_the_process() {
-                true => Level::Process,
-                false => Level::Memory,
-            },
+            // The buffer is the kernel's memory, not this process's.
+            Level::Process | Level::Memory => Level::Process,
         };
         Ok(Ack { positions, level, repeated })
     }
@@ -572,10 +565,7 @@ impl Inner {
                 // There may be room now: a subscriber has moved on, somebody deleted files.
                 Appended::Refused(_) if !retried => {
                     retried = true;
-                    match self.flusher().drain(&self.store) {
-                        Ok(_) => {}
-                        Err(error) => return Err(error),
-                    }
+                    self.flusher().drain(&self.store)?;
                 }
                 Appended::Refused(_) => return Err(self.store.why_full()?.into()),
             }
@@ -647,11 +637,7 @@ impl Inner {
             }
             let waited = since.elapsed();
             if waited >= self.options.wait_max {
-                return Ok(if buffer.survives_the_process() {
-                    Level::Process
-                } else {
-                    Level::Memory
-                });
+                return Ok(Level::Process);
             }
             // Whoever comes first synchronises for all; there is no need to wake a thread for it.
             if let Ok(group) = self.syncing.try_lock() {
@@ -709,7 +695,10 @@ impl Inner {
         self.gather(&mut group);
         let synced = self.sync_now(&mut group);
         drop(group);
-        self.store.buffer.wake_durable();
+        // Nothing has changed when another process has the role: it wakes those who wait.
+        if !matches!(synced, Ok(Flushed::Elsewhere)) {
+            self.store.buffer.wake_durable();
+        }
         synced
     }
 

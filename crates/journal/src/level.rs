@@ -6,7 +6,7 @@ use std::ops::Range;
 /// How much an acknowledged record survives. Ordered: each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// In this process's memory: lost when the process dies.
+    /// Nothing beyond this process is asked for. Here an append always reaches `Process`.
     Memory,
     /// In memory or a page cache that belongs to the kernel: survives `kill -9`, not a power cut.
     Process,

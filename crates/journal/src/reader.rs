@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::buffer::Mark;
-use crate::codec::Decompressor;
 use crate::error::{Error, Result};
 use crate::frame::{self, Records};
 use crate::gap::{Gap, Gaps};
@@ -72,7 +71,6 @@ pub struct Reader {
     level: Level,
     buffered: bool,
     scan: Option<(u64, Scan)>,
-    decompressor: Decompressor,
     raw: Vec<u8>,
     entry: Vec<u8>,
     gaps: Vec<Gap>,
@@ -97,7 +95,6 @@ impl Reader {
             level: Level::Memory,
             buffered: true,
             scan: None,
-            decompressor: Decompressor::default(),
             raw: Vec::new(),
             entry: Vec::new(),
             gaps: Vec::new(),
@@ -222,10 +219,7 @@ impl Reader {
                     self.scan = None;
                     return Ok(None);
                 }
-                self.raw.resize(head.raw_bytes as usize, 0);
-                let sound =
-                    self.decompressor.decompress(head.codec, scan.bytes(body), &mut self.raw)
-                        && Records::new(&self.raw, head.first).are(u64::from(head.records));
+                let sound = scan.body(&head, body, &mut self.raw);
                 if !sound {
                     // Its checksum is right: it was written so.
                     self.miss(self.position..end)?;
@@ -272,9 +266,7 @@ impl Reader {
                 Ok(true)
             }
             // Freed since it was listed.
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                Ok(false)
-            }
+            Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
         }
     }

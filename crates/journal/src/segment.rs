@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use disk::{Disk, File, Mode};
 
+use crate::codec::Decompressor;
 use crate::error::{Doing, Error, Result};
-use crate::frame::{self, Head};
+use crate::frame::{self, Head, Records};
 use crate::layout::{
     FRAME_ALIGN, FRAME_BYTES, Fields, PRODUCER, PRODUCER_BYTES, SEGMENT, SEGMENT_BYTES,
     SEGMENT_MAGIC, VERSION, checksum, field,
@@ -122,6 +123,21 @@ pub(crate) fn list(disk: &dyn Disk, places: &Places) -> Result<Vec<u64>> {
     Ok(firsts)
 }
 
+/// The bytes that all segments take.
+pub(crate) fn total_bytes(disk: &dyn Disk, places: &Places) -> Result<u64> {
+    let mut sum = 0;
+    for first in list(disk, places)? {
+        let path = places.segment(first);
+        match disk.open(&path, Mode::Read) {
+            Ok(file) => sum += file.len().doing("ask for its length", &path)?,
+            // Freed since it was listed.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).doing("open it", &path),
+        }
+    }
+    Ok(sum)
+}
+
 /// What a scan finds next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -143,6 +159,8 @@ pub(crate) struct Scan {
     position: u64,
     window: Vec<u8>,
     window_at: u64,
+    decompressor: Decompressor,
+    has_head: bool,
 }
 
 /// How much is read at once: large enough for a disk to be at its full speed.
@@ -159,8 +177,10 @@ impl Scan {
         let path = places.segment(first);
         let file: Arc<dyn File> = disk.open(&path, Mode::Read).doing("open it", &path)?.into();
         let head = SegmentHead::read(&*file, &path)?;
+        let has_head = head.is_some();
         let offset = head.map_or(0, |head| head.frames_offset());
-        Ok(Scan::at(file, path, frame::salt(journal_id, first), offset, first))
+        let salt = frame::salt(journal_id, first);
+        Ok(Scan { has_head, ..Scan::at(file, path, salt, offset, first) })
     }
 
     pub(crate) fn at(
@@ -170,7 +190,17 @@ impl Scan {
         offset: u64,
         position: u64,
     ) -> Scan {
-        Scan { file, path, salt, offset, position, window: Vec::new(), window_at: 0 }
+        Scan {
+            file,
+            path,
+            salt,
+            offset,
+            position,
+            window: Vec::new(),
+            window_at: 0,
+            decompressor: Decompressor::default(),
+            has_head: true,
+        }
     }
 
     /// Goes on at an offset, where the frame of a position is expected.
@@ -183,13 +213,24 @@ impl Scan {
         self.position
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the segment's head is sound.
+    pub(crate) fn has_head(&self) -> bool {
+        self.has_head
+    }
+
     pub(crate) fn file_bytes(&self) -> Result<u64> {
         self.file.len().doing("ask for its length", &self.path)
     }
 
-    /// What a `Found::Frame` says about its body.
-    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
-        &self.window[range]
+    /// Restores a frame's body; false when it is not what a writer writes, though its checksum is right.
+    pub(crate) fn body(&mut self, head: &Head, body: Range<usize>, raw: &mut Vec<u8>) -> bool {
+        raw.resize(head.raw_bytes as usize, 0);
+        self.decompressor.decompress(head.codec, &self.window[body], raw)
+            && Records::new(raw, head.first).are(u64::from(head.records))
     }
 
     /// What comes next before `limit`, a length in bytes up to which the file is written.

@@ -4,17 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::{Disk, Mode};
+use disk::Disk;
 
 use crate::buffer::{Buffer, Turn};
+use crate::checkpoint::Claims;
 use crate::codec;
-use crate::error::{Doing, Error, Full, Result};
+use crate::error::{Error, Full, Result};
 use crate::layout::{Fields, SETTINGS, SETTINGS_MAGIC};
 use crate::places::Places;
 use crate::presence::{Presence, Present};
+use crate::segment;
 use crate::settings::{AtLimit, Codec, Limits, Settings};
 use crate::twice::{PAYLOAD_BYTES, Twice};
-use crate::{checkpoint, segment};
 
 /// Tells the time in nanoseconds since the Unix epoch. It may step; nothing but the times shown and the age
 /// limit depends on it.
@@ -97,9 +98,7 @@ impl Born {
         match Twice::peek(disk, &path, SETTINGS_MAGIC) {
             Ok(Some((payload, wounded))) => Ok((Born::of(&payload), wounded)),
             Ok(None) => Err(Error::Settings { path }),
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                Err(Error::Missing { dir: places.dir.clone() })
-            }
+            Err(error) if error.is_not_found() => Err(Error::Missing { dir: places.dir.clone() }),
             Err(error) => Err(error),
         }
     }
@@ -136,17 +135,7 @@ impl Store {
 
     /// Bytes that segments take.
     pub(crate) fn segment_bytes(&self) -> Result<u64> {
-        let mut sum = 0;
-        for first in segment::list(&*self.disk, &self.places)? {
-            let path = self.places.segment(first);
-            match self.disk.open(&path, Mode::Read) {
-                Ok(file) => sum += file.len().doing("ask for its length", &path)?,
-                // Freed since it was listed.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error).doing("open it", &path),
-            }
-        }
-        Ok(sum)
+        segment::total_bytes(&*self.disk, &self.places)
     }
 
     /// Why no segment can be begun.
@@ -155,9 +144,8 @@ impl Store {
         let used_bytes = self.segment_bytes()?;
         match limits.bytes_max {
             Some(max_bytes) if used_bytes + self.born.settings.segment_bytes > max_bytes => {
-                let (all, _) = checkpoint::list(&*self.disk, &self.places)?;
-                let slowest = all.into_iter().filter(|c| c.holds).min_by_key(|c| c.position);
-                let holder = slowest.map(|c| c.name);
+                let claims = Claims::read(&*self.disk, &self.places)?;
+                let holder = claims.holder().map(|(_, name)| name.to_owned());
                 Ok(Full::Limit { used_bytes, max_bytes, holder, policy: limits.at_limit })
             }
             _ => Ok(Full::Disk),

@@ -58,10 +58,6 @@ impl Memory {
         let _waiting = self.waiting.lock().unwrap();
         self.changed.notify_all();
     }
-
-    pub(crate) fn survives_the_process(&self) -> bool {
-        true
-    }
 }
 
 #[cfg(loom)]

@@ -332,3 +332,35 @@ fn damage_is_named_counted_and_repaired() {
     let live = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
     assert_eq!((live.damages.len(), live.records), (0, 5000 - lost));
 }
+
+/// Nothing that was counted is called a torn end, which would be no damage.
+#[test]
+fn damage_of_the_last_frame_is_damage() {
+    let dir = Dir::new();
+    dir.create(&small(Codec::None));
+    {
+        let journal = dir.open();
+        for i in 0..10 {
+            let _ = journal.append(&record(i), Level::Disk).unwrap();
+        }
+        journal.close().unwrap();
+    }
+    let path = dir.0.join("segments/0000000000000000.seg");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - 9;
+    bytes[last] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let report = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
+    assert_eq!((report.damages.len(), report.torn_bytes), (1, 0), "{report:?}");
+    assert_eq!(report.damages[0].positions, 9..10);
+    let repaired = repair(&OsDisk, &dir.0, &mut |_| {}).unwrap();
+    assert!(repaired.repaired.iter().any(|line| line.contains("quarantine")), "{repaired:?}");
+    let journal = dir.open();
+    let (records, gaps) = drain(&mut journal.reader(Start::Begin).unwrap());
+    // The buffer may still have it.
+    assert!(
+        records.len() == 10 || (records.len() == 9 && gaps[0].positions == (9..10)),
+        "{gaps:?}"
+    );
+    assert_eq!(journal.append(b"on", Level::Disk).unwrap().positions, 10..11);
+}
