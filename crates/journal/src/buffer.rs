@@ -548,8 +548,9 @@ impl Buffer {
     /// ring begins and ends: the first's word and the end of the last, in word numbers of one lap, the
     /// positions rising. For opening after a crash, when nobody else has the buffer.
     ///
-    /// A power cut may leave pages of several laps, whose entries do not follow each other: those that do not
-    /// fit behind the ones before are erased, and counted, so that they never turn up again between others.
+    /// A power cut may leave pages of several laps, whose entries do not follow each other, and parts of
+    /// entries: all but what was found is erased, and counted in words. Otherwise it could turn up again between
+    /// others, or whole with the next power cut, in the place of what was appended since.
     pub(crate) fn find_entries(&self, position: u64) -> (Option<(u64, u64)>, u64) {
         let lap = self.ring_words as u64;
         let mut found: Vec<(u64, u64, u64, u64)> = Vec::new();
@@ -566,36 +567,29 @@ impl Buffer {
             }
         }
         found.sort_unstable();
-        let Some(&(_, begin, ..)) = found.first() else { return (None, 0) };
+        let Some(&(_, begin, ..)) = found.first() else { return (None, self.erase(0, lap)) };
         // From the first on they lie in the order of their positions, at most once around.
         let distance = |at: u64| (at + lap - begin) % lap;
         let (mut end, mut next, mut erased) = (0, position, 0);
         for (first, at, words, after) in found {
             let from = distance(at);
             if from < end || from + words > lap || first < next {
-                self.ring(at).store(0, Relaxed);
-                erased += 1;
                 continue;
             }
-            // Nor may there be others in between, older than what is looked for.
             erased += self.erase(begin + end, begin + from);
             (end, next) = (from + words, after);
         }
+        erased += self.erase(begin + end, begin + lap);
         (Some((begin, begin + end)), erased)
     }
 
-    /// Makes entries in a part of the ring unreadable; how many.
+    /// Makes a part of the ring zero; how many words were not.
     fn erase(&self, from: u64, to: u64) -> u64 {
-        let (mut at, mut erased) = (from, 0);
-        let mut scratch = Vec::new();
-        while at < to {
-            scratch.clear();
-            match self.entry(at, to, &mut scratch) {
-                Some(entry) => {
-                    self.ring(at).store(0, Relaxed);
-                    (at, erased) = (at + entry.words, erased + 1);
-                }
-                None => at += 1,
+        let mut erased = 0;
+        for at in from..to {
+            if self.ring(at).load(Relaxed) != 0 {
+                self.ring(at).store(0, Relaxed);
+                erased += 1;
             }
         }
         erased
@@ -1276,13 +1270,18 @@ mod tests {
             }
             let (begin, end) = buffer.find_entries(9).0.unwrap();
             assert_eq!(end - begin, 4 * 4);
-            assert_eq!(buffer.find_entries(13), (None, 0));
             // One is damaged: those around it are found.
             buffer.ring(begin + 4 + 3).fetch_xor(1 << 1, SeqCst);
-            assert_eq!(buffer.find_entries(9), (Some((begin, end)), 0));
+            assert_eq!(
+                buffer.find_entries(9),
+                (Some((begin, end)), 3),
+                "the damaged one is erased"
+            );
             let mut body = Vec::new();
             assert_eq!(buffer.entry(begin + 4, end, &mut body), None);
             assert!(body.is_empty());
+            assert_eq!(buffer.find_entries(13), (None, 3 * 3));
+            assert_eq!(buffer.find_entries(0), (None, 0));
         }
 
         #[test]

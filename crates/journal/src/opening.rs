@@ -136,8 +136,8 @@ pub(crate) fn recover(
 
     // What is read here may be in the page cache only.
     buffer.begin_opening(born.id);
-    if erased > 0 {
-        // They must not come back with the next power cut, beside what is appended in their place.
+    if erased > 0 || unsure {
+        // It must not come back with the next power cut, beside what is appended in its place.
         let path = places.buffer();
         let file = disk.open(&path, Mode::Write).doing("open it", &path)?;
         file.sync().doing("make it durable", &path)?;
