@@ -55,6 +55,10 @@ pub trait Disk: Send + Sync + Debug {
 
     /// Makes names made, changed and removed in a folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// A number that is another one each time the machine starts: as long as it is the same, the page cache
+    /// and mapped memory have lost nothing. `None` when the system does not tell.
+    fn boot_id(&self) -> Option<u128>;
 }
 
 /// An open file.

@@ -62,6 +62,12 @@ impl Disk for OsDisk {
         fs::remove_file(path)
     }
 
+    fn boot_id(&self) -> Option<u128> {
+        // Linux, Documentation/admin-guide/sysctl/kernel.rst: a UUID made at each boot.
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         fs::File::open(or_here(dir))?.sync_all()
     }

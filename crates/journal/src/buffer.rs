@@ -9,6 +9,7 @@
 //!   1  ring's length in words               24  published mark, slot 0: ring word, position, segment, offset
 //!   2  sets of the table of producers       32  published mark, slot 1; each with a checksum
 //!   3  journal id, low                      40  durable; 41 a sync is under way; 42 wanted durable; 43 role wanted
+//!   5  the machine's boot, low, and high (6)
 //!   4  journal id, high                     48  state: poisoned, full
 //!   8  tail: ring words appended            56  who sleeps: readers, flusher
 //!   9  position of the next record          64  first position kept
@@ -37,6 +38,8 @@ mod word {
     pub(super) const SETS: usize = 2;
     pub(super) const ID_LOW: usize = 3;
     pub(super) const ID_HIGH: usize = 4;
+    pub(super) const BOOT_LOW: usize = 5;
+    pub(super) const BOOT_HIGH: usize = 6;
     pub(super) const TAIL: usize = 8;
     pub(super) const NEXT: usize = 9;
     pub(super) const GENERATION: usize = 16;
@@ -125,6 +128,8 @@ pub(crate) struct Begin {
     pub(crate) next: u64,
     /// The first position kept.
     pub(crate) first: u64,
+    /// The machine's boot; all ones when it is not known.
+    pub(crate) boot: u128,
 }
 
 /// What an append brings.
@@ -246,12 +251,14 @@ impl Buffer {
     /// Prepares the header, when nobody else has the buffer: the ring holds what lies from `mark.ring` to
     /// `tail`, and nobody sleeps or has the lock.
     pub(crate) fn reset(&self, journal_id: u128, begin: &Begin) {
-        let Begin { mark, tail, next, first } = *begin;
+        let Begin { mark, tail, next, first, boot } = *begin;
         let store = |index: usize, value: u64| self.memory[index].store(value, SeqCst);
         self.identify(journal_id);
         for wake in [LOCK, READERS, SPACE, WORK, DURABLE] {
             self.memory.wake_word(wake).store(0, SeqCst);
         }
+        store(word::BOOT_LOW, boot as u64);
+        store(word::BOOT_HIGH, (boot >> 64) as u64);
         store(word::TAIL, tail);
         store(word::NEXT, next);
         store(word::DURABLE, mark.position);
@@ -268,6 +275,12 @@ impl Buffer {
         self.store_mark(mark);
         self.store_mark(mark);
         self.put_right();
+    }
+
+    /// Whether it was used since the machine started: then nothing that was in memory is gone.
+    pub(crate) fn is_of(&self, boot: Option<u128>) -> bool {
+        let [low, high] = [word::BOOT_LOW, word::BOOT_HIGH].map(|i| self.memory[i].load(Acquire));
+        boot == Some(u128::from(low) | u128::from(high) << 64)
     }
 
     /// Says, when nobody else has the buffer, that a sync is under way: if it fails, or the process dies, the
@@ -551,16 +564,25 @@ impl Buffer {
     /// A power cut may leave pages of several laps, whose entries do not follow each other, and parts of
     /// entries: all but what was found is erased, and counted in words. Otherwise it could turn up again between
     /// others, or whole with the next power cut, in the place of what was appended since.
-    pub(crate) fn find_entries(&self, position: u64) -> (Option<(u64, u64)>, u64) {
+    pub(crate) fn find_entries(&self, position: u64, seen: u64) -> (Option<(u64, u64)>, u64) {
         let lap = self.ring_words as u64;
+        // Positions go on from what anybody has seen, and a record takes a byte of the ring at least.
+        let most = position.max(seen).saturating_add(8 * lap);
+        // What looks like an entry is checked whole. Records made to look so must not keep a journal from opening.
+        let mut words_left = 64 * lap;
         let mut found: Vec<(u64, u64, u64, u64)> = Vec::new();
         let mut scratch = Vec::new();
         for at in lap..2 * lap {
             // Cheap to rule out: the second word of an entry is its position.
-            let first = self.ring(at + 1).load(Relaxed);
-            if first < position || first - position > 1 << 48 {
+            if !(position..=most).contains(&self.ring(at + 1).load(Relaxed)) {
                 continue;
             }
+            let length = (self.ring(at).load(Relaxed) >> 32) as u32 & LENGTH;
+            let words = u64::from(length) / 8;
+            if words > lap / 2 || words_left < words {
+                continue;
+            }
+            words_left -= words;
             scratch.clear();
             if let Some(entry) = self.entry(at, at + lap, &mut scratch) {
                 found.push((entry.first, at, entry.words, entry.first + u64::from(entry.records)));
@@ -581,6 +603,31 @@ impl Buffer {
         }
         erased += self.erase(begin + end, begin + lap);
         (Some((begin, begin + end)), erased)
+    }
+
+    /// Where the entries behind a mark lie, as `find_entries` says it, if the header is right about it: they
+    /// follow each other up to the tail, and no other follows there. Unless the machine stopped it is, and
+    /// nothing else in the ring will be taken for an entry.
+    pub(crate) fn entries_behind(&self, mark: Mark) -> Option<Option<(u64, u64)>> {
+        let lap = self.ring_words as u64;
+        let tail = self.memory[word::TAIL].load(Acquire);
+        if tail < mark.ring || tail - mark.ring > lap {
+            return None;
+        }
+        let mut scratch = Vec::new();
+        let (mut at, mut next) = (mark.ring, mark.position);
+        while at < tail {
+            scratch.clear();
+            let entry = self.entry(at, tail, &mut scratch).filter(|entry| entry.first >= next)?;
+            (at, next) = (at + entry.words, entry.first + u64::from(entry.records));
+        }
+        scratch.clear();
+        let behind = self.entry(tail, mark.ring + lap, &mut scratch);
+        if behind.is_some_and(|entry| entry.first >= next) {
+            return None;
+        }
+        let begin = lap + mark.ring % lap;
+        Some((mark.ring < tail).then(|| (begin, begin + (tail - mark.ring))))
     }
 
     /// Makes a part of the ring zero; how many words were not.
@@ -1029,7 +1076,7 @@ mod tests {
         let memory = Memory::heap(size.file_bytes()).unwrap();
         let buffer = Buffer::new(memory, size, ID);
         let mark = Mark { ring: 0, position: 0, segment: 0, offset: 64 };
-        buffer.reset(ID, &Begin { mark, tail: 0, next: 0, first: 0 });
+        buffer.reset(ID, &Begin { mark, tail: 0, next: 0, first: 0, boot: 1 });
         buffer
     }
 
@@ -1268,20 +1315,20 @@ mod tests {
                     take(&buffer);
                 }
             }
-            let (begin, end) = buffer.find_entries(9).0.unwrap();
+            let (begin, end) = buffer.find_entries(9, 0).0.unwrap();
             assert_eq!(end - begin, 4 * 4);
             // One is damaged: those around it are found.
             buffer.ring(begin + 4 + 3).fetch_xor(1 << 1, SeqCst);
             assert_eq!(
-                buffer.find_entries(9),
+                buffer.find_entries(9, 0),
                 (Some((begin, end)), 3),
                 "the damaged one is erased"
             );
             let mut body = Vec::new();
             assert_eq!(buffer.entry(begin + 4, end, &mut body), None);
             assert!(body.is_empty());
-            assert_eq!(buffer.find_entries(13), (None, 3 * 3));
-            assert_eq!(buffer.find_entries(0), (None, 0));
+            assert_eq!(buffer.find_entries(13, 0), (None, 3 * 3));
+            assert_eq!(buffer.find_entries(0, 0), (None, 0));
         }
 
         #[test]

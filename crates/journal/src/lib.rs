@@ -142,6 +142,6 @@ pub mod fuzzing {
             let value = u64::from_le_bytes(chunk.try_into().expect("BUG: eight bytes"));
             word.store(value, std::sync::atomic::Ordering::Relaxed);
         }
-        Buffer::new(memory, size, 0).find_entries(0).0
+        Buffer::new(memory, size, 0).find_entries(0, 0).0
     }
 }

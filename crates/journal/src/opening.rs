@@ -73,7 +73,12 @@ pub(crate) fn recover(
     let seen =
         checkpoints.iter().map(|c| c.position).chain(was.map(|mark| mark.position)).chain(told);
     let seen = seen.max().unwrap_or(0);
-    let (found, erased) = buffer.find_entries(position);
+    let boot = disk.boot_id();
+    let known = was.filter(|mark| mark.position == position && buffer.is_of(boot));
+    let (found, erased) = match known.and_then(|mark| buffer.entries_behind(mark)) {
+        Some(found) => (found, 0),
+        None => buffer.find_entries(position, seen),
+    };
     let mut missing = Vec::new();
     let mut next = position;
     let mut scratch = Vec::new();
@@ -171,7 +176,7 @@ pub(crate) fn recover(
         offset: last.as_ref().map_or(0, |end| end.offset),
     };
     let first = firsts.first().copied().unwrap_or(position);
-    buffer.reset(born.id, &Begin { mark, tail, next, first });
+    buffer.reset(born.id, &Begin { mark, tail, next, first, boot: boot.unwrap_or(u128::MAX) });
     debug_assert_eq!(buffer.state() & (POISONED | FULL), 0);
     for last in producers(disk, places, born, &firsts, mark.offset, &gaps)? {
         buffer.remember(last.identity, last.end);

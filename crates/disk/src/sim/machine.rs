@@ -56,6 +56,8 @@ pub(super) struct Machine {
     pub(super) cut_at: Option<u64>,
     /// Since the power went, until `power_cut`.
     pub(super) dark: bool,
+    /// How often the power went.
+    pub(super) boots: u128,
     opens: BTreeMap<OpenId, Open>,
     processes: BTreeMap<Pid, Process>,
     next_id: u64,
@@ -100,6 +102,7 @@ impl Machine {
             operations: 0,
             cut_at: None,
             dark: false,
+            boots: 0,
             opens: BTreeMap::new(),
             processes: BTreeMap::new(),
             next_id: 0,
@@ -115,6 +118,7 @@ impl Machine {
             capacity_pages: self.capacity_pages,
             operations: self.operations,
             dark: self.dark,
+            boots: self.boots,
             next_id: self.next_id,
             ..Machine::new(seed)
         }
@@ -148,6 +152,7 @@ impl Machine {
     }
 
     pub(super) fn power_cut(&mut self) {
+        self.boots += 1;
         self.opens.clear();
         self.processes.values_mut().for_each(|process| process.dead = true);
         let Machine { names, nodes, rng, .. } = self;

@@ -80,6 +80,10 @@ impl Disk for SimProcess {
         self.done(self.shared.machine().remove(self.pid, &absolute(path)))
     }
 
+    fn boot_id(&self) -> Option<u128> {
+        Some(self.shared.machine().boots)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.done(self.shared.machine().sync_dir(self.pid, &absolute(dir)))
     }

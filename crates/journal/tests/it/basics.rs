@@ -364,3 +364,27 @@ fn damage_of_the_last_frame_is_damage() {
     );
     assert_eq!(journal.append(b"on", Level::Disk).unwrap().positions, 10..11);
 }
+
+/// Records whose words look like the heads of entries took minutes: each was checked to the end of the ring.
+#[test]
+fn a_journal_opens_whatever_its_records_look_like() {
+    let dir = Dir::new();
+    dir.create(&Settings { buffer_bytes: 4 << 20, ..small(Codec::None) });
+    // A double, whose upper half reads as a length, and a number that may be a position.
+    let record: Vec<u8> =
+        (0..512u64).flat_map(|i| [1.5f64.to_bits(), i]).flat_map(u64::to_le_bytes).collect();
+    let many = vec![record.as_slice(); 1];
+    let journal = dir.open();
+    for _ in 0..600 {
+        let _ = journal.append_batch(None, &many, Level::Process).unwrap();
+    }
+    journal.close().unwrap();
+    // Without what the header says, all of the ring is looked through.
+    let buffer = std::fs::File::options().write(true).open(dir.0.join("buffer")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&buffer, &[0; 4096], 4096).unwrap();
+    let began = std::time::Instant::now();
+    let journal = dir.open();
+    assert_eq!(journal.marks().end, 600);
+    // Not a measurement: it was a matter of minutes.
+    assert!(began.elapsed() < Duration::from_secs(30));
+}

@@ -214,6 +214,10 @@ impl Disk for Halting {
         Ok(())
     }
 
+    fn boot_id(&self) -> Option<u128> {
+        OsDisk.boot_id()
+    }
+
     fn sync_dir(&self, dir: &Path) -> std::io::Result<()> {
         OsDisk.sync_dir(dir)?;
         count(self.after, &self.done);

@@ -75,6 +75,10 @@ impl Disk for Dying {
         self.done(self.process.remove(path))
     }
 
+    fn boot_id(&self) -> Option<u128> {
+        self.process.boot_id()
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.done(self.process.sync_dir(dir))
     }
