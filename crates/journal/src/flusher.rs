@@ -1,5 +1,5 @@
 //! The flusher's role: moving entries from the buffer to segments, synchronising, freeing. One process has
-//! the role at a time, by a lock; another takes it over when it ends, however it ends.
+//! the role at a time, by a lock; another takes it over when it ends, however it ends, or asks for it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -264,8 +264,8 @@ impl Flusher {
         }
     }
 
-    /// Writes a batch that is too large for the buffer. `append` is called with the lock taken and the buffer
-    /// empty, gives the batch to write or what else to answer.
+    /// Writes a batch that is too large for the buffer straight to a segment; `group` is its records with their
+    /// lengths.
     pub(crate) fn pass(
         &mut self,
         store: &Store,

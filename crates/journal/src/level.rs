@@ -27,7 +27,9 @@ impl fmt::Display for Level {
 /// Who made a batch, and which of its batches it is: what a repeat is recognised by.
 ///
 /// A producer sends the sequences of one boot in rising order and does not go on to the next before the
-/// last is accepted; gaps are allowed. A sequence at or below the last accepted one is a repeat.
+/// last is acknowledged at the level it needs; gaps are allowed. A sequence at or below the last accepted one
+/// is a repeat. (Of two batches that were both only in memory, the power may take the first and leave the
+/// second: who asked for no more is then told that the first is a repeat.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     /// The producer's number, its own for as long as it exists.

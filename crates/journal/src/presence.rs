@@ -1,9 +1,9 @@
 //! Who has the journal open, told by locks that the kernel releases however a process ends.
 //!
 //! ```text
-//! locks/open      held while a journal is being opened: one at a time
+//! locks/open      held while a journal is opened, or a checkpoint added, opened, set or removed: one at a time
 //! locks/attached  shared by all who have it open; exclusive for one who wants it alone
-//! locks/flusher   held by the one process that writes segments, for as long as it has the journal open
+//! locks/flusher   held by the one process that writes segments, until it ends or another asks for it
 //! locks/w000 …    one per open journal: its number is what the append lock says about its owner
 //! ```
 

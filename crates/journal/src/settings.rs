@@ -48,8 +48,9 @@ pub struct Settings {
     /// The size of a segment, reserved when it is begun: [`SEGMENT_BYTES_MIN`] to [`SEGMENT_BYTES_MAX`].
     /// Space is freed by whole segments, and a batch may take a quarter of one.
     pub segment_bytes: u64,
-    /// How many producers' last sequences are remembered at least, each 32 bytes in every segment; the one
-    /// that was silent longest is forgotten first.
+    /// How many producers' last sequences are remembered, each 32 bytes in every segment, but no more than fit
+    /// a quarter of one; about: those that share a place in the table push each other out. The one that was
+    /// silent longest is forgotten first.
     pub producers_max: u32,
     /// How much is kept.
     pub limits: Limits,
@@ -57,7 +58,7 @@ pub struct Settings {
 
 /// The smallest pre-commit buffer: a few records.
 pub const BUFFER_BYTES_MIN: u64 = 4096;
-/// The largest pre-commit buffer; entries in it are addressed by 30 bits.
+/// The largest pre-commit buffer; the length of an entry has 30 bits.
 pub const BUFFER_BYTES_MAX: u64 = 1 << 30;
 /// The smallest segment.
 pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;

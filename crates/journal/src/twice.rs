@@ -66,7 +66,7 @@ impl Twice {
         }))
     }
 
-    /// Only reads the file: generation and payload, or `None` when both copies are damaged.
+    /// Only reads the file: the payload, and whether a copy is damaged, or `None` when both copies are damaged.
     pub(crate) fn peek(
         disk: &dyn Disk,
         path: &Path,
