@@ -77,6 +77,8 @@ const READERS_ASLEEP: u64 = 1;
 const FLUSHER_IDLE: u64 = 2;
 /// The flusher lets a batch gather and is to be woken when there is one.
 const FLUSHER_RESTING: u64 = 4;
+/// An append waits for room.
+const APPENDER_ASLEEP: u64 = 8;
 
 /// The bit of the lock word that says that someone waits.
 const CONTENDED: u32 = 1 << 31;
@@ -700,7 +702,7 @@ impl Buffer {
     pub(crate) fn publish(&self, mark: Mark, turn: Turn<'_>) {
         self.store_mark(mark);
         drop(turn);
-        self.bump(SPACE);
+        self.wake_for_space();
         self.wake_readers();
     }
 
@@ -943,7 +945,22 @@ impl Buffer {
     }
 
     pub(crate) fn wait_space(&self, seen: u32, timeout: Duration) {
-        self.memory.wait(SPACE, seen, Some(timeout));
+        self.memory[word::ASLEEP].fetch_or(APPENDER_ASLEEP, SeqCst);
+        fence(SeqCst);
+        if self.space_changes() == seen {
+            self.memory.wait(SPACE, seen, Some(timeout));
+        }
+    }
+
+    /// Counts a change and wakes those who sleep, if any: with a small ring this is done for every few hundred
+    /// appends.
+    fn wake_for_space(&self) {
+        self.memory.wake_word(SPACE).fetch_add(1, SeqCst);
+        fence(SeqCst);
+        if self.memory[word::ASLEEP].load(Relaxed) & APPENDER_ASLEEP != 0 {
+            self.memory[word::ASLEEP].fetch_and(!APPENDER_ASLEEP, SeqCst);
+            self.memory.wake(SPACE, u32::MAX);
+        }
     }
 
     /// Wakes the flusher and the readers of this process so that they see that they are to stop.

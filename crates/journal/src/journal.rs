@@ -591,11 +591,14 @@ impl Inner {
         if waited >= self.options.wait_max {
             return Err(Error::Stalled { waited });
         }
-        self.store.buffer.wake_flusher();
+        // It is most often a frame under way, which takes less than falling asleep and waking up.
+        let buffer = &self.store.buffer;
+        spin(|| buffer.space_changes() != seen);
+        buffer.wake_flusher();
         // In pieces: the process that empties the buffer may die.
         let piece = (self.options.wait_max - waited).min(Duration::from_millis(50));
-        self.store.buffer.wait_space(seen, piece);
-        Ok((since, self.store.buffer.space_changes()))
+        buffer.wait_space(seen, piece);
+        Ok((since, buffer.space_changes()))
     }
 
     /// Brings a batch that is larger than the buffer straight to a segment.
@@ -784,7 +787,7 @@ impl Inner {
             self.options.flush_every.min(self.options.sync_every.unwrap_or(TICK)).min(TICK);
         let mut synced = Instant::now();
         let mut freed = Instant::now();
-        let mut rested = false;
+        let (mut rested, mut busy) = (false, false);
         while !stopped() {
             // To be full is something to do, too: it is over when there is room, though nothing waits in the
             // buffer, where nothing is taken meanwhile.
@@ -809,6 +812,11 @@ impl Inner {
             if pending() && !rested {
                 // Company for the first record; woken early when there is a frame's worth.
                 rested = true;
+                // Under load the next frame's worth is there sooner than this thread would be awake again.
+                if busy {
+                    spin(|| buffer.is_gathered());
+                }
+                busy = false;
                 buffer.sleep_flusher(false, Some(gather_for), &mut || {
                     stopped() || buffer.durable_wanted() || buffer.is_gathered()
                 });
@@ -816,6 +824,7 @@ impl Inner {
             }
             rested = false;
             if pending() {
+                busy = buffer.is_gathered();
                 match self.flusher().drain(&self.store) {
                     Ok(Flushed::All) => {}
                     Ok(Flushed::Elsewhere) => buffer.sleep_elsewhere(ELSEWHERE),
@@ -840,6 +849,15 @@ impl Inner {
                 });
             }
         }
+    }
+}
+
+/// Looks again and again for the time that falling asleep and being woken would take.
+fn spin(mut done: impl FnMut() -> bool) {
+    const TIME: Duration = Duration::from_micros(20);
+    let since = Instant::now();
+    while !done() && since.elapsed() < TIME {
+        std::hint::spin_loop();
     }
 }
 
