@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use journal::*;
 
 use crate::kill::records::{self, Kind, Label};
-use crate::processes::{Child, Count, Folder, Part, Random, open, say, sizes, wait_for};
+use crate::processes::{Child, Count, Folder, Part, Random, open, say, sizes, skipped, wait_for};
 
 /// Runs a program: what it printed, or what went wrong.
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
@@ -165,7 +165,7 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
     const WRITERS: usize = 2;
     let disk = match Loop::new(64) {
         Ok(disk) => disk,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return skipped("power cuts and full disks on ext4", &why),
     };
     let kind = Kind::named(kind_name);
     let mut random = Random::new(seed);
@@ -195,7 +195,7 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
         // system is being stopped, a sync may be told that it is done though it is not.
         let promised: Vec<u64> = acked.iter().map(Count::get).collect();
         if let Err(why) = disk.cut() {
-            return println!("skipped: {why}");
+            return skipped("power cuts and full disks on ext4", &why);
         }
         writers.iter_mut().for_each(Child::kill);
         disk.unmount().unwrap();
@@ -275,7 +275,7 @@ fn soak_power_200_cuts() {
 fn a_full_disk_is_a_clear_error_and_no_end() {
     let disk = match Loop::new(8) {
         Ok(disk) => disk,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return skipped("power cuts and full disks on ext4", &why),
     };
     Journal::create(&disk::OsDisk, &disk.journal(), random_id(), 0, &sizes(16 << 10, 1 << 20))
         .unwrap();
@@ -319,7 +319,7 @@ fn a_full_disk_is_a_clear_error_and_no_end() {
 fn a_journal_on_a_full_disk_can_be_opened_and_read() {
     let disk = match Loop::new(8) {
         Ok(disk) => disk,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return skipped("power cuts and full disks on ext4", &why),
     };
     Journal::create(&disk::OsDisk, &disk.journal(), random_id(), 0, &sizes(16 << 10, 256 << 10))
         .unwrap();

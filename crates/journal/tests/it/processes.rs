@@ -212,6 +212,11 @@ impl Drop for Child {
     }
 }
 
+/// Says that a test could not run, and why, where the harness does not swallow it: skipped is not passed.
+pub(crate) fn skipped(what: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {what}: {why}");
+}
+
 /// Says something to the parent.
 pub(crate) fn say(line: &str) {
     let mut out = std::io::stdout().lock();

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use journal::*;
 
-use crate::processes::{Child, Folder, Part, open, say};
+use crate::processes::{Child, Folder, Part, open, say, skipped};
 
 const APPENDS: u64 = 100_000;
 
@@ -28,7 +28,7 @@ fn count(others: usize) -> Option<f64> {
     let strace =
         Command::new("strace").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !strace.is_ok_and(|status| status.success()) {
-        println!("skipped: there is no strace");
+        skipped("counting system calls", "there is no strace");
         return None;
     }
     let folder = Folder::new("syscalls");
@@ -41,7 +41,7 @@ fn count(others: usize) -> Option<f64> {
     child.tell("go");
     let begin = child.line();
     let Some(thread) = begin.strip_prefix("begin ") else {
-        println!("skipped: strace may not trace here");
+        skipped("counting system calls", "strace may not trace here");
         return None;
     };
     child.expect("end");
