@@ -104,6 +104,43 @@ fn journals_of_version_1_are_read() {
     }
 }
 
+/// A journal whose only process was killed: a plain record, a batch and a batch with an identity are in the
+/// buffer and nowhere else.
+#[test]
+fn a_buffer_of_version_1_is_read() {
+    let golden = folder("v1-killed");
+    let batch: [&[u8]; 2] = [b"two", b""];
+    let tagged = Some(Identity { producer: 4, boot: 5, sequence: 6 });
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let _ = std::fs::remove_dir_all(&golden);
+        let dir = Dir::new();
+        let settings = Settings {
+            codec: Codec::None,
+            buffer_bytes: BUFFER_BYTES_MIN,
+            segment_bytes: SEGMENT_BYTES_MIN,
+            producers_max: 1,
+            limits: Limits { bytes_max: None, age_max: None, at_limit: AtLimit::Refuse },
+        };
+        Journal::create(&OsDisk, &dir.0, 1, NOW, &settings).unwrap();
+        let journal = Journal::open(Arc::new(OsDisk), &dir.0, &options()).unwrap();
+        let _ = journal.append(b"one", Level::Process).unwrap();
+        let _ = journal.append_batch(None, &batch, Level::Process).unwrap();
+        let _ = journal.append_batch(tagged, &batch, Level::Process).unwrap();
+        copy(&dir.0, &golden);
+        std::fs::remove_dir_all(golden.join("locks")).unwrap();
+    }
+    let dir = Dir::new();
+    copy(&golden, &dir.0);
+    let journal = Journal::open(Arc::new(OsDisk), &dir.0, &options()).unwrap();
+    assert_eq!(journal.opened().from_buffer, 5);
+    let repeat = journal.append_batch(tagged, &batch, Level::Process).unwrap();
+    assert_eq!((repeat.repeated, repeat.positions), (true, 5..5));
+    let (records, gaps) = drain(&mut journal.reader(Start::Begin).unwrap());
+    let expected: [&[u8]; 5] = [b"one", b"two", b"", b"two", b""];
+    let expected: Vec<_> = (0..).zip(expected.map(<[u8]>::to_vec)).collect();
+    assert_eq!((records, gaps), (expected, vec![]));
+}
+
 /// Without compression nothing but the journal decides about a byte.
 #[test]
 fn what_is_written_now_is_what_was_written_then() {
