@@ -96,6 +96,13 @@ fn open(dir: &Path) -> Result<Journal> {
     try_open(dir, &journal::Options::default()).map_err(told(dir))
 }
 
+/// The same for a command that reads: it leaves the writing to others, so that one that is stopped (Ctrl-Z on a
+/// `tail -f`) keeps nobody waiting.
+fn open_to_read(dir: &Path) -> Result<Journal> {
+    let options = journal::Options { background: false, ..journal::Options::default() };
+    try_open(dir, &options).map_err(told(dir))
+}
+
 fn try_open(dir: &Path, options: &journal::Options) -> Result<Journal, Error> {
     let journal = Journal::open(Arc::new(disk::OsDisk), dir, options)?;
     let opened = journal.opened();

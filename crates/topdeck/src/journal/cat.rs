@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use journal::Start;
 
 use crate::journal::output::{self, Output, Source};
-use crate::journal::{open, parse};
+use crate::journal::{open_to_read, parse};
 
 /// Write records to standard output, each on a line
 ///
@@ -45,7 +45,7 @@ Exit status:
   3  all was written that is there, and records were missing";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let journal = open(&options.output.dir)?;
+    let journal = open_to_read(&options.output.dir)?;
     let mut source = Source::new(&options.output, &journal, options.from)?;
     let end = output::end(&journal, options.output.level);
     let to = match options.to {

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use journal::{Checkpoint, Error, Kind, Start};
 
 use crate::command::{plain, print};
-use crate::journal::{open, parse, show, stat, told};
+use crate::journal::{open_to_read, parse, show, stat, told};
 
 /// List, set, show and remove named places, to rewind to
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;
-    let journal = open(dir)?;
+    let journal = open_to_read(dir)?;
     let (shown, typed) = (dir.display(), show::typed(dir));
     let stat = |journal: &journal::Journal| journal.stat().map_err(told(dir));
     let Some(name) = &options.name else {

@@ -9,7 +9,7 @@ use journal::{AtLimit, Limits};
 
 use crate::command::print;
 use crate::journal::parse::{self, AtMost};
-use crate::journal::{open, show, told};
+use crate::journal::{open_to_read, show, told};
 
 /// Show or change how much a journal keeps
 ///
@@ -46,7 +46,7 @@ Exit status:
   2  the command line makes no sense";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let journal = open(&options.dir)?;
+    let journal = open_to_read(&options.dir)?;
     let before = journal.stat().map_err(told(&options.dir))?.settings.limits;
     let limits = Limits {
         bytes_max: options.max_bytes.map_or(before.bytes_max, |most| most.0),

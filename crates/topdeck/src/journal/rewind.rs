@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use journal::{Kind, Start};
 
 use crate::command::{plain, print};
-use crate::journal::{open, parse, show, told};
+use crate::journal::{open_to_read, parse, show, told};
 
 /// Move a subscriber back, or forward
 ///
@@ -43,7 +43,7 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (dir, name) = (&options.dir, &options.name);
-    let journal = open(dir)?;
+    let journal = open_to_read(dir)?;
     let before = journal.checkpoint(name).map_err(told(dir))?;
     if before.kind == Kind::Mark {
         bail!(

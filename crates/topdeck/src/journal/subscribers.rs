@@ -8,7 +8,7 @@ use clap::Subcommand;
 use journal::{Kind, Start};
 
 use crate::command::{plain, print};
-use crate::journal::{open, parse, show, stat, told};
+use crate::journal::{open_to_read, parse, show, stat, told};
 
 /// List who reads, and how far they are; add and remove them
 #[derive(clap::Args)]
@@ -60,7 +60,7 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;
-    let journal = open(dir)?;
+    let journal = open_to_read(dir)?;
     let at_limit = |journal: &journal::Journal| {
         journal.stat().map(|stat| stat.settings.limits.at_limit).map_err(told(dir))
     };

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use journal::Start;
 
-use crate::journal::open;
+use crate::journal::open_to_read;
 use crate::journal::output::{self, Output, Source, Stopped};
 
 /// Write the last records, and with --follow those that come
@@ -46,7 +46,7 @@ Exit status:
   3  all was written that is there, and records were missing; standard error says which";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let journal = open(&options.output.dir)?;
+    let journal = open_to_read(&options.output.dir)?;
     let end = output::end(&journal, options.output.level);
     let from = end.saturating_sub(options.lines).max(output::first(&journal));
     let mut source = Source::new(&options.output, &journal, Start::At(from))?;

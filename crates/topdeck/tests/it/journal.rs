@@ -702,6 +702,21 @@ fn a_journal_in_use_is_not_repaired() {
     );
 }
 
+/// Ctrl-Z on a `tail -f` that was there first.
+#[test]
+fn a_reader_that_is_stopped_keeps_no_writer_waiting() {
+    let folder = Folder::new();
+    folder.good("create j --buffer 4KiB", b"");
+    folder.good("append j", b"a\n");
+    let mut tail = Running(folder.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let stop = Command::new("kill").args(["-STOP", &tail.0.id().to_string()]).status().unwrap();
+    assert!(stop.success());
+    // Many times what the buffer holds.
+    folder.good("append j", &b"0123456789\n".repeat(10_000));
+}
+
 #[test]
 fn a_bench_measures_and_leaves_nothing() {
     let folder = Folder::new();
