@@ -14,7 +14,6 @@ mod sim;
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 pub use os::OsDisk;
 pub use region::{Region, WAKE_BYTES};
@@ -140,6 +139,3 @@ pub trait File: Send + Sync + Debug {
         Ok(())
     }
 }
-
-/// How long to wait for a change of a [`Region`]'s wake word; `None` for as long as it takes.
-pub type Timeout = Option<Duration>;

@@ -18,8 +18,6 @@ use std::time::Duration;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex;
 
-use crate::Timeout;
-
 /// The part at the front of a region that holds the words to wait on: one page.
 pub const WAKE_BYTES: usize = 4096;
 
@@ -110,7 +108,7 @@ impl Region {
 
     /// Waits until the wake word is no longer `seen`, someone calls [`Region::wake`], or the time is over.
     /// May also return for no reason. Whether the time was over.
-    pub fn wait(&self, index: usize, seen: u32, timeout: Timeout) -> bool {
+    pub fn wait(&self, index: usize, seen: u32, timeout: Option<Duration>) -> bool {
         let timeout = timeout.map(|d: Duration| futex::Timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: d.subsec_nanos().into(),

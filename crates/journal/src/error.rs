@@ -166,6 +166,15 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// A commit beyond what was read.
+    #[error("position {found} cannot be committed: reading has come to {read_to}")]
+    NotRead {
+        /// The position.
+        found: u64,
+        /// Where reading is.
+        read_to: u64,
+    },
+
     /// A position that the journal does not have.
     #[error("position {found} is not in the journal, which has {first} to {end}")]
     Position {

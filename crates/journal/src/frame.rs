@@ -176,7 +176,7 @@ pub struct Record<'a> {
 
 /// The records of a body, in order.
 #[derive(Clone, Debug)]
-pub struct Records<'a> {
+pub(crate) struct Records<'a> {
     rest: &'a [u8],
     position: u64,
     /// Records left in the group that was begun.

@@ -86,7 +86,7 @@ pub use self::{
     check::{Damage, Progress, Report, repair, verify},
     checkpoint::{Checkpoint, Kind},
     error::{Error, Full, Result},
-    frame::{Record, Records},
+    frame::Record,
     gap::{Gap, ProducerGap, Reason},
     journal::{Journal, Options, Stat},
     opening::Opened,

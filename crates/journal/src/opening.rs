@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use disk::{Disk, File, Mode};
 
-use crate::buffer::{Begin, Buffer, FULL, Mark, POISONED};
+use crate::buffer::{Begin, Buffer, Mark, POISONED};
 use crate::checkpoint;
 use crate::error::{Doing, Result};
 use crate::flusher::{each_record, is_no_space, rewrite};
@@ -177,7 +177,6 @@ pub(crate) fn recover(
     };
     let first = firsts.first().copied().unwrap_or(position);
     buffer.reset(born.id, &Begin { mark, tail, next, first, boot: boot.unwrap_or(u128::MAX) });
-    debug_assert_eq!(buffer.state() & (POISONED | FULL), 0);
     for last in producers(disk, places, born, &firsts, mark.offset, &gaps)? {
         buffer.remember(last.identity, last.end);
     }

@@ -27,10 +27,9 @@ impl Subscriber {
     /// Says that everything below a position is dealt with: after a restart, reading goes on there. With
     /// level `disk` that is durable on return; with less, a power cut may bring some records again.
     pub fn commit(&mut self, position: u64, level: Level) -> Result<()> {
-        if position > self.reader.position() {
-            let found = position;
-            let first = self.held.get().position;
-            return Err(Error::Position { found, first, end: self.reader.position() });
+        let read_to = self.reader.position();
+        if position > read_to {
+            return Err(Error::NotRead { found: position, read_to });
         }
         let inner = self.reader.inner();
         self.held.set(position, inner.store.now(), level == Level::Disk)?;

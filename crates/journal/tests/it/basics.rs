@@ -159,7 +159,8 @@ fn subscribers_go_on_where_they_were_and_free_what_all_have_read() {
         let (records, gaps) = drain(&mut subscriber);
         assert_eq!((records.len(), gaps.len()), (5000, 0));
         subscriber.commit(4000, Level::Disk).unwrap();
-        assert!(subscriber.commit(5001, Level::Disk).is_err());
+        let beyond = subscriber.commit(5001, Level::Disk);
+        assert!(matches!(beyond, Err(Error::NotRead { found: 5001, read_to: 5000 })));
     }
     let stat = journal.stat().unwrap();
     assert!(stat.segments < all, "{stat:?}");
@@ -387,4 +388,28 @@ fn a_journal_opens_whatever_its_records_look_like() {
     assert_eq!(journal.marks().end, 600);
     // Not a measurement: it was a matter of minutes.
     assert!(began.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_reader_goes_to_any_position_and_knows_when_records_came() {
+    let dir = Dir::new();
+    dir.create(&small(Codec::Lz4));
+    let options = Options { clock: Arc::new(|| 77), ..Options::default() };
+    let journal = Journal::open(Arc::new(OsDisk), &dir.0, &options).unwrap();
+    for i in 0..3000 {
+        let _ = journal.append(&record(i), Level::Process).unwrap();
+    }
+    let mut reader = journal.reader(Start::Begin).unwrap();
+    // In segments and in the buffer, in the middle of frames, forward and back.
+    for position in [2999, 1234, 0, 2000, 1, 3000] {
+        reader.seek(position).unwrap();
+        let next = reader.next().unwrap();
+        let Some(Item::Batch(batch)) = next else {
+            assert!(next.is_none() && position == 3000, "{position}: {next:?}");
+            continue;
+        };
+        assert_eq!((batch.positions().start, batch.times()), (position, (77, 77)));
+        assert_eq!(batch.records().next().unwrap().bytes, record(position));
+    }
+    assert!(matches!(reader.seek(3001), Err(Error::Position { found: 3001, first: 0, end: 3000 })));
 }
