@@ -19,7 +19,8 @@ mod truth;
 
 /// Runs the check of a target on one input. Panics where something broke.
 pub fn check(target: &str, bytes: &[u8]) {
-    let mut all = checks::CHECKS.iter().chain(&collect_checks::CHECKS).chain(&journal_checks::CHECKS);
+    let mut all =
+        checks::CHECKS.iter().chain(&collect_checks::CHECKS).chain(&journal_checks::CHECKS);
     let found = all.find(|(name, _)| *name == target);
     let (_, check) = found.unwrap_or_else(|| panic!("no check is named {target}"));
     check(bytes);

@@ -260,11 +260,14 @@ fn end_of(
     let limit = scan.file_bytes()?;
     let mut frames = 0;
     let mut damaged = Vec::new();
+    // Behind the last frame that is whole: what follows it may still look like the head of one.
+    let mut end = head.as_ref().map_or(0, SegmentHead::frames_offset);
     loop {
         let before = scan.position();
         match scan.next(limit)? {
-            Found::Frame { head, .. } => {
+            Found::Frame { head, offset, .. } => {
                 frames += 1;
+                end = offset + head.frame_bytes();
                 if head.first > before {
                     damaged.push(before..head.first);
                 }
@@ -274,8 +277,8 @@ fn end_of(
                 if head.is_none() && frames == 0 {
                     return Ok(None);
                 }
-                opened.torn_bytes = torn_bytes;
-                return Ok(Some(EndOf { position: scan.position(), offset, damaged }));
+                opened.torn_bytes = (offset + torn_bytes).saturating_sub(end);
+                return Ok(Some(EndOf { position: scan.position(), offset: end, damaged }));
             }
         }
     }
