@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 #[path = "../../crates/hist/tests/it/big.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "shared with the tests, which use more of it")]
 mod big;
 #[path = "../../crates/hist/tests/it/checks/mod.rs"]
 mod checks;
@@ -12,7 +12,7 @@ mod collect_checks;
 #[path = "../../crates/journal/tests/it/checks.rs"]
 mod journal_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "shared with the tests, which use more of it")]
 mod model;
 #[path = "../../crates/hist/tests/it/truth.rs"]
 mod truth;

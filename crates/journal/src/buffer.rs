@@ -9,8 +9,8 @@
 //!   1  ring's length in words               24  published mark, slot 0: ring word, position, segment, offset
 //!   2  sets of the table of producers       32  published mark, slot 1; each with a checksum
 //!   3  journal id, low                      40  durable; 41 a sync is under way; 42 wanted durable; 43 role wanted
-//!   5  the machine's boot, low, and high (6)
 //!   4  journal id, high                     48  state: poisoned, full
+//!   5  the machine's boot, low; 6 high
 //!   8  tail: ring words appended            56  who sleeps: readers, flusher
 //!   9  position of the next record          64  first position kept
 //! ```

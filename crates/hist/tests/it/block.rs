@@ -351,9 +351,9 @@ fn golden_blocks_with_a_bit_flipped_are_refused() {
     }
 }
 
-/// How large blocks are of what topdeck is asked to keep: run with `--nocapture`.
+/// Blocks of what topdeck is asked to keep are read by the reader made from the page; `--nocapture` shows how
+/// large they are.
 #[test]
-#[ignore = "prints sizes"]
 fn sizes_of_series() {
     let sizes = |name: &str, histograms: &[Histogram]| {
         let bytes = block_of(histograms, Meaning::default());
