@@ -1,0 +1,451 @@
+//! Samples of many series as bytes: what a producer sends and what a journal's record holds.
+//!
+//! ```text
+//! magic     u8     0xd3
+//! version   u8     1; readers refuse any other
+//! groups, until the bytes end, each:
+//!   series  u8     0: an id of 16 bytes; 1: a canonical form, as length and bytes; 2: gaps
+//!   samples varint how many; then each:
+//!     start zigzag ns: less the end of the sample before it in the batch, at first less 0
+//!     span  varint ns: end less start
+//!     value        histogram: length and frame; number: 8 bytes; text: length and UTF-8
+//! ```
+//! A series that is only named by its id needs a reader who knows its form, and so its kind: of what kind
+//! values are stands beside the id as a byte, 0 frame, 1 number, 2 text. In the place of samples a group
+//! of gaps has gaps, see `gap.rs`. `docs/formats/batch.md` says the same to a stranger.
+
+use hist::codec::header::{Meaning, Temporality, Unit};
+
+use crate::error::{Error, Result};
+use crate::gap::Gap;
+use crate::sample::{Sample, Value};
+use crate::series::{Kind, Series, SeriesId};
+use crate::wire::{Reader, put_bytes, put_varint, put_zigzag};
+
+/// First byte of a batch.
+pub const MAGIC: u8 = 0xd3;
+/// The version that is written, and the only one that is read.
+pub const VERSION: u8 = 1;
+
+const BY_ID: u8 = 0;
+const BY_FORM: u8 = 1;
+const GAPS: u8 = 2;
+
+/// Makes a batch.
+#[derive(Clone, Debug)]
+pub struct BatchWriter {
+    out: Vec<u8>,
+    /// The group that is being filled.
+    group: Vec<u8>,
+    samples: u64,
+    series: Option<(String, Kind, Meaning)>,
+    gaps: Vec<Gap>,
+    end: i64,
+    frame: Vec<u8>,
+    count: u64,
+}
+
+impl Default for BatchWriter {
+    fn default() -> BatchWriter {
+        BatchWriter {
+            out: vec![MAGIC, VERSION],
+            group: Vec::new(),
+            samples: 0,
+            series: None,
+            gaps: Vec::new(),
+            end: 0,
+            frame: Vec::new(),
+            count: 0,
+        }
+    }
+}
+
+impl BatchWriter {
+    /// The samples that follow are of this series, whose form is sent.
+    pub fn series(&mut self, series: &Series) {
+        self.close();
+        self.out.push(BY_FORM);
+        put_bytes(&mut self.out, &series.form());
+        self.begin(series);
+    }
+
+    /// The samples that follow are of this series, whose form the reader knows.
+    pub fn known_series(&mut self, id: SeriesId, series: &Series) {
+        self.close();
+        self.out.push(BY_ID);
+        self.out.extend_from_slice(&id.0);
+        self.out.push(value_tag(series.kind()));
+        self.begin(series);
+    }
+
+    fn begin(&mut self, series: &Series) {
+        let temporality = if series.kind().is_cumulative() {
+            Temporality::Cumulative
+        } else {
+            Temporality::Delta
+        };
+        let meaning = Meaning { unit: frame_unit(series.unit()), temporality };
+        self.series = Some((series.name().to_owned(), series.kind(), meaning));
+    }
+
+    /// One more sample of the series named last.
+    ///
+    /// # Panics
+    ///
+    /// If no series was named.
+    pub fn sample(&mut self, sample: &Sample) -> Result<()> {
+        let (name, kind, meaning) = self.series.as_ref().expect("BUG: a sample before its series");
+        if !sample.value.is_of(*kind) {
+            let (kind, found) = (kind.name(), sample.value.name());
+            return Err(Error::Kind { series: name.clone(), kind, found });
+        }
+        let (start, end) = (sample.start, sample.end);
+        let Some(span) = end.checked_sub(start).filter(|&span| span >= 0) else {
+            return Err(Error::Backwards { series: name.clone(), start, end });
+        };
+        put_zigzag(&mut self.group, start.wrapping_sub(self.end));
+        put_varint(&mut self.group, span as u64);
+        self.end = end;
+        match &sample.value {
+            Value::Histogram(histogram) => {
+                self.frame.clear();
+                hist::codec::frame::encode(histogram, *meaning, &mut self.frame);
+                put_bytes(&mut self.group, &self.frame);
+            }
+            Value::Number(number) => self.group.extend_from_slice(&number.to_le_bytes()),
+            Value::Text(text) => put_bytes(&mut self.group, text.as_bytes()),
+        }
+        self.samples += 1;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Something that is known to be missing.
+    pub fn gap(&mut self, gap: Gap) {
+        self.gaps.push(gap);
+    }
+
+    /// Samples so far.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether there is neither a sample nor a gap.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0 && self.gaps.is_empty()
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> usize {
+        self.out.len() + self.group.len()
+    }
+
+    fn close(&mut self) {
+        if self.series.take().is_some() {
+            put_varint(&mut self.out, self.samples);
+            self.out.append(&mut self.group);
+            self.samples = 0;
+        }
+    }
+
+    /// The bytes.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.close();
+        if !self.gaps.is_empty() {
+            self.out.push(GAPS);
+            put_varint(&mut self.out, self.gaps.len() as u64);
+            self.gaps.iter().for_each(|gap| gap.put(&mut self.out));
+        }
+        self.out
+    }
+}
+
+fn value_tag(kind: Kind) -> u8 {
+    match kind {
+        Kind::Histogram(_) => 0,
+        Kind::Counter(_) | Kind::Gauge => 1,
+        Kind::Text => 2,
+    }
+}
+
+/// The unit as frames write it.
+fn frame_unit(unit: &str) -> Unit {
+    match unit {
+        "ns" => Unit::Nanoseconds,
+        "us" => Unit::Microseconds,
+        "ms" => Unit::Milliseconds,
+        "s" => Unit::Seconds,
+        "B" => Unit::Bytes,
+        _ => Unit::None,
+    }
+}
+
+/// How a batch names a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeriesRef<'a> {
+    /// By its number.
+    Id(SeriesId),
+    /// By its canonical form.
+    Form(&'a [u8]),
+}
+
+impl SeriesRef<'_> {
+    /// Its number.
+    pub fn id(&self) -> SeriesId {
+        match self {
+            SeriesRef::Id(id) => *id,
+            SeriesRef::Form(form) => SeriesId::of_form(form),
+        }
+    }
+}
+
+/// One sample of a batch, its value still as bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Whose.
+    pub series: SeriesRef<'a>,
+    /// Whether it is the first of its series' group.
+    pub begins: bool,
+    /// When it began.
+    pub start: i64,
+    /// When it ended.
+    pub end: i64,
+    /// A frame, the eight bytes of a number, or a text.
+    pub value: &'a [u8],
+    tag: u8,
+    offset: usize,
+}
+
+impl Entry<'_> {
+    /// Reads the value.
+    pub fn decode(&self) -> Result<Value> {
+        match self.tag {
+            0 => hist::codec::frame::decode(self.value)
+                .map(|(histogram, _)| Value::Histogram(histogram))
+                .map_err(|source| Error::Histogram { offset: self.offset, source }),
+            1 => Ok(Value::Number(Reader::new(self.value).f64("number")?)),
+            _ => Ok(Value::Text(String::from_utf8_lossy(self.value).into_owned())),
+        }
+    }
+
+    /// Whether the value is one that series of that kind hold.
+    pub fn is_of(&self, kind: Kind) -> bool {
+        self.tag == value_tag(kind)
+    }
+}
+
+/// Takes a batch apart. After an error there is nothing more.
+#[derive(Clone, Debug)]
+pub struct BatchReader<'a> {
+    reader: Reader<'a>,
+    series: Option<(SeriesRef<'a>, u8)>,
+    left: u64,
+    begins: bool,
+    end: i64,
+    gaps: Vec<Gap>,
+    failed: bool,
+}
+
+impl<'a> BatchReader<'a> {
+    /// Reads what a batch begins with.
+    pub fn new(bytes: &'a [u8]) -> Result<BatchReader<'a>> {
+        let mut reader = Reader::new(bytes);
+        for (offset, field, expected, text) in [
+            (0, "magic", MAGIC, "211 (0xd3), a batch"),
+            (1, "version", VERSION, "1, the version this program reads"),
+        ] {
+            let found = reader.u8(field)?;
+            if found != expected {
+                let found = found.to_string();
+                return Err(Error::Invalid { offset, field, found, expected: text });
+            }
+        }
+        Ok(BatchReader {
+            reader,
+            series: None,
+            left: 0,
+            begins: false,
+            end: 0,
+            gaps: Vec::new(),
+            failed: false,
+        })
+    }
+
+    /// The gaps; all of them after the last sample.
+    pub fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    /// Reads all of it, values included: how many samples. What passes here is never refused later.
+    pub fn check(bytes: &[u8]) -> Result<u64> {
+        let mut reader = BatchReader::new(bytes)?;
+        let mut samples = 0;
+        while let Some(entry) = reader.next() {
+            let entry = entry?;
+            entry.decode()?;
+            samples += 1;
+        }
+        Ok(samples)
+    }
+
+    fn group(&mut self) -> Result<()> {
+        let offset = self.reader.offset();
+        match self.reader.u8("group")? {
+            BY_ID => {
+                let id = SeriesRef::Id(SeriesId(self.reader.array("series id")?));
+                let at = self.reader.offset();
+                let tag = self.reader.u8("value tag")?;
+                if tag > 2 {
+                    let found = tag.to_string();
+                    return Err(Error::Invalid {
+                        offset: at,
+                        field: "value tag",
+                        found,
+                        expected: "0 to 2",
+                    });
+                }
+                self.series = Some((id, tag));
+            }
+            BY_FORM => {
+                let form = self.reader.bytes("series form")?;
+                let kind = Series::from_form(form)?.kind();
+                self.series = Some((SeriesRef::Form(form), value_tag(kind)));
+            }
+            GAPS => {
+                let count = self.reader.count(5, "gap count")?;
+                for _ in 0..count {
+                    self.gaps.push(Gap::read(&mut self.reader)?);
+                }
+                return Ok(());
+            }
+            found => {
+                let found = found.to_string();
+                return Err(Error::Invalid { offset, field: "group", found, expected: "0 to 2" });
+            }
+        }
+        self.left = self.reader.count(2, "sample count")? as u64;
+        self.begins = true;
+        Ok(())
+    }
+
+    fn entry(&mut self) -> Result<Option<Entry<'a>>> {
+        while self.left == 0 {
+            if self.reader.is_empty() {
+                return Ok(None);
+            }
+            self.group()?;
+        }
+        self.left -= 1;
+        let (series, tag) = self.series.expect("BUG: a group has a series");
+        let start = self.end.wrapping_add(self.reader.zigzag("start")?);
+        let offset = self.reader.offset();
+        let span = self.reader.varint("span")?;
+        let end = i64::try_from(span).ok().and_then(|span| start.checked_add(span));
+        self.end = end.ok_or_else(|| Error::Invalid {
+            offset,
+            field: "span",
+            found: span.to_string(),
+            expected: "an end within 64 bits",
+        })?;
+        let offset = self.reader.offset();
+        let value = match tag {
+            0 => self.reader.bytes("frame")?,
+            1 => self.reader.take(8, "number")?,
+            _ => self.reader.text("text")?.as_bytes(),
+        };
+        let begins = std::mem::take(&mut self.begins);
+        Ok(Some(Entry { series, begins, start, end: self.end, value, tag, offset }))
+    }
+}
+
+impl<'a> Iterator for BatchReader<'a> {
+    type Item = Result<Entry<'a>>;
+
+    fn next(&mut self) -> Option<Result<Entry<'a>>> {
+        if self.failed {
+            return None;
+        }
+        let entry = self.entry();
+        self.failed = entry.is_err();
+        entry.transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hist::Histogram;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn series(number: u8) -> Series {
+        let kind = match number % 4 {
+            0 => Kind::Histogram(Temporality::Delta),
+            1 => Kind::Counter(Temporality::Cumulative),
+            2 => Kind::Gauge,
+            _ => Kind::Text,
+        };
+        Series::new(format!("m{number}"), kind).with_unit("ms").checked().unwrap()
+    }
+
+    fn value(kind: Kind, number: f64) -> Value {
+        match kind {
+            Kind::Histogram(_) => {
+                let mut histogram = Histogram::default();
+                histogram.record(number);
+                Value::Histogram(histogram)
+            }
+            Kind::Counter(_) | Kind::Gauge => Value::Number(number),
+            Kind::Text => Value::Text(number.to_string()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn batches_come_back(
+            samples in prop::collection::vec((0u8..6, any::<bool>(), any::<i32>(), 0i64..1 << 40, 0.1f64..1e9), 0..40),
+        ) {
+            let mut writer = BatchWriter::default();
+            let mut expected = Vec::new();
+            for &(number, by_form, start, span, x) in &samples {
+                let series = series(number);
+                if by_form { writer.series(&series) } else { writer.known_series(series.id(), &series) }
+                let start = i64::from(start) << 20;
+                let sample = Sample { start, end: start + span, value: value(series.kind(), x) };
+                writer.sample(&sample).unwrap();
+                expected.push((series.id(), sample));
+            }
+            let gap = Gap { start: 1, end: 2, producer: Some(7), lost: None, reason: "why".into() };
+            writer.gap(gap.clone());
+            let bytes = writer.finish();
+            let mut reader = BatchReader::new(&bytes).unwrap();
+            let mut found = Vec::new();
+            for entry in reader.by_ref() {
+                let entry = entry.unwrap();
+                let value = entry.decode().unwrap();
+                found.push((entry.series.id(), Sample { start: entry.start, end: entry.end, value }));
+            }
+            prop_assert_eq!(found, expected);
+            prop_assert_eq!(reader.gaps(), &[gap]);
+            prop_assert_eq!(BatchReader::check(&bytes), Ok(samples.len() as u64));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = BatchReader::check(&bytes);
+            bytes.splice(0..0, [MAGIC, VERSION]);
+            let _ = BatchReader::check(&bytes);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut writer = BatchWriter::default();
+        writer.series(&series(2));
+        let text = Value::Text(String::new());
+        assert!(writer.sample(&Sample { start: 0, end: 1, value: text }).is_err());
+        let number = Value::Number(1.0);
+        assert!(writer.sample(&Sample { start: 2, end: 1, value: number.clone() }).is_err());
+        assert!(writer.sample(&Sample { start: i64::MIN, end: 1, value: number }).is_err());
+    }
+}

@@ -1,0 +1,60 @@
+//! What is known to be missing.
+
+use std::fmt;
+
+use crate::error::Result;
+use crate::wire::{Reader, put_bytes, put_varint, put_zigzag};
+
+/// Something that happened and is not there to be seen.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gap {
+    /// From when, in nanoseconds since the Unix epoch.
+    pub start: i64,
+    /// Until when.
+    pub end: i64,
+    /// Whose data, if that is known.
+    pub producer: Option<u64>,
+    /// How many samples or records, if that is known.
+    pub lost: Option<u64>,
+    /// Why.
+    pub reason: String,
+}
+
+impl Gap {
+    /// Appends it.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        put_zigzag(out, self.start);
+        put_zigzag(out, self.end);
+        for number in [self.producer, self.lost] {
+            out.push(u8::from(number.is_some()));
+            if let Some(number) = number {
+                put_varint(out, number);
+            }
+        }
+        put_bytes(out, self.reason.as_bytes());
+    }
+
+    /// Takes one out.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Gap> {
+        let (start, end) = (reader.zigzag("gap start")?, reader.zigzag("gap end")?);
+        let mut number = || match reader.u8("flag of a number")? {
+            0 => Ok(None),
+            _ => reader.varint("number").map(Some),
+        };
+        let (producer, lost) = (number()?, number()?);
+        Ok(Gap { start, end, producer, lost, reason: reader.text("reason")?.to_owned() })
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.lost {
+            Some(lost) => write!(f, "{lost} lost")?,
+            None => f.write_str("an unknown number lost")?,
+        }
+        if let Some(producer) = self.producer {
+            write!(f, " of producer {producer:016x}")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}

@@ -1,0 +1,43 @@
+//! What is measured, as data: series, samples, gaps, and batches of them as bytes.
+//!
+//! Times are nanoseconds since the Unix epoch, as `i64`. A sample is what happened in `[start, end)`.
+//!
+//! ```
+//! use hist::Histogram;
+//! use hist::codec::header::Temporality;
+//! use model::{BatchReader, BatchWriter, Kind, Sample, Series, Value};
+//!
+//! let series = Series::new("http_request_duration", Kind::Histogram(Temporality::Delta))
+//!     .with_unit("ns")
+//!     .with_label("host", "web-1")
+//!     .checked()?;
+//! let mut latencies = Histogram::default();
+//! latencies.record(17_000_000.0);
+//!
+//! let mut batch = BatchWriter::default();
+//! batch.series(&series);
+//! batch.sample(&Sample { start: 0, end: 60_000_000_000, value: Value::Histogram(latencies.clone()) })?;
+//! let bytes = batch.finish();
+//!
+//! let mut reader = BatchReader::new(&bytes)?;
+//! let entry = reader.next().unwrap()?;
+//! assert_eq!(entry.series.id(), series.id());
+//! assert_eq!(entry.decode()?, Value::Histogram(latencies));
+//! # Ok::<(), model::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod batch;
+mod error;
+mod gap;
+mod sample;
+mod series;
+pub mod wire;
+
+pub use batch::{BatchReader, BatchWriter, Entry, SeriesRef};
+pub use error::{Error, Result};
+pub use gap::Gap;
+pub use sample::{Sample, Value};
+pub use series::{
+    FORM_BYTES_MAX, Kind, LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesId, UNIT_BYTES_MAX,
+};

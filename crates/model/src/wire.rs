@@ -1,0 +1,200 @@
+//! The numbers and texts that the formats of layers 1 and 2 are made of: little-endian, LEB128 varints,
+//! zigzag for signed ones, texts as length and UTF-8.
+
+use crate::error::{Error, Result};
+
+/// Appends an unsigned number, seven bits a byte.
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a signed number, folded.
+pub fn put_zigzag(out: &mut Vec<u8>, value: i64) {
+    put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+/// Appends a length and as many bytes.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Takes them out again.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// From the beginning of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes, offset: 0 }
+    }
+
+    /// Bytes read so far.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Bytes left.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.offset
+    }
+
+    /// Whether none are left.
+    pub fn is_empty(&self) -> bool {
+        self.remaining() == 0
+    }
+
+    /// The next `len` bytes.
+    pub fn take(&mut self, len: usize, field: &'static str) -> Result<&'a [u8]> {
+        let rest = &self.bytes[self.offset..];
+        let taken = rest.get(..len).ok_or(Error::Truncated { offset: self.offset, field })?;
+        self.offset += len;
+        Ok(taken)
+    }
+
+    /// The next bytes as an array.
+    pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N]> {
+        Ok(self.take(N, field)?.try_into().expect("BUG: take gives what was asked for"))
+    }
+
+    /// One byte.
+    pub fn u8(&mut self, field: &'static str) -> Result<u8> {
+        self.array::<1>(field).map(|[byte]| byte)
+    }
+
+    /// Four bytes.
+    pub fn u32(&mut self, field: &'static str) -> Result<u32> {
+        self.array(field).map(u32::from_le_bytes)
+    }
+
+    /// Eight bytes.
+    pub fn u64(&mut self, field: &'static str) -> Result<u64> {
+        self.array(field).map(u64::from_le_bytes)
+    }
+
+    /// Eight bytes, signed.
+    pub fn i64(&mut self, field: &'static str) -> Result<i64> {
+        self.array(field).map(i64::from_le_bytes)
+    }
+
+    /// A double.
+    pub fn f64(&mut self, field: &'static str) -> Result<f64> {
+        self.array(field).map(f64::from_le_bytes)
+    }
+
+    /// An unsigned number of at most ten bytes.
+    #[inline]
+    pub fn varint(&mut self, field: &'static str) -> Result<u64> {
+        let offset = self.offset;
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8(field)?;
+            let part = u64::from(byte & 0x7f);
+            if shift == 63 && part > 1 {
+                break;
+            }
+            value |= part << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Error::Invalid {
+            offset,
+            field,
+            found: "a number of more than 64 bits".to_owned(),
+            expected: "a LEB128 number of at most 64 bits",
+        })
+    }
+
+    /// A signed number, unfolded.
+    #[inline]
+    pub fn zigzag(&mut self, field: &'static str) -> Result<i64> {
+        self.varint(field).map(|value| (value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// How many of something follow, each of `bytes_min` bytes at the least: never more than there is room
+    /// for, so that what is allocated for them is in proportion to the input.
+    pub fn count(&mut self, bytes_min: usize, field: &'static str) -> Result<usize> {
+        let offset = self.offset;
+        let count = self.varint(field)?;
+        let max = self.remaining() / bytes_min.max(1);
+        usize::try_from(count).ok().filter(|&count| count <= max).ok_or(Error::Invalid {
+            offset,
+            field,
+            found: count.to_string(),
+            expected: "as many as there are bytes for",
+        })
+    }
+
+    /// A length and as many bytes.
+    pub fn bytes(&mut self, field: &'static str) -> Result<&'a [u8]> {
+        let len = self.varint(field)?;
+        self.take(usize::try_from(len).unwrap_or(usize::MAX), field)
+    }
+
+    /// A text.
+    pub fn text(&mut self, field: &'static str) -> Result<&'a str> {
+        let offset = self.offset;
+        let bytes = self.bytes(field)?;
+        std::str::from_utf8(bytes).map_err(|error| Error::Invalid {
+            offset,
+            field,
+            found: format!("no UTF-8 after {} bytes", error.valid_up_to()),
+            expected: "UTF-8",
+        })
+    }
+
+    /// Refuses bytes after the end.
+    pub fn finish(&self) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Invalid {
+            offset: self.offset,
+            field: "end",
+            found: format!("{} more bytes", self.remaining()),
+            expected: "nothing after the last field",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        let mut out = Vec::new();
+        let numbers = [0, 1, 127, 128, 300, u64::MAX >> 1, u64::MAX];
+        let signed = [0, -1, 1, i64::MIN, i64::MAX];
+        numbers.iter().for_each(|&n| put_varint(&mut out, n));
+        signed.iter().for_each(|&n| put_zigzag(&mut out, n));
+        put_bytes(&mut out, "héé".as_bytes());
+        let mut reader = Reader::new(&out);
+        assert_eq!(numbers.map(|_| reader.varint("n").unwrap()), numbers);
+        assert_eq!(signed.map(|_| reader.zigzag("n").unwrap()), signed);
+        assert_eq!(reader.text("text"), Ok("héé"));
+        assert_eq!(reader.finish(), Ok(()));
+        assert!(reader.u8("more").is_err());
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused() {
+        assert!(Reader::new(&[0xff; 11]).varint("n").is_err());
+        assert!(
+            Reader::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2])
+                .varint("n")
+                .is_err()
+        );
+        assert!(Reader::new(&[200, 1, 0]).count(1, "n").is_err());
+        assert!(Reader::new(&[5, 1]).bytes("n").is_err());
+        assert!(Reader::new(&[1, 0xff]).text("n").is_err());
+    }
+}
