@@ -66,7 +66,8 @@ pub struct Sum {
 }
 
 impl Sum {
-    pub(crate) const ZERO: Sum = Sum { high: 0.0, low: 0.0 };
+    /// Nothing.
+    pub const ZERO: Sum = Sum { high: 0.0, low: 0.0 };
 
     /// A sum that is this one number.
     pub fn new(value: f64) -> Sum {
@@ -74,14 +75,14 @@ impl Sum {
     }
 
     /// A sum in two parts, as [`Self::parts`] gave them.
-    pub(crate) fn from_parts(high: f64, low: f64) -> Sum {
+    pub fn from_parts(high: f64, low: f64) -> Sum {
         let (high, low) = two_sum(high, low);
         Sum { high, low }
     }
 
     /// The part a double holds, and what it lacks. A sum of −0 is 0: it equals it, but would not come back
     /// as −0 from the two parts.
-    pub(crate) fn parts(self) -> (f64, f64) {
+    pub fn parts(self) -> (f64, f64) {
         (self.high + 0.0, self.low + 0.0)
     }
 
@@ -123,7 +124,7 @@ impl Sum {
     }
 
     /// Both sums together.
-    pub(crate) fn plus(self, other: Sum) -> Sum {
+    pub fn plus(self, other: Sum) -> Sum {
         let (high, error) = two_sum(self.high, other.high);
         if !high.is_finite() {
             return Sum::new(high);

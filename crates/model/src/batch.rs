@@ -148,15 +148,50 @@ impl BatchWriter {
         }
     }
 
-    /// The bytes.
-    pub fn finish(mut self) -> Vec<u8> {
+    /// The batch.
+    pub fn finish(mut self) -> Batch {
         self.close();
         if !self.gaps.is_empty() {
             self.out.push(GAPS);
             put_varint(&mut self.out, self.gaps.len() as u64);
             self.gaps.iter().for_each(|gap| gap.put(&mut self.out));
         }
-        self.out
+        Batch { bytes: self.out, samples: self.count }
+    }
+}
+
+/// A batch of which every byte has been looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    samples: u64,
+}
+
+impl Batch {
+    /// Reads all of it, values included. What passes here is never refused later.
+    pub fn check(bytes: Vec<u8>) -> Result<Batch> {
+        let mut reader = BatchReader::new(&bytes)?;
+        let mut samples = 0;
+        while let Some(entry) = reader.next() {
+            entry?.decode()?;
+            samples += 1;
+        }
+        Ok(Batch { bytes, samples })
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many samples.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Reads it.
+    pub fn read(&self) -> BatchReader<'_> {
+        BatchReader::new(&self.bytes).expect("BUG: the batch was checked")
     }
 }
 
@@ -274,18 +309,6 @@ impl<'a> BatchReader<'a> {
     /// The gaps; all of them after the last sample.
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
-    }
-
-    /// Reads all of it, values included: how many samples. What passes here is never refused later.
-    pub fn check(bytes: &[u8]) -> Result<u64> {
-        let mut reader = BatchReader::new(bytes)?;
-        let mut samples = 0;
-        while let Some(entry) = reader.next() {
-            let entry = entry?;
-            entry.decode()?;
-            samples += 1;
-        }
-        Ok(samples)
     }
 
     fn group(&mut self) -> Result<()> {
@@ -417,8 +440,8 @@ mod tests {
             }
             let gap = Gap { start: 1, end: 2, producer: Some(7), lost: None, reason: "why".into() };
             writer.gap(gap.clone());
-            let bytes = writer.finish();
-            let mut reader = BatchReader::new(&bytes).unwrap();
+            let batch = writer.finish();
+            let mut reader = batch.read();
             let mut found = Vec::new();
             for entry in reader.by_ref() {
                 let entry = entry.unwrap();
@@ -427,14 +450,15 @@ mod tests {
             }
             prop_assert_eq!(found, expected);
             prop_assert_eq!(reader.gaps(), &[gap]);
-            prop_assert_eq!(BatchReader::check(&bytes), Ok(samples.len() as u64));
+            prop_assert_eq!(batch.samples(), samples.len() as u64);
+            prop_assert_eq!(Batch::check(batch.bytes().to_owned()), Ok(batch.clone()));
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = BatchReader::check(&bytes);
+            let _ = Batch::check(bytes.clone());
             bytes.splice(0..0, [MAGIC, VERSION]);
-            let _ = BatchReader::check(&bytes);
+            let _ = Batch::check(bytes);
         }
     }
 

@@ -5,7 +5,7 @@
 //! ```
 //! use hist::Histogram;
 //! use hist::codec::header::Temporality;
-//! use model::{BatchReader, BatchWriter, Kind, Sample, Series, Value};
+//! use model::{BatchWriter, Kind, Sample, Series, Value};
 //!
 //! let series = Series::new("http_request_duration", Kind::Histogram(Temporality::Delta))
 //!     .with_unit("ns")
@@ -17,10 +17,9 @@
 //! let mut batch = BatchWriter::default();
 //! batch.series(&series);
 //! batch.sample(&Sample { start: 0, end: 60_000_000_000, value: Value::Histogram(latencies.clone()) })?;
-//! let bytes = batch.finish();
+//! let batch = batch.finish();
 //!
-//! let mut reader = BatchReader::new(&bytes)?;
-//! let entry = reader.next().unwrap()?;
+//! let entry = batch.read().next().unwrap()?;
 //! assert_eq!(entry.series.id(), series.id());
 //! assert_eq!(entry.decode()?, Value::Histogram(latencies));
 //! # Ok::<(), model::Error>(())
@@ -34,7 +33,7 @@ mod sample;
 mod series;
 pub mod wire;
 
-pub use batch::{BatchReader, BatchWriter, Entry, SeriesRef};
+pub use batch::{Batch, BatchReader, BatchWriter, Entry, SeriesRef};
 pub use error::{Error, Result};
 pub use gap::Gap;
 pub use sample::{Sample, Value};

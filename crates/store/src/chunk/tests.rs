@@ -1,0 +1,150 @@
+use hist::Scheme;
+use proptest::prelude::*;
+
+use super::*;
+use crate::resolution::MINUTE;
+
+const SERIES: SeriesId = SeriesId([7; 16]);
+
+fn chunks(rows: Rows) -> Vec<(Header, Vec<u8>)> {
+    let mut chunks = Vec::new();
+    encode(SERIES, Resolution::Base, rows, |header, bytes| {
+        chunks.push((header, bytes.to_owned()));
+        Ok(())
+    })
+    .unwrap();
+    chunks
+}
+
+/// Rows come back, in whatever chunks.
+#[track_caller]
+fn check(rows: Rows) -> Vec<(Header, Vec<u8>)> {
+    let chunks = chunks(rows.clone());
+    let mut found: Option<Rows> = None;
+    for (header, bytes) in &chunks {
+        assert_eq!(self::check_header(bytes), *header);
+        let rows = decode(header, bytes).unwrap();
+        match &mut found {
+            Some(found) => found.append(rows),
+            None => found = Some(rows),
+        }
+    }
+    let Some(mut found) = found else {
+        assert_eq!(rows.len(), 0);
+        return chunks;
+    };
+    if let Rows::Histograms(rows) = &mut found {
+        rows.sort_by_key(Row::time);
+    }
+    assert_eq!(found, rows);
+    chunks
+}
+
+fn check_header(bytes: &[u8]) -> Header {
+    super::check(bytes).unwrap()
+}
+
+fn timed<T>(values: Vec<T>) -> Vec<Row<T>> {
+    let row = |(at, value)| Row { start: at as i64 * MINUTE, end: (at as i64 + 1) * MINUTE, value };
+    values.into_iter().enumerate().map(row).collect()
+}
+
+fn histogram(scheme: &Scheme, values: &[f64]) -> Histogram {
+    let mut histogram = Histogram::new(scheme.clone());
+    values.iter().for_each(|&value| histogram.record(value));
+    histogram
+}
+
+fn schemes() -> impl Strategy<Value = Scheme> {
+    prop_oneof![
+        Just(Scheme::exp2(5).unwrap()),
+        Just(Scheme::exp2(3).unwrap()),
+        Just(Scheme::LogLinear10)
+    ]
+}
+
+proptest! {
+    #[test]
+    fn histograms_come_back(
+        rows in prop::collection::vec((schemes(), prop::collection::vec(-1e3f64..1e6, 0..30)), 0..40),
+    ) {
+        let values = rows.iter().map(|(scheme, values)| histogram(scheme, values)).collect();
+        check(Rows::Histograms(timed(values)));
+    }
+
+    #[test]
+    fn cumulative_histograms_come_back(
+        rows in prop::collection::vec((0u8..10, prop::collection::vec(0f64..1e6, 0..30)), 0..40),
+    ) {
+        let mut values = Vec::new();
+        let mut held = Histogram::default();
+        for (reset, more) in &rows {
+            if *reset == 0 {
+                held = Histogram::default();
+            }
+            held.merge(&histogram(held.scheme(), more)).unwrap();
+            values.push(held.clone());
+        }
+        check(Rows::Cumulative(timed(values)));
+    }
+
+    #[test]
+    fn numbers_and_texts_come_back(numbers in prop::collection::vec(any::<f64>().prop_filter("equal", |x| !x.is_nan()), 0..500)) {
+        let summary = |&x: &f64| Summary { last: -x, ..Summary::of(x) };
+        check(Rows::Summaries(timed(numbers.iter().map(summary).collect())));
+        check(Rows::Texts(timed(numbers.iter().map(f64::to_string).collect())));
+        check(Rows::Numbers(timed(numbers)));
+    }
+}
+
+#[test]
+fn many_rows_make_many_chunks() {
+    assert_eq!(check(Rows::Numbers(timed(vec![1.5; 1000]))).len(), 3);
+    let histograms = vec![histogram(&Scheme::LogLinear10, &[1.0, 5.0]); 800];
+    assert_eq!(check(Rows::Histograms(timed(histograms))).len(), 3);
+}
+
+#[test]
+fn many_buckets_make_many_chunks() {
+    // Each row has buckets of its own: 360 rows have 360 * 400 columns, too many for a block.
+    let mut values = Vec::new();
+    for row in 0..360 {
+        let parts = hist::Parts {
+            positive: (0..400).map(|at| (row * 400 + at, 1)).collect(),
+            ..hist::Parts::new(Scheme::Explicit(hist::Explicit::new(&bounds()).unwrap()))
+        };
+        if let Ok(histogram) = Histogram::from_parts(parts) {
+            values.push(histogram);
+        }
+    }
+    assert!(!values.is_empty());
+    check(Rows::Histograms(timed(values)));
+}
+
+fn bounds() -> Vec<f64> {
+    (0..hist::Explicit::BOUNDS_MAX).map(|at| at as f64).collect()
+}
+
+#[test]
+fn every_flipped_bit_is_found() {
+    let rows = Rows::Histograms(timed(vec![histogram(&Scheme::LogLinear10, &[1.0, 5.0, 5.0]); 3]));
+    let (header, bytes) = chunks(rows).remove(0);
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(super::check(&damaged).is_err(), "bit {bit}");
+    }
+    for len in 0..bytes.len() {
+        assert!(super::check(&bytes[..len]).is_err());
+    }
+    assert_eq!(header.rows, 3);
+}
+
+#[test]
+fn nan_keeps_its_bits() {
+    let odd = f64::from_bits(0x7ff8_0000_0000_1234);
+    let (header, bytes) = chunks(Rows::Numbers(timed(vec![odd, -0.0]))).remove(0);
+    let Rows::Numbers(rows) = decode(&header, &bytes).unwrap() else { panic!("numbers") };
+    assert_eq!(rows[0].value.to_bits(), odd.to_bits());
+    assert!(rows[1].value.is_sign_negative());
+}

@@ -1,0 +1,30 @@
+//! Numbers in a column, compressed by pco (github.com/pcodec/pcodec): to the last bit, NaN included.
+
+use pco::data_types::Number;
+use pco::{ChunkConfig, standalone};
+
+/// The column as bytes.
+pub(crate) fn put<T: Number>(numbers: &[T]) -> Vec<u8> {
+    standalone::simple_compress(numbers, &ChunkConfig::default().with_compression_level(LEVEL))
+        .expect("BUG: this level is one of pco's")
+}
+
+/// pco's default is 8. Measured on random walks of 360 doubles: 4 is within 1 % of its size.
+const LEVEL: usize = 4;
+
+/// Takes a column of exactly `rows` numbers out.
+pub(crate) fn read<T: Number + Default>(bytes: &[u8], rows: usize) -> model::Result<Vec<T>> {
+    let invalid = |found: String| model::Error::Invalid {
+        offset: 0,
+        field: "column",
+        found,
+        expected: "a pco stream of as many numbers as there are rows",
+    };
+    let mut numbers = vec![T::default(); rows];
+    let progress = standalone::simple_decompress_into(bytes, &mut numbers)
+        .map_err(|error| invalid(error.to_string()))?;
+    if progress.n_processed != rows || !progress.finished {
+        return Err(invalid(format!("{} numbers", progress.n_processed)));
+    }
+    Ok(numbers)
+}

@@ -1,0 +1,131 @@
+//! What can go wrong, and who has to do something about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of most operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused an operation on a file.
+    #[error("{path}: cannot {doing}: {source}", path = path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// There is no store in the folder.
+    #[error("{}: there is no store here", dir.display())]
+    Missing {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// The folder has a store already.
+    #[error("{}: there is a store here already", dir.display())]
+    Exists {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// A file was written by a newer topdeck.
+    #[error("{}: has format version {found}, this topdeck reads version {known}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version this program knows.
+        known: u32,
+    },
+    /// Another process has the store open.
+    #[error("{}: the store is open in another process; it must be closed there first", dir.display())]
+    Busy {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// The manifest and the copy before it are both damaged.
+    #[error("{}: {why}; restore a snapshot, or move the file away and `topdeck store repair` makes one from the parts", path.display())]
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Bytes that are not what was written.
+    #[error("{place}: {why}")]
+    Damage {
+        /// Which file, and where in it.
+        place: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The journal beside the store is another one than the store was fed from.
+    #[error("{}: this journal is number {found:032x}, the store was fed from {expected:032x}; put the right one back, or restore store and journal together", dir.display())]
+    OtherJournal {
+        /// The journal's folder.
+        dir: PathBuf,
+        /// Its number.
+        found: u128,
+        /// The one the store knows.
+        expected: u128,
+    },
+    /// A batch names a series by a number that the store does not know: send its form.
+    #[error("series {id} is not known here; send the batch with the series' form")]
+    UnknownSeries {
+        /// The number.
+        id: model::SeriesId,
+    },
+    /// A batch, or what it holds, is refused: the sender is to blame.
+    #[error(transparent)]
+    Model(#[from] model::Error),
+    /// A limit on series was reached.
+    #[error(transparent)]
+    Cardinality(#[from] crate::index::Refused),
+    /// The journal could not take or give a record.
+    #[error(transparent)]
+    Journal(#[from] journal::Error),
+    /// A question that costs more than it may.
+    #[error("{what}: {found}, allowed are {max}; {remedy}")]
+    TooMuch {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much.
+        found: u64,
+        /// How much there may be.
+        max: u64,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A setting is out of range.
+    #[error("{name} is {found}, must be {expected}")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        found: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// An earlier error left memory and disk apart; opening the store again brings them together.
+    #[error("the store stopped after an error: {why}; open it again")]
+    Stopped {
+        /// The error.
+        why: String,
+    },
+}
+
+/// Says what was being done to which file.
+pub(crate) trait Doing<T> {
+    fn doing(self, doing: &'static str, path: &Path) -> Result<T>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, doing: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|source| Error::Io { path: path.to_owned(), doing, source })
+    }
+}

@@ -1,0 +1,208 @@
+//! Parts as files of one folder.
+//!
+//! ```text
+//! DIR/manifest, DIR/manifest.copy   the manifest, twice; the one of the higher generation counts
+//! DIR/series                        forms of series, appended: length u32, CRC-32C u32, form
+//! DIR/parts/NUMBER.part             parts; the name is the number in 16 hexadecimal digits
+//! DIR/lock                          empty: its lock says that the store is open
+//! DIR/journal/                      the journal that feeds the store
+//! ```
+//! Both copies of the manifest are written by renaming, one after the other; only then are parts removed that
+//! it no longer names.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use disk::{Disk, File, Mode};
+
+use crate::backend::{Backend, Part, PartWriter};
+use crate::error::{Doing, Error, Result};
+use crate::part::{FilePart, FileWriter};
+
+/// Forms at the most; longer lengths are damage.
+const FORM_BYTES_MAX: u32 = model::FORM_BYTES_MAX as u32;
+
+/// A store's folder.
+pub struct Local {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    /// Held for its lock.
+    _lock: Box<dyn File>,
+    /// The end of what is sound in the file of series.
+    series_end: Mutex<u64>,
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Local").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Local {
+    /// Takes the folder, which is made if it is missing; refused while somebody else has it.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<Local> {
+        let parts = dir.join("parts");
+        disk.create_dir(&parts).doing("create", &parts)?;
+        if let Some(above) = dir.parent() {
+            // A relative path of one name has the empty path above it.
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            disk.sync_dir(above).doing("synchronise", above)?;
+        }
+        disk.sync_dir(dir).doing("synchronise", dir)?;
+        let path = dir.join("lock");
+        let lock = disk.open(&path, Mode::Create).doing("open", &path)?;
+        if !lock.try_lock().doing("lock", &path)? {
+            return Err(Error::Busy { dir: dir.to_owned() });
+        }
+        Ok(Local { disk, dir: dir.to_owned(), _lock: lock, series_end: Mutex::new(0) })
+    }
+
+    /// Whether there is a store in the folder.
+    pub fn is_store(disk: &dyn Disk, dir: &Path) -> bool {
+        ["manifest", "manifest.copy"].iter().any(|name| disk.open(&dir.join(name), Mode::Read).is_ok())
+    }
+
+    pub(crate) fn part_path(&self, number: u64) -> PathBuf {
+        self.dir.join("parts").join(format!("{number:016x}.part"))
+    }
+
+    fn manifest_path(&self, copy: bool) -> PathBuf {
+        self.dir.join(if copy { "manifest.copy" } else { "manifest" })
+    }
+
+    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>> {
+        let file = match self.disk.open(path, Mode::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).doing("open", path),
+        };
+        let len = file.len().doing("measure", path)?;
+        let mut bytes = vec![0; usize::try_from(len).expect("BUG: a file is larger than memory")];
+        let have = file.read_full_at(&mut bytes, 0).doing("read", path)?;
+        bytes.truncate(have);
+        Ok(Some(bytes))
+    }
+
+    fn series_path(&self) -> PathBuf {
+        self.dir.join("series")
+    }
+}
+
+impl Backend for Local {
+    fn create(&self, number: u64) -> Result<Box<dyn PartWriter>> {
+        let path = self.part_path(number);
+        match self.disk.remove(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).doing("remove", &path),
+        }
+        Ok(Box::new(FileWriter::new(Arc::clone(&self.disk), path, number)?))
+    }
+
+    fn open(&self, number: u64) -> Result<Arc<dyn Part>> {
+        Ok(Arc::new(FilePart::open(&*self.disk, &self.part_path(number))?))
+    }
+
+    fn remove(&self, number: u64) -> Result<()> {
+        let path = self.part_path(number);
+        match self.disk.remove(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).doing("remove", &path),
+            _ => Ok(()),
+        }
+    }
+
+    fn parts(&self) -> Result<Vec<u64>> {
+        let dir = self.dir.join("parts");
+        let names = self.disk.list(&dir).doing("list", &dir)?;
+        let number = |name: &String| {
+            let digits = name.strip_suffix(".part").filter(|digits| digits.len() == 16)?;
+            u64::from_str_radix(digits, 16).ok()
+        };
+        let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    fn manifest(&self) -> Result<Option<Vec<u8>>> {
+        let copies = [self.read_file(&self.manifest_path(false))?, self.read_file(&self.manifest_path(true))?];
+        if copies.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let generation = |bytes: &Vec<u8>| crate::manifest::generation(bytes);
+        let sound = copies.iter().flatten().filter_map(|bytes| generation(bytes).map(|found| (found, bytes)));
+        match sound.max_by_key(|&(generation, _)| generation) {
+            Some((_, bytes)) => Ok(Some(bytes.clone())),
+            // The caller says what is wrong with it.
+            None => Ok(copies.into_iter().flatten().next()),
+        }
+    }
+
+    fn set_manifest(&self, bytes: &[u8]) -> Result<()> {
+        for copy in [false, true] {
+            let path = self.manifest_path(copy);
+            let new = path.with_extension("new");
+            let file = self.disk.open(&new, Mode::Create).doing("create", &new)?;
+            file.set_len(0).doing("empty", &new)?;
+            file.write_all_at(bytes, 0).doing("write", &new)?;
+            file.sync().doing("synchronise", &new)?;
+            self.disk.rename(&new, &path).doing("rename", &new)?;
+            self.disk.sync_dir(&self.dir).doing("synchronise", &self.dir)?;
+        }
+        Ok(())
+    }
+
+    fn add_series(&self, forms: &[Vec<u8>]) -> Result<()> {
+        if forms.is_empty() {
+            return Ok(());
+        }
+        let path = self.series_path();
+        let file = self.disk.open(&path, Mode::Create).doing("open", &path)?;
+        let mut bytes = Vec::new();
+        for form in forms {
+            bytes.extend((form.len() as u32).to_le_bytes());
+            bytes.extend(crc32c::crc32c(form).to_le_bytes());
+            bytes.extend_from_slice(form);
+        }
+        let mut end = self.series_end.lock().expect("BUG: nobody panics with the series");
+        file.write_all_at(&bytes, *end).doing("write", &path)?;
+        file.sync().doing("synchronise", &path)?;
+        if *end == 0 {
+            self.disk.sync_dir(&self.dir).doing("synchronise", &self.dir)?;
+        }
+        *end += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn series(&self, each: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        let Some(bytes) = self.read_file(&self.series_path())? else { return Ok(0) };
+        let (mut at, mut end, mut damaged) = (0, 0, 0);
+        let mut was_sound = true;
+        while at < bytes.len() {
+            if let Some(form) = form_at(&bytes[at..]) {
+                each(form);
+                at += 8 + form.len();
+                (end, was_sound) = (at, true);
+                continue;
+            }
+            // Behind damage, the next sound record is looked for byte by byte.
+            damaged += u64::from(was_sound);
+            was_sound = false;
+            at += 1;
+        }
+        // What is torn off at the end was not acknowledged by a manifest; it is written over.
+        damaged -= u64::from(!was_sound);
+        *self.series_end.lock().expect("BUG: nobody panics with the series") = end as u64;
+        Ok(damaged)
+    }
+}
+
+fn form_at(bytes: &[u8]) -> Option<&[u8]> {
+    let len = u32::from_le_bytes(*bytes.first_chunk()?);
+    let checksum = u32::from_le_bytes(*bytes.get(4..)?.first_chunk()?);
+    if len == 0 || len > FORM_BYTES_MAX {
+        return None;
+    }
+    let form = bytes.get(8..8 + len as usize)?;
+    (crc32c::crc32c(form) == checksum).then_some(form)
+}

@@ -1,0 +1,420 @@
+//! What a store consists of at one moment: which parts, fed up to which position of the journal, and which
+//! batches of each producer they contain. Replacing it commits all of that at once.
+//!
+//! It is text, a fact a line, so that a person can read it:
+//!
+//! ```text
+//! topdeck store 1
+//! generation N                      rises with each commit
+//! journal ID POSITION               fed from this journal up to this position, excluded
+//! series N                          forms that the file of series has at least
+//! next N                            the next part's number
+//! producer ID BOOT SEQUENCE POSITION the last batch of a boot that is contained, and where it was
+//! keep RESOLUTION DURATION SELECTOR how long rows of matching series stay; the first that matches counts
+//! part N RESOLUTION START END BYTES CHUNKS ROWS COVERS
+//! gap START END PRODUCER LOST REASON
+//! checksum CRC                      CRC-32C of all lines before, 8 hexadecimal digits
+//! ```
+//! Numbers are decimal, ids hexadecimal, times and durations ns; `-` stands for what is not known, not
+//! limited or empty. `COVERS` is what a rollup was made of: numbers of base parts and ranges of them, with
+//! commas. `docs/formats/manifest.md` says the same to a stranger.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use model::{Gap, Selector};
+
+use crate::resolution::Resolution;
+
+const TITLE: &str = "topdeck store ";
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+
+/// Gaps that are remembered at the most; then neighbours are joined.
+const GAPS_MAX: usize = 4096;
+/// Producers whose sequences are remembered at the most; then those who were silent longest are forgotten.
+pub const PRODUCERS_MAX: usize = 1 << 16;
+
+/// One state of a store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Manifest {
+    pub(crate) generation: u64,
+    /// The journal's number, once there is one.
+    pub(crate) journal: Option<u128>,
+    pub(crate) position: u64,
+    pub(crate) series: u64,
+    pub(crate) next_part: u64,
+    pub(crate) producers: BTreeMap<(u64, u64), Heard>,
+    pub(crate) keep: Vec<Keep>,
+    pub(crate) parts: BTreeMap<u64, PartInfo>,
+    pub(crate) gaps: Vec<Gap>,
+}
+
+/// How far a producer's boot was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Heard {
+    pub(crate) sequence: u64,
+    /// The journal's position of that batch: who was silent longest has the least.
+    pub(crate) position: u64,
+}
+
+/// What a manifest says of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartInfo {
+    /// Its number.
+    pub number: u64,
+    /// What its rows stand for.
+    pub resolution: Resolution,
+    /// When its earliest row began, in ns since the Unix epoch.
+    pub start: i64,
+    /// When its latest row ended.
+    pub end: i64,
+    /// Bytes of storage.
+    pub bytes: u64,
+    /// Chunks in it.
+    pub chunks: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Of a rollup: numbers of the base parts it was made of.
+    pub covers: BTreeSet<u64>,
+}
+
+impl PartInfo {
+    /// The partition it lies in.
+    pub(crate) fn partition(&self) -> Range<i64> {
+        crate::resolution::slot_range(self.end, self.resolution.partition())
+    }
+}
+
+/// How long rows are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Keep {
+    /// Of which resolution.
+    pub resolution: Resolution,
+    /// Nanoseconds after their end; `None` for ever.
+    pub duration: Option<i64>,
+    /// Of which series.
+    pub selector: Selector,
+}
+
+/// The generation of a manifest that is whole.
+pub(crate) fn generation(bytes: &[u8]) -> Option<u64> {
+    Manifest::read(bytes).ok().map(|manifest| manifest.generation)
+}
+
+impl Manifest {
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut out = format!("{TITLE}{VERSION}\ngeneration {}\n", self.generation);
+        let mut line = |text: std::fmt::Arguments<'_>| {
+            out.write_fmt(text).expect("BUG: a string takes everything");
+            out.push('\n');
+        };
+        if let Some(journal) = self.journal {
+            line(format_args!("journal {journal:032x} {}", self.position));
+        }
+        line(format_args!("series {}", self.series));
+        line(format_args!("next {}", self.next_part));
+        for ((producer, boot), heard) in &self.producers {
+            line(format_args!("producer {producer:x} {boot:x} {} {}", heard.sequence, heard.position));
+        }
+        for keep in &self.keep {
+            line(format_args!("keep {} {} {}", keep.resolution, known(keep.duration), escaped(&keep.selector.to_string())));
+        }
+        for part in self.parts.values() {
+            line(format_args!(
+                "part {} {} {} {} {} {} {} {}",
+                part.number,
+                part.resolution,
+                part.start,
+                part.end,
+                part.bytes,
+                part.chunks,
+                part.rows,
+                ranges(&part.covers)
+            ));
+        }
+        for gap in &self.gaps {
+            let (producer, lost) = (known(gap.producer), known(gap.lost));
+            line(format_args!("gap {} {} {producer} {lost} {}", gap.start, gap.end, escaped(&gap.reason)));
+        }
+        let checksum = crc32c::crc32c(out.as_bytes());
+        writeln!(out, "checksum {checksum:08x}").expect("BUG: a string takes everything");
+        out.into_bytes()
+    }
+
+    /// Reads one; what is wrong with it otherwise.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Manifest, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
+        let version = text.strip_prefix(TITLE).and_then(|rest| rest.lines().next());
+        let Some(version) = version.and_then(|version| version.parse::<u32>().ok()) else {
+            return Err("does not begin with the manifest's title".to_owned());
+        };
+        if version != VERSION {
+            return Err(format!("has version {version}, this topdeck reads version {VERSION}"));
+        }
+        let end = text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1);
+        let (body, last) = text.split_at(end);
+        let checksum = last.strip_prefix("checksum ").and_then(|rest| rest.strip_suffix('\n'));
+        let checksum = checksum.and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        if checksum != Some(crc32c::crc32c(body.as_bytes())) {
+            return Err("its checksum does not match".to_owned());
+        }
+        let mut manifest = Manifest::default();
+        for (number, line) in body.lines().enumerate().skip(1) {
+            manifest.take(line).ok_or_else(|| format!("line {} is not understood: {line}", number + 1))?;
+        }
+        Ok(manifest)
+    }
+
+    fn take(&mut self, line: &str) -> Option<()> {
+        let (word, rest) = line.split_once(' ')?;
+        match word {
+            "generation" => self.generation = rest.parse().ok()?,
+            "series" => self.series = rest.parse().ok()?,
+            "next" => self.next_part = rest.parse().ok()?,
+            "journal" => {
+                let (id, position) = rest.split_once(' ')?;
+                self.journal = Some(u128::from_str_radix(id, 16).ok()?);
+                self.position = position.parse().ok()?;
+            }
+            "producer" => {
+                let [producer, boot, sequence, position] = words(rest)?;
+                let hex = |text| u64::from_str_radix(text, 16).ok();
+                let heard = Heard { sequence: sequence.parse().ok()?, position: position.parse().ok()? };
+                self.producers.insert((hex(producer)?, hex(boot)?), heard);
+            }
+            "keep" => {
+                let [resolution, duration, selector] = words(rest)?;
+                self.keep.push(Keep {
+                    resolution: Resolution::parse(resolution)?,
+                    duration: maybe(duration)?,
+                    selector: Selector::parse(&unescaped(selector)?).ok()?,
+                });
+            }
+            "part" => {
+                let [number, resolution, start, end, bytes, chunks, rows, covers] = words(rest)?;
+                let part = PartInfo {
+                    number: number.parse().ok()?,
+                    resolution: Resolution::parse(resolution)?,
+                    start: start.parse().ok()?,
+                    end: end.parse().ok()?,
+                    bytes: bytes.parse().ok()?,
+                    chunks: chunks.parse().ok()?,
+                    rows: rows.parse().ok()?,
+                    covers: read_ranges(covers)?,
+                };
+                self.parts.insert(part.number, part);
+            }
+            "gap" => {
+                let [start, end, producer, lost, reason] = words(rest)?;
+                self.gaps.push(Gap {
+                    start: start.parse().ok()?,
+                    end: end.parse().ok()?,
+                    producer: maybe(producer)?,
+                    lost: maybe(lost)?,
+                    reason: unescaped(reason)?,
+                });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Remembers a gap; of very many, neighbours of one reason become one.
+    pub(crate) fn add_gap(&mut self, gap: Gap) {
+        if self.gaps.contains(&gap) {
+            return;
+        }
+        self.gaps.push(gap);
+        if self.gaps.len() <= GAPS_MAX {
+            return;
+        }
+        self.gaps.sort_by(|a, b| (&a.reason, a.producer, a.start).cmp(&(&b.reason, b.producer, b.start)));
+        let half = GAPS_MAX / 2;
+        while self.gaps.len() > half {
+            let before = self.gaps.len();
+            self.gaps.dedup_by(|gap, kept| {
+                let alike = gap.reason == kept.reason && gap.producer == kept.producer;
+                if alike {
+                    kept.end = kept.end.max(gap.end);
+                    kept.lost = kept.lost.zip(gap.lost).and_then(|(a, b)| a.checked_add(b));
+                }
+                alike
+            });
+            if self.gaps.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Remembers that a batch is contained.
+    pub(crate) fn hear(&mut self, identity: journal::Identity, position: u64) {
+        let heard = Heard { sequence: identity.sequence, position };
+        self.producers.insert((identity.producer, identity.boot), heard);
+        if self.producers.len() > PRODUCERS_MAX {
+            let silent = self.producers.iter().min_by_key(|(_, heard)| heard.position);
+            let key = *silent.expect("BUG: there are many").0;
+            self.producers.remove(&key);
+        }
+    }
+
+    /// Whether a batch is contained already.
+    pub(crate) fn has_heard(&self, identity: journal::Identity) -> bool {
+        let heard = self.producers.get(&(identity.producer, identity.boot));
+        heard.is_some_and(|heard| identity.sequence <= heard.sequence)
+    }
+}
+
+fn words<const N: usize>(text: &str) -> Option<[&str; N]> {
+    let words: Vec<&str> = text.split(' ').collect();
+    words.try_into().ok()
+}
+
+fn known<T: ToString>(number: Option<T>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
+fn maybe<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
+    if text == "-" { Some(None) } else { text.parse().ok().map(Some) }
+}
+
+/// A text as one word: bytes that are no letters, digits or plain signs as `%XX`.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'!'..=b'~' if byte != b'%' => out.push(byte.into()),
+            _ => write!(out, "%{byte:02X}").expect("BUG: a string takes everything"),
+        }
+    }
+    out
+}
+
+fn unescaped(word: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        if byte == b'%' {
+            let hex = std::str::from_utf8(after.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(hex, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            bytes.push(byte);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn ranges(numbers: &BTreeSet<u64>) -> String {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some(run) if run.1 + 1 == number => run.1 = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    if runs.is_empty() {
+        return "-".to_owned();
+    }
+    let run = |&(first, last): &(u64, u64)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(",")
+}
+
+/// Numbers that one range may tell; a manifest of more was not written here.
+const RANGE_MAX: u64 = 1 << 24;
+
+fn read_ranges(text: &str) -> Option<BTreeSet<u64>> {
+    let mut numbers = BTreeSet::new();
+    if text == "-" {
+        return Some(numbers);
+    }
+    for run in text.split(',') {
+        let (first, last) = run.split_once('-').unwrap_or((run, run));
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+        if last.checked_sub(first)? > RANGE_MAX {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Manifest {
+        let mut manifest = Manifest {
+            generation: 7,
+            journal: Some(u128::MAX - 5),
+            position: 99,
+            series: 3,
+            next_part: 12,
+            keep: vec![Keep {
+                resolution: Resolution::FiveMinutes,
+                duration: Some(5),
+                selector: Selector::parse(r#"http{host=~"a b%.*"}"#).unwrap(),
+            }],
+            ..Manifest::default()
+        };
+        let identity = journal::Identity { producer: 1, boot: u64::MAX, sequence: 5 };
+        manifest.hear(identity, 98);
+        for number in [3, 11] {
+            manifest.parts.insert(number, PartInfo {
+                number,
+                resolution: Resolution::Hour,
+                start: -5,
+                end: 17,
+                bytes: 1000,
+                chunks: 2,
+                rows: 40,
+                covers: [1, 2, 5].into(),
+            });
+        }
+        manifest.add_gap(Gap { start: 1, end: 2, producer: None, lost: Some(4), reason: "é 100 %\n".into() });
+        manifest
+    }
+
+    #[test]
+    fn manifests_come_back() {
+        for manifest in [Manifest::default(), example()] {
+            assert_eq!(Manifest::read(&manifest.write()), Ok(manifest));
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let bytes = example().write();
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Manifest::read(&damaged).is_err_and(|why| !why.is_empty()), "bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert!(Manifest::read(&bytes[..len]).is_err());
+        }
+    }
+
+    #[test]
+    fn batches_are_heard_once() {
+        let manifest = example();
+        let identity = |boot, sequence| journal::Identity { producer: 1, boot, sequence };
+        assert!(manifest.has_heard(identity(u64::MAX, 5)) && manifest.has_heard(identity(u64::MAX, 4)));
+        assert!(!manifest.has_heard(identity(u64::MAX, 6)) && !manifest.has_heard(identity(3, 1)));
+    }
+
+    #[test]
+    fn gaps_are_bounded() {
+        let mut manifest = Manifest::default();
+        for at in 0..3 * GAPS_MAX as i64 {
+            manifest.add_gap(Gap { start: at, end: at + 1, producer: None, lost: Some(1), reason: "why".into() });
+        }
+        assert!(manifest.gaps.len() <= GAPS_MAX);
+        assert_eq!(manifest.gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>(), 3 * GAPS_MAX as u64);
+    }
+}

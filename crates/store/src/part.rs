@@ -1,0 +1,392 @@
+//! A part as a file: chunks of many series, written once.
+//!
+//! ```text
+//! offset  size  field
+//!      0     8  magic    b"tdpart\0\0"
+//!      8     4  version  1; readers refuse any other
+//!     12     8  number   the part's
+//!     20     4  checksum CRC-32C of the 20 bytes before
+//! ```
+//! Then chunks, each as in `chunk.rs`, next to each other; the forms; the index; and 56 bytes:
+//!
+//! ```text
+//! forms     zstd of each series' form as length and bytes, by ascending id
+//! index     48 bytes a chunk, by ascending series and start: series 16, offset u64, length u32, rows u32,
+//!           start i64, end i64
+//! footer    magic b"tdpend\0\0", forms at u64, index at u64, chunks u64, bytes of forms unpacked u64,
+//!           checksum of forms u32, checksum of index u32, number u64 xor 0, ... see FOOTER
+//! ```
+//! A part whose footer or index is damaged is read by looking for chunks: each says whose it is.
+//! `docs/formats/part.md` says the same to a stranger.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use disk::{Disk, File, Mode};
+use model::SeriesId;
+use model::wire::{Reader, put_bytes};
+
+use crate::backend::{Part, PartWriter, Place};
+use crate::chunk::{self, Header};
+use crate::error::{Doing, Error, Result};
+
+/// First bytes of a part.
+pub const MAGIC: [u8; 8] = *b"tdpart\0\0";
+/// First bytes of its footer.
+pub const FOOTER_MAGIC: [u8; 8] = *b"tdpend\0\0";
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+/// Bytes before the first chunk.
+pub const HEADER_BYTES: usize = 24;
+/// Bytes of an entry of the index.
+pub const ENTRY_BYTES: usize = 48;
+/// Bytes of the footer.
+pub const FOOTER_BYTES: usize = 52;
+/// The fields of the footer: name, offset, size.
+pub const FOOTER: [(&str, usize, usize); 8] = [
+    ("magic", 0, 8),
+    ("forms", 8, 8),
+    ("index", 16, 8),
+    ("chunks", 24, 8),
+    ("unpacked", 32, 8),
+    ("forms checksum", 40, 4),
+    ("index checksum", 44, 4),
+    ("checksum", 48, 4),
+];
+
+/// Forms of one part, unpacked, at the most.
+const FORMS_BYTES_MAX: u64 = 4 << 30;
+const FORMS_LEVEL: i32 = 3;
+/// What is gathered before it is written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Writes a part to a file.
+pub(crate) struct FileWriter {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    file: Box<dyn File>,
+    /// Not written yet.
+    pending: Vec<u8>,
+    written: u64,
+    places: Vec<Place>,
+}
+
+impl FileWriter {
+    pub(crate) fn new(disk: Arc<dyn Disk>, path: PathBuf, number: u64) -> Result<FileWriter> {
+        let file = disk.open(&path, Mode::CreateNew).doing("create", &path)?;
+        let mut pending = Vec::with_capacity(WRITE_BYTES);
+        pending.extend(MAGIC);
+        pending.extend(VERSION.to_le_bytes());
+        pending.extend(number.to_le_bytes());
+        pending.extend(crc32c::crc32c(&pending).to_le_bytes());
+        Ok(FileWriter { disk, path, file, pending, written: 0, places: Vec::new() })
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        self.pending.extend_from_slice(bytes);
+        if self.pending.len() >= WRITE_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.file.write_all_at(&self.pending, self.written).doing("write", &self.path)?;
+        self.written += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn at(&self) -> u64 {
+        self.written + self.pending.len() as u64
+    }
+}
+
+impl PartWriter for FileWriter {
+    fn put(&mut self, header: &Header, bytes: &[u8]) -> Result<()> {
+        self.places.push(Place {
+            series: header.series,
+            offset: self.at(),
+            length: bytes.len() as u32,
+            rows: header.rows as u32,
+            start: header.start,
+            end: header.end,
+        });
+        self.add(bytes)
+    }
+
+    fn finish(mut self: Box<Self>, form: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64> {
+        self.places.sort_by_key(|place| (place.series, place.start, place.offset));
+        let ids: BTreeSet<SeriesId> = self.places.iter().map(|place| place.series).collect();
+        let mut forms = Vec::new();
+        ids.iter().for_each(|id| put_bytes(&mut forms, &form(id)));
+        let packed = zstd::bulk::compress(&forms, FORMS_LEVEL);
+        let packed = packed.expect("BUG: zstd packs whatever fits memory");
+        let index: Vec<u8> = self.places.iter().flat_map(entry).collect();
+
+        let forms_at = self.at();
+        self.add(&packed)?;
+        let index_at = self.at();
+        self.add(&index)?;
+        let mut footer = FOOTER_MAGIC.to_vec();
+        for number in [forms_at, index_at, self.places.len() as u64, forms.len() as u64] {
+            footer.extend(number.to_le_bytes());
+        }
+        footer.extend(crc32c::crc32c(&packed).to_le_bytes());
+        footer.extend(crc32c::crc32c(&index).to_le_bytes());
+        footer.extend(crc32c::crc32c(&footer).to_le_bytes());
+        self.add(&footer)?;
+        self.write()?;
+        self.file.sync().doing("synchronise", &self.path)?;
+        let dir = self.path.parent().expect("BUG: a part lies in a folder");
+        self.disk.sync_dir(dir).doing("synchronise", dir)?;
+        Ok(self.written)
+    }
+}
+
+fn entry(place: &Place) -> [u8; ENTRY_BYTES] {
+    let mut bytes = [0; ENTRY_BYTES];
+    bytes[..16].copy_from_slice(&place.series.0);
+    bytes[16..24].copy_from_slice(&place.offset.to_le_bytes());
+    bytes[24..28].copy_from_slice(&place.length.to_le_bytes());
+    bytes[28..32].copy_from_slice(&place.rows.to_le_bytes());
+    bytes[32..40].copy_from_slice(&place.start.to_le_bytes());
+    bytes[40..].copy_from_slice(&place.end.to_le_bytes());
+    bytes
+}
+
+fn place(bytes: &[u8; ENTRY_BYTES]) -> Place {
+    let mut reader = Reader::new(bytes);
+    let mut read = || -> model::Result<Place> {
+        Ok(Place {
+            series: SeriesId(reader.array("series")?),
+            offset: reader.u64("offset")?,
+            length: reader.u32("length")?,
+            rows: reader.u32("rows")?,
+            start: reader.i64("start")?,
+            end: reader.i64("end")?,
+        })
+    };
+    read().expect("BUG: an entry has 48 bytes")
+}
+
+/// A part in a file.
+pub(crate) struct FilePart {
+    file: Box<dyn File>,
+    path: PathBuf,
+    bytes: u64,
+    /// Read when it is first asked for.
+    contents: OnceLock<Contents>,
+}
+
+struct Contents {
+    places: Vec<Place>,
+    forms: Vec<u8>,
+    damage: Vec<String>,
+}
+
+impl fmt::Debug for FilePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilePart").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl FilePart {
+    pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<FilePart> {
+        let file = disk.open(path, Mode::Read).doing("open", path)?;
+        let bytes = file.len().doing("measure", path)?;
+        let part = FilePart { file, path: path.to_owned(), bytes, contents: OnceLock::new() };
+        let header = part.read_at(0, HEADER_BYTES)?;
+        let version = header.get(8..12).and_then(|bytes| bytes.first_chunk()).copied();
+        let found = version.map_or(VERSION, u32::from_le_bytes);
+        // A damaged header is no reason to lose what follows; a sound one of another version is.
+        if found != VERSION && header_is_sound(&header) {
+            return Err(Error::Version { path: path.to_owned(), found, known: VERSION });
+        }
+        Ok(part)
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let have = self.file.read_full_at(&mut bytes, offset).doing("read", &self.path)?;
+        bytes.truncate(have);
+        Ok(bytes)
+    }
+
+    fn contents(&self) -> Result<&Contents> {
+        if let Some(contents) = self.contents.get() {
+            return Ok(contents);
+        }
+        let contents = self.load()?;
+        Ok(self.contents.get_or_init(|| contents))
+    }
+
+    fn load(&self) -> Result<Contents> {
+        let mut damage = Vec::new();
+        if !header_is_sound(&self.read_at(0, HEADER_BYTES)?) {
+            damage.push("the header is damaged; it says nothing that is needed".to_owned());
+        }
+        let footer = match self.footer()? {
+            Ok(footer) => footer,
+            Err(why) => {
+                damage.push(format!("{why}; chunks were found by looking for them"));
+                return Ok(Contents { places: self.look()?, forms: Vec::new(), damage });
+            }
+        };
+        let forms = match self.forms_of(&footer)? {
+            Ok(forms) => forms,
+            Err(why) => {
+                damage.push(why);
+                Vec::new()
+            }
+        };
+        let index = self.read_at(footer.index_at, footer.chunks * ENTRY_BYTES)?;
+        let (entries, rest) = index.as_chunks::<ENTRY_BYTES>();
+        if entries.len() != footer.chunks || !rest.is_empty() || crc32c::crc32c(&index) != footer.index_checksum {
+            damage.push("the index is damaged; chunks were found by looking for them".to_owned());
+            return Ok(Contents { places: self.look()?, forms, damage });
+        }
+        Ok(Contents { places: entries.iter().map(place).collect(), forms, damage })
+    }
+
+    fn footer(&self) -> Result<Result<Footer, String>> {
+        let Some(at) = self.bytes.checked_sub(FOOTER_BYTES as u64) else {
+            return Ok(Err(format!("the file ends after {} bytes, before its footer", self.bytes)));
+        };
+        let bytes = self.read_at(at, FOOTER_BYTES)?;
+        Ok(Footer::read(&bytes).filter(|footer| footer.fits(at)).ok_or_else(|| "the footer is damaged".to_owned()))
+    }
+
+    fn forms_of(&self, footer: &Footer) -> Result<Result<Vec<u8>, String>> {
+        let packed = self.read_at(footer.forms_at, (footer.index_at - footer.forms_at) as usize)?;
+        if crc32c::crc32c(&packed) != footer.forms_checksum {
+            return Ok(Err("the forms of its series are damaged".to_owned()));
+        }
+        let forms = zstd::bulk::decompress(&packed, footer.forms_bytes as usize);
+        Ok(forms.map_err(|error| format!("the forms of its series cannot be unpacked: {error}")))
+    }
+
+    /// Finds chunks without an index: from the front, and behind whatever is no chunk at the next magic.
+    fn look(&self) -> Result<Vec<Place>> {
+        const WINDOW: usize = 1 << 20;
+        let mut places = Vec::new();
+        let mut at = HEADER_BYTES as u64;
+        let mut bytes = Vec::new();
+        while at + (chunk::HEADER_BYTES as u64) <= self.bytes {
+            if let Ok(header) = Header::read(&self.read_at(at, chunk::HEADER_BYTES)?) {
+                let length = (chunk::HEADER_BYTES + header.length) as u32;
+                let place = Place {
+                    series: header.series,
+                    offset: at,
+                    length,
+                    rows: header.rows as u32,
+                    start: header.start,
+                    end: header.end,
+                };
+                self.read(&place, &mut bytes)?;
+                if chunk::check(&bytes).is_ok() {
+                    places.push(place);
+                    at += u64::from(length);
+                    continue;
+                }
+            }
+            let window = self.read_at(at + 1, WINDOW)?;
+            let next = window.windows(4).position(|four| four == chunk::MAGIC);
+            at += match next {
+                Some(next) => 1 + next as u64,
+                None => (window.len().max(4) - 3) as u64,
+            };
+        }
+        places.sort_by_key(|place| (place.series, place.start, place.offset));
+        Ok(places)
+    }
+}
+
+fn header_is_sound(header: &[u8]) -> bool {
+    header.len() == HEADER_BYTES
+        && header[..8] == MAGIC
+        && crc32c::crc32c(&header[..20]).to_le_bytes() == header[20..]
+}
+
+struct Footer {
+    forms_at: u64,
+    index_at: u64,
+    chunks: usize,
+    forms_bytes: u64,
+    forms_checksum: u32,
+    index_checksum: u32,
+}
+
+impl Footer {
+    fn read(bytes: &[u8]) -> Option<Footer> {
+        let (body, checksum) = bytes.split_last_chunk::<4>()?;
+        if bytes.len() != FOOTER_BYTES || !body.starts_with(&FOOTER_MAGIC) {
+            return None;
+        }
+        if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
+            return None;
+        }
+        let mut reader = Reader::new(&body[8..]);
+        let mut read = || -> model::Result<Footer> {
+            Ok(Footer {
+                forms_at: reader.u64("forms")?,
+                index_at: reader.u64("index")?,
+                chunks: reader.u64("chunks")? as usize,
+                forms_bytes: reader.u64("unpacked")?,
+                forms_checksum: reader.u32("forms checksum")?,
+                index_checksum: reader.u32("index checksum")?,
+            })
+        };
+        read().ok()
+    }
+
+    /// Whether what it says has room before `end`, where it begins itself.
+    fn fits(&self, end: u64) -> bool {
+        let index = (self.chunks as u64).checked_mul(ENTRY_BYTES as u64);
+        (HEADER_BYTES as u64) <= self.forms_at
+            && self.forms_at <= self.index_at
+            && index.and_then(|bytes| self.index_at.checked_add(bytes)) == Some(end)
+            && self.forms_bytes <= FORMS_BYTES_MAX
+    }
+}
+
+impl Part for FilePart {
+    fn find(&self, series: &SeriesId) -> Result<Vec<Place>> {
+        let places = &self.contents()?.places;
+        let first = places.partition_point(|place| place.series < *series);
+        Ok(places[first..].iter().take_while(|place| place.series == *series).copied().collect())
+    }
+
+    fn places(&self) -> Result<Vec<Place>> {
+        Ok(self.contents()?.places.clone())
+    }
+
+    fn read(&self, place: &Place, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.clear();
+        let room = self.bytes.saturating_sub(place.offset).min(u64::from(place.length));
+        bytes.resize(room as usize, 0);
+        let have = self.file.read_full_at(bytes, place.offset).doing("read", &self.path)?;
+        bytes.truncate(have);
+        Ok(())
+    }
+
+    fn forms(&self, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut reader = Reader::new(&self.contents()?.forms);
+        while !reader.is_empty() {
+            match reader.bytes("form") {
+                Ok(form) => each(form),
+                Err(error) => {
+                    return Err(Error::Damage { place: self.name(), why: error.to_string() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn damage(&self) -> Vec<String> {
+        self.contents().map_or_else(|error| vec![error.to_string()], |contents| contents.damage.clone())
+    }
+
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}

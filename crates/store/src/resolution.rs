@@ -1,0 +1,140 @@
+//! How finely time is kept: as it came, and in exact rollups. Times are nanoseconds since the Unix epoch.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Nanoseconds of a second.
+pub const SECOND: i64 = 1_000_000_000;
+/// Nanoseconds of a minute.
+pub const MINUTE: i64 = 60 * SECOND;
+/// Nanoseconds of an hour.
+pub const HOUR: i64 = 60 * MINUTE;
+/// Nanoseconds of a day.
+pub const DAY: i64 = 24 * HOUR;
+
+/// What one row stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resolution {
+    /// One sample, as it came.
+    Base,
+    /// Whatever ended within a minute.
+    Minute,
+    /// Within five minutes.
+    FiveMinutes,
+    /// Within an hour.
+    Hour,
+    /// Within a day (UTC).
+    Day,
+}
+
+impl Resolution {
+    /// From the finest to the coarsest.
+    pub const ALL: [Resolution; 5] = [
+        Resolution::Base,
+        Resolution::Minute,
+        Resolution::FiveMinutes,
+        Resolution::Hour,
+        Resolution::Day,
+    ];
+
+    /// Those that are made of the base.
+    pub const ROLLUPS: [Resolution; 4] =
+        [Resolution::Minute, Resolution::FiveMinutes, Resolution::Hour, Resolution::Day];
+
+    /// Nanoseconds of a row; `None` where it is whatever a sample has.
+    pub fn period(self) -> Option<i64> {
+        Some(match self {
+            Resolution::Base => return None,
+            Resolution::Minute => MINUTE,
+            Resolution::FiveMinutes => 5 * MINUTE,
+            Resolution::Hour => HOUR,
+            Resolution::Day => DAY,
+        })
+    }
+
+    /// The one before it.
+    pub(crate) fn finer(self) -> Option<Resolution> {
+        let at = Resolution::ALL.iter().position(|&r| r == self).expect("BUG: ALL has all");
+        at.checked_sub(1).map(|at| Resolution::ALL[at])
+    }
+
+    /// Nanoseconds of a partition: no part reaches from one into another. Each is a divisor or a multiple
+    /// of a day. A chunk is then some hundred rows: at one sample a minute 360 of the base, 288 of five
+    /// minutes, 720 of an hour.
+    pub(crate) fn partition(self) -> i64 {
+        match self {
+            Resolution::Base => 6 * HOUR,
+            Resolution::Minute | Resolution::FiveMinutes => DAY,
+            Resolution::Hour => 30 * DAY,
+            Resolution::Day => 360 * DAY,
+        }
+    }
+
+    /// As it is written: `base`, `1m`, `5m`, `1h`, `1d`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Resolution::Base => "base",
+            Resolution::Minute => "1m",
+            Resolution::FiveMinutes => "5m",
+            Resolution::Hour => "1h",
+            Resolution::Day => "1d",
+        }
+    }
+
+    /// The one of that name.
+    pub fn parse(name: &str) -> Option<Resolution> {
+        Resolution::ALL.into_iter().find(|resolution| resolution.name() == name)
+    }
+
+    pub(crate) fn to_byte(self) -> u8 {
+        self as u8
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Resolution> {
+        Resolution::ALL.get(usize::from(byte)).copied()
+    }
+}
+
+impl fmt::Display for Resolution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The slot of length `period` that a sample which ended at `end` belongs to, as its start: the one that has
+/// the last nanosecond before the end, so that what ended on the hour belongs to the hour before.
+pub(crate) fn slot(end: i64, period: i64) -> i64 {
+    let last = end.saturating_sub(1);
+    last.saturating_sub(last.rem_euclid(period))
+}
+
+/// The whole slot.
+pub(crate) fn slot_range(end: i64, period: i64) -> Range<i64> {
+    let start = slot(end, period);
+    start..start.saturating_add(period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_on_the_hour_belongs_to_the_hour_before() {
+        assert_eq!(slot(HOUR, HOUR), 0);
+        assert_eq!(slot(HOUR + 1, HOUR), HOUR);
+        assert_eq!(slot(0, HOUR), -HOUR);
+        assert_eq!(slot(i64::MIN, HOUR), i64::MIN);
+        assert_eq!(slot_range(1, DAY), 0..DAY);
+    }
+
+    #[test]
+    fn partitions_nest_in_days() {
+        for resolution in Resolution::ALL {
+            let partition = resolution.partition();
+            assert!(DAY % partition == 0 || partition % DAY == 0, "{resolution}");
+            assert!(resolution.period().is_none_or(|period| partition % period == 0));
+            assert_eq!(Resolution::parse(resolution.name()), Some(resolution));
+            assert_eq!(Resolution::from_byte(resolution.to_byte()), Some(resolution));
+        }
+    }
+}

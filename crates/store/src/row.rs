@@ -1,0 +1,186 @@
+//! Rows: what a series holds, one value for one stretch of time.
+
+use hist::{Histogram, Sum};
+
+/// A value for `[start, end)`, in nanoseconds since the Unix epoch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row<T> {
+    /// When it began.
+    pub start: i64,
+    /// When it ended.
+    pub end: i64,
+    /// What it was.
+    pub value: T,
+}
+
+impl<T> Row<T> {
+    /// Rows are kept by when they ended, then by when they began.
+    pub(crate) fn time(&self) -> (i64, i64) {
+        (self.end, self.start)
+    }
+}
+
+/// Numbers put together without loss of what a person asks for: exact count, sum, extremes, first and last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// How many numbers.
+    pub count: u64,
+    /// How many values that were not a number; they are in nothing else.
+    pub nan: u64,
+    /// Their sum, as if added with 100 bits.
+    pub sum: Sum,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+    /// The one that came first.
+    pub first: f64,
+    /// The one that came last.
+    pub last: f64,
+}
+
+impl Summary {
+    /// Of one number.
+    pub fn of(value: f64) -> Summary {
+        if value.is_nan() {
+            let sum = Sum::ZERO;
+            return Summary { count: 0, nan: 1, sum, min: 0.0, max: 0.0, first: 0.0, last: 0.0 };
+        }
+        let sum = Sum::new(value);
+        Summary { count: 1, nan: 0, sum, min: value, max: value, first: value, last: value }
+    }
+
+    /// Adds numbers that came later, or at the same time.
+    pub fn add(&mut self, later: &Summary) {
+        let nan = self.nan + later.nan;
+        if self.count == 0 {
+            *self = *later;
+        } else if later.count > 0 {
+            self.count += later.count;
+            self.sum = self.sum.plus(later.sum);
+            self.min = least(self.min, later.min);
+            self.max = -least(-self.max, -later.max);
+            self.last = later.last;
+        }
+        self.nan = nan;
+    }
+
+    /// The mean; `None` of nothing.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum.value() / self.count as f64)
+    }
+}
+
+/// Of two numbers that are; −0 is below 0, so that the order of adding does not show.
+fn least(a: f64, b: f64) -> f64 {
+    if a.total_cmp(&b).is_le() { a } else { b }
+}
+
+/// Rows of one series, of whatever it holds, by time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Rows {
+    /// Distributions of their stretch.
+    Histograms(Vec<Row<Histogram>>),
+    /// Distributions since a start.
+    Cumulative(Vec<Row<Histogram>>),
+    Numbers(Vec<Row<f64>>),
+    Summaries(Vec<Row<Summary>>),
+    Texts(Vec<Row<String>>),
+}
+
+impl Rows {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Rows::Histograms(rows) | Rows::Cumulative(rows) => rows.len(),
+            Rows::Numbers(rows) => rows.len(),
+            Rows::Summaries(rows) => rows.len(),
+            Rows::Texts(rows) => rows.len(),
+        }
+    }
+
+    pub(crate) fn times(&self) -> Vec<(i64, i64)> {
+        fn of<T>(rows: &[Row<T>]) -> Vec<(i64, i64)> {
+            rows.iter().map(|row| (row.start, row.end)).collect()
+        }
+        match self {
+            Rows::Histograms(rows) | Rows::Cumulative(rows) => of(rows),
+            Rows::Numbers(rows) => of(rows),
+            Rows::Summaries(rows) => of(rows),
+            Rows::Texts(rows) => of(rows),
+        }
+    }
+
+    /// Adds rows of the same kind at the end, out of order.
+    pub(crate) fn append(&mut self, more: Rows) {
+        match (self, more) {
+            (Rows::Histograms(rows), Rows::Histograms(more)) => rows.extend(more),
+            (Rows::Cumulative(rows), Rows::Cumulative(more)) => rows.extend(more),
+            (Rows::Numbers(rows), Rows::Numbers(more)) => rows.extend(more),
+            (Rows::Summaries(rows), Rows::Summaries(more)) => rows.extend(more),
+            (Rows::Texts(rows), Rows::Texts(more)) => rows.extend(more),
+            (ours, theirs) => panic!("BUG: rows of a series are {ours:?} and {theirs:?}"),
+        }
+    }
+
+    /// Keeps rows for which `keep` says so, by start and end.
+    pub(crate) fn retain(&mut self, keep: impl Fn(i64, i64) -> bool) {
+        match self {
+            Rows::Histograms(rows) | Rows::Cumulative(rows) => {
+                rows.retain(|row| keep(row.start, row.end));
+            }
+            Rows::Numbers(rows) => rows.retain(|row| keep(row.start, row.end)),
+            Rows::Summaries(rows) => rows.retain(|row| keep(row.start, row.end)),
+            Rows::Texts(rows) => rows.retain(|row| keep(row.start, row.end)),
+        }
+    }
+
+    /// Sorts by time and makes one of what belongs together: counts of the same stretch add up, of two values
+    /// that cannot both be true the greater stays. The order in which rows came does not show.
+    pub(crate) fn settle(&mut self, adds: bool) {
+        match self {
+            Rows::Histograms(rows) => {
+                rows.sort_by_key(Row::time);
+                dedup(rows, |kept, row| kept.value.merge(&row.value).is_ok());
+            }
+            Rows::Cumulative(rows) => {
+                rows.sort_by(|a, b| {
+                    a.time().cmp(&b.time()).then_with(|| rank(&a.value).cmp(&rank(&b.value)))
+                });
+                dedup(rows, |kept, row| {
+                    kept.value = row.value.clone();
+                    true
+                });
+            }
+            Rows::Numbers(rows) => {
+                rows.sort_by(|a, b| a.time().cmp(&b.time()).then(a.value.total_cmp(&b.value)));
+                dedup(rows, |kept, row| {
+                    kept.value = if adds { kept.value + row.value } else { row.value };
+                    true
+                });
+            }
+            Rows::Summaries(rows) => {
+                rows.sort_by_key(Row::time);
+                dedup(rows, |kept, row| {
+                    kept.value.add(&row.value);
+                    true
+                });
+            }
+            Rows::Texts(rows) => {
+                rows.sort_by(|a, b| a.time().cmp(&b.time()).then_with(|| a.value.cmp(&b.value)));
+                rows.dedup();
+            }
+        }
+    }
+}
+
+/// What decides between two readings of one cumulative histogram at one time: the one that has seen more.
+fn rank(histogram: &Histogram) -> (u64, Vec<u8>) {
+    let mut bytes = Vec::new();
+    hist::codec::frame::encode(histogram, Default::default(), &mut bytes);
+    (histogram.count(), bytes)
+}
+
+/// Joins neighbours of the same time where `join` can.
+fn dedup<T>(rows: &mut Vec<Row<T>>, mut join: impl FnMut(&mut Row<T>, &Row<T>) -> bool) {
+    rows.dedup_by(|row, kept| kept.time() == row.time() && join(kept, row));
+}

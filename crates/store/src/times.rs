@@ -1,0 +1,137 @@
+//! When rows began and ended, as bytes.
+//!
+//! ```text
+//! coding  u8   0 runs, 1 columns; the shorter is written
+//! runs: until all rows are told, each:
+//!   rows  varint how many of the same gap and span, less one
+//!   gap   zigzag ns: start, less the end of the row before; of the first row less 0
+//!   span  varint ns: end less start
+//! columns: starts, then spans, each a length and a pco stream of i64 (github.com/pcodec/pcodec)
+//! ```
+//! Rows are in the order of their ends. Differences wrap around.
+
+use model::wire::{Reader, put_bytes, put_varint, put_zigzag};
+
+use crate::column;
+
+const RUNS: u8 = 0;
+const COLUMNS: u8 = 1;
+/// Runs shorter than this on average are tried as columns too.
+const RUN_ROWS_FEW: usize = 4;
+
+pub(crate) fn put(out: &mut Vec<u8>, times: &[(i64, i64)]) {
+    let start = out.len();
+    out.push(RUNS);
+    let runs = put_runs(out, times);
+    if runs * RUN_ROWS_FEW <= times.len() {
+        return;
+    }
+    let mut columns = vec![COLUMNS];
+    put_bytes(&mut columns, &column::put(&times.iter().map(|time| time.0).collect::<Vec<_>>()));
+    let spans: Vec<i64> = times.iter().map(|&(start, end)| end.wrapping_sub(start)).collect();
+    put_bytes(&mut columns, &column::put(&spans));
+    if columns.len() < out.len() - start {
+        out.truncate(start);
+        out.extend(columns);
+    }
+}
+
+fn put_runs(out: &mut Vec<u8>, times: &[(i64, i64)]) -> usize {
+    let (mut before, mut at, mut runs) = (0i64, 0, 0);
+    let step = |before: i64, (start, end): (i64, i64)| {
+        (start.wrapping_sub(before), end.wrapping_sub(start))
+    };
+    while at < times.len() {
+        let (gap, span) = step(before, times[at]);
+        let first = at;
+        while at < times.len() && step(before, times[at]) == (gap, span) {
+            before = times[at].1;
+            at += 1;
+        }
+        put_varint(out, (at - first - 1) as u64);
+        put_zigzag(out, gap);
+        put_varint(out, span as u64);
+        runs += 1;
+    }
+    runs
+}
+
+pub(crate) fn read(reader: &mut Reader<'_>, rows: usize) -> model::Result<Vec<(i64, i64)>> {
+    let offset = reader.offset();
+    let invalid =
+        |found: String, expected| model::Error::Invalid { offset, field: "times", found, expected };
+    let times = match reader.u8("coding of times")? {
+        RUNS => {
+            let mut times = Vec::with_capacity(rows);
+            let mut before = 0i64;
+            while times.len() < rows {
+                let more = reader.varint("rows of a run")?;
+                let (gap, span) = (reader.zigzag("gap")?, reader.varint("span")? as i64);
+                if more >= (rows - times.len()) as u64 {
+                    return Err(invalid(
+                        format!("a run of {more} more rows"),
+                        "as many rows as the chunk has",
+                    ));
+                }
+                for _ in 0..=more {
+                    let start = before.wrapping_add(gap);
+                    before = start.wrapping_add(span);
+                    times.push((start, before));
+                }
+            }
+            times
+        }
+        COLUMNS => {
+            let starts: Vec<i64> = column::read(reader.bytes("starts")?, rows)?;
+            let spans: Vec<i64> = column::read(reader.bytes("spans")?, rows)?;
+            starts
+                .into_iter()
+                .zip(spans)
+                .map(|(start, span)| (start, start.wrapping_add(span)))
+                .collect()
+        }
+        found => return Err(invalid(found.to_string(), "0 or 1")),
+    };
+    if times.iter().any(|time| time.1 < time.0)
+        || !times.is_sorted_by_key(|&(start, end)| (end, start))
+    {
+        return Err(invalid("rows out of order".to_owned(), "rows by when they ended"));
+    }
+    Ok(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(mut times: Vec<(i64, i64)>) -> usize {
+        times.sort_by_key(|&(start, end)| (end, start));
+        let mut out = Vec::new();
+        put(&mut out, &times);
+        let mut reader = Reader::new(&out);
+        assert_eq!(read(&mut reader, times.len()).unwrap(), times);
+        reader.finish().unwrap();
+        out.len()
+    }
+
+    proptest! {
+        #[test]
+        fn times_come_back(times in prop::collection::vec((any::<i32>(), 0i64..1000, any::<bool>()), 0..60)) {
+            let scale = |far| if far { 1 << 31 } else { 1 };
+            check(times.iter().map(|&(start, span, far)| (i64::from(start) * scale(far), i64::from(start) * scale(far) + span)).collect());
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60), rows in 0usize..300) {
+            let _ = read(&mut Reader::new(&bytes), rows);
+        }
+    }
+
+    #[test]
+    fn regular_times_cost_nothing() {
+        assert!(check((0..360).map(|at| (at * 60, at * 60 + 60)).collect()) < 20);
+        check(vec![(i64::MIN, i64::MIN), (0, i64::MAX), (i64::MIN, -1)]);
+    }
+}
