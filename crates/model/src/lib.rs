@@ -31,6 +31,7 @@ mod batch;
 mod error;
 mod gap;
 mod sample;
+pub mod selector;
 mod series;
 pub mod wire;
 
@@ -38,6 +39,7 @@ pub use batch::{BatchReader, BatchWriter, Entry, SeriesRef};
 pub use error::{Error, Result};
 pub use gap::Gap;
 pub use sample::{Sample, Value};
+pub use selector::{Selector, SelectorError};
 pub use series::{
     FORM_BYTES_MAX, Kind, LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesId, UNIT_BYTES_MAX,
 };
