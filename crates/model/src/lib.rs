@@ -30,6 +30,7 @@ mod batch;
 mod error;
 mod gap;
 mod sample;
+pub mod selector;
 mod series;
 pub mod wire;
 
@@ -37,6 +38,7 @@ pub use batch::{Batch, BatchReader, BatchWriter, Entry, SeriesRef};
 pub use error::{Error, Result};
 pub use gap::Gap;
 pub use sample::{Sample, Value};
+pub use selector::{Selector, SelectorError};
 pub use series::{
     FORM_BYTES_MAX, Kind, LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesId, UNIT_BYTES_MAX,
 };

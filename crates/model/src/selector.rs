@@ -1,0 +1,251 @@
+//! Which series: a condition on names, units, kinds and labels, and the two ways of writing it.
+//!
+//! `http_request_duration{host="web-1",endpoint=~"/api/.*"}` is Prometheus' way, `and(host:web-*,not(region:eu))`
+//! the tag search of IRONdb and CAQL (circonus/docs, irondb/metric-names-tags-queries). Both are read into one
+//! [`Selector`]; `docs/selectors.md` has the grammar for users. What is shown is always a tag search.
+//!
+//! A label has one value or none, and a value is never empty: so "the label is missing" and "its value is the
+//! empty text" are the same, and are written as the exact empty text. Globs and regexes match only labels that
+//! are there, as in a tag search; where Prometheus says otherwise, [`Selector::matching`] adds the missing ones.
+//!
+//! Limits: [`LENGTH_MAX`], [`DEPTH_MAX`], [`REGEXES_MAX`] and [`REGEX_BYTES_MAX`], which together bound what a
+//! selector from outside can take. Regexes are those of the `regex` crate, linear in the text, without look-around.
+
+mod parse;
+mod pattern;
+mod show;
+
+use std::str::FromStr;
+
+pub use pattern::{Pattern, REGEX_BYTES_MAX, Regex};
+
+use hist::codec::header::Temporality;
+
+use crate::series::{Kind, Series};
+
+/// Bytes of a written selector at the most: some hundreds of conditions.
+pub const LENGTH_MAX: usize = 16 << 10;
+/// How deep `and(…)`, `or(…)` and `not(…)` nest at the most. Reading and matching are recursive.
+pub const DEPTH_MAX: usize = 32;
+/// Regexes of a selector at the most. Each is compiled for both directions and remembers as much while it searches:
+/// some 128 MiB at the very worst.
+pub const REGEXES_MAX: usize = 32;
+
+/// The tag under which a metric's name is found. Prometheus' `__name__` is read as this.
+pub const NAME: &str = "__name";
+/// The tag under which a unit is found.
+pub const UNIT: &str = "__unit";
+/// The tag under which a kind is found, as one of [`KINDS`].
+pub const KIND: &str = "__kind";
+
+/// The words for kinds in selectors.
+pub const KINDS: [(Kind, &str); 6] = [
+    (Kind::Histogram(Temporality::Delta), "histogram"),
+    (Kind::Histogram(Temporality::Cumulative), "cumulative-histogram"),
+    (Kind::Counter(Temporality::Delta), "count"),
+    (Kind::Counter(Temporality::Cumulative), "cumulative-count"),
+    (Kind::Gauge, "gauge"),
+    (Kind::Text, "text"),
+];
+
+/// A condition on series.
+///
+/// What [`Selector::parse`] and the functions here make is in a normal form: `And` and `Or` have at least two
+/// parts, none of which is `All`. Others match and are shown just as well, but come back in normal form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// Every series.
+    All,
+    /// Each of them.
+    And(Vec<Selector>),
+    /// One of them at least.
+    Or(Vec<Selector>),
+    /// Not this.
+    Not(Box<Selector>),
+    /// What a label, or one of [`NAME`], [`UNIT`] and [`KIND`], has to be.
+    Tag {
+        /// Of the label.
+        name: String,
+        /// Of its value.
+        pattern: Pattern,
+    },
+}
+
+impl Selector {
+    /// Reads a selector, in either way of writing.
+    pub fn parse(text: &str) -> Result<Selector, SelectorError> {
+        parse::parse(text)
+    }
+
+    /// All of them; of none, every series.
+    pub fn and(mut parts: Vec<Selector>) -> Selector {
+        parts.retain(|part| *part != Selector::All);
+        match parts.len() {
+            0 => Selector::All,
+            1 => parts.remove(0),
+            _ => Selector::And(parts),
+        }
+    }
+
+    /// One of them at least; of none, no series.
+    pub fn or(mut parts: Vec<Selector>) -> Selector {
+        match parts.len() {
+            0 => Selector::negated(Selector::All),
+            1 => parts.remove(0),
+            _ if parts.contains(&Selector::All) => Selector::All,
+            _ => Selector::Or(parts),
+        }
+    }
+
+    /// What this is not.
+    pub fn negated(part: Selector) -> Selector {
+        Selector::Not(Box::new(part))
+    }
+
+    /// A label of exactly this value; of the empty text, series without that label.
+    pub fn equal(name: impl Into<String>, value: impl Into<String>) -> Selector {
+        Selector::tag(name, Pattern::Exact(value.into()))
+    }
+
+    /// A label whose whole value the regex describes, where a missing label is the empty text: Prometheus' `=~`.
+    pub fn matching(name: impl Into<String>, regex: &str) -> Result<Selector, SelectorError> {
+        let name = name.into();
+        // What dashboards put where the user chose nothing.
+        match regex {
+            ".*" => return Ok(Selector::All),
+            ".+" => return Ok(Selector::tag(name, Pattern::Glob("*".to_owned()))),
+            _ => {}
+        }
+        let regex = Regex::whole(regex)?;
+        let missing = regex.is_match("").then(|| Selector::equal(name.clone(), ""));
+        let present = Selector::tag(name, Pattern::Regex(regex));
+        Ok(Selector::or(missing.into_iter().chain([present]).collect()))
+    }
+
+    /// A label whose value is as the pattern says.
+    pub fn tag(name: impl Into<String>, pattern: Pattern) -> Selector {
+        let name = name.into();
+        let name = if name == "__name__" { NAME.to_owned() } else { name };
+        Selector::Tag { name, pattern }
+    }
+
+    /// Whether it picks this series.
+    pub fn matches(&self, series: &Series) -> bool {
+        match self {
+            Selector::All => true,
+            Selector::And(parts) => parts.iter().all(|part| part.matches(series)),
+            Selector::Or(parts) => parts.iter().any(|part| part.matches(series)),
+            Selector::Not(part) => !part.matches(series),
+            Selector::Tag { name, pattern } => pattern.matches(tag_of(series, name)),
+        }
+    }
+}
+
+impl FromStr for Selector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<Selector, SelectorError> {
+        Selector::parse(text)
+    }
+}
+
+/// The value of a tag, empty if the series has none of that name.
+fn tag_of<'a>(series: &'a Series, name: &str) -> &'a str {
+    match name {
+        NAME => series.name(),
+        UNIT => series.unit(),
+        KIND => kind_word(series.kind()),
+        name => series.label(name).unwrap_or_default(),
+    }
+}
+
+/// The word for a kind in selectors.
+pub fn kind_word(kind: Kind) -> &'static str {
+    let (_, word) = KINDS.iter().find(|(known, _)| *known == kind).expect("BUG: a kind has a word");
+    word
+}
+
+/// What was written is not a selector. Who wrote it is to blame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("column {column}: found {found}, expected {expected}")]
+pub struct SelectorError {
+    /// Where, in characters, from 1.
+    pub column: usize,
+    /// What is there.
+    pub found: String,
+    /// What may be there.
+    pub expected: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series() -> Series {
+        Series::new("http_request_duration", Kind::Histogram(Temporality::Delta))
+            .with_unit("ns")
+            .with_label("host", "web-1")
+            .with_label("endpoint", "/api/users")
+            .with_label("zone", "b12")
+            .checked()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn check(selector: &str, expected: bool) {
+        let selector = Selector::parse(selector).unwrap();
+        assert_eq!(selector.matches(&series()), expected, "{selector}");
+    }
+
+    #[test]
+    fn names_alone() {
+        check("http_request_duration", true);
+        check("http_request", false);
+        check("http_*", true);
+        check("/^http_.*on$/", true);
+        check("*", true);
+        check("{}", true);
+    }
+
+    #[test]
+    fn prometheus_regexes_are_anchored() {
+        check(r#"{host=~"web"}"#, false);
+        check(r#"{host=~"web.*"}"#, true);
+        check(r#"{host=~"x|web-1"}"#, true);
+        check(r#"{host=~"web-|x"}"#, false);
+        check(r#"{host!~"web"}"#, true);
+        check(r#"{__name__=~"http_.*",__kind="histogram"}"#, true);
+    }
+
+    #[test]
+    fn a_missing_label_is_the_empty_text() {
+        check(r#"{region=""}"#, true);
+        check(r#"{region!=""}"#, false);
+        check(r#"{region!="eu"}"#, true);
+        check(r#"{region=~"eu|"}"#, true);
+        check(r#"{region=~".*"}"#, true);
+        check(r#"{region=~".+"}"#, false);
+        check(r#"{region!~"e?"}"#, false);
+        check(r#"{host=~"()"}"#, false);
+        check(r#"and(region:"")"#, true);
+        check(r#"and(host:"")"#, false);
+    }
+
+    #[test]
+    fn a_tag_search_wants_the_tag() {
+        check("and(host)", true);
+        check("and(region)", false);
+        check("and(region:*)", false);
+        check("and(region:/.*/)", false);
+        check("not(region:eu)", true);
+        check("and(host:web-?,or(zone:a,zone:/^b[0-9]+$/),not(region:eu))", true);
+        check("and(zone:/^b$/)", false);
+        check("and(zone:/1/)", true);
+        check("and(endpoint:/api/users)", true);
+        check(r"and(endpoint:/^\/api\//)", true);
+        check("and(endpoint:[exact]/api/users)", true);
+        check("and(endpoint:[exact]/api/*)", false);
+        check("and(__unit:ns,__kind:*histogram)", true);
+        check("and(__kind:cumulative-*)", false);
+    }
+}

@@ -1,0 +1,175 @@
+//! What a value has to be: one text, a glob, or a regex.
+
+use super::SelectorError;
+
+/// Bytes of a regex once compiled at the most, and of what it remembers while it searches. `/api/.*` takes 2 KiB,
+/// `\w+@\w+\.com` some 100 KiB of Unicode's tables; `\w{20}` still fits.
+pub const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// What a value has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// This. The empty text stands for a missing label.
+    Exact(String),
+    /// The whole value, where `*` is any run of characters and `?` one character. Never a missing label.
+    Glob(String),
+    /// Found in the value. Never in a missing label.
+    Regex(Regex),
+}
+
+impl Pattern {
+    /// Whether a value is such a one; a missing label is given as the empty text.
+    pub fn matches(&self, value: &str) -> bool {
+        match self {
+            Pattern::Exact(text) => text == value,
+            Pattern::Glob(glob) => !value.is_empty() && glob_matches(glob, value),
+            Pattern::Regex(regex) => !value.is_empty() && regex.is_match(value),
+        }
+    }
+}
+
+/// On a mismatch, the last `*` takes one character more: at most glob times value steps.
+fn glob_matches(glob: &str, value: &str) -> bool {
+    let (mut glob, mut value) = (glob.chars(), value.chars());
+    let mut star = None;
+    loop {
+        let mut ahead = glob.clone();
+        match (ahead.next(), value.clone().next()) {
+            (Some('*'), _) => {
+                star = Some((ahead.clone(), value.clone()));
+                glob = ahead;
+                continue;
+            }
+            (None, None) => return true,
+            (Some(wanted), Some(found)) if wanted == '?' || wanted == found => {
+                glob = ahead;
+                value.next();
+                continue;
+            }
+            _ => {}
+        }
+        let Some((after, from)) = &mut star else { return false };
+        if from.next().is_none() {
+            return false;
+        }
+        (glob, value) = (after.clone(), from.clone());
+    }
+}
+
+/// A regex that is searched for. Two of the same text are the same.
+#[derive(Clone, Debug)]
+pub struct Regex(regex::Regex);
+
+impl Regex {
+    /// A regex that is searched for anywhere in a value.
+    pub fn search(source: &str) -> Result<Regex, SelectorError> {
+        compile(&without_escaped_slashes(source)).map_err(|error| refused(source, &error))
+    }
+
+    /// A regex that describes a whole value, as Prometheus has it: `.` is a line's end too.
+    pub fn whole(source: &str) -> Result<Regex, SelectorError> {
+        // Alone first: `a)|(b` is no regex, and must not become one by the brackets around it.
+        Regex::search(source)?;
+        Regex::search(&format!("^(?s:{source})$"))
+            .map_err(|error| SelectorError { found: format!("the regex {source:?}"), ..error })
+    }
+
+    /// Whether it is found in a text.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+
+    /// How it is written; no slash in it is escaped.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl PartialEq for Regex {
+    fn eq(&self, other: &Regex) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Regex {}
+
+fn compile(source: &str) -> Result<Regex, regex::Error> {
+    let mut builder = regex::RegexBuilder::new(source);
+    builder.size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX);
+    builder.build().map(Regex)
+}
+
+/// Of what the crate says in several lines, the one that says why.
+fn refused(source: &str, error: &regex::Error) -> SelectorError {
+    let expected = match error {
+        regex::Error::CompiledTooBig(max) => {
+            format!("a regex of at most {max} bytes once compiled")
+        }
+        error => {
+            let text = error.to_string();
+            let reason = text.lines().last().unwrap_or_default().trim();
+            format!("a regex ({})", reason.strip_prefix("error: ").unwrap_or(reason))
+        }
+    };
+    SelectorError { column: 1, found: format!("the regex {source:?}"), expected }
+}
+
+/// Between slashes a slash is escaped; here none is, so that one regex has one text.
+fn without_escaped_slashes(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut chars = source.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('/') => out.push('/'),
+                Some(next) => out.extend(['\\', next]),
+                None => out.push('\\'),
+            },
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(glob: &str, value: &str, expected: bool) {
+        assert_eq!(glob_matches(glob, value), expected, "{glob} {value}");
+    }
+
+    #[test]
+    fn globs() {
+        check("*", "", true);
+        check("a*c*e", "abcde", true);
+        check("a*c*e", "abcdef", false);
+        check("*ab", "aab", true);
+        check("?ü?", "süß", true);
+        check("??", "ü", false);
+        check("a.c", "abc", false);
+        check("", "a", false);
+        check("a**", "a", true);
+    }
+
+    proptest! {
+        #[test]
+        fn globs_are_as_regexes(glob in "[ab*?]{0,8}", value in "[ab]{0,8}") {
+            let regex = Regex::whole(&glob.replace('*', ".*").replace('?', ".")).unwrap();
+            prop_assert_eq!(glob_matches(&glob, &value), regex.is_match(&value));
+        }
+    }
+
+    #[test]
+    fn a_regex_that_is_none_is_refused() {
+        assert!(Regex::whole("a)|(b").is_err());
+        assert!(Regex::whole("(?x) a # and so on").is_err());
+        let error = Regex::search(r"\w{1000}").unwrap_err();
+        assert_eq!(error.expected, "a regex of at most 1048576 bytes once compiled");
+        let error = Regex::search("a(b").unwrap_err();
+        assert_eq!(error.expected, "a regex (unclosed group)");
+    }
+}

@@ -1,0 +1,3 @@
+//! Checks of the crate from outside.
+
+mod selectors;
