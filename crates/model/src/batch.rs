@@ -23,9 +23,9 @@ use crate::series::{Kind, Series, SeriesId};
 use crate::wire::{Reader, put_bytes, put_varint, put_zigzag};
 
 /// First byte of a batch.
-pub const MAGIC: u8 = 0xd3;
+const MAGIC: u8 = 0xd3;
 /// The version that is written, and the only one that is read.
-pub const VERSION: u8 = 1;
+const VERSION: u8 = 1;
 
 const BY_ID: u8 = 0;
 const BY_FORM: u8 = 1;
@@ -170,9 +170,8 @@ pub struct Batch {
 impl Batch {
     /// Reads all of it, values included. What passes here is never refused later.
     pub fn check(bytes: Vec<u8>) -> Result<Batch> {
-        let mut reader = BatchReader::new(&bytes)?;
         let mut samples = 0;
-        while let Some(entry) = reader.next() {
+        for entry in BatchReader::new(&bytes)? {
             entry?.decode()?;
             samples += 1;
         }
@@ -256,7 +255,7 @@ impl Entry<'_> {
     pub fn decode(&self) -> Result<Value> {
         match self.tag {
             0 => hist::codec::frame::decode(self.value)
-                .map(|(histogram, _)| Value::Histogram(histogram))
+                .map(|(histogram, _)| Value::Histogram(Box::new(histogram)))
                 .map_err(|source| Error::Histogram { offset: self.offset, source }),
             1 => Ok(Value::Number(Reader::new(self.value).f64("number")?)),
             _ => Ok(Value::Text(String::from_utf8_lossy(self.value).into_owned())),
@@ -416,7 +415,7 @@ mod tests {
             Kind::Histogram(_) => {
                 let mut histogram = Histogram::default();
                 histogram.record(number);
-                Value::Histogram(histogram)
+                Value::Histogram(Box::new(histogram))
             }
             Kind::Counter(_) | Kind::Gauge => Value::Number(number),
             Kind::Text => Value::Text(number.to_string()),

@@ -16,12 +16,12 @@
 //!
 //! let mut batch = BatchWriter::default();
 //! batch.series(&series);
-//! batch.sample(&Sample { start: 0, end: 60_000_000_000, value: Value::Histogram(latencies.clone()) })?;
+//! batch.sample(&Sample { start: 0, end: 60_000_000_000, value: Value::Histogram(Box::new(latencies.clone())) })?;
 //! let batch = batch.finish();
 //!
 //! let entry = batch.read().next().unwrap()?;
 //! assert_eq!(entry.series.id(), series.id());
-//! assert_eq!(entry.decode()?, Value::Histogram(latencies));
+//! assert_eq!(entry.decode()?, Value::Histogram(Box::new(latencies)));
 //! # Ok::<(), model::Error>(())
 //! ```
 #![forbid(unsafe_code)]

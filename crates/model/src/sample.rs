@@ -22,7 +22,7 @@ pub struct Sample {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A distribution, on its source's own buckets.
-    Histogram(Histogram),
+    Histogram(Box<Histogram>),
     /// A count or a gauge.
     Number(f64),
     /// A text.

@@ -61,6 +61,11 @@ impl Kind {
         self == Kind::Histogram(cumulative) || self == Kind::Counter(cumulative)
     }
 
+    /// Of the series with this canonical form; `None` if it is none.
+    pub fn of_form(form: &[u8]) -> Option<Kind> {
+        Kind::from_byte(*form.first()?)
+    }
+
     fn to_byte(self) -> u8 {
         let tag = match self {
             Kind::Histogram(_) => 0,

@@ -13,7 +13,7 @@ use crate::chunk::Header;
 use crate::error::Result;
 
 /// Keeps parts, the forms of series, and the manifest.
-pub trait Backend: Send + Sync + Debug {
+pub(crate) trait Backend: Send + Sync + Debug {
     /// Begins a part. Nobody finds it before a manifest names it; one of that number that is there already was
     /// left behind by a crash and is replaced.
     fn create(&self, number: u64) -> Result<Box<dyn PartWriter>>;
@@ -42,7 +42,7 @@ pub trait Backend: Send + Sync + Debug {
 }
 
 /// Writes a part.
-pub trait PartWriter {
+pub(crate) trait PartWriter {
     /// Adds a chunk.
     fn put(&mut self, header: &Header, bytes: &[u8]) -> Result<()>;
 
@@ -52,23 +52,23 @@ pub trait PartWriter {
 
 /// Where a chunk lies in its part, and what its header says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     /// Whose it is.
-    pub series: SeriesId,
+    pub(crate) series: SeriesId,
     /// Where it begins.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Its bytes, header included.
-    pub length: u32,
+    pub(crate) length: u32,
     /// Its rows.
-    pub rows: u32,
+    pub(crate) rows: u32,
     /// When its earliest row began, in ns since the Unix epoch.
-    pub start: i64,
+    pub(crate) start: i64,
     /// When its latest row ended.
-    pub end: i64,
+    pub(crate) end: i64,
 }
 
 /// Reads a part.
-pub trait Part: Send + Sync + Debug {
+pub(crate) trait Part: Send + Sync + Debug {
     /// The chunks of a series.
     fn find(&self, series: &SeriesId) -> Result<Vec<Place>>;
 

@@ -8,7 +8,7 @@
 //!      6     1  resolution  0 base, 1 a minute, 2 five minutes, 3 an hour, 4 a day
 //!      7     1  reserved    0
 //!      8    16  series      its id
-//!     24     8  start       i64 ns: when the earliest row began
+//!     24     8  start       i64 ns: when the earliest row began; of readings of what grows, was read
 //!     32     8  end         i64 ns: when the latest row ended
 //!     40     4  rows        u32
 //!     44     4  length      u32: bytes of what follows the header
@@ -30,8 +30,8 @@
 use hist::codec::block;
 use hist::codec::header::{Meaning, Temporality};
 use hist::{Histogram, Side, Sum};
-use model::SeriesId;
 use model::wire::{Reader, put_bytes};
+use model::{Kind, SeriesId};
 
 use crate::column;
 use crate::resolution::Resolution;
@@ -39,9 +39,9 @@ use crate::row::{Row, Rows, Summary};
 use crate::times;
 
 /// First bytes of a chunk.
-pub const MAGIC: [u8; 4] = *b"tdck";
+pub(crate) const MAGIC: [u8; 4] = *b"tdck";
 /// The version that is written, and the only one that is read.
-pub const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 52;
 /// The fields of the header: name, offset, size.
@@ -60,9 +60,9 @@ pub const FIELDS: [(&str, usize, usize); 10] = [
 const CHECKSUM_AT: usize = 48;
 
 /// Rows of a chunk at the most: a quarter of a day at one sample a minute.
-pub const ROWS_MAX: usize = 360;
+pub(crate) const ROWS_MAX: usize = 360;
 /// Bytes of a chunk at the most.
-pub const BYTES_MAX: usize = 64 << 20;
+pub(crate) const BYTES_MAX: usize = 64 << 20;
 /// Bytes of texts in a chunk, before compression, at the most.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Zstandard's fast end: texts are few.
@@ -70,26 +70,26 @@ const TEXT_LEVEL: i32 = 3;
 
 /// What a chunk's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub(crate) struct Header {
     /// What kind of rows.
-    pub content: Content,
+    pub(crate) content: Content,
     /// What a row stands for.
-    pub resolution: Resolution,
+    pub(crate) resolution: Resolution,
     /// Whose rows.
-    pub series: SeriesId,
-    /// When the earliest row began.
-    pub start: i64,
+    pub(crate) series: SeriesId,
+    /// When the earliest row began; of readings of what grows, when the earliest was read.
+    pub(crate) start: i64,
     /// When the latest row ended.
-    pub end: i64,
+    pub(crate) end: i64,
     /// How many.
-    pub rows: usize,
+    pub(crate) rows: usize,
     /// Bytes after the header.
-    pub length: usize,
+    pub(crate) length: usize,
 }
 
 /// What kind of rows a chunk holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub(crate) enum Content {
     /// What happened in each row's stretch.
     Histograms,
     /// Everything since a start.
@@ -182,9 +182,12 @@ fn checksum(bytes: &[u8]) -> u32 {
 pub(crate) fn encode(
     series: SeriesId,
     resolution: Resolution,
+    kind: Kind,
     rows: Rows,
     mut each: impl FnMut(Header, &[u8]) -> crate::Result<()>,
 ) -> crate::Result<()> {
+    // What grows may do so since long ago; it is to be found where it was read.
+    let are_readings = resolution == Resolution::Base && kind.is_cumulative();
     let mut bytes = Vec::new();
     for rows in divided(rows) {
         bytes.clear();
@@ -195,7 +198,11 @@ pub(crate) fn encode(
             content: Content::of(&rows),
             resolution,
             series,
-            start: times.iter().map(|time| time.0).min().unwrap_or(0),
+            start: times
+                .iter()
+                .map(|time| if are_readings { time.1 } else { time.0 })
+                .min()
+                .unwrap_or(0),
             end: times.iter().map(|time| time.1).max().unwrap_or(0),
             rows: rows.len(),
             length: bytes.len() - HEADER_BYTES,
@@ -450,11 +457,11 @@ fn put_block(out: &mut Vec<u8>, histograms: Vec<Histogram>) {
     block::encode(&histograms, PLAIN, out).expect("BUG: rows are alike and not too many");
 }
 
+/// When each row began and ended.
+pub(crate) type Times = Vec<(i64, i64)>;
+
 /// A checked chunk's times, and what follows them.
-pub(crate) fn times<'a>(
-    header: &Header,
-    bytes: &'a [u8],
-) -> Result<(Vec<(i64, i64)>, &'a [u8]), Fault> {
+pub(crate) fn times<'a>(header: &Header, bytes: &'a [u8]) -> Result<(Times, &'a [u8]), Fault> {
     let mut reader = Reader::new(&bytes[HEADER_BYTES..]);
     let times = times::read(&mut reader, header.rows).map_err(|error| error.to_string())?;
     let rest = reader.take(reader.remaining(), "values").expect("BUG: what remains is there");

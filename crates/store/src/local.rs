@@ -24,7 +24,7 @@ use crate::part::{FilePart, FileWriter};
 const FORM_BYTES_MAX: u32 = model::FORM_BYTES_MAX as u32;
 
 /// A store's folder.
-pub struct Local {
+pub(crate) struct Local {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     /// Held for its lock.
@@ -41,7 +41,7 @@ impl fmt::Debug for Local {
 
 impl Local {
     /// Takes the folder, which is made if it is missing; refused while somebody else has it.
-    pub fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<Local> {
+    pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<Local> {
         let parts = dir.join("parts");
         disk.create_dir(&parts).doing("create", &parts)?;
         if let Some(above) = dir.parent() {
@@ -59,8 +59,10 @@ impl Local {
     }
 
     /// Whether there is a store in the folder.
-    pub fn is_store(disk: &dyn Disk, dir: &Path) -> bool {
-        ["manifest", "manifest.copy"].iter().any(|name| disk.open(&dir.join(name), Mode::Read).is_ok())
+    pub(crate) fn is_store(disk: &dyn Disk, dir: &Path) -> bool {
+        ["manifest", "manifest.copy"]
+            .iter()
+            .any(|name| disk.open(&dir.join(name), Mode::Read).is_ok())
     }
 
     pub(crate) fn part_path(&self, number: u64) -> PathBuf {
@@ -107,7 +109,9 @@ impl Backend for Local {
     fn remove(&self, number: u64) -> Result<()> {
         let path = self.part_path(number);
         match self.disk.remove(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).doing("remove", &path),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).doing("remove", &path)
+            }
             _ => Ok(()),
         }
     }
@@ -125,12 +129,18 @@ impl Backend for Local {
     }
 
     fn manifest(&self) -> Result<Option<Vec<u8>>> {
-        let copies = [self.read_file(&self.manifest_path(false))?, self.read_file(&self.manifest_path(true))?];
+        let copies = [
+            self.read_file(&self.manifest_path(false))?,
+            self.read_file(&self.manifest_path(true))?,
+        ];
         if copies.iter().all(Option::is_none) {
             return Ok(None);
         }
         let generation = |bytes: &Vec<u8>| crate::manifest::generation(bytes);
-        let sound = copies.iter().flatten().filter_map(|bytes| generation(bytes).map(|found| (found, bytes)));
+        let sound = copies
+            .iter()
+            .flatten()
+            .filter_map(|bytes| generation(bytes).map(|found| (found, bytes)));
         match sound.max_by_key(|&(generation, _)| generation) {
             Some((_, bytes)) => Ok(Some(bytes.clone())),
             // The caller says what is wrong with it.
@@ -139,15 +149,26 @@ impl Backend for Local {
     }
 
     fn set_manifest(&self, bytes: &[u8]) -> Result<()> {
-        for copy in [false, true] {
+        // Both are whole before the first takes its place: a full disk is met before anything has changed.
+        let new = [false, true].map(|copy| {
             let path = self.manifest_path(copy);
-            let new = path.with_extension("new");
-            let file = self.disk.open(&new, Mode::Create).doing("create", &new)?;
-            file.set_len(0).doing("empty", &new)?;
-            file.write_all_at(bytes, 0).doing("write", &new)?;
-            file.sync().doing("synchronise", &new)?;
-            self.disk.rename(&new, &path).doing("rename", &new)?;
-            self.disk.sync_dir(&self.dir).doing("synchronise", &self.dir)?;
+            let mut name = path.clone().into_os_string();
+            name.push(".new");
+            (path, PathBuf::from(name))
+        });
+        for (_, new) in &new {
+            let file = self.disk.open(new, Mode::Create).doing("create", new)?;
+            file.set_len(0).doing("empty", new)?;
+            file.write_all_at(bytes, 0).doing("write", new)?;
+            file.sync().doing("synchronise", new)?;
+        }
+        for (path, new) in &new {
+            let replaced = self.disk.rename(new, path).and_then(|()| self.disk.sync_dir(&self.dir));
+            if let Err(error) = replaced {
+                // Nobody knows which manifest the next start will find.
+                let why = format!("{}: cannot replace it: {error}", path.display());
+                return Err(Error::Stopped { why });
+            }
         }
         Ok(())
     }

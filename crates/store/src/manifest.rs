@@ -16,8 +16,8 @@
 //! checksum CRC                      CRC-32C of all lines before, 8 hexadecimal digits
 //! ```
 //! Numbers are decimal, ids hexadecimal, times and durations ns; `-` stands for what is not known, not
-//! limited or empty. `COVERS` is what a rollup was made of: numbers of base parts and ranges of them, with
-//! commas. `docs/formats/manifest.md` says the same to a stranger.
+//! limited or empty. `COVERS` is what a rollup was made of: for each day its number since the epoch, a colon, and
+//! numbers of base parts and ranges of them with commas between; days have semicolons between. `docs/formats/manifest.md` says the same to a stranger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -25,16 +25,16 @@ use std::ops::Range;
 
 use model::{Gap, Selector};
 
-use crate::resolution::Resolution;
+use crate::resolution::{DAY, Resolution};
 
 const TITLE: &str = "topdeck store ";
 /// The version that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// Gaps that are remembered at the most; then neighbours are joined.
 const GAPS_MAX: usize = 4096;
 /// Producers whose sequences are remembered at the most; then those who were silent longest are forgotten.
-pub const PRODUCERS_MAX: usize = 1 << 16;
+pub(crate) const PRODUCERS_MAX: usize = 1 << 16;
 
 /// One state of a store.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,10 +45,33 @@ pub(crate) struct Manifest {
     pub(crate) position: u64,
     pub(crate) series: u64,
     pub(crate) next_part: u64,
-    pub(crate) producers: BTreeMap<(u64, u64), Heard>,
+    pub(crate) producers: Producers,
     pub(crate) keep: Vec<Keep>,
     pub(crate) parts: BTreeMap<u64, PartInfo>,
     pub(crate) gaps: Vec<Gap>,
+}
+
+/// Which batches are contained: of each producer's boot all up to a sequence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Producers(BTreeMap<(u64, u64), Heard>);
+
+impl Producers {
+    /// Remembers that a batch is contained.
+    pub(crate) fn hear(&mut self, identity: journal::Identity, position: u64) {
+        let heard = Heard { sequence: identity.sequence, position };
+        self.0.insert((identity.producer, identity.boot), heard);
+        if self.0.len() > PRODUCERS_MAX {
+            let silent = self.0.iter().min_by_key(|(_, heard)| heard.position);
+            let key = *silent.expect("BUG: there are many").0;
+            self.0.remove(&key);
+        }
+    }
+
+    /// Whether a batch is contained already.
+    pub(crate) fn have_heard(&self, identity: journal::Identity) -> bool {
+        let heard = self.0.get(&(identity.producer, identity.boot));
+        heard.is_some_and(|heard| identity.sequence <= heard.sequence)
+    }
 }
 
 /// How far a producer's boot was heard.
@@ -76,9 +99,13 @@ pub struct PartInfo {
     pub chunks: u64,
     /// Rows in them.
     pub rows: u64,
-    /// Of a rollup: numbers of the base parts it was made of.
-    pub covers: BTreeSet<u64>,
+    /// Of a rollup: numbers of the base parts it was made of, by the start of their day.
+    pub covers: Covers,
 }
+
+/// What a rollup was made of: numbers of base parts, by the start of their day. They stay after the parts
+/// are gone, so that it is known whether a day can be rolled up anew.
+pub type Covers = BTreeMap<i64, BTreeSet<u64>>;
 
 impl PartInfo {
     /// The partition it lies in.
@@ -115,11 +142,19 @@ impl Manifest {
         }
         line(format_args!("series {}", self.series));
         line(format_args!("next {}", self.next_part));
-        for ((producer, boot), heard) in &self.producers {
-            line(format_args!("producer {producer:x} {boot:x} {} {}", heard.sequence, heard.position));
+        for ((producer, boot), heard) in &self.producers.0 {
+            line(format_args!(
+                "producer {producer:x} {boot:x} {} {}",
+                heard.sequence, heard.position
+            ));
         }
         for keep in &self.keep {
-            line(format_args!("keep {} {} {}", keep.resolution, known(keep.duration), escaped(&keep.selector.to_string())));
+            line(format_args!(
+                "keep {} {} {}",
+                keep.resolution,
+                known(keep.duration),
+                escaped(&keep.selector.to_string())
+            ));
         }
         for part in self.parts.values() {
             line(format_args!(
@@ -131,12 +166,17 @@ impl Manifest {
                 part.bytes,
                 part.chunks,
                 part.rows,
-                ranges(&part.covers)
+                covers(&part.covers)
             ));
         }
         for gap in &self.gaps {
             let (producer, lost) = (known(gap.producer), known(gap.lost));
-            line(format_args!("gap {} {} {producer} {lost} {}", gap.start, gap.end, escaped(&gap.reason)));
+            line(format_args!(
+                "gap {} {} {producer} {lost} {}",
+                gap.start,
+                gap.end,
+                escaped(&gap.reason)
+            ));
         }
         let checksum = crc32c::crc32c(out.as_bytes());
         writeln!(out, "checksum {checksum:08x}").expect("BUG: a string takes everything");
@@ -162,7 +202,9 @@ impl Manifest {
         }
         let mut manifest = Manifest::default();
         for (number, line) in body.lines().enumerate().skip(1) {
-            manifest.take(line).ok_or_else(|| format!("line {} is not understood: {line}", number + 1))?;
+            manifest
+                .take(line)
+                .ok_or_else(|| format!("line {} is not understood: {line}", number + 1))?;
         }
         Ok(manifest)
     }
@@ -181,8 +223,9 @@ impl Manifest {
             "producer" => {
                 let [producer, boot, sequence, position] = words(rest)?;
                 let hex = |text| u64::from_str_radix(text, 16).ok();
-                let heard = Heard { sequence: sequence.parse().ok()?, position: position.parse().ok()? };
-                self.producers.insert((hex(producer)?, hex(boot)?), heard);
+                let heard =
+                    Heard { sequence: sequence.parse().ok()?, position: position.parse().ok()? };
+                self.producers.0.insert((hex(producer)?, hex(boot)?), heard);
             }
             "keep" => {
                 let [resolution, duration, selector] = words(rest)?;
@@ -202,7 +245,7 @@ impl Manifest {
                     bytes: bytes.parse().ok()?,
                     chunks: chunks.parse().ok()?,
                     rows: rows.parse().ok()?,
-                    covers: read_ranges(covers)?,
+                    covers: read_covers(covers)?,
                 };
                 self.parts.insert(part.number, part);
             }
@@ -230,7 +273,9 @@ impl Manifest {
         if self.gaps.len() <= GAPS_MAX {
             return;
         }
-        self.gaps.sort_by(|a, b| (&a.reason, a.producer, a.start).cmp(&(&b.reason, b.producer, b.start)));
+        self.gaps.sort_by(|a, b| {
+            (&a.reason, a.producer, a.start).cmp(&(&b.reason, b.producer, b.start))
+        });
         let half = GAPS_MAX / 2;
         while self.gaps.len() > half {
             let before = self.gaps.len();
@@ -246,23 +291,6 @@ impl Manifest {
                 return;
             }
         }
-    }
-
-    /// Remembers that a batch is contained.
-    pub(crate) fn hear(&mut self, identity: journal::Identity, position: u64) {
-        let heard = Heard { sequence: identity.sequence, position };
-        self.producers.insert((identity.producer, identity.boot), heard);
-        if self.producers.len() > PRODUCERS_MAX {
-            let silent = self.producers.iter().min_by_key(|(_, heard)| heard.position);
-            let key = *silent.expect("BUG: there are many").0;
-            self.producers.remove(&key);
-        }
-    }
-
-    /// Whether a batch is contained already.
-    pub(crate) fn has_heard(&self, identity: journal::Identity) -> bool {
-        let heard = self.producers.get(&(identity.producer, identity.boot));
-        heard.is_some_and(|heard| identity.sequence <= heard.sequence)
     }
 }
 
@@ -325,6 +353,26 @@ fn ranges(numbers: &BTreeSet<u64>) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join(",")
 }
 
+fn covers(covers: &Covers) -> String {
+    if covers.is_empty() {
+        return "-".to_owned();
+    }
+    let day =
+        |(start, numbers): (&i64, &BTreeSet<u64>)| format!("{}:{}", start / DAY, ranges(numbers));
+    covers.iter().map(day).collect::<Vec<_>>().join(";")
+}
+
+fn read_covers(text: &str) -> Option<Covers> {
+    if text == "-" {
+        return Some(Covers::new());
+    }
+    let day = |part: &str| {
+        let (day, numbers) = part.split_once(':')?;
+        Some((day.parse::<i64>().ok()?.checked_mul(DAY)?, read_ranges(numbers)?))
+    };
+    text.split(';').map(day).collect()
+}
+
 /// Numbers that one range may tell; a manifest of more was not written here.
 const RANGE_MAX: u64 = 1 << 24;
 
@@ -363,20 +411,29 @@ mod tests {
             ..Manifest::default()
         };
         let identity = journal::Identity { producer: 1, boot: u64::MAX, sequence: 5 };
-        manifest.hear(identity, 98);
+        manifest.producers.hear(identity, 98);
         for number in [3, 11] {
-            manifest.parts.insert(number, PartInfo {
+            manifest.parts.insert(
                 number,
-                resolution: Resolution::Hour,
-                start: -5,
-                end: 17,
-                bytes: 1000,
-                chunks: 2,
-                rows: 40,
-                covers: [1, 2, 5].into(),
-            });
+                PartInfo {
+                    number,
+                    resolution: Resolution::Hour,
+                    start: -5,
+                    end: 17,
+                    bytes: 1000,
+                    chunks: 2,
+                    rows: 40,
+                    covers: [(-DAY, [1, 2, 5].into()), (3 * DAY, [7].into())].into(),
+                },
+            );
         }
-        manifest.add_gap(Gap { start: 1, end: 2, producer: None, lost: Some(4), reason: "é 100 %\n".into() });
+        manifest.add_gap(Gap {
+            start: 1,
+            end: 2,
+            producer: None,
+            lost: Some(4),
+            reason: "é 100 %\n".into(),
+        });
         manifest
     }
 
@@ -404,17 +461,32 @@ mod tests {
     fn batches_are_heard_once() {
         let manifest = example();
         let identity = |boot, sequence| journal::Identity { producer: 1, boot, sequence };
-        assert!(manifest.has_heard(identity(u64::MAX, 5)) && manifest.has_heard(identity(u64::MAX, 4)));
-        assert!(!manifest.has_heard(identity(u64::MAX, 6)) && !manifest.has_heard(identity(3, 1)));
+        assert!(
+            manifest.producers.have_heard(identity(u64::MAX, 5))
+                && manifest.producers.have_heard(identity(u64::MAX, 4))
+        );
+        assert!(
+            !manifest.producers.have_heard(identity(u64::MAX, 6))
+                && !manifest.producers.have_heard(identity(3, 1))
+        );
     }
 
     #[test]
     fn gaps_are_bounded() {
         let mut manifest = Manifest::default();
         for at in 0..3 * GAPS_MAX as i64 {
-            manifest.add_gap(Gap { start: at, end: at + 1, producer: None, lost: Some(1), reason: "why".into() });
+            manifest.add_gap(Gap {
+                start: at,
+                end: at + 1,
+                producer: None,
+                lost: Some(1),
+                reason: "why".into(),
+            });
         }
         assert!(manifest.gaps.len() <= GAPS_MAX);
-        assert_eq!(manifest.gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>(), 3 * GAPS_MAX as u64);
+        assert_eq!(
+            manifest.gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>(),
+            3 * GAPS_MAX as u64
+        );
     }
 }

@@ -33,11 +33,11 @@ use crate::chunk::{self, Header};
 use crate::error::{Doing, Error, Result};
 
 /// First bytes of a part.
-pub const MAGIC: [u8; 8] = *b"tdpart\0\0";
+pub(crate) const MAGIC: [u8; 8] = *b"tdpart\0\0";
 /// First bytes of its footer.
-pub const FOOTER_MAGIC: [u8; 8] = *b"tdpend\0\0";
+pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"tdpend\0\0";
 /// The version that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// Bytes before the first chunk.
 pub const HEADER_BYTES: usize = 24;
 /// Bytes of an entry of the index.
@@ -241,7 +241,10 @@ impl FilePart {
         };
         let index = self.read_at(footer.index_at, footer.chunks * ENTRY_BYTES)?;
         let (entries, rest) = index.as_chunks::<ENTRY_BYTES>();
-        if entries.len() != footer.chunks || !rest.is_empty() || crc32c::crc32c(&index) != footer.index_checksum {
+        if entries.len() != footer.chunks
+            || !rest.is_empty()
+            || crc32c::crc32c(&index) != footer.index_checksum
+        {
             damage.push("the index is damaged; chunks were found by looking for them".to_owned());
             return Ok(Contents { places: self.look()?, forms, damage });
         }
@@ -253,7 +256,9 @@ impl FilePart {
             return Ok(Err(format!("the file ends after {} bytes, before its footer", self.bytes)));
         };
         let bytes = self.read_at(at, FOOTER_BYTES)?;
-        Ok(Footer::read(&bytes).filter(|footer| footer.fits(at)).ok_or_else(|| "the footer is damaged".to_owned()))
+        Ok(Footer::read(&bytes)
+            .filter(|footer| footer.fits(at))
+            .ok_or_else(|| "the footer is damaged".to_owned()))
     }
 
     fn forms_of(&self, footer: &Footer) -> Result<Result<Vec<u8>, String>> {
@@ -383,7 +388,8 @@ impl Part for FilePart {
     }
 
     fn damage(&self) -> Vec<String> {
-        self.contents().map_or_else(|error| vec![error.to_string()], |contents| contents.damage.clone())
+        self.contents()
+            .map_or_else(|error| vec![error.to_string()], |contents| contents.damage.clone())
     }
 
     fn name(&self) -> String {

@@ -1,6 +1,8 @@
 //! Rows: what a series holds, one value for one stretch of time.
 
+use hist::codec::header::Temporality;
 use hist::{Histogram, Sum};
+use model::Kind;
 
 /// A value for `[start, end)`, in nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,6 +112,20 @@ impl Rows {
         }
     }
 
+    /// The last row alone.
+    pub(crate) fn last(self) -> Rows {
+        fn of<T>(mut rows: Vec<Row<T>>) -> Vec<Row<T>> {
+            rows.split_off(rows.len().saturating_sub(1))
+        }
+        match self {
+            Rows::Histograms(rows) => Rows::Histograms(of(rows)),
+            Rows::Cumulative(rows) => Rows::Cumulative(of(rows)),
+            Rows::Numbers(rows) => Rows::Numbers(of(rows)),
+            Rows::Summaries(rows) => Rows::Summaries(of(rows)),
+            Rows::Texts(rows) => Rows::Texts(of(rows)),
+        }
+    }
+
     /// Adds rows of the same kind at the end, out of order.
     pub(crate) fn append(&mut self, more: Rows) {
         match (self, more) {
@@ -119,6 +135,16 @@ impl Rows {
             (Rows::Summaries(rows), Rows::Summaries(more)) => rows.extend(more),
             (Rows::Texts(rows), Rows::Texts(more)) => rows.extend(more),
             (ours, theirs) => panic!("BUG: rows of a series are {ours:?} and {theirs:?}"),
+        }
+    }
+
+    /// No rows, as they come for a series of that kind.
+    pub(crate) fn none_of(kind: Kind) -> Rows {
+        match kind {
+            Kind::Histogram(Temporality::Cumulative) => Rows::Cumulative(Vec::new()),
+            Kind::Histogram(Temporality::Delta) => Rows::Histograms(Vec::new()),
+            Kind::Counter(_) | Kind::Gauge => Rows::Numbers(Vec::new()),
+            Kind::Text => Rows::Texts(Vec::new()),
         }
     }
 
@@ -136,7 +162,8 @@ impl Rows {
 
     /// Sorts by time and makes one of what belongs together: counts of the same stretch add up, of two values
     /// that cannot both be true the greater stays. The order in which rows came does not show.
-    pub(crate) fn settle(&mut self, adds: bool) {
+    pub(crate) fn settle(&mut self, kind: Kind) {
+        let adds = kind == Kind::Counter(Temporality::Delta);
         match self {
             Rows::Histograms(rows) => {
                 rows.sort_by_key(Row::time);

@@ -8,7 +8,7 @@ const SERIES: SeriesId = SeriesId([7; 16]);
 
 fn chunks(rows: Rows) -> Vec<(Header, Vec<u8>)> {
     let mut chunks = Vec::new();
-    encode(SERIES, Resolution::Base, rows, |header, bytes| {
+    encode(SERIES, Resolution::Base, Kind::Gauge, rows, |header, bytes| {
         chunks.push((header, bytes.to_owned()));
         Ok(())
     })

@@ -1,0 +1,164 @@
+//! A change of what the store consists of: parts are written, then one manifest commits all of it.
+
+use std::ops::Range;
+
+use model::{Kind, SeriesId};
+
+use crate::backend::PartWriter;
+use crate::chunk;
+use crate::error::{Error, Result};
+use crate::head::Head;
+use crate::manifest::{Covers, Manifest, PartInfo};
+use crate::resolution::Resolution;
+use crate::row::Rows;
+use crate::store::Inner;
+
+/// A change that is being prepared. Dropped, it leaves nothing but parts that nobody finds.
+pub(crate) struct Change<'a> {
+    inner: &'a Inner,
+    /// As it was when the change began. Who prepares one has `work`, so it stays so.
+    pub(crate) before: Manifest,
+    next_part: u64,
+    series: u64,
+    added: Vec<PartInfo>,
+    removed: Vec<u64>,
+}
+
+impl<'a> Change<'a> {
+    pub(crate) fn new(inner: &'a Inner) -> Result<Change<'a>> {
+        inner.check_running()?;
+        let before = Manifest::clone(&inner.state().manifest);
+        let (next_part, series) = (before.next_part, before.series);
+        Ok(Change { inner, before, next_part, series, added: Vec::new(), removed: Vec::new() })
+    }
+
+    /// Makes the forms of new series durable.
+    pub(crate) fn add_series(&mut self) -> Result<()> {
+        let forms: Vec<Vec<u8>> = {
+            let index = self.inner.index();
+            let new = self.series..index.len() as u64;
+            new.map(|number| index.form(crate::index::Number(number as u32)).to_owned()).collect()
+        };
+        self.inner.backend.add_series(&forms)?;
+        self.series += forms.len() as u64;
+        Ok(())
+    }
+
+    /// Forms of series that are durable with this change.
+    pub(crate) fn series(&self) -> u64 {
+        self.series
+    }
+
+    /// Begins a part, which is made when the first rows are put.
+    pub(crate) fn write(&mut self, resolution: Resolution) -> Writing<'a> {
+        let number = self.next_part;
+        self.next_part += 1;
+        let info = PartInfo {
+            number,
+            resolution,
+            start: i64::MAX,
+            end: i64::MIN,
+            bytes: 0,
+            chunks: 0,
+            rows: 0,
+            covers: Covers::new(),
+        };
+        Writing { inner: self.inner, info, writer: None }
+    }
+
+    /// Ends a part; one without rows is none. Its number, if it is one.
+    pub(crate) fn add(&mut self, writing: Writing<'_>, covers: Covers) -> Result<Option<u64>> {
+        let Writing { inner, mut info, writer } = writing;
+        let Some(writer) = writer else { return Ok(None) };
+        info.bytes = writer.finish(&|id| inner.form(id))?;
+        info.covers = covers;
+        let number = info.number;
+        self.added.push(info);
+        Ok(Some(number))
+    }
+
+    /// Writes the rows of a head that ended within `range` as a part of the base.
+    pub(crate) fn add_head(&mut self, head: &Head, range: &Range<i64>) -> Result<()> {
+        let mut series: Vec<_> = {
+            let index = self.inner.index();
+            head.series().map(|number| (index.id(number), number, index.kind(number))).collect()
+        };
+        series.sort_unstable_by_key(|&(id, ..)| id);
+        let mut writing = self.write(Resolution::Base);
+        for (id, number, kind) in series {
+            let rows = head.rows_of(number, kind, range);
+            let mut rows = rows.expect("BUG: the head has rows of it");
+            rows.settle(kind);
+            writing.put(id, kind, rows)?;
+        }
+        self.add(writing, Covers::new()).map(|_| ())
+    }
+
+    /// Takes a part away.
+    pub(crate) fn remove(&mut self, number: u64) {
+        self.removed.push(number);
+    }
+
+    /// Commits it; `edit` changes what else stands in the manifest.
+    pub(crate) fn commit(self, edit: impl FnOnce(&mut Manifest)) -> Result<()> {
+        let mut manifest = self.before;
+        for number in &self.removed {
+            manifest.parts.remove(number);
+        }
+        manifest.parts.extend(self.added.into_iter().map(|part| (part.number, part)));
+        manifest.next_part = self.next_part;
+        manifest.generation += 1;
+        edit(&mut manifest);
+        match self.inner.backend.set_manifest(&manifest.write()) {
+            Err(Error::Stopped { why }) => {
+                self.inner.stop_for(&why);
+                return Err(Error::Stopped { why });
+            }
+            done => done?,
+        }
+        self.inner.replace_manifest(manifest, &self.removed);
+        self.inner.sweep();
+        Ok(())
+    }
+}
+
+/// A part that is being written.
+pub(crate) struct Writing<'a> {
+    inner: &'a Inner,
+    info: PartInfo,
+    writer: Option<Box<dyn PartWriter>>,
+}
+
+impl Writing<'_> {
+    fn begin(&mut self) -> Result<()> {
+        if self.writer.is_none() {
+            self.writer = Some(self.inner.backend.create(self.info.number)?);
+        }
+        Ok(())
+    }
+
+    /// Makes it a part even if no rows are put, about `range`.
+    pub(crate) fn spans(&mut self, range: Range<i64>) -> Result<()> {
+        self.begin()?;
+        self.info.start = self.info.start.min(range.start);
+        self.info.end = self.info.end.max(range.end);
+        Ok(())
+    }
+
+    /// Adds settled rows of a series.
+    pub(crate) fn put(&mut self, series: SeriesId, kind: Kind, rows: Rows) -> Result<()> {
+        if rows.len() == 0 {
+            return Ok(());
+        }
+        self.begin()?;
+        let Writing { info, writer, .. } = self;
+        let writer = writer.as_mut().expect("BUG: the part was begun");
+        chunk::encode(series, info.resolution, kind, rows, |header, bytes| {
+            info.start = info.start.min(header.start);
+            info.end = info.end.max(header.end);
+            info.chunks += 1;
+            info.rows += header.rows as u64;
+            writer.put(&header, bytes)
+        })
+    }
+}

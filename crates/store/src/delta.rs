@@ -1,0 +1,73 @@
+//! From readings of what grows to what happened between them.
+
+use hist::Histogram;
+
+use crate::row::Row;
+
+/// What can be read again and again while it grows.
+pub(crate) trait Grows: Sized + Clone {
+    /// What was added since `before`; `None` if it began anew.
+    fn since(&self, before: &Self) -> Option<Self>;
+}
+
+impl Grows for Histogram {
+    fn since(&self, before: &Histogram) -> Option<Histogram> {
+        let mut added = self.clone();
+        added.subtract(before).ok().map(|()| added)
+    }
+}
+
+impl Grows for f64 {
+    fn since(&self, before: &f64) -> Option<f64> {
+        (self >= before).then(|| self - before)
+    }
+}
+
+/// What happened up to each of some readings, which are in order.
+///
+/// A reading that says since when it counts and begins after the reading before it began anew, as does one
+/// that has less in it: it counts whole. Of a first reading that does not say since when it counts nothing is
+/// known but that it was there, and it yields nothing.
+pub(crate) fn deltas<T: Grows>(readings: &[Row<T>]) -> Vec<Row<T>> {
+    let mut before: Option<&Row<T>> = None;
+    let mut deltas = Vec::with_capacity(readings.len());
+    for reading in readings {
+        let says_since = reading.start < reading.end;
+        let began_anew = |before: &Row<T>| says_since && reading.start >= before.end;
+        match before {
+            Some(before) if !began_anew(before) => {
+                let value = reading.value.since(&before.value);
+                let value = value.unwrap_or_else(|| reading.value.clone());
+                deltas.push(Row { start: before.end, end: reading.end, value });
+            }
+            _ if says_since => deltas.push(reading.clone()),
+            _ => {}
+        }
+        before = Some(reading);
+    }
+    deltas
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(readings: &[(i64, i64, f64)], expected: &[(i64, i64, f64)]) {
+        let rows = |rows: &[(i64, i64, f64)]| -> Vec<Row<f64>> {
+            rows.iter().map(|&(start, end, value)| Row { start, end, value }).collect()
+        };
+        assert_eq!(deltas(&rows(readings)), rows(expected));
+    }
+
+    #[test]
+    fn readings_become_what_happened_between_them() {
+        check(&[(5, 5, 100.0)], &[]);
+        check(&[(0, 5, 100.0)], &[(0, 5, 100.0)]);
+        check(&[(0, 5, 1.0), (0, 7, 4.0), (0, 9, 4.0)], &[(0, 5, 1.0), (5, 7, 3.0), (7, 9, 0.0)]);
+        // Less than before: it began anew, nobody knows when.
+        check(&[(5, 5, 9.0), (7, 7, 2.0)], &[(5, 7, 2.0)]);
+        // It says when it began anew, although it has more than before.
+        check(&[(0, 5, 1.0), (6, 8, 4.0)], &[(0, 5, 1.0), (6, 8, 4.0)]);
+    }
+}

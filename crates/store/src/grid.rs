@@ -1,0 +1,138 @@
+//! Columns of time, and which resolution each piece of one is read from.
+
+use std::ops::Range;
+
+use crate::resolution::Resolution;
+
+/// Columns of equal length next to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// When the first begins, in nanoseconds since the Unix epoch.
+    pub start: i64,
+    /// Nanoseconds of a column.
+    pub step: i64,
+    /// How many.
+    pub columns: u64,
+}
+
+impl Grid {
+    /// Of at least `columns` columns over a stretch of time: the least step that is a whole number of minutes
+    /// (or seconds, of short stretches) and needs no more, beginning at or before the start.
+    pub fn over(range: Range<i64>, columns: u64) -> Grid {
+        let length = range.end.saturating_sub(range.start).max(1);
+        let least = (length as u64).div_ceil(columns.max(1)) as i64;
+        let unit = match least {
+            1_000_000_000.. => 1_000_000_000,
+            1_000_000.. => 1_000_000,
+            _ => 1,
+        };
+        let unit = if least >= 60 * unit && unit == 1_000_000_000 { 60 * unit } else { unit };
+        let step = (least as u64).div_ceil(unit as u64) as i64 * unit;
+        let start = range.start - range.start.rem_euclid(unit);
+        Grid {
+            start,
+            step,
+            columns: (range.end.saturating_sub(start).max(1) as u64).div_ceil(step as u64),
+        }
+    }
+
+    /// The stretch of a column. What ended within it, its last nanosecond before its end, belongs to it.
+    pub fn column(&self, at: u64) -> Range<i64> {
+        let at = i64::try_from(at).unwrap_or(i64::MAX);
+        let start = self.start.saturating_add(self.step.saturating_mul(at));
+        start..start.saturating_add(self.step)
+    }
+
+    /// All of it.
+    pub fn range(&self) -> Range<i64> {
+        self.start..self.column(self.columns.saturating_sub(1)).end
+    }
+}
+
+/// A piece of time and the column that it belongs to.
+pub(crate) type Run = (Range<i64>, usize);
+
+/// For each resolution the pieces of columns that are whole slots of it and of no coarser one, by time.
+pub(crate) fn plan(columns: &[Range<i64>]) -> [Vec<Run>; 5] {
+    let mut plan: [Vec<Run>; 5] = Default::default();
+    for (at, column) in columns.iter().enumerate() {
+        divide(column.clone(), at, Resolution::Day, &mut plan);
+    }
+    for runs in &mut plan {
+        runs.sort_by_key(|(range, _)| range.start);
+    }
+    plan
+}
+
+fn divide(range: Range<i64>, column: usize, resolution: Resolution, plan: &mut [Vec<Run>; 5]) {
+    if range.is_empty() {
+        return;
+    }
+    let Some(period) = resolution.period() else {
+        plan[Resolution::Base as usize].push((range, column));
+        return;
+    };
+    let finer = resolution.finer().expect("BUG: below a rollup there is the base");
+    let first = range.start.checked_add((-range.start).rem_euclid(period));
+    let last = range.end - range.end.rem_euclid(period);
+    match first.filter(|&first| first < last) {
+        None => divide(range, column, finer, plan),
+        Some(first) => {
+            divide(range.start..first, column, finer, plan);
+            plan[resolution as usize].push((first..last, column));
+            divide(last..range.end, column, finer, plan);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::resolution::{DAY, HOUR, MINUTE};
+
+    proptest! {
+        #[test]
+        fn pieces_fill_columns(start in -3 * DAY..3 * DAY, step in 1i64..3 * DAY, columns in 1u64..5) {
+            let grid = Grid { start, step, columns };
+            let columns: Vec<Range<i64>> = (0..columns).map(|at| grid.column(at)).collect();
+            let plan = plan(&columns);
+            let mut pieces: Vec<Run> = plan.iter().flatten().cloned().collect();
+            pieces.sort_by_key(|(range, _)| range.start);
+            let mut at = start;
+            for (range, column) in pieces {
+                prop_assert_eq!(range.start, at);
+                prop_assert!(columns[column].start <= range.start && range.end <= columns[column].end);
+                at = range.end;
+            }
+            prop_assert_eq!(at, grid.range().end);
+            for resolution in Resolution::ROLLUPS {
+                let period = resolution.period().unwrap();
+                for (range, _) in &plan[resolution as usize] {
+                    prop_assert!(range.start % period == 0 && range.end % period == 0);
+                }
+            }
+        }
+
+        #[test]
+        fn grids_contain_what_they_are_over(start in any::<i32>(), length in 1i64..1 << 50, columns in 1u64..500) {
+            let start = i64::from(start) << 20;
+            let grid = Grid::over(start..start + length, columns);
+            prop_assert!(grid.columns <= columns + 1, "{:?}", grid);
+            prop_assert!(grid.start <= start && grid.range().end >= start + length);
+        }
+    }
+
+    #[test]
+    fn an_hour_and_a_half_is_an_hour_and_six_times_five_minutes() {
+        let plan = plan(std::slice::from_ref(&(0..HOUR + 30 * MINUTE)));
+        assert_eq!(plan[Resolution::Hour as usize], [(0..HOUR, 0)]);
+        assert_eq!(plan[Resolution::FiveMinutes as usize], [(HOUR..HOUR + 30 * MINUTE, 0)]);
+    }
+
+    #[test]
+    fn a_week_in_112_columns() {
+        assert_eq!(Grid::over(0..7 * DAY, 112), Grid { start: 0, step: 90 * MINUTE, columns: 112 });
+    }
+}

@@ -1,0 +1,130 @@
+//! Rows that are in no part yet, in memory as they came: what they are is only looked at when somebody asks,
+//! or when they are sealed.
+//!
+//! A row of a histogram is its frame, some hundred bytes; a series without rows is not here at all.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use hist::codec::frame;
+use model::wire::{Reader, put_bytes, put_varint, put_zigzag};
+use model::{Entry, Gap, Kind};
+
+use crate::index::Number;
+use crate::resolution::{Resolution, slot};
+use crate::row::{Row, Rows};
+
+/// Rows of many series.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    series: HashMap<Number, Pending>,
+    bytes: usize,
+    rows: u64,
+    /// Rows in each partition, by its start.
+    partitions: BTreeMap<i64, u64>,
+    /// What is known to be missing.
+    pub(crate) gaps: Vec<Gap>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    /// Rows as they came: start zigzag less the end before, span varint, value.
+    bytes: Vec<u8>,
+    end: i64,
+    /// When the earliest row began (or was read, of what grows), and the latest ended.
+    covers: (i64, i64),
+}
+
+impl Head {
+    /// Adds a sample.
+    pub(crate) fn add(&mut self, number: Number, entry: &Entry<'_>, kind: Kind) {
+        let pending = self
+            .series
+            .entry(number)
+            .or_insert_with(|| Pending { covers: (i64::MAX, i64::MIN), ..Pending::default() });
+        let before = pending.bytes.capacity();
+        // Twice the room would be wasted on each of very many series.
+        let need = entry.value.len() + 24;
+        if pending.bytes.capacity() - pending.bytes.len() < need {
+            pending.bytes.reserve_exact(need.max(pending.bytes.len() / 4));
+        }
+        put_zigzag(&mut pending.bytes, entry.start.wrapping_sub(pending.end));
+        put_varint(&mut pending.bytes, (entry.end - entry.start) as u64);
+        match kind {
+            Kind::Counter(_) | Kind::Gauge => pending.bytes.extend_from_slice(entry.value),
+            Kind::Histogram(_) | Kind::Text => put_bytes(&mut pending.bytes, entry.value),
+        }
+        pending.end = entry.end;
+        let start = if kind.is_cumulative() { entry.end } else { entry.start };
+        pending.covers = (pending.covers.0.min(start), pending.covers.1.max(entry.end));
+        self.bytes += pending.bytes.capacity() - before;
+        self.rows += 1;
+        *self.partitions.entry(slot(entry.end, Resolution::Base.partition())).or_default() += 1;
+    }
+
+    /// About how much memory rows take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.series.len() * (size_of::<Pending>() + size_of::<Number>() + 8)
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows == 0 && self.gaps.is_empty()
+    }
+
+    /// Series that have rows here.
+    pub(crate) fn series(&self) -> impl Iterator<Item = Number> {
+        self.series.keys().copied()
+    }
+
+    /// Starts of the partitions of the base that rows lie in.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = i64> {
+        self.partitions.keys().copied()
+    }
+
+    /// When the earliest row of a series began and the latest ended.
+    pub(crate) fn covers(&self, number: Number) -> Option<(i64, i64)> {
+        self.series.get(&number).map(|pending| pending.covers)
+    }
+
+    /// The rows of a series that ended within `range` (as slots count it), in the order they came.
+    pub(crate) fn rows_of(&self, number: Number, kind: Kind, range: &Range<i64>) -> Option<Rows> {
+        let pending = self.series.get(&number)?;
+        let mut rows = Rows::none_of(kind);
+        const READ: &str = "BUG: the head holds what was checked";
+        let mut reader = Reader::new(&pending.bytes);
+        let mut before = 0i64;
+        while !reader.is_empty() {
+            let start = before.wrapping_add(reader.zigzag("start").expect(READ));
+            let end = start + reader.varint("span").expect(READ) as i64;
+            before = end;
+            let value = match kind {
+                Kind::Counter(_) | Kind::Gauge => reader.take(8, "number"),
+                Kind::Histogram(_) | Kind::Text => reader.bytes("value"),
+            }
+            .expect(READ);
+            if !range.contains(&end.saturating_sub(1)) {
+                continue;
+            }
+            match &mut rows {
+                Rows::Histograms(rows) | Rows::Cumulative(rows) => {
+                    let (value, _) = frame::decode(value).expect(READ);
+                    rows.push(Row { start, end, value });
+                }
+                Rows::Numbers(rows) => {
+                    let value = f64::from_le_bytes(value.try_into().expect(READ));
+                    rows.push(Row { start, end, value });
+                }
+                Rows::Texts(rows) => {
+                    let value = String::from_utf8_lossy(value).into_owned();
+                    rows.push(Row { start, end, value });
+                }
+                Rows::Summaries(_) => unreachable!("BUG: rollups are in no head"),
+            }
+        }
+        Some(rows)
+    }
+}

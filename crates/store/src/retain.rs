@@ -1,0 +1,209 @@
+//! What goes: rows that are kept no longer, and rows that somebody deletes.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use model::{Selector, SeriesId};
+
+use crate::change::Change;
+use crate::error::Result;
+use crate::gather;
+use crate::manifest::{Covers, Keep, PartInfo};
+use crate::resolution::{DAY, Resolution};
+use crate::roll::{ALL_TIME, unrolled};
+use crate::store::{Deleted, Inner};
+
+/// The rule that counts for a series.
+fn rule<'a>(keep: &'a [Keep], resolution: Resolution, series: &model::Series) -> Option<&'a Keep> {
+    keep.iter().find(|rule| rule.resolution == resolution && rule.selector.matches(series))
+}
+
+impl Inner {
+    /// Drops rows that are kept no longer.
+    pub(crate) fn drop_expired(&self) -> Result<bool> {
+        let (keep, parts) = {
+            let state = self.state();
+            (
+                state.manifest.keep.clone(),
+                state.manifest.parts.values().cloned().collect::<Vec<_>>(),
+            )
+        };
+        let mut changed = false;
+        if keep.is_empty() {
+            return Ok(false);
+        }
+        let unrolled = unrolled(&self.state().manifest);
+        for part in parts {
+            let rules: Vec<&Keep> =
+                keep.iter().filter(|rule| rule.resolution == part.resolution).collect();
+            let is_old = |rule: &&Keep| {
+                rule.duration.is_some_and(|ns| part.end.saturating_add(ns) <= self.now())
+            };
+            // A day goes from the base only when it is in the rollups.
+            let waits = part.resolution == Resolution::Base
+                && unrolled.get(&part.day()).is_some_and(|numbers| numbers.contains(&part.number));
+            if waits || !rules.iter().any(is_old) {
+                continue;
+            }
+            let in_minutes = {
+                let state = self.state();
+                state.manifest.is_covered(Resolution::Minute, part.day(), part.number)
+            };
+            if part.resolution == Resolution::Base && !in_minutes {
+                // One sample a minute needs no rollup of minutes until it goes itself.
+                self.roll(part.day())?;
+            }
+            changed |= self.drop_from(&part, &keep)?;
+        }
+        Ok(changed)
+    }
+
+    fn drop_from(&self, info: &PartInfo, keep: &[Keep]) -> Result<bool> {
+        let part = self.part(info.number)?;
+        let parts = [part];
+        let now = self.now();
+        let mut expires: BTreeSet<SeriesId> = BTreeSet::new();
+        let series = self.series_in(&parts)?;
+        for (id, _) in &series {
+            let held = {
+                let index = self.index();
+                index.number(id).map(|number| index.series(number))
+            };
+            let is_old =
+                |rule: &Keep| rule.duration.is_some_and(|ns| info.end.saturating_add(ns) <= now);
+            if held.is_some_and(|series| rule(keep, info.resolution, &series).is_some_and(is_old)) {
+                expires.insert(*id);
+            }
+        }
+        if expires.is_empty() && !series.is_empty() {
+            return Ok(false);
+        }
+        let mut change = Change::new(self)?;
+        change.remove(info.number);
+        if expires.len() == series.len() {
+            change.commit(|_| {})?;
+            return Ok(true);
+        }
+        let mut gaps = Vec::new();
+        let mut writing = change.write(info.resolution);
+        for (id, kind) in series.into_iter().filter(|(id, _)| !expires.contains(id)) {
+            if let Some(rows) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? {
+                writing.put(id, kind, rows)?;
+            }
+        }
+        let new = change.add(writing, info.covers.clone())?;
+        let day = info.day();
+        change.commit(|manifest| {
+            gaps.into_iter().for_each(|gap| manifest.add_gap(gap));
+            // What went is still in the rollups: they cover the rest under its new number.
+            if info.resolution == Resolution::Base {
+                for part in manifest.parts.values_mut() {
+                    let numbers = part.covers.get_mut(&day);
+                    if let Some(numbers) = numbers.filter(|numbers| numbers.contains(&info.number))
+                    {
+                        numbers.extend(new);
+                    }
+                }
+            }
+        })?;
+        Ok(true)
+    }
+
+    /// Deletes day by day, each in one commit. The caller has sealed the head.
+    pub(crate) fn delete(&self, selector: &Selector, range: Range<i64>) -> Result<Deleted> {
+        let ids: BTreeSet<SeriesId> = {
+            let index = self.index();
+            index.select(selector).into_iter().map(|number| index.id(number)).collect()
+        };
+        let mut deleted = Deleted::default();
+        let manifest = Arc::clone(&self.state().manifest);
+        let live: BTreeSet<u64> = manifest.base_parts().map(|part| part.number).collect();
+        let mut days: BTreeSet<i64> = BTreeSet::new();
+        for part in
+            manifest.base_parts().filter(|part| part.start < range.end && range.start < part.end)
+        {
+            let places = self.part(part.number)?.places()?;
+            if places.iter().any(|place| ids.contains(&place.series)) {
+                days.insert(part.day());
+            }
+        }
+        for &day in &days {
+            deleted.rows += self.delete_day(day, &ids, &range)?;
+        }
+        // Rollups of what is gone from the base.
+        let manifest = Arc::clone(&self.state().manifest);
+        for info in manifest.parts.values().filter(|part| part.resolution != Resolution::Base) {
+            let gone: BTreeSet<i64> = info
+                .covers
+                .iter()
+                .filter(|(_, numbers)| !numbers.is_subset(&live) || numbers.is_empty())
+                .map(|(&day, _)| day)
+                .filter(|day| !days.contains(day) && *day < range.end && range.start < day + DAY)
+                .collect();
+            if !gone.is_empty() {
+                self.delete_rollups(info, &gone, &ids, &range, &mut deleted)?;
+            }
+        }
+        Ok(deleted)
+    }
+
+    fn delete_day(&self, day: i64, ids: &BTreeSet<SeriesId>, range: &Range<i64>) -> Result<u64> {
+        let mut change = Change::new(self)?;
+        let before: u64 =
+            change.before.base_parts().filter(|part| part.day() == day).map(|part| part.rows).sum();
+        let mut gaps = Vec::new();
+        let keep =
+            |id: &SeriesId, end: i64| !(ids.contains(id) && range.contains(&end.saturating_sub(1)));
+        self.roll_days(&mut change, &BTreeSet::from([day]), Some(&keep), &mut gaps)?;
+        change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))?;
+        let state = self.state();
+        let after: u64 = state
+            .manifest
+            .base_parts()
+            .filter(|part| part.day() == day)
+            .map(|part| part.rows)
+            .sum();
+        Ok(before.saturating_sub(after))
+    }
+
+    fn delete_rollups(
+        &self,
+        info: &PartInfo,
+        days: &BTreeSet<i64>,
+        ids: &BTreeSet<SeriesId>,
+        range: &Range<i64>,
+        deleted: &mut Deleted,
+    ) -> Result<()> {
+        let mut change = Change::new(self)?;
+        let mut gaps = Vec::new();
+        let parts = [self.part(info.number)?];
+        let mut writing = change.write(info.resolution);
+        writing.spans(info.start..info.end)?;
+        let (mut gone, mut kept) = (0, 0);
+        for (id, kind) in self.series_in(&parts)? {
+            let Some(mut rows) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? else { continue };
+            if ids.contains(&id) {
+                let before = rows.len() as u64;
+                let is_of = |end: i64| days.contains(&crate::resolution::slot(end, DAY));
+                let overlaps =
+                    |start: i64, end: i64| is_of(end) && start < range.end && range.start < end;
+                let within = |start: i64, end: i64| range.start <= start && end <= range.end;
+                kept +=
+                    rows.times().iter().filter(|&&(s, e)| overlaps(s, e) && !within(s, e)).count()
+                        as u64;
+                rows.retain(|start, end| !(overlaps(start, end) && within(start, end)));
+                gone += before - rows.len() as u64;
+            }
+            writing.put(id, kind, rows)?;
+        }
+        deleted.kept += kept;
+        if gone == 0 {
+            return Ok(());
+        }
+        deleted.rollup_rows += gone;
+        change.remove(info.number);
+        change.add(writing, Covers::clone(&info.covers))?;
+        change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))
+    }
+}

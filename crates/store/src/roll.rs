@@ -1,0 +1,449 @@
+//! Rollups: what happened in a minute, in five, in an hour, in a day, made of rows as they came by addition.
+//!
+//! A day (UTC) is rolled up when it is over, out of all its parts of the base, in one commit. A part of the
+//! base that comes later is read beside the rollup until the day is rolled up anew; both ways count the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use hist::Histogram;
+use model::{Gap, Kind, SeriesId};
+
+use crate::backend::Part;
+use crate::change::{Change, Writing};
+use crate::delta::deltas;
+use crate::error::Result;
+use crate::gather;
+use crate::manifest::{Covers, Keep, Manifest, PartInfo};
+use crate::resolution::{DAY, Resolution, SECOND, slot};
+use crate::row::{Row, Rows, Summary};
+use crate::store::Inner;
+
+/// Whether a row of a series that ended at a time stays.
+pub(crate) type Filter<'a> = dyn Fn(&SeriesId, i64) -> bool + 'a;
+
+/// Days with rows nearer together than this have rollups of a minute.
+const MINUTE_PAYS: i64 = 45 * SECOND;
+
+/// The starts of the days that some part of the base is in, and is in no rollup yet.
+pub(crate) fn unrolled(manifest: &Manifest) -> BTreeMap<i64, Vec<u64>> {
+    let mut days: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+    for part in manifest.base_parts() {
+        let day = part.day();
+        if !manifest.is_covered(Resolution::Day, day, part.number) {
+            days.entry(day).or_default().push(part.number);
+        }
+    }
+    days
+}
+
+impl Manifest {
+    pub(crate) fn base_parts(&self) -> impl Iterator<Item = &PartInfo> {
+        self.parts.values().filter(|part| part.resolution == Resolution::Base)
+    }
+
+    /// Whether a part of the base is in the rollups of its day.
+    pub(crate) fn is_covered(&self, resolution: Resolution, day: i64, number: u64) -> bool {
+        let mut rollups = self.parts.values().filter(|part| part.resolution == resolution);
+        rollups.any(|part| part.covers.get(&day).is_some_and(|numbers| numbers.contains(&number)))
+    }
+}
+
+impl PartInfo {
+    /// The day that a part of the base lies in.
+    pub(crate) fn day(&self) -> i64 {
+        slot(self.end, DAY)
+    }
+}
+
+impl Inner {
+    /// Rolls up the days that are over.
+    pub(crate) fn roll_due(&self) -> Result<bool> {
+        let latest = self.now().saturating_sub(self.options.grace).saturating_sub(DAY);
+        let mut changed = false;
+        loop {
+            let days = unrolled(&self.state().manifest);
+            let Some(&day) = days.keys().find(|&&day| day <= latest) else { return Ok(changed) };
+            self.roll(day)?;
+            changed = true;
+        }
+    }
+
+    /// Rolls up a day, anew if it was before.
+    pub(crate) fn roll(&self, day: i64) -> Result<()> {
+        let mut change = Change::new(self)?;
+        let mut gaps = Vec::new();
+        let days = self.days_to_roll(&change.before, day)?;
+        self.roll_days(&mut change, &days, None, &mut gaps)?;
+        change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))
+    }
+
+    /// The day, and those whose first step began with a reading that is now another one.
+    fn days_to_roll(&self, manifest: &Manifest, day: i64) -> Result<BTreeSet<i64>> {
+        let mut days = BTreeSet::from([day]);
+        let uncovered = unrolled(manifest).remove(&day).unwrap_or_default();
+        let later: Vec<&PartInfo> =
+            manifest.base_parts().filter(|part| part.end > day + DAY).collect();
+        if later.is_empty() {
+            return Ok(days);
+        }
+        for number in uncovered {
+            let places = self.part(number)?.places()?;
+            let series: BTreeSet<SeriesId> = places.iter().map(|place| place.series).collect();
+            for id in series.into_iter().filter(|id| self.kind(id).is_some_and(Kind::is_cumulative))
+            {
+                if let Some(next) = self.next_reading(&later, &id, day + DAY)? {
+                    days.insert(slot(next, DAY));
+                }
+            }
+        }
+        Ok(days)
+    }
+
+    /// When the first reading of a series after `time` was made.
+    pub(crate) fn next_reading(
+        &self,
+        parts: &[&PartInfo],
+        id: &SeriesId,
+        time: i64,
+    ) -> Result<Option<i64>> {
+        let mut next: Option<i64> = None;
+        for part in parts {
+            let places = self.part(part.number)?.find(id)?;
+            let starts = places
+                .iter()
+                .filter(|place| place.end > time)
+                .map(|place| place.start.max(time + 1));
+            next = next.into_iter().chain(starts).min();
+        }
+        Ok(next)
+    }
+
+    pub(crate) fn kind(&self, id: &SeriesId) -> Option<Kind> {
+        let index = self.index();
+        index.number(id).map(|number| index.kind(number))
+    }
+
+    /// The form of a series that is stored here.
+    pub(crate) fn form(&self, id: &SeriesId) -> Vec<u8> {
+        let index = self.index();
+        let number = index.number(id).expect("BUG: rows are only written of series that are known");
+        index.form(number).to_owned()
+    }
+
+    /// Rolls up days anew; of rows that `filter` refuses nothing stays, in the base neither.
+    pub(crate) fn roll_days(
+        &self,
+        change: &mut Change<'_>,
+        days: &BTreeSet<i64>,
+        filter: Option<&Filter<'_>>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<()> {
+        let manifest = change.before.clone();
+        let mut replaced: BTreeMap<u64, Covers> = BTreeMap::new();
+        for &day in days {
+            let base: Vec<&PartInfo> =
+                manifest.base_parts().filter(|part| part.day() == day).collect();
+            let live: BTreeSet<u64> = base.iter().map(|part| part.number).collect();
+            let rollups: Vec<&PartInfo> =
+                manifest.parts.values().filter(|part| part.covers.contains_key(&day)).collect();
+            let is_whole = rollups.iter().all(|part| part.covers[&day].is_subset(&live));
+            let parts = if is_whole {
+                for part in rollups {
+                    replaced.entry(part.number).or_insert_with(|| part.covers.clone()).remove(&day);
+                }
+                base
+            } else {
+                // What the rollups were made of is gone in part: what is new is added to them.
+                base.into_iter()
+                    .filter(|part| !manifest.is_covered(Resolution::Day, day, part.number))
+                    .collect()
+            };
+            self.roll_day(change, day, &parts, is_whole, filter, gaps)?;
+        }
+        for (number, covers) in replaced {
+            self.without_days(change, &manifest.parts[&number], covers, gaps)?;
+        }
+        Ok(())
+    }
+
+    /// A rollup without the days that are not in `covers` any more.
+    fn without_days(
+        &self,
+        change: &mut Change<'_>,
+        part: &PartInfo,
+        covers: Covers,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<()> {
+        change.remove(part.number);
+        if covers.is_empty() {
+            return Ok(());
+        }
+        let mut writing = change.write(part.resolution);
+        let days = covers.keys().next().zip(covers.keys().next_back());
+        let (&first, &last) = days.expect("BUG: it covers a day");
+        writing.spans(first..last.saturating_add(DAY))?;
+        let parts = [self.part(part.number)?];
+        for (id, kind) in self.series_in(&parts)? {
+            let rows = gather::rows(&parts, &id, &ALL_TIME, gaps)?;
+            let Some(mut rows) = rows else { continue };
+            rows.retain(|_, end| covers.contains_key(&slot(end, DAY)));
+            writing.put(id, kind, rows)?;
+        }
+        change.add(writing, covers).map(|_| ())
+    }
+
+    /// The series of some parts, by id. Of a series that is not known, its form being damaged everywhere, rows
+    /// stay where they are.
+    pub(crate) fn series_in(&self, parts: &[Arc<dyn Part>]) -> Result<Vec<(SeriesId, Kind)>> {
+        let mut ids = BTreeSet::new();
+        for part in parts {
+            ids.extend(part.places()?.iter().map(|place| place.series));
+        }
+        let index = self.index();
+        let known = |id: SeriesId| index.number(&id).map(|number| (id, index.kind(number)));
+        Ok(ids.into_iter().filter_map(known).collect())
+    }
+
+    fn roll_day(
+        &self,
+        change: &mut Change<'_>,
+        day: i64,
+        base: &[&PartInfo],
+        may_replace: bool,
+        filter: Option<&Filter<'_>>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<()> {
+        let parts: Vec<Arc<dyn Part>> =
+            base.iter().map(|part| self.part(part.number)).collect::<Result<_>>()?;
+        let mut rebuilt = Rebuilt::of(change, base, may_replace, filter.is_some());
+        let mut rollups: Vec<Writing<'_>> =
+            Resolution::ROLLUPS.map(|resolution| change.write(resolution)).into();
+        let goes = |keep: &Keep| keep.resolution == Resolution::Base && keep.duration.is_some();
+        let minutes_pay = change.before.keep.iter().any(goes) || self.do_minutes_pay(&parts)?;
+        for (id, kind) in self.series_in(&parts)? {
+            let mut rows = gather::rows(&parts, &id, &(day..day + DAY), gaps)?
+                .unwrap_or_else(|| Rows::none_of(kind));
+            if let Some(keep) = filter {
+                rows.retain(|_, end| keep(&id, end));
+            }
+            rows.settle(kind);
+            rebuilt.put(id, kind, &rows)?;
+            if kind.is_cumulative() && !may_replace {
+                gaps.extend(too_late(&id, &rows));
+                continue;
+            }
+            let before = match kind.is_cumulative() {
+                true => self.reading_before(&change.before, &id, kind, day, filter, gaps)?,
+                false => None,
+            };
+            let mut finer = happened(kind, rows, before, day);
+            for (writing, resolution) in rollups.iter_mut().zip(Resolution::ROLLUPS) {
+                let period = resolution.period().expect("BUG: a rollup has a period");
+                let rolled = rolled_up(&finer, period);
+                if resolution != Resolution::Minute || minutes_pay {
+                    writing.put(id, kind, rolled.clone())?;
+                    finer = rolled;
+                }
+            }
+        }
+        let numbers = rebuilt.finish(change)?;
+        let covers = Covers::from([(day, numbers)]);
+        for (mut writing, resolution) in rollups.into_iter().zip(Resolution::ROLLUPS) {
+            // Texts have no rollups: a day of nothing else is rolled up all the same.
+            if !covers[&day].is_empty() && (resolution != Resolution::Minute || minutes_pay) {
+                writing.spans(day..day.saturating_add(DAY))?;
+            }
+            change.add(writing, covers.clone())?;
+        }
+        Ok(())
+    }
+
+    fn do_minutes_pay(&self, parts: &[Arc<dyn Part>]) -> Result<bool> {
+        for part in parts {
+            let pays = |place: &crate::backend::Place| {
+                place.rows > 1 && (place.end - place.start) / i64::from(place.rows) < MINUTE_PAYS
+            };
+            if part.places()?.iter().any(pays) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The last reading of a series up to `time`.
+    pub(crate) fn reading_before(
+        &self,
+        manifest: &Manifest,
+        id: &SeriesId,
+        kind: Kind,
+        time: i64,
+        filter: Option<&Filter<'_>>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Option<Rows>> {
+        let mut partitions: BTreeMap<i64, Vec<&PartInfo>> = BTreeMap::new();
+        for part in manifest.base_parts().filter(|part| part.start <= time) {
+            partitions.entry(part.partition().start).or_default().push(part);
+        }
+        for parts in partitions.values().rev() {
+            let parts: Vec<Arc<dyn Part>> =
+                parts.iter().map(|part| self.part(part.number)).collect::<Result<_>>()?;
+            let Some(mut rows) = gather::rows(&parts, id, &(i64::MIN..time), gaps)? else {
+                continue;
+            };
+            if let Some(keep) = filter {
+                rows.retain(|_, end| keep(id, end));
+            }
+            if rows.len() > 0 {
+                rows.settle(kind);
+                return Ok(Some(rows.last()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+pub(crate) const ALL_TIME: Range<i64> = i64::MIN..i64::MAX;
+
+/// Base parts of one day, written anew where several lie in one partition or rows go.
+struct Rebuilt<'a> {
+    writings: BTreeMap<i64, Writing<'a>>,
+    removed: Vec<u64>,
+    kept: BTreeSet<u64>,
+}
+
+impl<'a> Rebuilt<'a> {
+    fn of(
+        change: &mut Change<'a>,
+        base: &[&PartInfo],
+        may_replace: bool,
+        filters: bool,
+    ) -> Rebuilt<'a> {
+        let mut partitions: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+        for part in base {
+            partitions.entry(part.partition().start).or_default().push(part.number);
+        }
+        let mut rebuilt =
+            Rebuilt { writings: BTreeMap::new(), removed: Vec::new(), kept: BTreeSet::new() };
+        for (start, numbers) in partitions {
+            if may_replace && (numbers.len() > 1 || filters) {
+                rebuilt.writings.insert(start, change.write(Resolution::Base));
+                rebuilt.removed.extend(numbers);
+            } else {
+                rebuilt.kept.extend(numbers);
+            }
+        }
+        rebuilt
+    }
+
+    fn put(&mut self, id: SeriesId, kind: Kind, rows: &Rows) -> Result<()> {
+        for (&start, writing) in &mut self.writings {
+            let range = start..start + Resolution::Base.partition();
+            let mut rows = rows.clone();
+            rows.retain(|_, end| range.contains(&end.saturating_sub(1)));
+            writing.put(id, kind, rows)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self, change: &mut Change<'_>) -> Result<BTreeSet<u64>> {
+        let mut numbers = self.kept;
+        for writing in self.writings.into_values() {
+            numbers.extend(change.add(writing, Covers::new())?);
+        }
+        self.removed.into_iter().for_each(|number| change.remove(number));
+        Ok(numbers)
+    }
+}
+
+/// Readings of a day whose other readings are gone: between which of them they lie is not known any more.
+fn too_late(id: &SeriesId, rows: &Rows) -> Option<Gap> {
+    let times = rows.times();
+    let (start, end) =
+        (times.iter().map(|time| time.1).min()?, times.iter().map(|time| time.1).max()?);
+    let lost = Some(times.len() as u64);
+    let reason = format!(
+        "readings of series {id} came after those of their day were dropped, and are in no rollup"
+    );
+    Some(Gap { start, end, producer: None, lost, reason })
+}
+
+/// What happened in a day: of readings, the steps between them.
+pub(crate) fn happened(kind: Kind, rows: Rows, before: Option<Rows>, day: i64) -> Rows {
+    fn steps<T: crate::delta::Grows>(
+        mut rows: Vec<Row<T>>,
+        before: Option<Vec<Row<T>>>,
+        from: i64,
+    ) -> Vec<Row<T>> {
+        if let Some(before) = before {
+            rows.splice(0..0, before);
+        }
+        let mut steps = deltas(&rows);
+        steps.retain(|step| step.end > from);
+        steps
+    }
+    match (rows, before) {
+        (Rows::Cumulative(rows), None) => Rows::Histograms(steps(rows, None, day)),
+        (Rows::Cumulative(rows), Some(Rows::Cumulative(before))) => {
+            Rows::Histograms(steps(rows, Some(before), day))
+        }
+        (Rows::Numbers(rows), before) if kind.is_cumulative() => {
+            let before = before.map(|before| match before {
+                Rows::Numbers(before) => before,
+                other => panic!("BUG: before numbers there are {other:?}"),
+            });
+            Rows::Numbers(steps(rows, before, day))
+        }
+        (rows, _) => rows,
+    }
+}
+
+/// Rows by slots of `period`; of texts none.
+fn rolled_up(rows: &Rows, period: i64) -> Rows {
+    match rows {
+        Rows::Histograms(rows) => Rows::Histograms(rolled_histograms(rows, period)),
+        Rows::Numbers(rows) => {
+            Rows::Summaries(rolled_numbers(rows, period, |&value| Summary::of(value)))
+        }
+        Rows::Summaries(rows) => Rows::Summaries(rolled_numbers(rows, period, Summary::clone)),
+        Rows::Texts(_) => Rows::Texts(Vec::new()),
+        Rows::Cumulative(_) => panic!("BUG: readings are no steps"),
+    }
+}
+
+fn rolled_histograms(rows: &[Row<Histogram>], period: i64) -> Vec<Row<Histogram>> {
+    let mut rolled: Vec<Row<Histogram>> = Vec::new();
+    let mut first_of_slot = 0;
+    for row in rows {
+        let start = slot(row.end, period);
+        if rolled.last().is_none_or(|last| last.start != start) {
+            first_of_slot = rolled.len();
+        }
+        // Histograms of several families do not go into one.
+        let merged =
+            rolled[first_of_slot..].iter_mut().any(|held| held.value.merge(&row.value).is_ok());
+        if !merged {
+            rolled.push(Row { start, end: start.saturating_add(period), value: row.value.clone() });
+        }
+    }
+    rolled
+}
+
+fn rolled_numbers<T>(
+    rows: &[Row<T>],
+    period: i64,
+    of: impl Fn(&T) -> Summary,
+) -> Vec<Row<Summary>> {
+    let mut rolled: Vec<Row<Summary>> = Vec::new();
+    for row in rows {
+        let start = slot(row.end, period);
+        match rolled.last_mut() {
+            Some(last) if last.start == start => last.value.add(&of(&row.value)),
+            _ => {
+                rolled.push(Row { start, end: start.saturating_add(period), value: of(&row.value) })
+            }
+        }
+    }
+    rolled
+}

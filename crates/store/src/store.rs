@@ -1,0 +1,740 @@
+//! A store: fed by its journal, read through views, kept in order by maintenance.
+//!
+//! Locks, in the order in which they are taken: `work` (who changes parts), `feed` (who reads the journal),
+//! `state`, a head, the index.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use disk::Disk;
+use journal::{Ack, Clock, Identity, Item, Journal, Level, Start, Subscriber};
+use model::{Batch, BatchReader, Gap, Selector, Series, SeriesRef};
+
+use crate::backend::{Backend, Part};
+use crate::change::Change;
+use crate::error::{Error, Result};
+use crate::head::Head;
+use crate::index::{Cardinality, Index, Limits};
+use crate::local::Local;
+use crate::manifest::{Keep, Manifest, PartInfo, Producers};
+use crate::resolution::{MINUTE, Resolution};
+use crate::view::View;
+
+/// The journal's subscriber that feeds the store.
+const SUBSCRIBER: &str = "store";
+/// Parts that are kept open at the most: each is a file.
+const OPEN_MAX: usize = 256;
+
+/// How a store is opened; what is chosen anew each time.
+#[derive(Clone)]
+pub struct Options {
+    /// Rows in memory take about this many bytes at the most before they are sealed: 128 MiB by default.
+    /// Sealed early, they are in smaller chunks, which take more room until they are put together.
+    pub head_bytes_max: usize,
+    /// How long after the end of a partition rows are waited for before it is sealed or rolled up: ten minutes
+    /// by default, in nanoseconds. What comes later is right too, and costs more.
+    pub grace: i64,
+    /// How many series, and values of a label, are taken.
+    pub limits: Limits,
+    /// A thread of its own feeds the store and keeps it in order: `true` by default. Otherwise whoever has it
+    /// calls [`Store::maintain`].
+    pub background: bool,
+    /// How the journal is opened.
+    pub journal: journal::Options,
+    /// Where times come from.
+    pub clock: Clock,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            head_bytes_max: 128 << 20,
+            grace: 10 * MINUTE,
+            limits: Limits::default(),
+            background: true,
+            journal: journal::Options { alone: true, ..journal::Options::default() },
+            clock: journal::wall_clock(),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("head_bytes_max", &self.head_bytes_max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A time-series store. One process has it open at a time; it may be used from many threads.
+pub struct Store {
+    inner: Arc<Inner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("backend", &self.inner.backend).finish_non_exhaustive()
+    }
+}
+
+/// What a store is like at one moment.
+#[derive(Clone, Debug)]
+pub struct Stat {
+    /// Series that are known.
+    pub series: u64,
+    /// Bytes of memory that knowing them takes.
+    pub index_bytes: u64,
+    /// Rows that are only in memory and in the journal.
+    pub head_rows: u64,
+    /// Bytes of memory that they take.
+    pub head_bytes: u64,
+    /// Parts.
+    pub parts: Vec<PartInfo>,
+    /// What is known to be missing.
+    pub gaps: Vec<Gap>,
+    /// How long rows are kept.
+    pub keep: Vec<Keep>,
+    /// What opening found damaged, and what the last maintenance met.
+    pub notes: Vec<String>,
+    /// The journal.
+    pub journal: journal::Stat,
+}
+
+pub(crate) struct Inner {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) journal: Journal,
+    pub(crate) index: Arc<RwLock<Index>>,
+    feed: Mutex<Feed>,
+    state: Mutex<State>,
+    pub(crate) work: Mutex<()>,
+    pub(crate) options: Options,
+    stop: AtomicBool,
+    /// Told when there is something to do.
+    wake: (Mutex<bool>, Condvar),
+}
+
+/// What was read of the journal.
+struct Feed {
+    subscriber: Subscriber,
+    producers: Producers,
+}
+
+pub(crate) struct State {
+    pub(crate) manifest: Arc<Manifest>,
+    /// Manifests that a view may still hold, with their generations.
+    past: Vec<(u64, Weak<Manifest>)>,
+    /// Parts that the manifest does not name any more, and the generation that took them away.
+    dead: Vec<(u64, u64)>,
+    pub(crate) active: Arc<RwLock<Head>>,
+    sealing: Option<Sealing>,
+    open: HashMap<u64, Arc<dyn Part>>,
+    notes: Vec<String>,
+    stopped: Option<String>,
+}
+
+/// A head that takes no more rows, and what the journal had given when it was closed.
+#[derive(Clone)]
+struct Sealing {
+    head: Arc<RwLock<Head>>,
+    position: u64,
+    producers: Producers,
+}
+
+impl State {
+    /// The heads, the older first.
+    pub(crate) fn heads(&self) -> Vec<Arc<RwLock<Head>>> {
+        let sealing = self.sealing.as_ref().map(|sealing| Arc::clone(&sealing.head));
+        sealing.into_iter().chain([Arc::clone(&self.active)]).collect()
+    }
+}
+
+/// A lock whose owner panicked is taken all the same: what it guards is changed in single steps.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store {
+    /// Makes a store in a folder, with its journal in the folder `journal` below it.
+    pub fn create(disk: &Arc<dyn Disk>, dir: &Path, settings: &journal::Settings) -> Result<()> {
+        if Local::is_store(&**disk, dir) {
+            return Err(Error::Exists { dir: dir.to_owned() });
+        }
+        let backend = Local::open(Arc::clone(disk), dir)?;
+        let path = dir.join("journal");
+        match Journal::create(&**disk, &path, journal::random_id(), 0, settings) {
+            // A crash came between the journal and the manifest.
+            Ok(()) | Err(journal::Error::Exists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let options = journal::Options { alone: true, background: false, ..Default::default() };
+        let journal = Journal::open(Arc::clone(disk), &path, &options)?;
+        match journal.add_subscriber(SUBSCRIBER, Start::Begin, true) {
+            Ok(_) | Err(journal::Error::CheckpointExists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let manifest = Manifest {
+            generation: 1,
+            journal: Some(journal.stat()?.id),
+            next_part: 1,
+            ..Manifest::default()
+        };
+        backend.set_manifest(&manifest.write())
+    }
+
+    /// Opens a store, whatever happened to it.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<Store> {
+        if !Local::is_store(&*disk, dir) {
+            return Err(Error::Missing { dir: dir.to_owned() });
+        }
+        let backend: Arc<dyn Backend> = Arc::new(Local::open(Arc::clone(&disk), dir)?);
+        let mut notes = Vec::new();
+        let manifest = backend.manifest()?.ok_or_else(|| Error::Missing { dir: dir.to_owned() })?;
+        let manifest = Manifest::read(&manifest)
+            .map_err(|why| Error::Manifest { path: dir.join("manifest"), why })?;
+        for number in backend.parts()? {
+            if !manifest.parts.contains_key(&number) {
+                backend.remove(number)?;
+            }
+        }
+        let index = load_index(&*backend, &manifest, options.limits, &mut notes)?;
+
+        let path = dir.join("journal");
+        let journal = Journal::open(disk, &path, &options.journal)?;
+        let found = journal.stat()?.id;
+        if let Some(expected) = manifest.journal.filter(|&expected| expected != found) {
+            return Err(Error::OtherJournal { dir: path, found, expected });
+        }
+        let mut subscriber = journal.subscribe(SUBSCRIBER)?;
+        if subscriber.position() < manifest.position {
+            subscriber.seek(manifest.position)?;
+        }
+        let feed = Feed { subscriber, producers: manifest.producers.clone() };
+        let state = State {
+            manifest: Arc::new(manifest),
+            past: Vec::new(),
+            dead: Vec::new(),
+            active: Arc::default(),
+            sealing: None,
+            open: HashMap::new(),
+            notes,
+            stopped: None,
+        };
+        let inner = Arc::new(Inner {
+            backend,
+            journal,
+            index: Arc::new(RwLock::new(index)),
+            feed: Mutex::new(feed),
+            state: Mutex::new(state),
+            work: Mutex::new(()),
+            options: options.clone(),
+            stop: AtomicBool::new(false),
+            wake: (Mutex::new(false), Condvar::new()),
+        });
+        inner.catch_up()?;
+        let thread = match options.background {
+            true => {
+                let inner = Arc::clone(&inner);
+                let spawned = std::thread::Builder::new()
+                    .name("store".to_owned())
+                    .spawn(move || inner.run())
+                    .map_err(|source| Error::Io {
+                        path: dir.to_owned(),
+                        doing: "start a thread for it",
+                        source,
+                    })?;
+                Some(spawned)
+            }
+            false => None,
+        };
+        Ok(Store { inner, thread })
+    }
+
+    /// Takes a batch in, and answers when it has reached the level. With an identity, a repeat is recognised and
+    /// counted once, also after a restart. Series that are named by id only must be known.
+    pub fn ingest(&self, identity: Option<Identity>, batch: &Batch, level: Level) -> Result<Ack> {
+        self.inner.ingest(identity, batch, level)
+    }
+
+    /// Reads what the journal has that is not in the head yet.
+    pub fn catch_up(&self) -> Result<()> {
+        self.inner.catch_up()
+    }
+
+    /// What can be read now: all that was acknowledged before.
+    pub fn view(&self) -> Result<View> {
+        self.inner.catch_up()?;
+        Ok(View::new(Arc::clone(&self.inner)))
+    }
+
+    /// Does what is due: feeds, seals, rolls up, puts together, drops what is kept no longer. Says whether
+    /// anything changed on disk.
+    pub fn maintain(&self) -> Result<bool> {
+        self.inner.maintain()
+    }
+
+    /// Brings everything in memory into parts.
+    pub fn seal(&self) -> Result<()> {
+        let _work = locked(&self.inner.work);
+        self.inner.seal().map(|_| ())
+    }
+
+    /// Replaces the rules by which rows are kept. The first rule that names a row's resolution and matches its
+    /// series counts; without one it is kept for ever.
+    pub fn set_keep(&self, keep: Vec<Keep>) -> Result<()> {
+        let _work = locked(&self.inner.work);
+        if let Some(rule) = keep.iter().find(|rule| rule.duration.is_some_and(|ns| ns <= 0)) {
+            let found = format!("{} ns", rule.duration.unwrap_or_default());
+            return Err(Error::Setting {
+                name: "a duration",
+                found,
+                expected: "more than nothing",
+            });
+        }
+        Change::new(&self.inner)?.commit(|manifest| manifest.keep = keep)
+    }
+
+    /// Deletes rows of matching series that ended within `[from, to)`, at every resolution.
+    pub fn delete(&self, selector: &Selector, range: std::ops::Range<i64>) -> Result<Deleted> {
+        let _work = locked(&self.inner.work);
+        self.inner.seal()?;
+        self.inner.delete(selector, range)
+    }
+
+    /// What there is how many of.
+    pub fn cardinality(&self, top: usize) -> Result<Cardinality> {
+        self.inner.catch_up()?;
+        Ok(self.inner.index().cardinality(top))
+    }
+
+    /// What it is like now.
+    pub fn stat(&self) -> Result<Stat> {
+        self.inner.stat()
+    }
+
+    /// The journal that feeds it.
+    pub fn journal(&self) -> &Journal {
+        &self.inner.journal
+    }
+}
+
+/// What a deletion did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deleted {
+    /// Rows as they came that are gone.
+    pub rows: u64,
+    /// Rows of rollups that are gone although the rows they were made of had gone before.
+    pub rollup_rows: u64,
+    /// Rows of rollups that stay, because they reach beyond the range and what they were made of is gone.
+    pub kept: u64,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.inner.stop.store(true, Ordering::Relaxed);
+        self.inner.wake();
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say: what it met stands in the notes.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn load_index(
+    backend: &dyn Backend,
+    manifest: &Manifest,
+    limits: Limits,
+    notes: &mut Vec<String>,
+) -> Result<Index> {
+    let mut index = Index::new(limits);
+    let mut refused = Vec::new();
+    let mut add = |form: &[u8]| {
+        if let Err(error) = index.insert(form) {
+            refused.push(format!("a series' form: {error}"));
+        }
+    };
+    let damaged = backend.series(&mut add)?;
+    if damaged > 0 || (index.len() as u64) < manifest.series {
+        notes.push(format!(
+            "{} forms of series of {} are damaged; parts have them too",
+            manifest.series.saturating_sub(index.len() as u64),
+            manifest.series
+        ));
+        let known = index.len();
+        for &number in manifest.parts.keys() {
+            let mut forms = Vec::new();
+            let read = backend
+                .open(number)
+                .and_then(|part| part.forms(&mut |form| forms.push(form.to_owned())));
+            if let Err(error) = read {
+                notes.push(error.to_string());
+            }
+            for form in forms {
+                if let Err(error) = index.insert(&form) {
+                    refused.push(format!("a series' form: {error}"));
+                }
+            }
+        }
+        let found: Vec<Vec<u8>> = (known..index.len())
+            .map(|at| index.form(crate::index::Number(at as u32)).to_owned())
+            .collect();
+        backend.add_series(&found)?;
+    }
+    notes.extend(refused);
+    Ok(index)
+}
+
+impl Inner {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+
+    pub(crate) fn index(&self) -> std::sync::RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        (self.options.clock)()
+    }
+
+    pub(crate) fn check_running(&self) -> Result<()> {
+        match &self.state().stopped {
+            Some(why) => Err(Error::Stopped { why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn stop_for(&self, why: &str) {
+        self.state().stopped.get_or_insert_with(|| why.to_owned());
+    }
+
+    fn ingest(&self, identity: Option<Identity>, batch: &Batch, level: Level) -> Result<Ack> {
+        self.check_running()?;
+        self.admit(batch)?;
+        let heard =
+            identity.is_some_and(|identity| locked(&self.feed).producers.have_heard(identity));
+        if heard {
+            let end = self.journal.marks().end;
+            let level = self.journal.flush(level).map(|_| level)?;
+            return Ok(Ack { positions: end..end, level, repeated: true });
+        }
+        let ack = self.journal.append_batch(identity, &[batch.bytes()], level)?;
+        self.wake();
+        Ok(ack)
+    }
+
+    /// Whether all series of a batch can be taken.
+    fn admit(&self, batch: &Batch) -> Result<()> {
+        let mut tried = false;
+        for entry in batch.read() {
+            let entry = entry.expect("BUG: the batch was checked");
+            if !entry.begins {
+                continue;
+            }
+            match entry.series {
+                SeriesRef::Form(form) => self.index().admit(form)?,
+                SeriesRef::Id(id) => {
+                    let mut number = self.index().number(&id);
+                    if number.is_none() && !tried {
+                        tried = true;
+                        self.catch_up()?;
+                        number = self.index().number(&id);
+                    }
+                    let number = number.ok_or(Error::UnknownSeries { id })?;
+                    let series = self.index().series(number);
+                    if !entry.is_of(series.kind()) {
+                        let (kind, found) = (series.kind().name(), "another kind of value");
+                        return Err(
+                            model::Error::Kind { series: series.to_string(), kind, found }.into()
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn catch_up(&self) -> Result<()> {
+        let mut feed = locked(&self.feed);
+        let Feed { subscriber, producers } = &mut *feed;
+        while let Some(item) = subscriber.next()? {
+            let active = Arc::clone(&self.state().active);
+            let mut head = active.write().unwrap_or_else(PoisonError::into_inner);
+            match item {
+                Item::Batch(batch) => {
+                    for record in batch.records() {
+                        if let Some(identity) = record.identity {
+                            if producers.have_heard(identity) {
+                                continue;
+                            }
+                            producers.hear(identity, record.position);
+                        }
+                        if let Err(error) = self.apply(&mut head, record.bytes) {
+                            head.gaps.push(Gap {
+                                start: batch.times().0,
+                                end: batch.times().1,
+                                producer: record.identity.map(|identity| identity.producer),
+                                lost: None,
+                                reason: format!(
+                                    "record {} of the journal: {error}",
+                                    record.position
+                                ),
+                            });
+                        }
+                    }
+                }
+                Item::Gap(gap) => {
+                    let time = gap.time.clone();
+                    let (start, end) =
+                        time.map_or((self.now(), self.now()), |time| (*time.start(), *time.end()));
+                    head.gaps.push(Gap {
+                        start,
+                        end,
+                        producer: None,
+                        lost: None,
+                        reason: format!(
+                            "{} batches missing in the journal: {}",
+                            gap.records(),
+                            gap.reason
+                        ),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, head: &mut Head, bytes: &[u8]) -> Result<()> {
+        let mut reader = BatchReader::new(bytes)?;
+        let mut group = None;
+        for entry in reader.by_ref() {
+            let entry = entry?;
+            if entry.begins {
+                group = Some(self.number_of(&entry.series)?);
+            }
+            let (number, kind) = group.expect("BUG: a group begins with its first entry");
+            head.add(number, &entry, kind);
+        }
+        head.gaps.extend(reader.gaps().iter().cloned());
+        Ok(())
+    }
+
+    fn number_of(&self, series: &SeriesRef<'_>) -> Result<(crate::index::Number, model::Kind)> {
+        let id = series.id();
+        let index = self.index();
+        let known = index.number(&id);
+        let number = match (known, series) {
+            (Some(number), _) => number,
+            (None, SeriesRef::Id(id)) => return Err(Error::UnknownSeries { id: *id }),
+            (None, SeriesRef::Form(form)) => {
+                drop(index);
+                let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+                let number = index.insert(form)?;
+                let kind = index.kind(number);
+                return Ok((number, kind));
+            }
+        };
+        let kind = index.kind(number);
+        Ok((number, kind))
+    }
+
+    /// An open part.
+    pub(crate) fn part(&self, number: u64) -> Result<Arc<dyn Part>> {
+        if let Some(part) = self.state().open.get(&number) {
+            return Ok(Arc::clone(part));
+        }
+        let part = self.backend.open(number)?;
+        let mut state = self.state();
+        if state.open.len() >= OPEN_MAX {
+            state.open.clear();
+        }
+        state.open.insert(number, Arc::clone(&part));
+        Ok(part)
+    }
+
+    /// Makes a manifest the one that counts, and buries parts that it does not name.
+    pub(crate) fn replace_manifest(&self, manifest: Manifest, removed: &[u64]) {
+        let mut state = self.state();
+        if state.sealing.as_ref().is_some_and(|sealing| sealing.position <= manifest.position) {
+            state.sealing = None;
+        }
+        let generation = manifest.generation;
+        let before = std::mem::replace(&mut state.manifest, Arc::new(manifest));
+        state.past.push((before.generation, Arc::downgrade(&before)));
+        state.dead.extend(removed.iter().map(|&number| (generation, number)));
+    }
+
+    /// Removes parts that no view can ask for any more.
+    pub(crate) fn sweep(&self) {
+        let removable: Vec<u64> = {
+            let mut state = self.state();
+            state.past.retain(|(_, manifest)| manifest.strong_count() > 0);
+            let oldest =
+                state.past.iter().map(|&(generation, _)| generation).min().unwrap_or(u64::MAX);
+            let dead = std::mem::take(&mut state.dead);
+            let (removable, dead): (Vec<_>, Vec<_>) =
+                dead.into_iter().partition(|&(generation, _)| generation <= oldest);
+            state.dead = dead;
+            removable.iter().for_each(|(_, number)| drop(state.open.remove(number)));
+            removable.into_iter().map(|(_, number)| number).collect()
+        };
+        for number in removable {
+            // No manifest names it: the next start removes it, if this does not.
+            if let Err(error) = self.backend.remove(number) {
+                self.note(error.to_string());
+            }
+        }
+    }
+
+    /// Seals the head, and one that could not be sealed before. The caller has `work`.
+    pub(crate) fn seal(&self) -> Result<bool> {
+        self.check_running()?;
+        let mut sealed = false;
+        if self.state().sealing.is_some() {
+            self.seal_closed()?;
+            sealed = true;
+        }
+        // What a part contains must never be given anew by the journal.
+        self.journal.flush(Level::Disk)?;
+        self.catch_up()?;
+        {
+            let feed = locked(&self.feed);
+            let mut state = self.state();
+            let head = state.active.read().unwrap_or_else(PoisonError::into_inner);
+            let position = feed.subscriber.position();
+            if head.is_empty() && position == state.manifest.position {
+                return Ok(sealed);
+            }
+            drop(head);
+            let head = std::mem::take(&mut state.active);
+            state.sealing = Some(Sealing { head, position, producers: feed.producers.clone() });
+        }
+        // Between the flush and the closing somebody may have appended.
+        self.journal.flush(Level::Disk)?;
+        self.seal_closed()?;
+        Ok(true)
+    }
+
+    fn seal_closed(&self) -> Result<()> {
+        let sealing = self.state().sealing.clone().expect("BUG: there is a closed head");
+        let head = sealing.head.read().unwrap_or_else(PoisonError::into_inner);
+        let mut change = Change::new(self)?;
+        change.add_series()?;
+        for start in head.partitions().collect::<Vec<_>>() {
+            let range = start..start.saturating_add(Resolution::Base.partition());
+            change.add_head(&head, &range)?;
+        }
+        let series = change.series();
+        change.commit(|manifest| {
+            manifest.position = sealing.position;
+            manifest.producers = sealing.producers.clone();
+            manifest.series = series;
+            head.gaps.iter().for_each(|gap| manifest.add_gap(gap.clone()));
+        })?;
+        drop(head);
+        locked(&self.feed).subscriber.commit(sealing.position, Level::Disk)?;
+        Ok(())
+    }
+
+    fn maintain(&self) -> Result<bool> {
+        let _work = locked(&self.work);
+        self.check_running()?;
+        self.catch_up()?;
+        let mut changed = false;
+        if self.is_seal_due() {
+            changed |= self.seal()?;
+        }
+        changed |= self.roll_due()?;
+        changed |= self.put_together()?;
+        changed |= self.drop_expired()?;
+        self.sweep();
+        Ok(changed)
+    }
+
+    fn is_seal_due(&self) -> bool {
+        let state = self.state();
+        if state.sealing.is_some() {
+            return true;
+        }
+        let head = state.active.read().unwrap_or_else(PoisonError::into_inner);
+        let latest = self.now().saturating_sub(self.options.grace);
+        let is_over = |start: i64| start.saturating_add(Resolution::Base.partition()) <= latest;
+        head.bytes() >= self.options.head_bytes_max || head.partitions().any(is_over)
+    }
+
+    fn stat(&self) -> Result<Stat> {
+        self.catch_up()?;
+        let (series, index_bytes) = {
+            let index = self.index();
+            (index.len() as u64, index.memory_bytes() as u64)
+        };
+        let journal = self.journal.stat()?;
+        let state = self.state();
+        let (mut head_rows, mut head_bytes) = (0, 0);
+        let mut gaps = state.manifest.gaps.clone();
+        for head in state.heads() {
+            let head = head.read().unwrap_or_else(PoisonError::into_inner);
+            head_rows += head.rows();
+            head_bytes += head.bytes() as u64;
+            gaps.extend(head.gaps.iter().cloned());
+        }
+        Ok(Stat {
+            series,
+            index_bytes,
+            head_rows,
+            head_bytes,
+            parts: state.manifest.parts.values().cloned().collect(),
+            gaps,
+            keep: state.manifest.keep.clone(),
+            notes: state.notes.clone(),
+            journal,
+        })
+    }
+
+    pub(crate) fn note(&self, note: String) {
+        const NOTES_MAX: usize = 64;
+        let mut state = self.state();
+        if !state.notes.contains(&note) {
+            if state.notes.len() == NOTES_MAX {
+                state.notes.remove(0);
+            }
+            state.notes.push(note);
+        }
+    }
+
+    fn wake(&self) {
+        *locked(&self.wake.0) = true;
+        self.wake.1.notify_one();
+    }
+
+    /// What the thread does.
+    fn run(&self) {
+        const PAUSE: Duration = Duration::from_millis(100);
+        while !self.stop.load(Ordering::Relaxed) {
+            if let Err(error) = self.maintain() {
+                self.note(format!("maintenance: {error}"));
+                if self.check_running().is_err() {
+                    return;
+                }
+            }
+            // Not at every batch: the head is read by whoever asks, this only keeps it from falling far behind.
+            std::thread::sleep(PAUSE);
+            let woken = locked(&self.wake.0);
+            let waited = self.wake.1.wait_timeout_while(woken, 10 * PAUSE, |woken| !*woken);
+            *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+        }
+    }
+}
+
+/// A series by its place in the index, for views.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub(crate) number: crate::index::Number,
+    /// What it is.
+    pub series: Series,
+}

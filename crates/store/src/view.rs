@@ -1,0 +1,840 @@
+//! What can be read at one moment, while the store goes on.
+//!
+//! Every answer is made of rows as they came, or of exact rollups of them; which of the two does not show.
+//! What is known to be missing comes with the answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use hist::codec::block;
+use hist::{Accumulator, Histogram, Mixture, Scheme};
+use model::{Gap, Kind, Sample, Selector, SeriesId, Value};
+
+use crate::backend::Place;
+use crate::chunk;
+use crate::error::{Error, Result};
+use crate::gather;
+use crate::grid::{Grid, Run, plan};
+use crate::head::Head;
+use crate::manifest::{Manifest, PartInfo};
+use crate::resolution::{DAY, Resolution, slot};
+use crate::roll::happened;
+use crate::row::{Row, Rows, Summary};
+use crate::store::{Found, Inner};
+
+/// Columns that are worked on at a time; an answer of more is given in pieces, and takes no more memory.
+const COLUMNS_AT_ONCE: u64 = 1024;
+/// Columns of one answer at the most.
+pub const COLUMNS_MAX: u64 = 10_000_000;
+
+/// What can be read at one moment.
+pub struct View {
+    inner: Arc<Inner>,
+    manifest: Arc<Manifest>,
+    heads: Vec<Arc<RwLock<Head>>>,
+}
+
+/// What happened in a column of time.
+#[derive(Clone, Debug)]
+pub struct Column<T> {
+    /// When it begins, in nanoseconds since the Unix epoch.
+    pub start: i64,
+    /// When it ends.
+    pub end: i64,
+    /// What happened in it.
+    pub value: T,
+    /// What is known to be missing in it.
+    pub gaps: Vec<Gap>,
+}
+
+/// Works out some columns, and what is missing in them.
+type Fill<T> = fn(&View, &[Asked], &[Range<i64>], &mut Vec<Gap>) -> Result<Vec<T>>;
+
+/// Takes a checked chunk; what is wrong with it otherwise.
+type EachChunk<'a> = dyn FnMut(&Place, &chunk::Header, &[u8]) -> Result<(), String> + 'a;
+
+/// One series' part in an answer.
+struct Asked {
+    found: Found,
+    id: SeriesId,
+}
+
+impl View {
+    pub(crate) fn new(inner: Arc<Inner>) -> View {
+        let (manifest, heads) = {
+            let state = inner.state();
+            (Arc::clone(&state.manifest), state.heads())
+        };
+        View { inner, manifest, heads }
+    }
+
+    /// The series that a selector picks.
+    pub fn select(&self, selector: &Selector) -> Vec<Found> {
+        let index = self.inner.index();
+        let found = |number| Found { number, series: index.series(number) };
+        index.select(selector).into_iter().map(found).collect()
+    }
+
+    /// From when to when there are rows of some series, in nanoseconds since the Unix epoch.
+    pub fn extent(&self, series: &[Found]) -> Result<Option<Range<i64>>> {
+        let asked = self.asked(series);
+        let mut extent: Option<Range<i64>> = None;
+        let mut add = |start: i64, end: i64| {
+            let (first, last) = extent.clone().map_or((start, end), |held| (held.start, held.end));
+            extent = Some(first.min(start)..last.max(end));
+        };
+        for info in self.manifest.parts.values() {
+            let Ok(part) = self.inner.part(info.number) else { continue };
+            for series in &asked {
+                part.find(&series.id)?.iter().for_each(|place| add(place.start, place.end));
+            }
+        }
+        for head in self.heads() {
+            for series in &asked {
+                if let Some((start, end)) = head.covers(series.found.number) {
+                    add(start, end);
+                }
+            }
+        }
+        Ok(extent)
+    }
+
+    /// Distributions of some series of histograms, put together, column by column.
+    pub fn histograms<'a>(&'a self, series: &[Found], grid: Grid) -> Result<Columns<'a, Mixture>> {
+        let kinds = |kind| matches!(kind, Kind::Histogram(_));
+        self.columns(series, grid, kinds, "histograms", |view, asked, columns, gaps| {
+            view.merged(asked, columns, gaps)
+        })
+    }
+
+    /// Numbers of some series of counts or gauges, put together, column by column; `None` where there are none.
+    /// Of cumulative counts it is the increase.
+    pub fn numbers<'a>(
+        &'a self,
+        series: &[Found],
+        grid: Grid,
+    ) -> Result<Columns<'a, Option<Summary>>> {
+        let kinds = |kind| matches!(kind, Kind::Counter(_) | Kind::Gauge);
+        self.columns(series, grid, kinds, "numbers", |view, asked, columns, gaps| {
+            view.summed(asked, columns, gaps)
+        })
+    }
+
+    fn columns<'a, T: 'static>(
+        &'a self,
+        series: &[Found],
+        grid: Grid,
+        is_kind: impl Fn(Kind) -> bool,
+        expected: &'static str,
+        fill: Fill<T>,
+    ) -> Result<Columns<'a, T>> {
+        if grid.step <= 0 {
+            let found = format!("{} ns", grid.step);
+            return Err(Error::Setting {
+                name: "a column's length",
+                found,
+                expected: "more than nothing",
+            });
+        }
+        if grid.columns > COLUMNS_MAX {
+            let (found, max) = (grid.columns, COLUMNS_MAX);
+            return Err(Error::TooMuch {
+                what: "columns",
+                found,
+                max,
+                remedy: "ask for longer columns",
+            });
+        }
+        if let Some(other) = series.iter().find(|found| !is_kind(found.series.kind())) {
+            let (series, kind) = (other.series.to_string(), other.series.kind().name());
+            return Err(model::Error::Kind { series, kind, found: expected }.into());
+        }
+        let asked = self.asked(series);
+        Ok(Columns { view: self, asked, grid, next: 0, ready: Vec::new().into_iter(), fill })
+    }
+
+    fn asked(&self, series: &[Found]) -> Vec<Asked> {
+        let index = self.inner.index();
+        let mut asked: Vec<Asked> = series
+            .iter()
+            .map(|found| Asked { found: found.clone(), id: index.id(found.number) })
+            .collect();
+        // Parts hold series by id: read in that order, a file is read from its front to its end.
+        asked.sort_unstable_by_key(|series| series.id);
+        asked.dedup_by_key(|series| series.id);
+        asked
+    }
+
+    /// Rows of one series as they came, in the order of their ends.
+    pub fn samples(
+        &self,
+        series: &Found,
+        range: Range<i64>,
+        each: &mut dyn FnMut(Sample),
+    ) -> Result<Vec<Gap>> {
+        let kind = series.series.kind();
+        let id = self.inner.index().id(series.number);
+        let mut gaps = self.known_gaps(&range);
+        let partition = Resolution::Base.partition();
+        let mut starts: BTreeSet<i64> =
+            self.manifest.base_parts().map(|part| part.partition().start).collect();
+        starts.extend(self.heads().flat_map(|head| head.partitions().collect::<Vec<_>>()));
+        for start in starts {
+            let piece = start.max(range.start)..start.saturating_add(partition).min(range.end);
+            if piece.is_empty() {
+                continue;
+            }
+            let found = Found::clone(series);
+            let mut rows = self.base_rows(&Asked { found, id }, &piece, |_| true, &mut gaps)?;
+            rows.settle(kind);
+            for_each_sample(rows, each);
+        }
+        Ok(gaps)
+    }
+
+    fn heads(&self) -> impl Iterator<Item = RwLockReadGuard<'_, Head>> {
+        self.heads.iter().map(|head| head.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Gaps that are remembered, and touch `range`.
+    fn known_gaps(&self, range: &Range<i64>) -> Vec<Gap> {
+        let mut gaps = self.manifest.gaps.clone();
+        self.heads().for_each(|head| gaps.extend(head.gaps.iter().cloned()));
+        gaps.retain(|gap| touches(gap, range));
+        gaps
+    }
+
+    /// Gives each chunk of a series in a part that touches `range`, checked; what is damaged becomes a gap.
+    fn chunks(
+        &self,
+        info: &PartInfo,
+        id: &SeriesId,
+        range: &Range<i64>,
+        gaps: &mut Vec<Gap>,
+        each: &mut EachChunk<'_>,
+    ) {
+        let whole = |why: String| Gap {
+            start: info.start,
+            end: info.end,
+            producer: None,
+            lost: None,
+            reason: format!("part {:016x}: {why}", info.number),
+        };
+        let found = self
+            .inner
+            .part(info.number)
+            .and_then(|part| part.find(id).map(|places| (part, places)));
+        let (part, places) = match found {
+            Ok(found) => found,
+            Err(error) => return gaps.push(whole(error.to_string())),
+        };
+        let mut bytes = Vec::new();
+        for place in places {
+            // A row belongs to the nanosecond before its end.
+            if place.end <= range.start || place.start > range.end {
+                continue;
+            }
+            let read = gather::read(&*part, &place, &mut bytes);
+            match read {
+                Err(gap) => gaps.push(gap),
+                Ok(header) => {
+                    if let Err(why) = each(&place, &header, &bytes) {
+                        gaps.push(whole(format!("chunk at byte {}: {why}", place.offset)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// All rows of the base that ended within `range`, out of parts that are wanted and out of the heads.
+    fn base_rows(
+        &self,
+        series: &Asked,
+        range: &Range<i64>,
+        wanted: impl Fn(&PartInfo) -> bool,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Rows> {
+        let kind = series.found.series.kind();
+        let mut rows = Rows::none_of(kind);
+        for info in self.manifest.base_parts() {
+            if info.end <= range.start || info.start > range.end || !wanted(info) {
+                continue;
+            }
+            self.chunks(info, &series.id, range, gaps, &mut |_, header, bytes| {
+                let mut more = chunk::decode(header, bytes)?;
+                more.retain(|_, end| range.contains(&end.saturating_sub(1)));
+                rows.append(more);
+                Ok(())
+            });
+        }
+        for head in self.heads() {
+            if let Some(more) = head.rows_of(series.found.number, kind, range) {
+                rows.append(more);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// What is in no rollup yet, or in one that is not there.
+    fn is_loose(&self, info: &PartInfo, resolution: Resolution, covered: &Covered) -> bool {
+        resolution == Resolution::Base
+            || !covered[resolution as usize].contains(&(info.day(), info.number))
+    }
+
+    fn covered(&self) -> Covered {
+        let mut covered = Covered::default();
+        for part in self.manifest.parts.values() {
+            for (&day, numbers) in &part.covers {
+                covered[part.resolution as usize]
+                    .extend(numbers.iter().map(|&number| (day, number)));
+            }
+        }
+        covered
+    }
+
+    fn merged(
+        &self,
+        series: &[Asked],
+        columns: &[Range<i64>],
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Vec<Mixture>> {
+        let plan = plan(columns);
+        let mut merge = Merge::new(columns.len());
+        let covered = self.covered();
+        let (adding, readings): (Vec<&Asked>, Vec<&Asked>) =
+            series.iter().partition(|series| !series.found.series.kind().is_cumulative());
+        if !adding.is_empty() {
+            self.add_rollups(&adding, &plan, gaps, &mut merge);
+            self.add_base(&adding, &plan, &covered, gaps, &mut merge)?;
+        }
+        for series in readings {
+            let Rows::Histograms(rows) = self.happened(series, &plan, &covered, gaps)? else {
+                panic!("BUG: steps of histograms are histograms")
+            };
+            for row in rows {
+                if let Some(column) = column_of(columns, row.end) {
+                    merge.add(column, &row.value);
+                }
+            }
+        }
+        Ok(merge.finish())
+    }
+
+    /// Histograms of rollups, as far as the plan wants them.
+    fn add_rollups(
+        &self,
+        series: &[&Asked],
+        plan: &[Vec<Run>; 5],
+        gaps: &mut Vec<Gap>,
+        merge: &mut Merge,
+    ) {
+        for info in self.manifest.parts.values() {
+            let runs = &plan[info.resolution as usize];
+            if info.resolution == Resolution::Base
+                || !runs.iter().any(|(range, _)| meets(info, range))
+            {
+                continue;
+            }
+            self.add_part(info, series, runs, gaps, merge);
+        }
+    }
+
+    /// Histograms as they came: where no rollup is wanted, and what is in none.
+    fn add_base(
+        &self,
+        series: &[&Asked],
+        plan: &[Vec<Run>; 5],
+        covered: &Covered,
+        gaps: &mut Vec<Gap>,
+        merge: &mut Merge,
+    ) -> Result<()> {
+        for info in self.manifest.base_parts() {
+            let mut runs: Vec<Run> = Vec::new();
+            for resolution in Resolution::ALL {
+                if self.is_loose(info, resolution, covered) {
+                    runs.extend(
+                        plan[resolution as usize]
+                            .iter()
+                            .filter(|(range, _)| meets(info, range))
+                            .cloned(),
+                    );
+                }
+            }
+            if !runs.is_empty() {
+                runs.sort_by_key(|(range, _)| range.start);
+                self.add_part(info, series, &runs, gaps, merge);
+            }
+        }
+        let mut runs: Vec<&Run> = plan.iter().flatten().collect();
+        runs.sort_by_key(|(range, _)| range.start);
+        let Some(range) = hull(runs.iter().map(|(range, _)| range)) else { return Ok(()) };
+        for head in self.heads() {
+            for series in series {
+                let rows = head.rows_of(series.found.number, series.found.series.kind(), &range);
+                let Some(Rows::Histograms(rows)) = rows else { continue };
+                for row in rows {
+                    let at = runs.partition_point(|(range, _)| range.end < row.end);
+                    let run = runs.get(at).filter(|run| run.0.contains(&row.end.saturating_sub(1)));
+                    if let Some((_, column)) = run {
+                        merge.add(*column, &row.value);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_part(
+        &self,
+        info: &PartInfo,
+        series: &[&Asked],
+        runs: &[Run],
+        gaps: &mut Vec<Gap>,
+        merge: &mut Merge,
+    ) {
+        let Some(range) = hull(runs.iter().map(|(range, _)| range)) else { return };
+        for series in series {
+            self.chunks(info, &series.id, &range, gaps, &mut |place, header, bytes| {
+                if !runs
+                    .iter()
+                    .any(|(range, _)| place.start <= range.end && range.start < place.end)
+                {
+                    return Ok(());
+                }
+                let (times, block) = chunk::times(header, bytes)?;
+                merge.add_block(block, &rows_of(&times, runs))
+            });
+        }
+    }
+
+    fn summed(
+        &self,
+        series: &[Asked],
+        columns: &[Range<i64>],
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Vec<Option<Summary>>> {
+        let plan = plan(columns);
+        let covered = self.covered();
+        let mut sums: Vec<Option<Summary>> = vec![None; columns.len()];
+        for series in series {
+            let Rows::Summaries(rows) = self.happened(series, &plan, &covered, gaps)? else {
+                panic!("BUG: numbers put together are summaries")
+            };
+            for row in rows {
+                if let Some(column) = column_of(columns, row.end) {
+                    match &mut sums[column] {
+                        Some(sum) => sum.add(&row.value),
+                        empty => *empty = Some(row.value),
+                    }
+                }
+            }
+        }
+        Ok(sums)
+    }
+
+    /// What happened in the planned pieces, of one series, in order: histograms, or summaries of numbers. The
+    /// slower way, for what does not simply add up.
+    fn happened(
+        &self,
+        series: &Asked,
+        plan: &[Vec<Run>; 5],
+        covered: &Covered,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Rows> {
+        let kind = series.found.series.kind();
+        let mut rows = match kind {
+            Kind::Histogram(_) => Rows::Histograms(Vec::new()),
+            _ => Rows::Summaries(Vec::new()),
+        };
+        let days = self.days(series, covered, gaps)?;
+        // Pieces that rows are read of as they came: all of them, or only those that no rollup has.
+        let (mut base, mut beside): (Vec<Range<i64>>, Vec<Range<i64>>) = Default::default();
+        base.extend(plan[Resolution::Base as usize].iter().map(|(range, _)| range.clone()));
+        for resolution in Resolution::ROLLUPS {
+            let mut rolled: Vec<Range<i64>> = Vec::new();
+            for (range, _) in &plan[resolution as usize] {
+                for piece in by_days(range) {
+                    let day = slot(piece.end, DAY);
+                    let has_rollup = days.rolled[resolution as usize].contains(&day);
+                    match days.loose.get(&day) {
+                        _ if !has_rollup => base.push(piece),
+                        None => rolled.push(piece),
+                        Some(Loose::Whole) => base.push(piece),
+                        Some(Loose::Beside) => {
+                            rolled.push(piece.clone());
+                            beside.push(piece);
+                        }
+                    }
+                }
+            }
+            self.rolled_rows(series, resolution, &joined(rolled), gaps, &mut rows);
+        }
+        for range in joined(base) {
+            let found = self.base_rows(series, &range, |_| true, gaps)?;
+            rows.append(self.as_happened(series, found, range.start, gaps)?);
+        }
+        if !kind.is_cumulative() {
+            for range in joined(beside) {
+                let is_loose = |info: &PartInfo| self.is_loose(info, Resolution::Day, covered);
+                let found = self.base_rows(series, &range, is_loose, gaps)?;
+                rows.append(self.as_happened(series, found, range.start, gaps)?);
+            }
+        }
+        match &mut rows {
+            Rows::Histograms(rows) => rows.sort_by_key(Row::time),
+            Rows::Summaries(rows) => rows.sort_by_key(Row::time),
+            other => panic!("BUG: what happened is {other:?}"),
+        }
+        Ok(rows)
+    }
+
+    fn rolled_rows(
+        &self,
+        series: &Asked,
+        resolution: Resolution,
+        ranges: &[Range<i64>],
+        gaps: &mut Vec<Gap>,
+        rows: &mut Rows,
+    ) {
+        let Some(hull) = hull(ranges.iter()) else { return };
+        for info in self.manifest.parts.values().filter(|info| info.resolution == resolution) {
+            if !meets(info, &hull) {
+                continue;
+            }
+            self.chunks(info, &series.id, &hull, gaps, &mut |_, header, bytes| {
+                let mut more = chunk::decode(header, bytes)?;
+                more.retain(|_, end| {
+                    ranges.iter().any(|range| range.contains(&end.saturating_sub(1)))
+                });
+                rows.append(more);
+                Ok(())
+            });
+        }
+    }
+
+    /// Rows of the base as what happened from `start` on.
+    fn as_happened(
+        &self,
+        series: &Asked,
+        mut rows: Rows,
+        start: i64,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Rows> {
+        let kind = series.found.series.kind();
+        rows.settle(kind);
+        let before = match kind.is_cumulative() {
+            true => self.reading_before(series, start, gaps)?,
+            false => None,
+        };
+        Ok(match happened(kind, rows, before, start) {
+            Rows::Numbers(rows) => {
+                let summary = |row: Row<f64>| Row {
+                    start: row.start,
+                    end: row.end,
+                    value: Summary::of(row.value),
+                };
+                Rows::Summaries(rows.into_iter().map(summary).collect())
+            }
+            rows => rows,
+        })
+    }
+
+    /// The last reading up to `time`, wherever it is.
+    fn reading_before(
+        &self,
+        series: &Asked,
+        time: i64,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Option<Rows>> {
+        let kind = series.found.series.kind();
+        let mut partitions: BTreeSet<i64> = self
+            .manifest
+            .base_parts()
+            .filter(|part| part.start <= time)
+            .map(|part| part.partition().start)
+            .collect();
+        for head in self.heads() {
+            partitions.extend(head.partitions().filter(|&start| start < time));
+        }
+        for start in partitions.into_iter().rev() {
+            let range = start..start.saturating_add(Resolution::Base.partition()).min(time);
+            let mut rows = self.base_rows(series, &range, |_| true, gaps)?;
+            if rows.len() > 0 {
+                rows.settle(kind);
+                return Ok(Some(rows.last()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Which days of a series have rows that are in no rollup.
+    fn days(&self, series: &Asked, covered: &Covered, gaps: &mut Vec<Gap>) -> Result<Days> {
+        let kind = series.found.series.kind();
+        let mut days = Days::default();
+        let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
+        let mut gone: BTreeSet<i64> = BTreeSet::new();
+        for part in self.manifest.parts.values().filter(|part| part.resolution != Resolution::Base)
+        {
+            for (&day, numbers) in &part.covers {
+                days.rolled[part.resolution as usize].insert(day);
+                if !numbers.is_subset(&live) {
+                    gone.insert(day);
+                }
+            }
+        }
+        let mut touched: Vec<Range<i64>> = Vec::new();
+        for info in self.manifest.base_parts() {
+            if self.is_loose(info, Resolution::Day, covered) {
+                // An unreadable part is a gap of whoever reads its rows.
+                let part = self.inner.part(info.number).and_then(|part| part.find(&series.id));
+                touched.extend(part.unwrap_or_default().iter().map(|place| place.start..place.end));
+            }
+        }
+        for head in self.heads() {
+            touched.extend(head.covers(series.found.number).map(|(start, end)| start..end));
+        }
+        for range in touched {
+            let mut next = Some(range.end);
+            let mut loose: BTreeSet<i64> =
+                by_days(&(range.start.saturating_sub(1)..range.end.max(range.start)))
+                    .iter()
+                    .map(|piece| slot(piece.end, DAY))
+                    .collect();
+            loose.insert(slot(range.end, DAY));
+            if kind.is_cumulative() {
+                // The step after the last of these readings begins with it.
+                next = self.next_reading(series, range.end, gaps)?;
+            }
+            loose.extend(next.map(|time| slot(time, DAY)));
+            for day in loose {
+                let how = if gone.contains(&day) { Loose::Beside } else { Loose::Whole };
+                days.loose.insert(day, how);
+            }
+        }
+        Ok(days)
+    }
+
+    /// When the first reading after `time` was made.
+    fn next_reading(&self, series: &Asked, time: i64, gaps: &mut Vec<Gap>) -> Result<Option<i64>> {
+        let mut partitions: BTreeSet<i64> = self
+            .manifest
+            .base_parts()
+            .filter(|part| part.end > time)
+            .map(|part| part.partition().start)
+            .collect();
+        for head in self.heads() {
+            let after = |start: &i64| start.saturating_add(Resolution::Base.partition()) > time;
+            partitions.extend(head.partitions().filter(after));
+        }
+        for start in partitions {
+            let range = start.max(time)..start.saturating_add(Resolution::Base.partition());
+            let rows = self.base_rows(series, &range, |_| true, gaps)?;
+            if let Some(end) = rows.times().iter().map(|time| time.1).min() {
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Day and number of the base parts that are in a rollup, by resolution.
+type Covered = [BTreeSet<(i64, u64)>; 5];
+
+/// What is rolled up of a series, and what is not.
+#[derive(Default)]
+struct Days {
+    /// Days that have a rollup, by resolution.
+    rolled: [BTreeSet<i64>; 5],
+    loose: BTreeMap<i64, Loose>,
+}
+
+/// How a day with rows that are in no rollup is read.
+#[derive(Clone, Copy)]
+enum Loose {
+    /// All of it as it came.
+    Whole,
+    /// What the rollup was made of is gone: the rollup, and what is in none.
+    Beside,
+}
+
+fn touches(gap: &Gap, range: &Range<i64>) -> bool {
+    gap.start < range.end && range.start < gap.end.max(gap.start.saturating_add(1))
+}
+
+/// Whether a part can have rows that ended within `range`.
+fn meets(info: &PartInfo, range: &Range<i64>) -> bool {
+    info.start <= range.end && range.start < info.end
+}
+
+fn hull<'a>(ranges: impl Iterator<Item = &'a Range<i64>>) -> Option<Range<i64>> {
+    ranges.cloned().reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
+}
+
+/// A stretch of time in pieces that each lie in one day.
+fn by_days(range: &Range<i64>) -> Vec<Range<i64>> {
+    let mut pieces = Vec::new();
+    let mut start = range.start;
+    while start < range.end {
+        let next = (start - start.rem_euclid(DAY)).saturating_add(DAY).min(range.end);
+        pieces.push(start..next);
+        start = next;
+    }
+    pieces
+}
+
+/// Ranges that touch as one.
+fn joined(mut ranges: Vec<Range<i64>>) -> Vec<Range<i64>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<i64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+fn column_of(columns: &[Range<i64>], end: i64) -> Option<usize> {
+    let at = columns.partition_point(|column| column.end < end);
+    columns.get(at).filter(|column| column.contains(&end.saturating_sub(1))).map(|_| at)
+}
+
+/// Which rows, by their times in order, belong to which column.
+fn rows_of(times: &[(i64, i64)], runs: &[Run]) -> Vec<(Range<usize>, usize)> {
+    let mut rows: Vec<(Range<usize>, usize)> = Vec::new();
+    for (range, column) in runs {
+        let first = times.partition_point(|time| time.1 <= range.start);
+        let end = times.partition_point(|time| time.1 <= range.end);
+        match rows.last_mut() {
+            _ if first == end => {}
+            Some((held, at)) if *at == *column && held.end == first => held.end = end,
+            _ => rows.push((first..end, *column)),
+        }
+    }
+    rows
+}
+
+/// Histograms of each column, a set of accumulators for each grid.
+struct Merge {
+    columns: usize,
+    sets: Vec<(Scheme, Vec<Accumulator>)>,
+}
+
+impl Merge {
+    fn new(columns: usize) -> Merge {
+        Merge { columns, sets: Vec::new() }
+    }
+
+    fn set(&mut self, scheme: &Scheme) -> &mut Vec<Accumulator> {
+        let at = self.sets.iter().position(|(held, _)| held == scheme).unwrap_or_else(|| {
+            let accumulators =
+                (0..self.columns).map(|_| Accumulator::new(scheme.clone())).collect();
+            self.sets.push((scheme.clone(), accumulators));
+            self.sets.len() - 1
+        });
+        &mut self.sets[at].1
+    }
+
+    fn add(&mut self, column: usize, histogram: &Histogram) {
+        let set = self.set(histogram.scheme());
+        set[column].add(histogram).expect("BUG: it is of this grid");
+    }
+
+    fn add_block(&mut self, bytes: &[u8], runs: &[(Range<usize>, usize)]) -> Result<(), String> {
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let (histograms, _) = block::decode(bytes).map_err(|error| error.to_string())?;
+        for (rows, column) in runs {
+            for histogram in &histograms[rows.clone()] {
+                self.add(*column, histogram);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Vec<Mixture> {
+        let mut mixtures: Vec<Mixture> = vec![Mixture::default(); self.columns];
+        for (_, set) in self.sets {
+            for (mixture, accumulator) in mixtures.iter_mut().zip(set) {
+                let histogram = accumulator.to_histogram();
+                if !histogram.is_empty() || histogram.nan_count() > 0 {
+                    mixture.add(&histogram).expect("BUG: more than 2^64 values");
+                }
+            }
+        }
+        mixtures
+    }
+}
+
+/// Columns of an answer, in order of time; worked out as they are asked for.
+pub struct Columns<'a, T> {
+    view: &'a View,
+    asked: Vec<Asked>,
+    grid: Grid,
+    next: u64,
+    ready: std::vec::IntoIter<Column<T>>,
+    fill: Fill<T>,
+}
+
+impl<T> Columns<'_, T> {
+    fn work(&mut self) -> Result<()> {
+        let end = self.grid.columns.min(self.next + COLUMNS_AT_ONCE);
+        let ranges: Vec<Range<i64>> = (self.next..end).map(|at| self.grid.column(at)).collect();
+        self.next = end;
+        let Some(all) = hull(ranges.iter()) else { return Ok(()) };
+        let mut gaps = self.view.known_gaps(&all);
+        let values = (self.fill)(self.view, &self.asked, &ranges, &mut gaps)?;
+        gaps.sort();
+        gaps.dedup();
+        let column = |(range, value): (Range<i64>, T)| Column {
+            start: range.start,
+            end: range.end,
+            value,
+            gaps: gaps.iter().filter(|gap| touches(gap, &range)).cloned().collect(),
+        };
+        self.ready = ranges.into_iter().zip(values).map(column).collect::<Vec<_>>().into_iter();
+        Ok(())
+    }
+}
+
+impl<T> Iterator for Columns<'_, T> {
+    type Item = Result<Column<T>>;
+
+    fn next(&mut self) -> Option<Result<Column<T>>> {
+        if let Some(column) = self.ready.next() {
+            return Some(Ok(column));
+        }
+        if self.next >= self.grid.columns {
+            return None;
+        }
+        if let Err(error) = self.work() {
+            self.next = self.grid.columns;
+            return Some(Err(error));
+        }
+        self.ready.next().map(Ok)
+    }
+}
+
+fn for_each_sample(rows: Rows, each: &mut dyn FnMut(Sample)) {
+    match rows {
+        Rows::Histograms(rows) | Rows::Cumulative(rows) => {
+            for Row { start, end, value } in rows {
+                each(Sample { start, end, value: Value::Histogram(Box::new(value)) });
+            }
+        }
+        Rows::Numbers(rows) => {
+            for Row { start, end, value } in rows {
+                each(Sample { start, end, value: Value::Number(value) });
+            }
+        }
+        Rows::Texts(rows) => {
+            for Row { start, end, value } in rows {
+                each(Sample { start, end, value: Value::Text(value) });
+            }
+        }
+        Rows::Summaries(_) => panic!("BUG: the base has no rollups"),
+    }
+}

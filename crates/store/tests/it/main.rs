@@ -1,0 +1,4 @@
+//! The store from outside.
+
+mod basics;
+mod world;

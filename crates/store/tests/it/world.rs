@@ -1,0 +1,123 @@
+//! A store on a simulated disk, with a clock that a test sets.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use disk::{Disk, SimDisk};
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use journal::{Identity, Level};
+use model::{BatchWriter, Kind, Sample, Selector, Series, Value};
+use store::{Column, Grid, Options, Store};
+
+pub(crate) const DIR: &str = "/store";
+
+/// A machine with a store on it.
+pub(crate) struct World {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) now: Arc<AtomicI64>,
+    pub(crate) head_bytes_max: usize,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World::on(Arc::new(SimDisk::new(1).process()))
+    }
+
+    pub(crate) fn on(disk: Arc<dyn Disk>) -> World {
+        let world = World { disk, now: Arc::default(), head_bytes_max: 64 << 20 };
+        Store::create(&world.disk, Path::new(DIR), &settings()).unwrap();
+        world
+    }
+
+    pub(crate) fn open(&self) -> store::Result<Store> {
+        let now = Arc::clone(&self.now);
+        let clock: journal::Clock = Arc::new(move || now.load(Ordering::Relaxed));
+        let journal = journal::Options {
+            alone: true,
+            background: false,
+            clock: Arc::clone(&clock),
+            ..journal::Options::default()
+        };
+        let options = Options {
+            head_bytes_max: self.head_bytes_max,
+            background: false,
+            journal,
+            clock,
+            ..Options::default()
+        };
+        Store::open(Arc::clone(&self.disk), Path::new(DIR), &options)
+    }
+
+    pub(crate) fn set_now(&self, now: i64) {
+        self.now.store(now, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn settings() -> journal::Settings {
+    journal::Settings {
+        buffer_bytes: 64 << 10,
+        segment_bytes: 256 << 10,
+        ..journal::Settings::default()
+    }
+}
+
+pub(crate) fn identity(sequence: u64) -> Identity {
+    Identity { producer: 7, boot: 1, sequence }
+}
+
+pub(crate) fn latency(host: &str) -> Series {
+    Series::new("latency", Kind::Histogram(Temporality::Delta))
+        .with_unit("ns")
+        .with_label("host", host)
+        .checked()
+        .unwrap()
+}
+
+pub(crate) fn histogram(values: &[f64]) -> Histogram {
+    let mut histogram = Histogram::default();
+    values.iter().for_each(|&value| histogram.record(value));
+    histogram
+}
+
+/// Takes samples of series in, in one batch.
+pub(crate) fn ingest(store: &Store, sequence: u64, samples: &[(&Series, Sample)]) {
+    let mut batch = BatchWriter::default();
+    for (series, sample) in samples {
+        batch.series(series);
+        batch.sample(sample).unwrap();
+    }
+    let _ack = store.ingest(Some(identity(sequence)), &batch.finish(), Level::Disk).unwrap();
+}
+
+pub(crate) fn sample(start: i64, end: i64, value: impl Into<Wrapped>) -> Sample {
+    Sample { start, end, value: value.into().0 }
+}
+
+pub(crate) struct Wrapped(Value);
+
+impl From<Histogram> for Wrapped {
+    fn from(value: Histogram) -> Wrapped {
+        Wrapped(Value::Histogram(Box::new(value)))
+    }
+}
+
+impl From<f64> for Wrapped {
+    fn from(value: f64) -> Wrapped {
+        Wrapped(Value::Number(value))
+    }
+}
+
+impl From<&str> for Wrapped {
+    fn from(value: &str) -> Wrapped {
+        Wrapped(Value::Text(value.to_owned()))
+    }
+}
+
+/// All series of a name, put together in columns.
+pub(crate) fn columns(store: &Store, name: &str, grid: Grid) -> Vec<Column<hist::Mixture>> {
+    let view = store.view().unwrap();
+    let series = view.select(&Selector::parse(name).unwrap());
+    view.histograms(&series, grid).unwrap().collect::<store::Result<_>>().unwrap()
+}
