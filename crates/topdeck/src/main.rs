@@ -7,6 +7,7 @@ mod hist;
 mod journal;
 mod json;
 mod man;
+mod svg;
 
 use std::process::ExitCode;
 
