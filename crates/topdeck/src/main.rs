@@ -3,6 +3,7 @@
 
 mod command;
 mod completions;
+mod heatmap;
 mod hist;
 mod journal;
 mod json;
