@@ -4,23 +4,24 @@
 //! distribution; [`report`] prints a group, with pictures from [`shape`] and [`spectrum`]; [`json`], [`svg`],
 //! [`compare`] and [`intervals`] say the same in their own form. [`show`] writes numbers with units.
 
-mod above;
-mod axis;
+pub(crate) mod above;
+pub(crate) mod axis;
 mod compare;
 mod decades;
 mod group;
+mod heat;
 mod input;
 pub(crate) mod intervals;
 mod json;
 mod options;
-mod plot;
+pub(crate) mod plot;
 mod report;
 mod shape;
 pub(crate) mod show;
 mod spectrum;
 mod svg;
-mod terminal;
-mod whole;
+pub(crate) mod terminal;
+pub(crate) mod whole;
 
 use std::fs;
 use std::process::ExitCode;
@@ -49,8 +50,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
         return Ok(ExitCode::FAILURE);
     }
-    let terminal = Terminal::new(options);
-    let text = if options.json {
+    let terminal = Terminal::new(options.ascii);
+    let text = if options.heatmap {
+        heat::text(options, &collected, &terminal)?
+    } else if options.json {
         json::document(options, &collected)?
     } else if options.compare {
         compare::text(options, &collected, &terminal)?
@@ -58,7 +61,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         report::text(options, &collected, &terminal)?
     };
     if let Some(path) = &options.svg {
-        let picture = svg::document(options, &collected.groups)?;
+        let picture = if options.heatmap {
+            heat::svg(options, &collected)?
+        } else {
+            svg::document(options, &collected.groups)?
+        };
         fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
     }
     print(text.as_bytes())?;

@@ -3,10 +3,12 @@
 
 mod command;
 mod completions;
+mod heatmap;
 mod hist;
 mod journal;
 mod json;
 mod man;
+mod svg;
 
 use std::process::ExitCode;
 

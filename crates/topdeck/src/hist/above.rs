@@ -55,14 +55,24 @@ pub(crate) fn all<'a>(options: &'a Options, group: &Group) -> Result<Vec<Above<'
 
 /// `1,204 of 88,310 (1.36 %) took longer than 1.5 s`.
 pub(crate) fn sentence(above: &Above<'_>, group: &Group, show: &Show) -> String {
-    let (n, bounds) = (group.whole.count(), above.count);
-    let is_time = group.key.unit.as_ref().is_some_and(|unit| unit.in_nanoseconds().is_some());
+    count_sentence(above.count, group.whole.count(), above.limit, group.key.unit.as_ref(), show)
+}
+
+/// The same of any count.
+pub(crate) fn count_sentence(
+    bounds: Bracket<u64>,
+    n: u64,
+    limit: f64,
+    unit: Option<&Unit>,
+    show: &Show,
+) -> String {
+    let is_time = unit.is_some_and(|unit| unit.in_nanoseconds().is_some());
     let verb = match (is_time, bounds.is_exact() && bounds.estimate == 1) {
         (true, _) => "took longer than",
         (false, true) => "was above",
         (false, false) => "were above",
     };
-    let limit = show.exact(above.limit);
+    let limit = show.exact(limit);
     let of = format!("of {}", show::count(n));
     if bounds.is_exact() {
         let share = show::share(bounds.estimate, n);

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use collect::{Reading, Unit};
 use hist::Histogram;
 
+use crate::hist::heat;
 use crate::hist::whole::Whole;
 
 /// Tags are named in a note only while they are few.
@@ -42,6 +43,8 @@ pub(crate) struct Row {
     /// Histograms that end after the row does.
     pub(crate) reach_past: u64,
     pub(crate) histograms: u64,
+    /// When the last of them ends, where that is known.
+    pub(crate) end: Option<i64>,
 }
 
 impl Group {
@@ -71,9 +74,13 @@ impl Group {
             self.untimed += 1;
             return Ok(());
         };
+        if row_ns == heat::ROW_NS && self.rows.len() == heat::ROWS_MAX {
+            bail!("--heatmap: more than {} histograms over time; cut the input", heat::ROWS_MAX);
+        }
         let row_start = start.div_euclid(row_ns).saturating_mul(row_ns);
         let row = self.rows.entry(row_start).or_default();
         row.histograms += 1;
+        row.end = row.end.max(reading.end);
         let reaches = |end: i64| end.saturating_sub(row_start) > row_ns;
         row.reach_past += u64::from(reading.end.is_some_and(reaches));
         row.whole.add(histogram)

@@ -11,6 +11,7 @@ use collect::{Reading, Sink, Trouble, Unit, Value};
 
 use crate::hist::above;
 use crate::hist::group::{Group, Key};
+use crate::hist::heat;
 use crate::hist::intervals;
 use crate::hist::options::Options;
 use crate::hist::show;
@@ -75,7 +76,10 @@ pub(crate) fn collect(options: &Options) -> Result<Collected> {
     let limits = above::limits(options, numbers_unit.as_ref());
     let mut taker = Taker {
         options,
-        row_ns: options.interval.as_ref().map(intervals::interval_ns).transpose()?,
+        row_ns: match &options.interval {
+            Some(interval) => Some(intervals::interval_ns(interval)?),
+            None => options.heatmap.then_some(heat::ROW_NS),
+        },
         numbers: Numbers::new(&limits),
         numbers_unit,
         file: 0,

@@ -11,8 +11,8 @@ use crate::hist::terminal::{Paint, Terminal};
 
 /// Logs whose clock starts at zero: times below this are counted from their beginning, in nanoseconds.
 const SINCE_START_MAX: i64 = 365 * 86_400 * 1_000_000_000;
-const NS_PER_S: i64 = 1_000_000_000;
-const S_PER_DAY: i64 = 86_400;
+pub(crate) const NS_PER_S: i64 = 1_000_000_000;
+pub(crate) const S_PER_DAY: i64 = 86_400;
 
 pub(crate) fn lines(
     options: &Options,
@@ -99,9 +99,14 @@ pub(crate) fn interval_ns(written: &Quantity) -> Result<i64> {
     }
 }
 
-/// A length of time that is a multiple of a row.
-fn length(ns: i64) -> String {
+/// A length of time.
+pub(crate) fn length(ns: i64) -> String {
     Show::new(Some(&Unit::Nanoseconds)).exact(ns as f64)
+}
+
+/// Whether a time is counted from the beginning of a log that does not know the date.
+pub(crate) fn is_since_start(ns: i64) -> bool {
+    (0..SINCE_START_MAX).contains(&ns)
 }
 
 /// `2015-09-09 15:24:39 UTC`, or `+12 s` for a log that does not know the date.
@@ -113,7 +118,7 @@ pub(crate) fn time(ns: i64, row_ns: i64) -> String {
     } else {
         format!(".{:03}", fraction / 1_000_000)
     };
-    if (0..SINCE_START_MAX).contains(&ns) {
+    if is_since_start(ns) {
         return format!("+{seconds}{decimals} s");
     }
     let (days, second) = (seconds.div_euclid(S_PER_DAY), seconds.rem_euclid(S_PER_DAY));
@@ -124,7 +129,7 @@ pub(crate) fn time(ns: i64, row_ns: i64) -> String {
 
 /// Year, month and day of a count of days since 1970, in the Gregorian calendar. Years are counted from March,
 /// so that the leap day is their last.
-fn date(days: i64) -> (i64, i64, i64) {
+pub(crate) fn date(days: i64) -> (i64, i64, i64) {
     const DAYS_PER_400_YEARS: i64 = 146_097;
     // From 1970-01-01 back to 0000-03-01.
     let days = days + 719_468;

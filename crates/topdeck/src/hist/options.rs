@@ -58,6 +58,22 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LENGTH", value_parser = parse_quantity)]
     pub(crate) interval: Option<Quantity>,
 
+    /// A picture over time: one column for each stretch of time, one row for each stretch of values
+    ///
+    /// The input must have time stamps. Empty and unknown look different: where no histogram covers a
+    /// time, the column is hatched. With --svg, the picture goes into the file, too.
+    #[arg(long, conflicts_with_all = ["interval", "compare", "json"])]
+    pub(crate) heatmap: bool,
+
+    /// At most so many columns in the heatmap; as many as fit, if not said
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "heatmap",
+        value_parser = clap::value_parser!(u16).range(1..=COLUMNS_MAX)
+    )]
+    pub(crate) columns: Option<u16>,
+
     /// Compare two files: quantiles side by side, and how far the distributions lie apart
     #[arg(long, conflicts_with_all = ["interval", "svg"])]
     pub(crate) compare: bool,
@@ -86,6 +102,7 @@ Examples:
   grep -o 'took=[0-9.]*' app.log | cut -d= -f2 | topdeck hist --unit s -
   topdeck hist --compare before.hlog after.hlog
   topdeck hist --interval 10s --by tag log.hlog
+  topdeck hist --heatmap --svg picture.svg log.hlog
   curl -s localhost:9090/metrics | topdeck hist --metric http_request_duration_seconds -
 
 Reading the numbers:
@@ -102,6 +119,9 @@ Exit status:
   0  all was read and reported
   1  an input could not be read (with --keep-going the rest is reported), or held no values
   2  the command line makes no sense";
+
+/// More columns than a picture has pixels show nothing more.
+const COLUMNS_MAX: i64 = 2000;
 
 /// Shown unless others are asked for.
 const QUANTILES_USUAL: [f64; 8] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999];

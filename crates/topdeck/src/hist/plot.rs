@@ -9,7 +9,7 @@ use crate::hist::terminal::{Paint, Terminal};
 /// Lines of a picture, without its axis.
 const ROWS: usize = 9;
 /// Room for the marks of the vertical axis.
-const GUTTER: usize = 10;
+pub(crate) const GUTTER: usize = 10;
 /// Cells between two marks below an axis.
 const GAP: usize = 2;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -159,7 +159,11 @@ fn right(text: &str, width: usize) -> String {
 }
 
 /// The axis with its ticks, and their names below as far as there is room; the last tick is always named.
-fn axis_lines(ticks: &[(usize, String)], width: usize, terminal: &Terminal) -> [String; 2] {
+pub(crate) fn axis_lines(
+    ticks: &[(usize, String)],
+    width: usize,
+    terminal: &Terminal,
+) -> [String; 2] {
     let (corner, line, cross) =
         if terminal.ascii { ('+', '-', '+') } else { ('└', '─', '┬') };
     let mut axis: Vec<char> = vec![line; width];

@@ -141,7 +141,7 @@ fn statistics(options: &Options, group: &Group, show: &Show, terminal: &Terminal
 }
 
 /// What a reader should know beside the numbers.
-fn notes(options: &Options, collected: &Collected) -> Vec<String> {
+pub(crate) fn notes(options: &Options, collected: &Collected) -> Vec<String> {
     let mut notes = Vec::new();
     let unitless = collected.groups.iter().any(|group| group.key.unit.is_none());
     if unitless && options.unit.is_none() {

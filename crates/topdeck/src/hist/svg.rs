@@ -1,7 +1,4 @@
-//! Both pictures as one self-contained SVG, light or dark as the reader's system is.
-//!
-//! Lengths are in pixels of a picture 960 wide. Text widths are estimated: a character of the fonts named is at
-//! most [`CHAR_WIDTH`] wide on average, which keeps labels apart.
+//! Both pictures as one self-contained SVG. Lengths are in pixels of a picture 960 wide.
 
 use std::fmt::Write as _;
 
@@ -15,11 +12,8 @@ use crate::hist::report;
 use crate::hist::shape::Shape;
 use crate::hist::show::{self, Show};
 use crate::hist::spectrum::Spectrum;
+use crate::svg::{self, Anchor, CHAR_WIDTH, CHAR_WIDTH_BOLD, LEFT, LINE, PLOT, Room, line, text};
 
-const WIDTH: f64 = 960.0;
-const LEFT: f64 = 88.0;
-const RIGHT: f64 = 24.0;
-const PLOT: f64 = WIDTH - LEFT - RIGHT;
 /// From the top of a group to its first plot.
 const HEAD: f64 = 116.0;
 const SHAPE_HEIGHT: f64 = 230.0;
@@ -29,23 +23,8 @@ const SPECTRUM_HEIGHT: f64 = 270.0;
 const FOOT: f64 = 62.0;
 const GROUP_HEIGHT: f64 = HEAD + SHAPE_HEIGHT + BETWEEN + SPECTRUM_HEIGHT + FOOT;
 const COLUMNS: usize = 282;
-const CHAR_WIDTH: f64 = 7.4;
-const CHAR_WIDTH_BOLD: f64 = 8.6;
-const LINE: f64 = 17.0;
 /// Room for the name of a limit.
 const LIMIT_WIDTH: f64 = 92.0;
-
-const STYLE: &str = "\
-text{font:13px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}\
-.title{font-size:19px;font-weight:600}.heading{font-weight:600}.faint{fill:#57606a}\
-.paper{fill:#ffffff}.grid{stroke:#d8dee4;stroke-width:1}.axis{stroke:#8c959f;stroke-width:1}\
-.area{fill:#2f81c7}.line{fill:none;stroke:#1f6fb2;stroke-width:2.5;stroke-linejoin:round}\
-.doubt{fill:#2f81c7;fill-opacity:.25}.limit{stroke:#8250df;stroke-width:1.5;stroke-dasharray:5 4}\
-.limits{fill:#8250df;stroke:#ffffff;stroke-width:4px;paint-order:stroke}.max{fill:#bc4c00;font-weight:600}.dot{fill:#bc4c00}.maxline{stroke:#bc4c00;stroke-width:1.5}\
-@media(prefers-color-scheme:dark){\
-text{fill:#e6edf3}.faint{fill:#9da7b1}.paper{fill:#0d1117}.grid{stroke:#262c34}.axis{stroke:#6e7681}\
-.area{fill:#58a6e8}.line{stroke:#79c0ff}.doubt{fill:#58a6e8}.limit{stroke:#bc8cff}.limits{fill:#bc8cff;stroke:#0d1117}\
-.max{fill:#ffa657}.dot{fill:#ffa657}.maxline{stroke:#ffa657}}";
 
 /// One pair of pictures for each group, below each other.
 pub(crate) fn document(options: &Options, groups: &[Group]) -> Result<String> {
@@ -70,14 +49,7 @@ pub(crate) fn document(options: &Options, groups: &[Group]) -> Result<String> {
         [one] => report::title(options, one),
         several => format!("{} distributions", several.len()),
     };
-    Ok(format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\" aria-labelledby=\"title desc\">\n\
-         <title id=\"title\">{}</title>\n<desc id=\"desc\">{}</desc>\n<style>{STYLE}</style>\n\
-         <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{body}</svg>\n",
-        escape(&title),
-        escape(&about.join(" ")),
-    ))
+    Ok(svg::document(&title, &about.join(" "), height, "", &body))
 }
 
 struct Picture<'a> {
@@ -85,13 +57,6 @@ struct Picture<'a> {
     group: &'a Group,
     show: Show,
     limits: Vec<Above<'a>>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Anchor {
-    Start,
-    Middle,
-    End,
 }
 
 impl Picture<'_> {
@@ -281,7 +246,7 @@ impl Picture<'_> {
         for (above, y) in limits() {
             let beside = rooms.iter_mut().position(|room| room.take(y - LINE, y));
             let beside = beside.unwrap_or_else(|| {
-                rooms.push(Room { taken: vec![(y - LINE, y)] });
+                rooms.push(Room::of(y - LINE, y));
                 rooms.len() - 1
             });
             let at = LEFT + 8.0 + beside as f64 * LIMIT_WIDTH;
@@ -300,27 +265,6 @@ impl Picture<'_> {
     }
 }
 
-/// Stretches of a line that words already stand on.
-#[derive(Default)]
-struct Room {
-    taken: Vec<(f64, f64)>,
-}
-
-impl Room {
-    const GAP: f64 = 8.0;
-
-    fn take(&mut self, from: f64, to: f64) -> bool {
-        let free = self
-            .taken
-            .iter()
-            .all(|&(start, end)| to + Self::GAP <= start || end + Self::GAP <= from);
-        if free {
-            self.taken.push((from, to));
-        }
-        free
-    }
-}
-
 /// The least of 1, 2, 5 times a power of ten that is not below `rough`.
 fn step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
@@ -336,51 +280,10 @@ fn percent(share: f64, step: f64) -> String {
     format!("{:.decimals$} %", share * 100.0)
 }
 
-fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
-    let _ = writeln!(
-        out,
-        "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
-        from.0, from.1, to.0, to.1
-    );
-}
-
 fn heading(out: &mut String, y: f64, name: &str, about: &str) {
     let _ = writeln!(
         out,
         "<text x=\"24\" y=\"{y:.1}\"><tspan class=\"heading\">{name}</tspan>\
          <tspan class=\"faint\" dx=\"8\">{about}</tspan></text>"
     );
-}
-
-fn text(out: &mut String, at: (f64, f64), class: &str, anchor: Anchor, words: &str) {
-    if words.is_empty() {
-        return;
-    }
-    let anchor = match anchor {
-        Anchor::Start => "",
-        Anchor::Middle => " text-anchor=\"middle\"",
-        Anchor::End => " text-anchor=\"end\"",
-    };
-    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
-    let words = escape(words);
-    let _ =
-        writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\"{class}{anchor}>{words}</text>", at.0, at.1);
-}
-
-/// XML has no place for control characters, however they are written.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            c if c.is_control() || ('\u{fffe}'..='\u{ffff}').contains(&c) => {
-                escaped.push('\u{fffd}')
-            }
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }

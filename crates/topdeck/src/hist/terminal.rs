@@ -3,19 +3,36 @@
 use std::env;
 use std::io::{self, IsTerminal as _};
 
-use crate::hist::options::Options;
-
 const WIDTH_DEFAULT: usize = 80;
 /// Narrower, pictures say nothing; wider, eyes lose the line.
 const WIDTH_MIN: usize = 40;
 const WIDTH_MAX: usize = 160;
+/// Pictures over time have no line to lose.
+const WIDE_MAX: usize = 500;
+const HEIGHT_DEFAULT: usize = 24;
 
 /// Width, characters, colours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     pub(crate) width: usize,
+    /// For pictures that use all there is.
+    pub(crate) wide: usize,
+    /// In lines.
+    pub(crate) height: usize,
     pub(crate) ascii: bool,
-    colour: bool,
+    pub(crate) colours: Colours,
+}
+
+/// Which colours there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Colours {
+    None,
+    /// The first eight or sixteen, by name.
+    Few,
+    /// The palette of 256.
+    Palette,
+    /// Any.
+    True,
 }
 
 /// What a colour is for.
@@ -29,22 +46,25 @@ pub(crate) enum Paint {
 }
 
 impl Terminal {
-    pub(crate) fn new(options: &Options) -> Terminal {
+    pub(crate) fn new(ascii: bool) -> Terminal {
         let is_terminal = io::stdout().is_terminal();
         let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        let screen = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-        let width = columns.or_else(|| if is_terminal { screen() } else { None });
+        let screen = if is_terminal { terminal_size::terminal_size() } else { None };
+        let width = columns.or(screen.map(|(width, _)| usize::from(width.0)));
+        let width = width.unwrap_or(WIDTH_DEFAULT);
         let no_colour = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
         Terminal {
-            width: width.unwrap_or(WIDTH_DEFAULT).clamp(WIDTH_MIN, WIDTH_MAX),
-            ascii: options.ascii || !is_utf8(),
-            colour: is_terminal && !no_colour && !dumb,
+            width: width.clamp(WIDTH_MIN, WIDTH_MAX),
+            wide: width.clamp(WIDTH_MIN, WIDE_MAX),
+            height: screen.map_or(HEIGHT_DEFAULT, |(_, height)| usize::from(height.0)),
+            ascii: ascii || !is_utf8(),
+            colours: if is_terminal && !no_colour && !dumb { colours() } else { Colours::None },
         }
     }
 
     pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
-        if !self.colour || text.trim().is_empty() {
+        if self.colours == Colours::None || text.trim().is_empty() {
             return text.to_owned();
         }
         let code = match paint {
@@ -55,6 +75,20 @@ impl Terminal {
             Paint::Faint => "2",
         };
         format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+/// What the terminal says of itself.
+fn colours() -> Colours {
+    let says = |name, words: &[&str]| {
+        env::var(name).is_ok_and(|value| words.iter().any(|word| value.contains(word)))
+    };
+    if says("COLORTERM", &["truecolor", "24bit"]) || says("TERM", &["direct"]) {
+        Colours::True
+    } else if says("TERM", &["256color"]) {
+        Colours::Palette
+    } else {
+        Colours::Few
     }
 }
 

@@ -9,9 +9,20 @@ pub(crate) struct Whole {
     mixture: Mixture,
 }
 
+impl From<Mixture> for Whole {
+    fn from(mixture: Mixture) -> Whole {
+        Whole { mixture }
+    }
+}
+
 impl Whole {
     pub(crate) fn add(&mut self, histogram: &Histogram) -> Result<()> {
         Ok(self.mixture.add(histogram)?)
+    }
+
+    /// Adds all that `other` holds.
+    pub(crate) fn merge(&mut self, other: &Whole) -> Result<()> {
+        other.parts().iter().try_for_each(|part| self.add(part))
     }
 
     pub(crate) fn parts(&self) -> &[Histogram] {

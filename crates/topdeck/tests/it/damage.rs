@@ -106,6 +106,45 @@ fn questions_that_make_no_sense() {
     "#]],
     );
     check(
+        "--heatmap --unit ms testdata/cli/web.txt",
+        expect![[r#"
+        topdeck: --heatmap: the input has no time stamps
+        1
+    "#]],
+    );
+    check(
+        "--columns 10 x",
+        expect![[r#"
+        error: the following required arguments were not provided:
+          --heatmap
+
+        Usage: topdeck hist --heatmap --columns <N> <FILE>...
+
+        For more information, try '--help'.
+        2
+    "#]],
+    );
+    check(
+        "--heatmap --columns 0 x",
+        expect![[r#"
+        error: invalid value '0' for '--columns <N>': 0 is not in 1..=2000
+
+        For more information, try '--help'.
+        2
+    "#]],
+    );
+    check(
+        "--heatmap --json x",
+        expect![[r#"
+        error: the argument '--heatmap' cannot be used with '--json'
+
+        Usage: topdeck hist --heatmap <FILE>...
+
+        For more information, try '--help'.
+        2
+    "#]],
+    );
+    check(
         "--unit parsecs x",
         expect![[r#"
         error: invalid value 'parsecs' for '--unit <UNIT>': the units are ns, us, ms, s, min, h, d, B
@@ -281,6 +320,8 @@ fn times_at_the_end_of_the_calendar_have_a_row() {
         let run = hist_of(&format!("--interval {interval} -"), page.as_bytes());
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{interval}");
     }
+    let run = hist_of("--heatmap -", page.as_bytes());
+    assert_eq!((run.status, run.stderr.as_str()), (0, ""));
 }
 
 #[test]

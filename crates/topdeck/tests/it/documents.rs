@@ -105,6 +105,19 @@ fn svg_is_well_formed() {
     }
 }
 
+/// The picture in `docs/hist.md`.
+#[test]
+fn a_heatmap_as_svg() {
+    let path = std::env::temp_dir().join(format!("topdeck-{}-heatmap.svg", std::process::id()));
+    let line = "--heatmap --above 10us testdata/hist/hdr/ycsb.logV1.hlog";
+    let run = hist(&format!("--svg {} {line}", path.display()));
+    assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+    let svg = fs::read_to_string(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    check_xml(&svg);
+    expect_file!["../../../../docs/heatmap.svg"].assert_eq(&svg);
+}
+
 /// Tags that nest, attributes in quotes, no bare `&`.
 #[track_caller]
 fn check_xml(text: &str) {

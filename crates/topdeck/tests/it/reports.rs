@@ -34,6 +34,19 @@ fn an_hlog_over_time() {
 }
 
 #[test]
+fn a_heatmap_of_an_hlog() {
+    check_file!("heatmap.out", "--heatmap --above 2ms testdata/hist/hdr/jHiccup-2.0.6.logV1.hlog");
+}
+
+#[test]
+fn heatmaps_by_tag_in_ascii() {
+    check_file!(
+        "heatmap-ascii.out",
+        "--heatmap --ascii --columns 12 --by tag testdata/hist/hdr/tagged-Log.logV2.hlog"
+    );
+}
+
+#[test]
 fn prometheus_text() {
     check_file!(
         "prometheus.out",

@@ -1,0 +1,211 @@
+//! Heatmaps: the distribution over time, a column for each stretch of time and a row for each stretch of values.
+//!
+//! Whoever has the columns asks for a picture: [`text`] for a terminal, [`svg`] for a file. [`rows`] spreads
+//! the counts of a column over the rows so that none is lost; [`ramp`] gives counts their colours, [`clock`]
+//! marks the axis of time. Empty and unknown are two things: a column in which nothing is missing and nothing
+//! was recorded stays blank, one of which something is missing is hatched.
+//!
+//! Times are nanoseconds since 1970 in UTC, values are in [`Heatmap::unit`].
+
+mod clock;
+mod ramp;
+mod rows;
+mod svg;
+mod terminal;
+
+use anyhow::Result;
+use collect::Unit;
+use hist::Bracket;
+
+use crate::hist::above;
+use crate::hist::intervals;
+use crate::hist::show::{self, Show};
+use crate::hist::whole::Whole;
+
+pub(crate) use crate::heatmap::svg::document as svg;
+pub(crate) use crate::heatmap::terminal::{columns as columns_of, text};
+
+/// What happened in one stretch of time.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    /// May be empty.
+    pub(crate) values: Whole,
+    /// Why something is missing, each reason once. Empty if nothing is known to be missing.
+    pub(crate) gaps: Vec<String>,
+}
+
+/// What pictures are made of. Columns ascend and do not overlap; they should be equally long.
+#[derive(Clone, Debug)]
+pub(crate) struct Heatmap {
+    pub(crate) title: String,
+    pub(crate) unit: Option<Unit>,
+    pub(crate) columns: Vec<Column>,
+    /// Values whose exceedances are counted, in the unit of the values.
+    pub(crate) limits: Vec<f64>,
+    /// What a reader should know beside the picture.
+    pub(crate) notes: Vec<String>,
+}
+
+/// As many reasons for gaps as a person reads.
+const REASONS_SHOWN: usize = 3;
+
+impl Column {
+    fn is_unknown(&self) -> bool {
+        self.values.count() == 0 && !self.gaps.is_empty()
+    }
+}
+
+impl Heatmap {
+    /// The same picture with at most `most` columns: neighbours are merged, which loses nothing but time.
+    fn fitted(&self, most: usize) -> Result<Fitted> {
+        let merged = self.columns.len().div_ceil(most.max(1)).max(1);
+        let mut columns = Vec::new();
+        for neighbours in self.columns.chunks(merged) {
+            let mut column = neighbours[0].clone();
+            for next in &neighbours[1..] {
+                column.end = next.end;
+                column.values.merge(&next.values)?;
+                for reason in &next.gaps {
+                    if !column.gaps.contains(reason) {
+                        column.gaps.push(reason.clone());
+                    }
+                }
+            }
+            columns.push(column);
+        }
+        Ok(Fitted { columns, merged })
+    }
+
+    fn show(&self) -> Show {
+        Show::new(self.unit.as_ref())
+    }
+
+    fn count(&self) -> u64 {
+        self.columns.iter().map(|column| column.values.count()).fold(0, u64::saturating_add)
+    }
+
+    /// The greatest value, and the column in which it was: the first, if there are several.
+    fn max(&self) -> Option<(Bracket, &Column)> {
+        let maxima = self.columns.iter().filter_map(|c| c.values.max().map(|max| (max, c)));
+        maxima.reduce(|a, b| if key(b.0) > key(a.0) { b } else { a })
+    }
+
+    fn above(&self, limit: f64) -> Bracket<u64> {
+        let counts = self.columns.iter().map(|column| column.values.above(limit));
+        counts.fold(Bracket::exact(0), |total, n| Bracket {
+            lower: total.lower.saturating_add(n.lower),
+            estimate: total.estimate.saturating_add(n.estimate),
+            upper: total.upper.saturating_add(n.upper),
+        })
+    }
+
+    /// From the beginning of the first column to the end of the last.
+    fn span(&self) -> Option<(i64, i64)> {
+        Some((self.columns.first()?.start, self.columns.last()?.end))
+    }
+
+    /// How many values, and the worst of them.
+    fn totals(&self) -> String {
+        let values = if self.count() == 1 { "value" } else { "values" };
+        let mut text = format!("{} {values}", show::count(self.count()));
+        if let Some((max, column)) = self.max() {
+            let (value, bounds) = (self.show().value(max), self.show().bounds(max));
+            text.push_str(&format!(", max {value}"));
+            if !bounds.is_empty() {
+                text.push_str(&format!(" ({bounds})"));
+            }
+            text.push_str(&format!(" in the column from {}", column.from()));
+        }
+        text
+    }
+
+    /// One sentence for each limit; none of nothing.
+    fn exceedances(&self) -> Vec<String> {
+        let (show, n) = (self.show(), self.count());
+        let of = |&limit: &f64| {
+            above::count_sentence(self.above(limit), n, limit, self.unit.as_ref(), &show)
+        };
+        self.limits.iter().filter(|_| n > 0).map(of).collect()
+    }
+
+    /// How much is missing, and why. Empty if nothing is known to be missing.
+    fn missing(&self) -> Vec<String> {
+        let incomplete: Vec<&Column> = self.columns.iter().filter(|c| !c.gaps.is_empty()).collect();
+        let Some(first) = incomplete.first() else { return Vec::new() };
+        let (n, of) = (incomplete.len(), self.columns.len());
+        let unknown = incomplete.iter().filter(|column| column.is_unknown()).count();
+        let mut lines = vec![match (of, unknown) {
+            (1, 0) => "the column is incomplete".to_owned(),
+            (1, _) => "nothing is known of the column".to_owned(),
+            (_, 0) => format!("{n} of {of} columns are incomplete"),
+            _ if unknown == n => format!("nothing is known of {n} of {of} columns"),
+            _ => format!("{n} of {of} columns are incomplete, nothing is known of {unknown}"),
+        }];
+        if of > 1 {
+            lines[0].push_str(&format!("; first {}", first.from()));
+        }
+        let mut reasons: Vec<(&str, usize)> = Vec::new();
+        for reason in incomplete.iter().flat_map(|column| &column.gaps) {
+            match reasons.iter_mut().find(|known| known.0 == reason) {
+                Some(known) => known.1 += 1,
+                None => reasons.push((reason, 1)),
+            }
+        }
+        let more = reasons.len().saturating_sub(REASONS_SHOWN);
+        lines.extend(reasons.iter().take(REASONS_SHOWN).map(|(reason, times)| match times {
+            1 => (*reason).to_owned(),
+            times => format!("{reason} ({} columns)", show::count(*times as u64)),
+        }));
+        if more > 0 {
+            lines.push(format!("{more} more reasons"));
+        }
+        lines
+    }
+}
+
+impl Column {
+    /// The time it begins, with as many decimals as its length needs.
+    fn from(&self) -> String {
+        intervals::time(self.start, self.end.saturating_sub(self.start))
+    }
+}
+
+/// Greater for what may be greater.
+fn key(max: Bracket) -> (f64, f64) {
+    (max.estimate, max.upper)
+}
+
+/// Columns that a picture has room for.
+struct Fitted {
+    columns: Vec<Column>,
+    /// So many of the columns given are one of these.
+    merged: usize,
+}
+
+impl Fitted {
+    /// What one column is, in words.
+    fn about(&self) -> Option<String> {
+        let first = self.columns.first()?;
+        let length = intervals::length(first.end.saturating_sub(first.start));
+        Some(match self.merged {
+            1 => format!("a column is {length}"),
+            merged => format!("a column is {length}, {merged} merged into one"),
+        })
+    }
+
+    /// Place of a time, in columns from the left. Where columns do not touch, their edge.
+    fn place(&self, time: i64) -> Option<f64> {
+        let at = self.columns.partition_point(|column| column.end <= time);
+        let Some(column) = self.columns.get(at) else {
+            return (self.columns.last()?.end == time).then_some(at as f64);
+        };
+        let length = (i128::from(column.end) - i128::from(column.start)).max(1);
+        let inside = i128::from(time) - i128::from(column.start);
+        (inside >= 0 || at > 0).then(|| at as f64 + inside.max(0) as f64 / length as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests;

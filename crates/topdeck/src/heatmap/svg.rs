@@ -1,0 +1,512 @@
+//! The heatmap as one self-contained SVG. Lengths are in pixels of a picture 960 wide.
+//!
+//! Neighbouring cells of one colour are one stretch, and all stretches of a colour are one path, so that a picture of
+//! 200 columns stays far below a megabyte (`a_large_picture_is_a_small_file`). What the pointer says, it says of columns.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use crate::heatmap::ramp::{self, Ground, Ramp};
+use crate::heatmap::rows::{Row, Rows};
+use crate::heatmap::{Column, Fitted, Heatmap, clock};
+use crate::hist::intervals;
+use crate::hist::show::{self, Show};
+use crate::svg::{self, Anchor, CHAR_WIDTH, LEFT, LINE, PLOT, Room, WIDTH, line, text};
+
+/// From the top to the plot, without the lines for limits.
+const HEAD: f64 = 118.0;
+const ROWS: usize = 112;
+const ROW: f64 = 3.0;
+/// A row at an end, and its distance from the axis.
+const END_ROW: f64 = 12.0;
+const END_GAP: f64 = 4.0;
+/// Columns in which something is missing are marked below the plot.
+const GAP_STRIP: f64 = 6.0;
+/// Below the plot: names of times.
+const TIMES: f64 = 38.0;
+/// One strip of counts above a limit, with its heading.
+const STRIP_HEAD: f64 = 26.0;
+const STRIP: f64 = 54.0;
+const STRIP_FOOT: f64 = 12.0;
+const FOOT: f64 = 22.0;
+/// Two pixels each: more would not be seen.
+const COLUMNS_MAX: usize = 424;
+const LEVELS: usize = 16;
+/// Between names of times.
+const TICK_ROOM: f64 = 110.0;
+const SWATCH: f64 = 11.0;
+/// Quantiles that are drawn over the heat, and their classes; the maximum is drawn beside them.
+const LINES: [(f64, &str); 2] = [(0.5, "p50"), (0.99, "p99")];
+
+const STYLE: &str = "\
+.over{fill:none;stroke-linejoin:round}.halo{stroke:#ffffff;stroke-opacity:.75;stroke-width:4}\
+.p50{stroke:#24292f;stroke-width:1.6;stroke-dasharray:1.5 2.5}.p99{stroke:#24292f;stroke-width:1.6}\
+.top{stroke:#d1480b;stroke-width:2}.frame{fill:none;stroke:#8c959f;stroke-width:1}.bars{fill:#8250df}\
+.hatch{stroke:#8c959f;stroke-width:1.3}.strip{fill:#8c959f}.unknown{fill:url(#hatch)}.some{fill:url(#hatch);fill-opacity:.6}\
+.tip{fill:#000000;fill-opacity:0}.tip:hover{fill-opacity:.12}.cells{shape-rendering:crispEdges}";
+const STYLE_DARK: &str = "\
+.halo{stroke:#0d1117}.p50,.p99{stroke:#ffffff}.top{stroke:#ff8c1a}.frame{stroke:#6e7681}.bars{fill:#bc8cff}\
+.hatch{stroke:#6e7681}.strip{fill:#6e7681}.tip{fill:#ffffff}";
+const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" \
+patternTransform=\"rotate(45)\"><path class=\"hatch\" d=\"M0 0V7\"/></pattern></defs>\n";
+
+/// One picture for each heatmap, below each other.
+pub(crate) fn document(maps: &[Heatmap]) -> Result<String> {
+    let mut body = HATCH.to_owned();
+    let (mut top, mut about) = (0.0, Vec::new());
+    for map in maps {
+        let fitted = map.fitted(COLUMNS_MAX)?;
+        let picture = Picture::new(map, &fitted);
+        let _ = writeln!(body, "<g transform=\"translate(0 {top})\">");
+        picture.draw(&mut body);
+        body.push_str("</g>\n");
+        top += picture.height();
+        about.push(format!("{}: {}.", map.title, map.totals()));
+        about.extend(map.exceedances().into_iter().map(|sentence| format!("{sentence}.")));
+    }
+    let title = match maps {
+        [one] => one.title.clone(),
+        several => format!("{} heatmaps", several.len()),
+    };
+    Ok(svg::document(&title, &about.join(" "), top.max(60.0), &style(), &body))
+}
+
+/// The common style of heatmaps, with the colours of the ramp.
+fn style() -> String {
+    let colours = |ground| {
+        (0..LEVELS).fold(String::new(), |mut style, level| {
+            let [r, g, b] = ramp::colour(level as f64 / (LEVELS - 1) as f64, ground);
+            let _ = write!(style, ".h{level}{{fill:#{r:02x}{g:02x}{b:02x}}}");
+            style
+        })
+    };
+    let (light, dark) = (colours(Ground::Light), colours(Ground::Dark));
+    format!("{STYLE}{light}@media(prefers-color-scheme:dark){{{STYLE_DARK}{dark}}}")
+}
+
+struct Picture<'a> {
+    map: &'a Heatmap,
+    fitted: &'a Fitted,
+    show: Show,
+    rows: Rows,
+    notes: Vec<String>,
+    exceedances: Vec<String>,
+}
+
+impl<'a> Picture<'a> {
+    fn new(map: &'a Heatmap, fitted: &'a Fitted) -> Picture<'a> {
+        let show = map.show();
+        let rows = Rows::over(fitted.columns.iter().map(|column| &column.values), &show, ROWS);
+        let notes = map.missing().into_iter().chain(map.notes.iter().cloned());
+        let notes = notes.flat_map(|note| wrapped(&note)).collect();
+        Picture { map, fitted, show, rows, notes, exceedances: map.exceedances() }
+    }
+
+    fn top(&self) -> f64 {
+        HEAD
+    }
+
+    /// Where the axis begins, from above.
+    fn axis_top(&self) -> f64 {
+        let beyond = self.rows.all().first() == Some(&Row::Beyond);
+        self.top() + if beyond { END_ROW + END_GAP } else { 0.0 }
+    }
+
+    /// The upper edge and the height of a row.
+    fn row(&self, row: Row) -> (f64, f64) {
+        let bottom = self.axis_top() + ROWS as f64 * ROW;
+        let zero = self.rows.all().contains(&Row::Zero);
+        match row {
+            Row::Beyond => (self.top(), END_ROW),
+            Row::On(at) => (bottom - (at + 1) as f64 * ROW, ROW),
+            Row::Zero => (bottom + END_GAP, END_ROW),
+            Row::Negative => {
+                (bottom + END_GAP + if zero { END_ROW + END_GAP } else { 0.0 }, END_ROW)
+            }
+        }
+    }
+
+    /// The end of the plot, below.
+    fn bottom(&self) -> f64 {
+        let ends =
+            self.rows.all().into_iter().filter(|row| matches!(row, Row::Zero | Row::Negative));
+        self.axis_top() + ROWS as f64 * ROW + ends.count() as f64 * (END_ROW + END_GAP)
+    }
+
+    fn height(&self) -> f64 {
+        let strips = self.exceedances.len() as f64 * (STRIP_HEAD + STRIP + STRIP_FOOT);
+        let notes = (self.notes.len() + 1) as f64 * LINE;
+        self.bottom() + GAP_STRIP + TIMES + strips + notes + FOOT
+    }
+
+    /// The left edge of a column.
+    fn x(&self, column: usize) -> f64 {
+        LEFT + column as f64 * PLOT / self.fitted.columns.len().max(1) as f64
+    }
+
+    fn draw(&self, out: &mut String) {
+        text(out, (24.0, 36.0), "title", Anchor::Start, &self.map.title);
+        text(out, (24.0, 58.0), "faint", Anchor::Start, &self.map.totals());
+        self.value_axis(out);
+        let ramp = self.cells(out);
+        self.gaps(out);
+        self.lines(out);
+        self.limits(out);
+        self.legend(out, ramp);
+        let plot = self.bottom() - self.top();
+        let _ = writeln!(
+            out,
+            "<rect class=\"frame\" x=\"{LEFT}\" y=\"{:.1}\" width=\"{PLOT}\" height=\"{plot:.1}\"/>",
+            self.top()
+        );
+        let mut y = self.bottom() + GAP_STRIP;
+        self.time_axis(out, y);
+        y += TIMES;
+        for (at, sentence) in self.exceedances.iter().enumerate() {
+            text(out, (24.0, y + 12.0), "heading", Anchor::Start, sentence);
+            self.strip(out, self.map.limits[at], y + STRIP_HEAD);
+            y += STRIP_HEAD + STRIP + STRIP_FOOT;
+        }
+        self.tips(out, y - STRIP_FOOT);
+        y += 10.0;
+        if let (Some((start, end)), Some(about)) = (self.map.span(), self.fitted.about()) {
+            let first = &self.fitted.columns[0];
+            let time = |ns| intervals::time(ns, first.end.saturating_sub(first.start));
+            let span = format!("{} to {}; {about}", time(start), time(end));
+            text(out, (24.0, y), "faint", Anchor::Start, &span);
+        }
+        for note in &self.notes {
+            y += LINE;
+            text(out, (24.0, y), "faint", Anchor::Start, note);
+        }
+    }
+
+    fn value_axis(&self, out: &mut String) {
+        let name_end = |out: &mut String, row: Row| {
+            let (y, height) = self.row(row);
+            let name = self.rows.name(row, &self.show, false);
+            text(out, (LEFT - 8.0, y + height / 2.0 + 4.5), "faint", Anchor::End, &name);
+        };
+        let mut room = Room::default();
+        for row in self.rows.all().into_iter().filter(|row| !row.is_on_axis()) {
+            let y = self.row(row).0;
+            room.take(y - 2.0, y + END_ROW + 2.0);
+            name_end(out, row);
+        }
+        let Some(axis) = &self.rows.axis else {
+            let middle = f64::midpoint(self.top(), self.bottom());
+            if self.rows.all().is_empty() {
+                text(out, (WIDTH / 2.0, middle), "faint", Anchor::Middle, "No values to draw.");
+            }
+            return;
+        };
+        for tick in axis.ticks(10) {
+            let y = self.y(axis.place(tick));
+            line(out, "grid", (LEFT, y), (LEFT + PLOT, y));
+            line(out, "axis", (LEFT - 5.0, y), (LEFT, y));
+            if room.take(y - 5.0, y + 5.0) {
+                text(out, (LEFT - 8.0, y + 4.5), "", Anchor::End, &self.show.tick(tick));
+            }
+        }
+    }
+
+    /// Height of a place on the axis.
+    fn y(&self, place: f64) -> f64 {
+        self.axis_top() + (1.0 - place) * ROWS as f64 * ROW
+    }
+
+    /// The heat itself.
+    fn cells(&self, out: &mut String) -> Ramp {
+        let columns = &self.fitted.columns;
+        let counts: Vec<_> =
+            columns.iter().map(|column| self.rows.counts(&column.values, &self.show)).collect();
+        let ramp = Ramp::to(counts.iter().map(|counts| counts.most()).max().unwrap_or(0));
+        // Rows of the axis are one high and columns one wide: whole numbers are short.
+        let mut on_axis = vec![String::new(); LEVELS];
+        let mut ends = String::new();
+        for row in self.rows.all() {
+            let level = |column: usize| ramp.level(counts[column].of(row), LEVELS);
+            let mut from = 0;
+            while from < columns.len() {
+                let to = (from + 1..columns.len())
+                    .find(|&to| level(to) != level(from))
+                    .unwrap_or(columns.len());
+                if let Some(level) = level(from) {
+                    let width = to - from;
+                    match row {
+                        Row::On(at) => {
+                            let y = ROWS - 1 - at;
+                            let _ = write!(on_axis[level], "M{from} {y}h{width}v1h-{width}z");
+                        }
+                        _ => {
+                            let (y, height) = self.row(row);
+                            let (x, width) = (self.x(from), self.x(to) - self.x(from));
+                            let _ = writeln!(
+                                ends,
+                                "<rect class=\"h{level}\" x=\"{x:.2}\" y=\"{y:.1}\" \
+                                 width=\"{width:.2}\" height=\"{height}\"/>"
+                            );
+                        }
+                    }
+                }
+                from = to;
+            }
+        }
+        let _ = writeln!(
+            out,
+            "<g class=\"cells\">\n{ends}<g transform=\"translate({LEFT} {:.1}) scale({:.5} {ROW})\">",
+            self.axis_top(),
+            PLOT / columns.len().max(1) as f64,
+        );
+        for (level, path) in on_axis.iter().enumerate().filter(|(_, path)| !path.is_empty()) {
+            let _ = writeln!(out, "<path class=\"h{level}\" d=\"{path}\"/>");
+        }
+        out.push_str("</g>\n</g>\n");
+        ramp
+    }
+
+    /// Hatches what is unknown, and marks below the plot where anything is missing.
+    fn gaps(&self, out: &mut String) {
+        let kind = |at: usize| {
+            let column = &self.fitted.columns[at];
+            (!column.gaps.is_empty()).then(|| if column.is_unknown() { "unknown" } else { "some" })
+        };
+        let n = self.fitted.columns.len();
+        let mut from = 0;
+        while from < n {
+            let to = (from + 1..n).find(|&to| kind(to) != kind(from)).unwrap_or(n);
+            if let Some(class) = kind(from) {
+                let (x, width) = (self.x(from), self.x(to) - self.x(from));
+                let (top, bottom) = (self.top(), self.bottom());
+                let _ = writeln!(
+                    out,
+                    "<rect class=\"{class}\" x=\"{x:.2}\" y=\"{top:.1}\" width=\"{width:.2}\" \
+                     height=\"{:.1}\"/>\n<rect class=\"strip\" x=\"{x:.2}\" y=\"{:.1}\" \
+                     width=\"{width:.2}\" height=\"{}\"/>",
+                    bottom - top,
+                    bottom + 1.0,
+                    GAP_STRIP - 2.0,
+                );
+            }
+            from = to;
+        }
+    }
+
+    /// Quantiles and the maximum, in steps; broken where there are no values.
+    fn lines(&self, out: &mut String) {
+        let height = |value: hist::Bracket| {
+            let row = self.rows.row_of(value, &self.show)?;
+            let (top, height) = self.row(row);
+            Some(match (&self.rows.axis, row) {
+                (Some(axis), Row::On(_)) => self.y(axis.place(self.show.base(value.estimate))),
+                _ => top + height / 2.0,
+            })
+        };
+        let path = |of: &dyn Fn(&Column) -> Option<hist::Bracket>| {
+            let mut path = String::new();
+            let mut drawing = false;
+            for (at, column) in self.fitted.columns.iter().enumerate() {
+                let Some(y) = of(column).and_then(height) else {
+                    drawing = false;
+                    continue;
+                };
+                let (x, end) = (self.x(at), self.x(at + 1));
+                let _ = match drawing {
+                    true => write!(path, "V{y:.1}H{end:.1}"),
+                    false => write!(path, "M{x:.1} {y:.1}H{end:.1}"),
+                };
+                drawing = true;
+            }
+            path
+        };
+        let quantiles = LINES.map(|(q, class)| (class, path(&|c: &Column| c.values.quantile(q))));
+        let max = ("top", path(&|column: &Column| column.values.max()));
+        for (class, path) in quantiles.into_iter().chain([max]).filter(|line| !line.1.is_empty()) {
+            let _ = writeln!(out, "<path class=\"over halo\" d=\"{path}\"/>");
+            let _ = writeln!(out, "<path class=\"over {class}\" d=\"{path}\"/>");
+        }
+    }
+
+    fn limits(&self, out: &mut String) {
+        let Some(axis) = &self.rows.axis else { return };
+        let mut room = Room::default();
+        for &limit in &self.map.limits {
+            let base = self.show.base(limit);
+            if !(axis.low..=axis.high).contains(&base) {
+                continue;
+            }
+            let y = self.y(axis.place(base));
+            line(out, "limit", (LEFT, y), (LEFT + PLOT, y));
+            if room.take(y - LINE, y) {
+                let name = self.show.exact(limit);
+                text(out, (LEFT + 6.0, y - 5.0), "limits", Anchor::Start, &name);
+            }
+        }
+    }
+
+    /// What colours and lines mean, above the plot.
+    fn legend(&self, out: &mut String, ramp: Ramp) {
+        if self.rows.all().is_empty() {
+            return;
+        }
+        let y = self.top() - 32.0;
+        let words = "values per cell";
+        text(out, (LEFT, y + 9.0), "faint", Anchor::Start, words);
+        let left = LEFT + words.len() as f64 * CHAR_WIDTH + 12.0;
+        let width = SWATCH * LEVELS as f64;
+        for (level, _) in ramp.levels(LEVELS) {
+            let x = left + level as f64 * SWATCH;
+            let _ = writeln!(
+                out,
+                "<rect class=\"h{level} cells\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{SWATCH}\" height=\"10\"/>"
+            );
+        }
+        let mut room = Room::default();
+        for count in ramp.marks(4).into_iter().rev() {
+            let name = show::count(count);
+            let wide = name.len() as f64 * CHAR_WIDTH;
+            let x = left + ramp.heat(count).unwrap_or(0.0) * width;
+            let from = (x - wide / 2.0).clamp(left - wide / 2.0, left + width - wide);
+            if room.take(from, from + wide) {
+                text(out, (from, y + 24.0), "faint", Anchor::Start, &name);
+            }
+        }
+        // From the right: what lines mean.
+        let mut x = LEFT + PLOT;
+        let incomplete = self.fitted.columns.iter().any(|column| !column.gaps.is_empty());
+        let unknown = incomplete.then_some(("unknown", "missing"));
+        let lines = [("top", "max"), ("p99", "p99"), ("p50", "p50")];
+        for (class, name) in unknown.into_iter().chain(lines.into_iter().rev()) {
+            x -= name.len() as f64 * CHAR_WIDTH;
+            text(out, (x, y + 9.0), "faint", Anchor::Start, name);
+            x -= 32.0;
+            if class == "unknown" {
+                let _ = writeln!(
+                    out,
+                    "<rect class=\"unknown\" x=\"{x:.1}\" y=\"{:.1}\" width=\"26\" height=\"12\"/>\
+                     <rect class=\"frame\" x=\"{x:.1}\" y=\"{:.1}\" width=\"26\" height=\"12\"/>",
+                    y - 1.0,
+                    y - 1.0
+                );
+            } else {
+                line(out, class, (x, y + 5.0), (x + 26.0, y + 5.0));
+            }
+            x -= 16.0;
+        }
+    }
+
+    fn time_axis(&self, out: &mut String, y: f64) {
+        let Some((start, end)) = self.map.span() else { return };
+        let mut room = Room::default();
+        for (time, name) in clock::ticks(start, end, (PLOT / TICK_ROOM) as usize) {
+            let Some(place) = self.fitted.place(time) else { continue };
+            let x = LEFT + place / self.fitted.columns.len() as f64 * PLOT;
+            line(out, "axis", (x, y), (x, y + 5.0));
+            let wide = name.chars().count() as f64 * CHAR_WIDTH;
+            let middle = x.min(WIDTH - 4.0 - wide / 2.0);
+            if room.take(middle - wide / 2.0, middle + wide / 2.0) {
+                text(out, (middle, y + 19.0), "", Anchor::Middle, &name);
+            }
+        }
+    }
+
+    /// How many values of each column are above a limit, as bars.
+    fn strip(&self, out: &mut String, limit: f64, top: f64) {
+        let bottom = top + STRIP;
+        let counts: Vec<u64> =
+            self.fitted.columns.iter().map(|column| column.values.above(limit).estimate).collect();
+        let most = counts.iter().copied().max().unwrap_or(0);
+        if most > 0 {
+            line(out, "grid", (LEFT, top), (LEFT + PLOT, top));
+            text(out, (LEFT - 8.0, top + 4.5), "", Anchor::End, &show::count(most));
+        }
+        text(out, (LEFT - 8.0, bottom + 4.5), "", Anchor::End, "0");
+        // Unknown is not zero.
+        for (at, _) in self.fitted.columns.iter().enumerate().filter(|(_, c)| c.is_unknown()) {
+            let (x, width) = (self.x(at), self.x(at + 1) - self.x(at));
+            let _ = writeln!(
+                out,
+                "<rect class=\"unknown\" x=\"{x:.2}\" y=\"{top:.1}\" width=\"{width:.2}\" height=\"{STRIP}\"/>"
+            );
+        }
+        let mut path = String::new();
+        for (at, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            // One person in a million is still seen.
+            let height = (count as f64 / most as f64 * STRIP).max(1.5);
+            let (x, end) = (self.x(at), self.x(at + 1));
+            let _ =
+                write!(path, "M{x:.1} {bottom:.1}V{:.1}H{end:.1}V{bottom:.1}z", bottom - height);
+        }
+        if !path.is_empty() {
+            let _ = writeln!(out, "<path class=\"bars\" d=\"{path}\"/>");
+        }
+        line(out, "axis", (LEFT, bottom), (LEFT + PLOT, bottom));
+    }
+
+    /// What the pointer says of a column.
+    fn tips(&self, out: &mut String, bottom: f64) {
+        for (at, column) in self.fitted.columns.iter().enumerate() {
+            let (x, width) = (self.x(at), self.x(at + 1) - self.x(at));
+            let height = bottom - self.top();
+            let _ = writeln!(
+                out,
+                "<rect class=\"tip\" x=\"{x:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{height:.1}\">\
+                 <title>{}</title></rect>",
+                self.top(),
+                self.tip(column)
+                    .iter()
+                    .map(|line| svg::escape(line))
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            );
+        }
+    }
+
+    fn tip(&self, column: &Column) -> Vec<String> {
+        let count = column.values.count();
+        let mut lines = vec![column.from()];
+        lines.push(match (count, column.is_unknown()) {
+            (_, true) => "unknown".to_owned(),
+            (1, _) => "1 value".to_owned(),
+            (count, _) => format!("{} values", show::count(count)),
+        });
+        let mut row = |name: &str, value: Option<hist::Bracket>| {
+            let Some(value) = value else { return };
+            let bounds = self.show.bounds(value);
+            let bounds = if bounds.is_empty() { bounds } else { format!(" ({bounds})") };
+            lines.push(format!("{name} {}{bounds}", self.show.value(value)));
+        };
+        for (q, name) in LINES {
+            row(name, column.values.quantile(q));
+        }
+        row("max", column.values.max());
+        if count > 0 {
+            lines.extend(self.map.limits.iter().map(|&limit| {
+                let above = show::count_estimate(column.values.above(limit));
+                format!("{above} above {}", self.show.exact(limit))
+            }));
+        }
+        lines.extend(column.gaps.iter().map(|reason| format!("missing: {reason}")));
+        lines
+    }
+}
+
+/// A text in lines that fit the picture, the later ones indented.
+fn wrapped(text: &str) -> Vec<String> {
+    let most = ((WIDTH - 48.0) / CHAR_WIDTH) as usize;
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.last_mut().expect("BUG: one line stands from the beginning");
+        let long = last.chars().count() + word.chars().count() + 1 > most;
+        match (last.is_empty(), long) {
+            (true, _) => last.push_str(word),
+            (false, false) => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            (false, true) => lines.push(format!("\u{a0} {word}")),
+        }
+    }
+    lines
+}

@@ -1,0 +1,245 @@
+//! `--heatmap`: the histograms of a group as columns of time.
+//!
+//! A column is as long as a whole number of the input's own intervals, and begins with the first of them, so
+//! that none is cut. A histogram is counted whole in the column that holds its middle.
+
+use anyhow::{Result, bail};
+
+use crate::heatmap::{self, Column, Heatmap};
+use crate::hist::group::{Group, Row};
+use crate::hist::input::Collected;
+use crate::hist::intervals::{self, NS_PER_S};
+use crate::hist::options::Options;
+use crate::hist::show;
+use crate::hist::terminal::Terminal;
+use crate::hist::whole::Whole;
+use crate::hist::{above, report};
+
+/// Histograms are kept apart by when they begin, to the nanosecond, until it is known how long columns are.
+pub(crate) const ROW_NS: i64 = 1;
+/// A day of intervals of a second, and some more. Each is kept until all are read.
+pub(crate) const ROWS_MAX: usize = 100_000;
+/// Columns in a file, unless asked otherwise: what four pixels each allow.
+const COLUMNS_SVG: usize = 212;
+
+pub(crate) fn text(
+    options: &Options,
+    collected: &Collected,
+    terminal: &Terminal,
+) -> Result<String> {
+    let mut texts = Vec::new();
+    for map in maps(options, collected, heatmap::columns_of(terminal))? {
+        texts.push(heatmap::text(&map, terminal)?);
+    }
+    let notes = report::notes(options, collected);
+    if !notes.is_empty() {
+        texts.push(notes.join("\n") + "\n");
+    }
+    Ok(texts.join("\n"))
+}
+
+pub(crate) fn svg(options: &Options, collected: &Collected) -> Result<String> {
+    heatmap::svg(&maps(options, collected, COLUMNS_SVG)?)
+}
+
+/// One heatmap for each group, of as many columns as asked for, or else `usual`.
+fn maps(options: &Options, collected: &Collected, usual: usize) -> Result<Vec<Heatmap>> {
+    let columns_max = options.columns.map_or(usual, usize::from);
+    let groups = collected.groups.iter().filter(|group| !group.whole.is_void());
+    groups.map(|group| map(options, group, columns_max)).collect()
+}
+
+fn map(options: &Options, group: &Group, columns_max: usize) -> Result<Heatmap> {
+    if group.rows.is_empty() {
+        bail!("--heatmap: the input has no time stamps");
+    }
+    let mut notes = Vec::new();
+    if group.untimed > 0 {
+        let n = show::count(group.untimed);
+        notes.push(format!("{n} histograms without a time stamp are left out."));
+    }
+    Ok(Heatmap {
+        title: report::title(options, group),
+        unit: group.key.unit.clone(),
+        columns: columns(group, columns_max)?,
+        limits: above::all(options, group)?.iter().map(|above| above.limit).collect(),
+        notes,
+    })
+}
+
+/// A stretch of time, in nanoseconds since 1970; 128 bits, so that no difference overflows.
+type Stretch = (i128, i128);
+
+/// Columns of equal length, but for the last, which ends with the input.
+struct Grid {
+    first: i128,
+    last: i128,
+    length: i128,
+    columns: i128,
+}
+
+impl Grid {
+    /// At most `columns_max` columns of so many whole intervals each.
+    fn over(stretches: &[Stretch], interval: i128, columns_max: usize) -> Grid {
+        let first = stretches[0].0;
+        let last = stretches.iter().map(|stretch| stretch.1).max().unwrap_or(first);
+        // Intervals are seldom equal to the last nanosecond.
+        let intervals = ((last - first + interval / 2) / interval).max(1);
+        let together = ceil(intervals, columns_max as i128);
+        Grid { first, last, length: together * interval, columns: ceil(intervals, together) }
+    }
+
+    fn column_of(&self, time: i128) -> usize {
+        ((time - self.first) / self.length).min(self.columns - 1) as usize
+    }
+
+    fn column(&self, at: usize) -> Stretch {
+        let edge = |at: i128| match at == self.columns {
+            true => self.last,
+            false => self.first + at * self.length,
+        };
+        (edge(at as i128), edge(at as i128 + 1))
+    }
+
+    /// Every column that a stretch has a part in, how long that part is, and how long the column.
+    fn parts(&self, (from, to): Stretch) -> impl Iterator<Item = (usize, i128, i128)> + '_ {
+        (self.column_of(from)..=self.column_of(to)).map(move |at| {
+            let (start, end) = self.column(at);
+            (at, to.min(end) - from.max(start), end - start)
+        })
+    }
+}
+
+fn columns(group: &Group, columns_max: usize) -> Result<Vec<Column>> {
+    let interval = interval(group);
+    let stretch = |(&start, row): (&i64, &Row)| -> Stretch {
+        let start = i128::from(start);
+        let end = row.end.map(i128::from).filter(|&end| end > start);
+        (start, end.unwrap_or(start + interval))
+    };
+    let stretches: Vec<Stretch> = group.rows.iter().map(stretch).collect();
+    let grid = Grid::over(&stretches, interval, columns_max);
+    let mut wholes = vec![Whole::default(); grid.columns as usize];
+    let mut gaps: Vec<Vec<String>> = vec![Vec::new(); wholes.len()];
+    for (&(start, end), row) in stretches.iter().zip(group.rows.values()) {
+        let own = grid.column_of((start + end) / 2);
+        wholes[own].merge(&row.whole)?;
+        for (at, part, length) in grid.parts((start, end)) {
+            // One that only reaches over an edge is seen in the picture where most of it was.
+            if at != own && 4 * part > 3 * length && gaps[at].is_empty() {
+                gaps[at].push("a histogram longer than a column is counted in another".to_owned());
+            }
+        }
+    }
+    for (from, to) in uncovered(&stretches, interval / 2) {
+        for (at, part, _) in grid.parts((from, to)) {
+            if 2 * part >= interval {
+                gaps[at].push(format!("no histograms for {}", text_of(to - from)));
+            }
+        }
+    }
+    let time = |at: i128| i64::try_from(at).unwrap_or(if at > 0 { i64::MAX } else { i64::MIN });
+    let columns = wholes.into_iter().zip(gaps).enumerate().map(|(at, (values, gaps))| {
+        let (start, end) = grid.column(at);
+        Column { start: time(start), end: time(end), values, gaps }
+    });
+    Ok(columns.collect())
+}
+
+/// How long most histograms are, or else how far they are apart.
+fn interval(group: &Group) -> i128 {
+    let median = |mut lengths: Vec<i128>| {
+        lengths.retain(|&length| length > 0);
+        lengths.sort_unstable();
+        lengths.get(lengths.len() / 2).copied()
+    };
+    let starts: Vec<i128> = group.rows.keys().copied().map(i128::from).collect();
+    let lengths = group.rows.iter().filter_map(|(&start, row)| Some((start, row.end?)));
+    median(lengths.map(|(start, end)| i128::from(end) - i128::from(start)).collect())
+        .or_else(|| median(starts.windows(2).map(|pair| pair[1] - pair[0]).collect()))
+        .unwrap_or(i128::from(NS_PER_S))
+}
+
+/// Stretches longer than `least` that none of those given, which ascend, has a part in.
+fn uncovered(stretches: &[Stretch], least: i128) -> Vec<Stretch> {
+    let mut gaps = Vec::new();
+    let mut covered = stretches[0].1;
+    for &(start, end) in &stretches[1..] {
+        if start - covered > least {
+            gaps.push((covered, start));
+        }
+        covered = covered.max(end);
+    }
+    gaps
+}
+
+/// Rounded up; both are above zero.
+fn ceil(n: i128, by: i128) -> i128 {
+    (n + by - 1) / by
+}
+
+fn text_of(length: i128) -> String {
+    intervals::length(i64::try_from(length).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hist::group::Key;
+    use collect::{Reading, Value};
+    use hist::Histogram;
+
+    /// Columns of histograms that begin and end at these tenths of a second and hold one value each: counts, and
+    /// `?` where something is missing.
+    #[track_caller]
+    fn check(stretches: &[(i64, Option<i64>)], columns_max: usize, expected: &str) {
+        let unit = None;
+        let key = Key { file: None, metric: String::new(), by: None, unit: unit.clone() };
+        let mut group = Group::new(key);
+        for &(start, end) in stretches {
+            let mut histogram = Histogram::default();
+            histogram.record(1.0);
+            let (start, end) = (Some(start * NS_PER_S / 10), end.map(|end| end * NS_PER_S / 10));
+            let (metric, labels, value) = (String::new(), Vec::new(), Value::Text(String::new()));
+            let reading = Reading { metric, labels, unit: unit.clone(), start, end, value };
+            group.add(&reading, &histogram, Some(ROW_NS)).unwrap();
+        }
+        let columns = columns(&group, columns_max).unwrap();
+        assert!(columns.windows(2).all(|pair| pair[0].end == pair[1].start));
+        let shown: Vec<String> = columns
+            .iter()
+            .map(|column| {
+                let missing = if column.gaps.is_empty() { "" } else { "?" };
+                format!("{}{missing}", column.values.count())
+            })
+            .collect();
+        assert_eq!(shown.join(" "), expected);
+    }
+
+    fn each(starts: &[i64], length: i64) -> Vec<(i64, Option<i64>)> {
+        starts.iter().map(|&start| (start, Some(start + length))).collect()
+    }
+
+    #[test]
+    fn intervals_become_columns_and_none_is_cut() {
+        check(&each(&[0, 10, 20, 30], 10), 100, "1 1 1 1");
+        check(&each(&[0, 10, 20, 30, 40], 10), 2, "3 2");
+        check(&each(&[7], 10), 100, "1");
+        // Clocks jitter, and two histograms may begin together.
+        let jittering =
+            [(0, Some(10)), (10, Some(21)), (21, Some(30)), (30, Some(39)), (39, Some(50))];
+        check(&jittering, 100, "1 1 1 1 1");
+        check(&[(0, Some(10)), (0, Some(10)), (10, Some(20)), (10, Some(20))], 100, "2 2");
+        // A scrape has a time and no length.
+        check(&[(0, None), (10, None), (20, None)], 100, "1 1 1");
+        check(&[(5, None)], 100, "1");
+    }
+
+    #[test]
+    fn what_no_histogram_covers_is_missing_and_not_empty() {
+        check(&each(&[0, 10, 50, 60], 10), 100, "1 1 0? 0? 0? 1 1");
+        check(&each(&[0, 10, 30, 40], 10), 3, "2 1? 1");
+        // A histogram over several columns is counted in one of them.
+        check(&[(0, Some(10)), (10, Some(40)), (40, Some(50))], 100, "1 0? 1 0? 1");
+    }
+}
