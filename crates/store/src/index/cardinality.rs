@@ -1,0 +1,80 @@
+//! How many of what there is: what to look at when there are too many series.
+
+use std::cmp::Reverse;
+
+use super::Index;
+use super::label::Value;
+
+/// How many of what there is; lists begin with the most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cardinality {
+    /// Series in all.
+    pub(crate) series: u64,
+    /// Metrics in all.
+    pub(crate) metrics: u64,
+    /// Labels, by name, in all.
+    pub(crate) labels: u64,
+    /// Metrics with most series.
+    pub(crate) by_metric: Vec<(String, u64)>,
+    /// Labels with most values.
+    pub(crate) by_label: Vec<LabelCardinality>,
+    /// Label, value, and series; the pairs with most series.
+    pub(crate) by_pair: Vec<(String, String, u64)>,
+}
+
+/// Of one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LabelCardinality {
+    /// Its name.
+    pub(crate) name: String,
+    /// How many values it has.
+    pub(crate) values: u64,
+    /// How many series have it.
+    pub(crate) series: u64,
+}
+
+pub(super) fn cardinality(index: &Index, top: usize) -> Cardinality {
+    let text = |text| index.forms.text(text);
+    let series = |value: &Value| value.numbers.len() as u64;
+    let metrics = index.names.values.iter().map(|value| (series(value), text(value.text)));
+    let labels = index
+        .labels
+        .iter()
+        .map(|label| (label.values.len() as u64, (text(label.name), u64::from(label.series))));
+    let pairs = index.labels.iter().flat_map(|label| {
+        let name = text(label.name);
+        label.values.iter().map(move |value| (series(value), (name, text(value.text))))
+    });
+    Cardinality {
+        series: index.len() as u64,
+        metrics: index.names.values.len() as u64,
+        labels: index.labels.len() as u64,
+        by_metric: most(top, metrics).map(|(n, name)| (name.to_owned(), n)).collect(),
+        by_label: most(top, labels)
+            .map(|(values, (name, series))| LabelCardinality {
+                name: name.to_owned(),
+                values,
+                series,
+            })
+            .collect(),
+        by_pair: most(top, pairs)
+            .map(|(n, (name, value))| (name.to_owned(), value.to_owned(), n))
+            .collect(),
+    }
+}
+
+/// The `top` with the highest counts; of equal counts, the lesser.
+fn most<T: Ord>(top: usize, all: impl Iterator<Item = (u64, T)>) -> impl Iterator<Item = (u64, T)> {
+    let mut kept: Vec<(Reverse<u64>, T)> = Vec::new();
+    for (count, what) in all {
+        kept.push((Reverse(count), what));
+        // Sorting once for as many again keeps both the memory and the comparisons few.
+        if kept.len() >= top.saturating_mul(2).max(64) {
+            kept.sort_unstable();
+            kept.truncate(top);
+        }
+    }
+    kept.sort_unstable();
+    kept.truncate(top);
+    kept.into_iter().map(|(Reverse(count), what)| (count, what))
+}

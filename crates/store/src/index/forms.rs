@@ -1,0 +1,98 @@
+//! The forms of all series, one behind the other, and their ids.
+
+use model::SeriesId;
+
+/// Series of a chunk: forms of 150 KB. What a growing chunk has to spare is little, and large ones need no moving.
+const CHUNK_SERIES: usize = 1 << CHUNK_BITS;
+const CHUNK_BITS: u32 = 10;
+
+#[derive(Debug, Default)]
+pub(super) struct Forms {
+    chunks: Vec<Chunk>,
+    len: u32,
+}
+
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Where in `bytes` each form ends: at most 16 MiB.
+    ends: Vec<u32>,
+    ids: Vec<SeriesId>,
+}
+
+/// A text, as a place in the form of a series.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Text {
+    number: u32,
+    offset: u16,
+    len: u16,
+}
+
+/// Offsets and lengths of texts fit.
+const _: () = assert!(model::FORM_BYTES_MAX <= u16::MAX as usize);
+
+impl Text {
+    /// Where `part` lies in `form`, which is or will be that of series `number`.
+    pub(super) fn within(number: u32, form: &[u8], part: &[u8]) -> Text {
+        let offset = part.as_ptr().addr().wrapping_sub(form.as_ptr().addr());
+        assert!(offset + part.len() <= form.len(), "BUG: a part at {offset} is not of this form");
+        Text { number, offset: offset as u16, len: part.len() as u16 }
+    }
+}
+
+impl Forms {
+    /// One more; its number is how many there were.
+    pub(super) fn push(&mut self, form: &[u8], id: SeriesId) -> u32 {
+        if (self.len as usize).is_multiple_of(CHUNK_SERIES) {
+            if let Some(full) = self.chunks.last_mut() {
+                full.bytes.shrink_to_fit();
+            }
+            self.chunks.push(Chunk::default());
+        }
+        let chunk = self.chunks.last_mut().expect("BUG: a first series begins a chunk");
+        chunk.bytes.extend_from_slice(form);
+        chunk.ends.push(chunk.bytes.len() as u32);
+        chunk.ids.push(id);
+        self.len += 1;
+        self.len - 1
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(super) fn form(&self, number: u32) -> &[u8] {
+        let (chunk, at) = self.place(number);
+        let start = at.checked_sub(1).map_or(0, |before| chunk.ends[before]);
+        &chunk.bytes[start as usize..chunk.ends[at] as usize]
+    }
+
+    pub(super) fn id(&self, number: u32) -> SeriesId {
+        let (chunk, at) = self.place(number);
+        chunk.ids[at]
+    }
+
+    pub(super) fn text(&self, text: Text) -> &str {
+        let bytes = &self.form(text.number)[usize::from(text.offset)..][..usize::from(text.len)];
+        std::str::from_utf8(bytes).expect("BUG: a form was checked when it was taken in")
+    }
+
+    /// Whether a text is that one.
+    pub(super) fn is(&self, text: Text, bytes: &[u8]) -> bool {
+        usize::from(text.len) == bytes.len()
+            && self.form(text.number)[usize::from(text.offset)..].starts_with(bytes)
+    }
+
+    fn place(&self, number: u32) -> (&Chunk, usize) {
+        (&self.chunks[(number >> CHUNK_BITS) as usize], number as usize % CHUNK_SERIES)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let in_chunk = |chunk: &Chunk| {
+            let ids = chunk.ids.capacity() * size_of::<SeriesId>();
+            chunk.bytes.capacity() + chunk.ends.capacity() * size_of::<u32>() + ids
+        };
+        let chunks: usize = self.chunks.iter().map(in_chunk).sum();
+        chunks + self.chunks.capacity() * size_of::<Chunk>()
+    }
+}

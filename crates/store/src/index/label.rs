@@ -1,0 +1,81 @@
+//! The values of a label, and which series have each.
+
+use super::forms::{Forms, Text};
+use super::table::Table;
+
+#[derive(Debug, Default)]
+pub(super) struct Label {
+    pub(super) name: Text,
+    by_text: Table,
+    pub(super) values: Vec<Value>,
+    /// Series that have the label.
+    pub(super) series: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Value {
+    pub(super) text: Text,
+    pub(super) numbers: Numbers,
+}
+
+/// Of series, ascending. Many values have one series only, and need no memory elsewhere.
+///
+/// Plain numbers: some 5.4 bytes for each tag of each series, with the slack of growing vectors (a million series).
+/// Differences as varints would take a third, which is less than a sixth of a series, and would cost every selection.
+#[derive(Debug)]
+pub(super) enum Numbers {
+    One(u32),
+    Many(Vec<u32>),
+}
+
+impl Numbers {
+    fn push(&mut self, number: u32) {
+        match self {
+            Numbers::One(first) => *self = Numbers::Many(vec![*first, number]),
+            Numbers::Many(numbers) => numbers.push(number),
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[u32] {
+        match self {
+            Numbers::One(number) => std::slice::from_ref(number),
+            Numbers::Many(numbers) => numbers,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+}
+
+impl Label {
+    pub(super) fn named(name: Text) -> Label {
+        Label { name, ..Label::default() }
+    }
+
+    /// Where among the values a text is.
+    pub(super) fn find(&self, forms: &Forms, hash: u64, text: &[u8]) -> Option<u32> {
+        self.by_text.find(hash, |at| forms.is(self.values[at as usize].text, text))
+    }
+
+    /// Series `number` has the value, which [`Self::find`] found at `at`.
+    pub(super) fn add(&mut self, at: Option<u32>, hash: u64, text: Text, number: u32) {
+        self.series += 1;
+        match at {
+            Some(at) => self.values[at as usize].numbers.push(number),
+            None => {
+                self.by_text.insert(hash, self.values.len() as u32);
+                self.values.push(Value { text, numbers: Numbers::One(number) });
+            }
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let in_value = |value: &Value| match &value.numbers {
+            Numbers::One(_) => 0,
+            Numbers::Many(numbers) => numbers.capacity() * size_of::<u32>(),
+        };
+        let numbers: usize = self.values.iter().map(in_value).sum();
+        numbers + self.values.capacity() * size_of::<Value>() + self.by_text.memory_bytes()
+    }
+}

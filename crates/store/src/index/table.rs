@@ -1,0 +1,81 @@
+//! A hash table from hashes to numbers, which leaves it to others to keep what was hashed.
+//!
+//! Open addressing with linear probing. A slot holds half of the hash beside the number, so that the table grows
+//! without asking for what was hashed, and looks at it only where that half is equal. Between 9 and 18 bytes an entry.
+
+/// No entry has this number.
+const EMPTY: u64 = u64::MAX;
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    /// Hash above, number below. A power of two of them, or none.
+    slots: Vec<u64>,
+    len: usize,
+}
+
+impl Table {
+    /// The number of this hash that is the one.
+    pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let hash = half(hash);
+        let mut at = hash as usize;
+        while !self.slots.is_empty() {
+            let slot = self.slots[at & (self.slots.len() - 1)];
+            if slot == EMPTY {
+                break;
+            }
+            if (slot >> 32) as u32 == hash && is_it(slot as u32) {
+                return Some(slot as u32);
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// One more; [`Self::find`] did not find it.
+    pub(super) fn insert(&mut self, hash: u64, number: u32) {
+        if (self.len + 1) * 8 > self.slots.len() * 7 {
+            let slots = vec![EMPTY; (self.slots.len() * 2).max(4)];
+            let old = std::mem::replace(&mut self.slots, slots);
+            old.into_iter().filter(|slot| *slot != EMPTY).for_each(|slot| self.put(slot));
+        }
+        self.put(u64::from(half(hash)) << 32 | u64::from(number));
+        self.len += 1;
+    }
+
+    fn put(&mut self, slot: u64) {
+        let mask = self.slots.len() - 1;
+        let mut at = (slot >> 32) as usize & mask;
+        while self.slots[at] != EMPTY {
+            at = (at + 1) & mask;
+        }
+        self.slots[at] = slot;
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<u64>()
+    }
+}
+
+fn half(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_inserted_is_found() {
+        let mut table = Table::default();
+        // Many of one hash, and hashes that fall on the last slot.
+        let hash = |n: u32| u64::from(if n.is_multiple_of(3) { u32::MAX } else { n / 2 }) << 32;
+        for n in 0..1000 {
+            assert_eq!(table.find(hash(n), |found| found == n), None);
+            table.insert(hash(n), n);
+        }
+        for n in 0..1000 {
+            assert_eq!(table.find(hash(n), |found| found == n), Some(n));
+        }
+        assert_eq!(table.find(hash(1000), |found| found == 1000), None);
+    }
+}
