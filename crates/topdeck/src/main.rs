@@ -3,6 +3,7 @@
 
 mod command;
 mod completions;
+mod generate;
 mod hist;
 mod journal;
 mod json;
