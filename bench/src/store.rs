@@ -31,7 +31,8 @@ runs after one that is not counted.
 
 Prometheus gets cumulative native histograms of schema 5 (2.2 % a bucket, 106 a decade, the nearest to the 90 a \
 decade that the data have), each bucket of the source moved whole by its middle; remote write 1.0, snappy. It runs with \
-its usual settings but for a long retention. Its histograms have no minimum and no maximum.";
+its usual settings but for a long retention. Its histograms have no minimum and no maximum. “Gauge histograms” sends A as a gauge \
+histogram per minute and sums them up over time: not what its clients do, but counts are then exact.";
 
 /// How much of the data sets a run handles, and how often it asks.
 pub(crate) struct Work {
@@ -105,7 +106,10 @@ impl Walk {
 pub(crate) fn run(effort: &Effort) -> Section {
     let work = Work::new(effort);
     // topdeck's own row goes first here, once there is one.
-    let stores = [(prometheus::name(), prometheus::run(&work))];
+    let stores = [
+        (prometheus::name(), prometheus::run(&work)),
+        (prometheus::name_gauge(), prometheus::run_a_as_gauges(&work)),
+    ];
     let mut section = Section {
         name: "store",
         title: "Store, taking in and answering",

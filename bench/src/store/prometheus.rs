@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::Work;
 use super::figures::{Answer, Figures, Load, Query, SETS};
 use super::http::{Connection, Response, escaped};
-use super::remote_write::{Cumulative, Moved, Request};
+use super::remote_write::{Counted, Kind, Moved, Request};
 use super::server::Server;
 use crate::clock::wall_time;
 use crate::journal::{program, scratch};
@@ -58,9 +58,21 @@ fn version() -> &'static str {
 pub(crate) fn run(work: &Work) -> Result<Figures> {
     let program = build()?;
     let mut figures = Figures::new(&name());
-    run_a(&program, work, &mut figures)?;
+    run_a(&program, work, Kind::Cumulative, &mut figures)?;
     run_b(&program, work, &mut figures)?;
     run_gauges(&program, work, &mut figures)?;
+    Ok(figures)
+}
+
+/// The name of the row of [`run_a_as_gauges`].
+pub(crate) fn name_gauge() -> String {
+    format!("{}, gauge histograms", name())
+}
+
+/// A alone, sent as gauge histograms: what Prometheus' own clients do not, but counts are then exact.
+pub(crate) fn run_a_as_gauges(work: &Work) -> Result<Figures> {
+    let mut figures = Figures::new(&name_gauge());
+    run_a(&build()?, work, Kind::Gauge, &mut figures)?;
     Ok(figures)
 }
 
@@ -258,11 +270,11 @@ fn time_ms(dataset: &Dataset, minutes: usize) -> i64 {
     dataset.start_ns(minutes) / 1_000_000
 }
 
-/// Requests of each lane: cumulative histograms, the first of no values yet.
-fn requests(dataset: &Dataset, lanes: usize, truth: &mut Truth) -> Vec<Vec<Vec<u8>>> {
+/// Requests of each lane; cumulative histograms begin with one of no values yet.
+fn requests(dataset: &Dataset, lanes: usize, kind: Kind, truth: &mut Truth) -> Vec<Vec<Vec<u8>>> {
     let (scale, moved) = (dataset.scale(), Moved::new());
     let series: Vec<Series> = (0..scale.series).map(|at| dataset.series(at)).collect();
-    let mut counted = vec![Cumulative::new(); scale.series];
+    let mut counted = vec![Counted::new(); scale.series];
     let mut generator = dataset.generator();
     let step = if scale.series == 1 { MINUTES_ALONE } else { MINUTES_MANY };
     let mut all = vec![Vec::new(); lanes];
@@ -272,14 +284,17 @@ fn requests(dataset: &Dataset, lanes: usize, truth: &mut Truth) -> Vec<Vec<Vec<u
             let of_lane = scale.series * lane / lanes..scale.series * (lane + 1) / lanes;
             for at in of_lane {
                 request.begin(&series[at]);
-                if first == 0 {
-                    request.histogram(&counted[at], time_ms(dataset, 0));
+                if first == 0 && kind == Kind::Cumulative {
+                    request.histogram(kind, &counted[at], time_ms(dataset, 0));
                 }
                 for minute in first..(first + step).min(scale.minutes) {
                     let sample: &Sample = generator.draw(at, minute);
                     truth.add(sample);
+                    if kind == Kind::Gauge {
+                        counted[at].forget();
+                    }
                     counted[at].add(sample, &moved);
-                    request.histogram(&counted[at], time_ms(dataset, minute + 1));
+                    request.histogram(kind, &counted[at], time_ms(dataset, minute + 1));
                 }
                 request.end();
             }
@@ -300,16 +315,20 @@ fn ends_s(dataset: &Dataset) -> (i64, i64) {
     (time_ms(dataset, 0) / 1_000, time_ms(dataset, minutes) / 1_000)
 }
 
-fn run_a(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
+fn run_a(program: &Path, work: &Work, kind: Kind, figures: &mut Figures) -> Result<()> {
     let dataset = &work.a;
     let mut truth = Truth::new(dataset);
-    let lanes = requests(dataset, 1, &mut truth);
+    let lanes = requests(dataset, 1, kind, &mut truth);
     let points = dataset.scale().minutes as u64;
     let mut server = Prometheus::start(program)?;
     figures.loads.push(server.load(SETS[0], points, &lanes)?);
     let (start, end) = ends_s(dataset);
 
-    let path = range("increase(disk_io_latency[90m])", start, end, 90 * 60);
+    let over = match kind {
+        Kind::Cumulative => "increase",
+        Kind::Gauge => "sum_over_time",
+    };
+    let path = range(&format!("{over}(disk_io_latency[90m])"), start, end, 90 * 60);
     let (query, answer) = server.query(work, "a-heatmap", &path)?;
     figures.queries.push(query);
     let columns = series_of(&answer, "histograms")?;
@@ -322,8 +341,8 @@ fn run_a(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
         truth.total().count.to_string(),
     ));
 
-    let increase = "increase(disk_io_latency[4m])";
-    let path = range(&format!("histogram_quantile(0.99, {increase})"), start, end, 240);
+    let window = format!("{over}(disk_io_latency[4m])");
+    let path = range(&format!("histogram_quantile(0.99, {window})"), start, end, 240);
     let (query, answer) = server.query(work, "a-p99", &path)?;
     figures.queries.push(query);
     let errors = errors(&answer, start, &truth, |window, found| {
@@ -338,7 +357,7 @@ fn run_a(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
     ));
 
     let limit_s = LIMIT_NS as f64 / 1e9;
-    let path = range(&format!("histogram_fraction(0, {limit_s}, {increase})"), start, end, 240);
+    let path = range(&format!("histogram_fraction(0, {limit_s}, {window})"), start, end, 240);
     let (query, answer) = server.query(work, "a-below", &path)?;
     figures.queries.push(query);
     let errors = self::errors(&answer, start, &truth, |window, found| {
@@ -350,7 +369,7 @@ fn run_a(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
         format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
         "0",
     ));
-    let path = range(&format!("histogram_count({increase})"), start, end, 240);
+    let path = range(&format!("histogram_count({window})"), start, end, 240);
     let (_, answer) = server.query(work, "a-count", &path)?;
     let errors = self::errors(&answer, start, &truth, |window, found| {
         Some((found / window.count as f64 - 1.0).abs())
@@ -361,14 +380,26 @@ fn run_a(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
         "0",
     ));
 
-    figures.answers.push(twice(&mut server, &lanes[0], end)?);
+    figures.answers.push(twice(&mut server, &lanes[0], kind, &truth, end)?);
     server.stop()
 }
 
 /// Everything once more, as a sender does that did not hear the acknowledgement.
-fn twice(server: &mut Prometheus, requests: &[Vec<u8>], end_s: i64) -> Result<Answer> {
+fn twice(
+    server: &mut Prometheus,
+    requests: &[Vec<u8>],
+    kind: Kind,
+    truth: &Truth,
+    end_s: i64,
+) -> Result<Answer> {
     let count = |server: &Prometheus| -> Result<String> {
-        let query = escaped("histogram_count(disk_io_latency)");
+        let all = match kind {
+            Kind::Cumulative => "disk_io_latency".to_owned(),
+            Kind::Gauge => {
+                format!("sum_over_time(disk_io_latency[{}m])", 4 * truth.windows().len())
+            }
+        };
+        let query = escaped(&format!("histogram_count({all})"));
         let path = format!("/api/v1/query?query={query}&time={end_s}");
         let answer: Value = serde_json::from_slice(&server.connect()?.get(&path)?.good()?)?;
         Ok(answer["data"]["result"][0]["value"][1].as_str().unwrap_or("nothing").to_owned())
@@ -390,7 +421,7 @@ fn run_b(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
     let dataset = &work.b;
     let scale = dataset.scale();
     let mut truth = Truth::new(dataset);
-    let lanes = requests(dataset, 2, &mut truth);
+    let lanes = requests(dataset, 2, Kind::Cumulative, &mut truth);
     let mut server = Prometheus::start(program)?;
     let points = (scale.series * scale.minutes) as u64;
     figures.loads.push(server.load(SETS[1], points, &lanes)?);

@@ -1,6 +1,6 @@
 //! Requests of Prometheus' remote write 1.0, written by hand: protobuf in a snappy block.
 //!
-//! A sender of cumulative native histograms: counts of all minutes so far, at schema 5, in seconds. Fields
+//! A sender of native histograms at schema 5, in seconds: counts of all minutes so far, or of one minute. Fields
 //! are those of `prometheus/prompb/types.proto`.
 
 use collect::synthetic::{Sample, Series};
@@ -14,9 +14,20 @@ const GAP_MAX: usize = 2;
 const FIRST: i64 = -640;
 const BUCKETS: usize = 860;
 
+/// What a histogram says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// All values so far, as Prometheus' own clients count.
+    Cumulative,
+    /// The values of its minute.
+    Gauge,
+}
+
+const RESET_HINT_GAUGE: u64 = 3;
+
 /// What one series has counted so far.
 #[derive(Clone)]
-pub(crate) struct Cumulative {
+pub(crate) struct Counted {
     counts: Vec<u64>,
     count: u64,
     sum_ns: u128,
@@ -41,9 +52,15 @@ impl Moved {
     }
 }
 
-impl Cumulative {
-    pub(crate) fn new() -> Cumulative {
-        Cumulative { counts: vec![0; BUCKETS], count: 0, sum_ns: 0 }
+impl Counted {
+    pub(crate) fn new() -> Counted {
+        Counted { counts: vec![0; BUCKETS], count: 0, sum_ns: 0 }
+    }
+
+    /// Nothing so far: what is added next stands alone, as a gauge does.
+    pub(crate) fn forget(&mut self) {
+        self.counts.fill(0);
+        (self.count, self.sum_ns) = (0, 0);
     }
 
     pub(crate) fn add(&mut self, sample: &Sample, moved: &Moved) {
@@ -55,7 +72,7 @@ impl Cumulative {
     }
 
     /// Appends `prometheus.Histogram`.
-    fn put(&self, time_ms: i64, out: &mut Vec<u8>) {
+    fn put(&self, kind: Kind, time_ms: i64, out: &mut Vec<u8>) {
         put_varint(out, 1 << 3, self.count);
         put_double(out, 3, self.sum_ns as f64 / 1e9);
         put_varint(out, 4 << 3, zigzag(SCHEMA));
@@ -84,6 +101,9 @@ impl Cumulative {
         }
         if !deltas.is_empty() {
             put_bytes(out, 12, &deltas);
+        }
+        if kind == Kind::Gauge {
+            put_varint(out, 14 << 3, RESET_HINT_GAUGE);
         }
         put_varint(out, 15 << 3, time_ms as u64);
     }
@@ -123,9 +143,9 @@ impl Request {
     }
 
     /// A histogram of the series that was begun last.
-    pub(crate) fn histogram(&mut self, counted: &Cumulative, time_ms: i64) {
+    pub(crate) fn histogram(&mut self, kind: Kind, counted: &Counted, time_ms: i64) {
         self.part.clear();
-        counted.put(time_ms, &mut self.part);
+        counted.put(kind, time_ms, &mut self.part);
         put_bytes(&mut self.series, 4, &self.part);
     }
 
@@ -183,7 +203,7 @@ mod tests {
     fn a_message_holds_the_counts_and_the_sum() {
         let dataset = Dataset::new(Which::A, Scale { minutes: 3, ..Scale::full(Which::A) });
         let (mut generator, moved) = (dataset.generator(), Moved::new());
-        let mut counted = Cumulative::new();
+        let mut counted = Counted::new();
         let mut whole = hist::Histogram::new(hist::Scheme::exp2(5).unwrap());
         for minute in 0..3 {
             let sample = generator.draw(0, minute);
@@ -194,7 +214,7 @@ mod tests {
             }
         }
         let mut bytes = Vec::new();
-        counted.put(1234, &mut bytes);
+        counted.put(Kind::Cumulative, 1234, &mut bytes);
         let message = RemoteHistogram::from_bytes(&bytes).unwrap();
         assert_eq!((message.timestamp, message.schema), (1234, 5));
         assert_eq!(message.sum, counted.sum_ns as f64 / 1e9);
