@@ -17,7 +17,7 @@
 //! frame has one. `docs/formats/frame.md` tells a stranger the same, byte by byte.
 
 use crate::codec::bytes::{Reader, put_varint, put_zigzag};
-use crate::codec::header::{FRAME_MAGIC, header, put_header};
+use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, header, put_header};
 pub use crate::codec::header::{Meaning, Temporality, Unit};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, Parts, Threshold};
@@ -134,7 +134,7 @@ pub fn encode(histogram: &Histogram, meaning: Meaning, out: &mut Vec<u8>) {
 /// Reads a frame that fills `bytes`.
 pub fn decode(bytes: &[u8]) -> Result<(Histogram, Meaning), DecodeError> {
     let mut reader = Reader::new(bytes);
-    let (meaning, scheme) = header(&mut reader, FRAME_MAGIC)?;
+    let (meaning, scheme) = header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
     let fields = Fields::read(&mut reader)?;
     let mut parts = Parts::new(scheme);
     parts.zero = fields.zero;
