@@ -24,7 +24,7 @@ use crate::codec::columns::{self, Extent, Predictor, Sides};
 use crate::codec::frame::put_number;
 use crate::codec::header::{BLOCK_MAGIC, BLOCK_VERSION, Meaning, put_header};
 pub use crate::codec::matrix::CELLS_MAX;
-use crate::codec::matrix::{self, Cell, Matrix};
+use crate::codec::matrix::{self, Cell, Frame, Matrix};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, Parts, Threshold};
 use crate::side::{Side, Sum};
@@ -245,8 +245,8 @@ struct Block {
 
 /// What becomes of the counts of a sign.
 trait Sink {
-    /// Cells of a frame: its first row, its rows, cells for each column, the cells column by column.
-    fn frame<T: Cell>(&mut self, first: usize, rows: usize, height: usize, cells: &[T]);
+    /// Takes a frame.
+    fn frame<T: Cell>(&mut self, frame: &Frame<'_, T>);
 }
 
 impl Block {
@@ -279,14 +279,14 @@ impl Block {
         {
             let columns = predictor.columns(&matrix.indexes, is_negative)?;
             if matrix.wide {
-                matrix.each_frame::<u64>(|first, rows, height, cells| {
-                    columns.learn(&mut extents[first..first + rows], height, cells);
-                    sink.frame(first, rows, height, cells);
+                matrix.each_frame::<u64>(|frame| {
+                    columns.learn(&mut extents, &frame);
+                    sink.frame(&frame);
                 })?;
             } else {
-                matrix.each_frame::<u32>(|first, rows, height, cells| {
-                    columns.learn(&mut extents[first..first + rows], height, cells);
-                    sink.frame(first, rows, height, cells);
+                matrix.each_frame::<u32>(|frame| {
+                    columns.learn(&mut extents, &frame);
+                    sink.frame(&frame);
                 })?;
             }
         }
@@ -365,7 +365,8 @@ impl Cells {
 }
 
 impl Sink for Cells {
-    fn frame<T: Cell>(&mut self, first: usize, rows: usize, height: usize, cells: &[T]) {
+    fn frame<T: Cell>(&mut self, frame: &Frame<'_, T>) {
+        let &Frame { first, rows, height, cells, .. } = frame;
         for (&index, column) in self.indexes.iter().zip(cells.chunks_exact(height)) {
             for (buckets, count) in self.rows[first..first + rows].iter_mut().zip(column) {
                 if count.wide() > 0 {
@@ -405,7 +406,8 @@ impl<'a> Totals<'a> {
 }
 
 impl Sink for Totals<'_> {
-    fn frame<T: Cell>(&mut self, first: usize, rows: usize, height: usize, cells: &[T]) {
+    fn frame<T: Cell>(&mut self, frame: &Frame<'_, T>) {
+        let &Frame { first, rows, height, cells, sums } = frame;
         if T::BITS == 64 {
             self.union |= cells.iter().fold(0, |all, count| all | count.wide());
         }
@@ -414,9 +416,17 @@ impl Sink for Totals<'_> {
             let (start, end) = (range.start.max(first), range.end.min(first + rows));
             if start < end {
                 let totals = &mut self.totals[self.run * columns..][..columns];
-                let rows = start - first..end - first;
-                for (total, column) in totals.iter_mut().zip(cells.chunks_exact(height)) {
-                    *total = total.wrapping_add(matrix::total(&column[rows.clone()]).0);
+                let within = start - first..end - first;
+                if within == (0..rows) {
+                    totals
+                        .iter_mut()
+                        .zip(sums)
+                        .for_each(|(total, sum)| *total = total.wrapping_add(*sum));
+                } else {
+                    for (total, column) in totals.iter_mut().zip(cells.chunks_exact(height)) {
+                        let (sum, _) = matrix::total(&column[within.clone()]);
+                        *total = total.wrapping_add(sum);
+                    }
                 }
             }
             if range.end > first + rows {

@@ -13,7 +13,7 @@ use crate::buckets::Buckets;
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
 use crate::codec::block1::{MIXED, get_standings, low_bits};
 use crate::codec::bytes::{Reader, unzigzag, zigzag};
-use crate::codec::matrix::{Cell, FRAME};
+use crate::codec::matrix::{Cell, FRAME, Frame};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, PartsError};
 use crate::scheme::Scheme;
@@ -171,8 +171,10 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Adds the cells of a frame, so many for each column, to what is known of its rows.
-    pub(crate) fn learn<T: Cell>(&self, rows: &mut [Extent], height: usize, cells: &[T]) {
+    /// Adds the cells of a frame to what is known of its rows.
+    pub(crate) fn learn<T: Cell>(&self, rows: &mut [Extent], frame: &Frame<'_, T>) {
+        let &Frame { height, cells, .. } = frame;
+        let rows = &mut rows[frame.first..frame.first + frame.rows];
         let mut sums = [0.0; FRAME];
         sums.iter_mut().zip(rows.iter()).for_each(|(sum, row)| *sum = row.sum);
         for (&(_, middle), column) in self.columns.iter().zip(cells.chunks_exact(height)) {

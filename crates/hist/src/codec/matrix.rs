@@ -634,6 +634,19 @@ impl Stream<'_> {
     }
 }
 
+/// Some rows of a matrix.
+pub(crate) struct Frame<'a, T> {
+    /// The number of the first row.
+    pub(crate) first: usize,
+    pub(crate) rows: usize,
+    /// Cells of each column: the rows, filled up with zeros to a multiple of eight.
+    pub(crate) height: usize,
+    /// Column by column.
+    pub(crate) cells: &'a [T],
+    /// What each column adds up to.
+    pub(crate) sums: &'a [u64],
+}
+
 /// Takes a matrix out again, frame by frame.
 pub(crate) struct Matrix<'a> {
     /// The columns' indexes, ascending.
@@ -745,14 +758,14 @@ impl<'a> Matrix<'a> {
         self.rows.next_multiple_of(LANE).min(FRAME)
     }
 
-    /// Decodes all frames. `each` gets the number of the frame's first row, how many rows it has, and the
-    /// cells, column by column, so many for each that they are filled up to a multiple of eight rows.
+    /// Decodes all frames. What was given to `each` counts only if all goes well.
     pub(crate) fn each_frame<T: Cell>(
         mut self,
-        mut each: impl FnMut(usize, usize, usize, &[T]),
+        mut each: impl FnMut(Frame<'_, T>),
     ) -> Result<(), DecodeError> {
         let height = self.height();
         let mut cells = vec![T::default(); height * self.indexes.len()];
+        let mut sums = vec![0; self.indexes.len()];
         let mut union = T::default();
         if height > 0 {
             for first in (0..self.rows).step_by(FRAME) {
@@ -775,8 +788,9 @@ impl<'a> Matrix<'a> {
                     };
                     union = union.or(all);
                     self.model.learn(column, sum);
+                    sums[column] = sum;
                 }
-                each(first, rows, height, &cells);
+                each(Frame { first, rows, height, cells: &cells, sums: &sums });
             }
         }
         if T::BITS < 64 && union.wide() >> T::BITS != 0 {
@@ -1035,7 +1049,8 @@ mod tests {
         let matrix = Matrix::read(&mut reader, rows.len()).unwrap();
         let indexes = matrix.indexes.clone();
         let mut found = vec![Vec::new(); rows.len()];
-        let mut take = |first: usize, rows: usize, height: usize, cell: &dyn Fn(usize) -> u64| {
+        let mut take = |frame: (usize, usize, usize), cell: &dyn Fn(usize) -> u64| {
+            let (first, rows, height) = frame;
             for row in 0..rows {
                 for (column, &index) in indexes.iter().enumerate() {
                     let count = cell(column * height + row);
@@ -1046,13 +1061,10 @@ mod tests {
             }
         };
         if matrix.wide {
-            matrix.each_frame::<u64>(|first, rows, height, cells| {
-                take(first, rows, height, &|at| cells[at])
-            })
+            matrix.each_frame::<u64>(|f| take((f.first, f.rows, f.height), &|at| f.cells[at]))
         } else {
-            matrix.each_frame::<u32>(|first, rows, height, cells| {
-                take(first, rows, height, &|at| cells[at].into())
-            })
+            matrix
+                .each_frame::<u32>(|f| take((f.first, f.rows, f.height), &|at| f.cells[at].into()))
         }
         .unwrap();
         assert_eq!(found, rows);
