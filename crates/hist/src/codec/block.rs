@@ -26,7 +26,7 @@ use crate::codec::header::{BLOCK_MAGIC, BLOCK_VERSION, Meaning, put_header};
 pub use crate::codec::matrix::CELLS_MAX;
 use crate::codec::matrix::{self, Cell, Frame, Matrix};
 use crate::error::DecodeError;
-use crate::histogram::{Histogram, Parts, Threshold};
+use crate::histogram::{Histogram, Parts, PartsError, Threshold, check_thresholds};
 use crate::side::{Side, Sum};
 
 /// Histograms in one block at the most.
@@ -280,6 +280,13 @@ impl Block {
         let predictor = Predictor::new(&head.scheme, head.zero_threshold, exponent);
         let mut extents = vec![Extent::default(); rows];
         let mut sinks = [sink(&positive.indexes, rows), sink(&negative.indexes, rows)];
+        if let (false, Some(&found)) = (head.scheme.is_mirrored(), negative.indexes.first()) {
+            let scheme = Box::new(head.scheme.clone());
+            return Err(PartsError::OutsideGrid { found, scheme }.into());
+        }
+        let large = side_counts.iter().flatten().any(|&count| count >> 60 > 0);
+        let asks_for_totals = large || positive.wide || negative.wide || !head.limits.is_empty();
+        let mut totals = vec![Some(0u64); if asks_for_totals { rows } else { 0 }];
         for ((matrix, sink), is_negative) in
             [positive, negative].into_iter().zip(&mut sinks).zip([false, true])
         {
@@ -287,11 +294,13 @@ impl Block {
             if matrix.wide {
                 matrix.each_frame::<u64>(|frame| {
                     columns.learn(&mut extents, &frame);
+                    frame.add_totals(totals.get_mut(frame.first..).unwrap_or_default());
                     sink.frame(&frame);
                 })?;
             } else {
                 matrix.each_frame::<u32>(|frame| {
                     columns.learn(&mut extents, &frame);
+                    frame.add_totals(totals.get_mut(frame.first..).unwrap_or_default());
                     sink.frame(&frame);
                 })?;
             }
@@ -302,7 +311,30 @@ impl Block {
         let sides = Sides::read(&mut bits, &extents, exponent)?;
         bits.finish()?;
         let held = extents.iter().map(|extent| !extent.is_empty()).collect();
-        Ok((Block { head, side_counts, sides, held }, sinks))
+        let block = Block { head, side_counts, sides, held };
+        block.check(&totals)?;
+        Ok((block, sinks))
+    }
+
+    /// Whether each row makes a histogram, also where only sums of rows are made. Its counts in buckets are
+    /// given where they may not fit or thresholds ask for them.
+    fn check(&self, totals: &[Option<u64>]) -> Result<(), PartsError> {
+        if !(self.head.zero_threshold.is_finite() && self.head.zero_threshold >= 0.0) {
+            return Err(PartsError::ZeroThreshold { found: self.head.zero_threshold });
+        }
+        for (row, &total) in totals.iter().enumerate() {
+            let beside =
+                |total: u64, column: usize| total.checked_add(self.side_counts[column][row]);
+            let count = total.and_then(|total| (0..3).try_fold(total, beside));
+            let count = count.filter(|&count| beside(count, 3).is_some());
+            check_thresholds(&self.thresholds(row), count.ok_or(PartsError::CountOverflow)?)?;
+        }
+        Ok(())
+    }
+
+    fn thresholds(&self, row: usize) -> Vec<Threshold> {
+        let limits = self.head.limits.iter().zip(&self.side_counts[4..]);
+        limits.map(|(&value, column)| Threshold { value, above: column[row] }).collect()
     }
 
     fn parts(&self, row: usize, positive: Vec<(i32, u64)>, negative: Vec<(i32, u64)>) -> Parts {
@@ -319,13 +351,7 @@ impl Block {
             sum: self.sides.sum[row],
             min: self.sides.min[row],
             max: self.sides.max[row],
-            thresholds: self
-                .head
-                .limits
-                .iter()
-                .enumerate()
-                .map(|(limit, &value)| Threshold { value, above: side_count(4 + limit) })
-                .collect(),
+            thresholds: self.thresholds(row),
         }
     }
 

@@ -647,6 +647,20 @@ pub(crate) struct Frame<'a, T> {
     pub(crate) sums: &'a [u64],
 }
 
+impl<T: Cell> Frame<'_, T> {
+    /// Adds what each row holds, or finds out that it does not fit; to as many totals as there are.
+    pub(crate) fn add_totals(&self, totals: &mut [Option<u64>]) {
+        if totals.is_empty() {
+            return;
+        }
+        for column in self.cells.chunks_exact(self.height) {
+            for (total, count) in totals.iter_mut().zip(&column[..self.rows]) {
+                *total = total.and_then(|total| total.checked_add(count.wide()));
+            }
+        }
+    }
+}
+
 /// Takes a matrix out again, frame by frame.
 pub(crate) struct Matrix<'a> {
     /// The columns' indexes, ascending.

@@ -113,6 +113,32 @@ proptest! {
     }
 }
 
+/// Rows that make no histogram are refused also where their sum would make one: more above a limit than there
+/// is in one row, and less in the other.
+#[test]
+fn a_row_that_makes_no_histogram_is_refused_by_runs() {
+    let of = |n| {
+        let mut histogram = Histogram::default().with_thresholds(&[5.0]).unwrap();
+        histogram.record_n(1.0, 4 - n);
+        histogram.record_n(9.0, n);
+        histogram
+    };
+    let bytes = block_of(&[of(1), of(2)], Meaning::default());
+    let mut refused = 0;
+    for at in 0..8 * (bytes.len() - 4) {
+        let mut damaged = bytes.clone();
+        damaged[at / 8] ^= 1 << (at % 8);
+        seal(&mut damaged);
+        let mut sum = [Accumulator::new(Scheme::default())];
+        let added = block::merge_runs(&damaged, &[(0..2, 0)], &mut sum);
+        if block::decode(&damaged).is_err() {
+            refused += 1;
+            assert!(added.is_err() && sum[0].count() == 0, "bit {at}");
+        }
+    }
+    assert!(refused > 0);
+}
+
 /// Every second space between cuts is left out.
 fn check_runs(
     histograms: &[Histogram],
