@@ -53,6 +53,11 @@ impl Mixture {
         self.parts.iter().map(Histogram::count).sum()
     }
 
+    /// The histograms themselves, one for each family.
+    pub fn into_parts(self) -> Vec<Histogram> {
+        self.parts
+    }
+
     /// Sum of all values.
     pub fn sum(&self) -> Bracket {
         let mut total = [Sum::default(); 3];
