@@ -1,4 +1,8 @@
 //! The store from outside.
 
 mod basics;
+#[path = "../../../journal/tests/it/dying.rs"]
+mod dying;
+mod life;
+mod power;
 mod world;
