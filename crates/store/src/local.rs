@@ -63,10 +63,17 @@ impl Local {
     }
 
     /// Whether there is a store in the folder.
-    pub(crate) fn is_store(disk: &dyn Disk, dir: &Path) -> bool {
-        ["manifest", "manifest.copy"]
-            .iter()
-            .any(|name| disk.open(&dir.join(name), Mode::Read).is_ok())
+    pub(crate) fn is_store(disk: &dyn Disk, dir: &Path) -> Result<bool> {
+        for name in ["manifest", "manifest.copy"] {
+            let path = dir.join(name);
+            match disk.open(&path, Mode::Read) {
+                Ok(_) => return Ok(true),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                // Whoever took it for missing would make a new one over it.
+                Err(error) => return Err(error).doing("open", &path),
+            }
+        }
+        Ok(false)
     }
 
     pub(crate) fn part_path(&self, number: u64) -> PathBuf {
