@@ -3,6 +3,7 @@
 mod basics;
 #[path = "../../../journal/tests/it/dying.rs"]
 mod dying;
+mod flips;
 mod full;
 mod life;
 mod power;
