@@ -131,3 +131,27 @@ fn a_file_that_is_cut_off_or_missing_is_told() {
     println!("{cuts} cuts, {told} showed");
     assert!(told > 20);
 }
+
+/// A crash leaves one copy of the manifest older than the other; the newer one is damaged after the next start.
+#[test]
+fn an_older_copy_of_the_manifest_is_made_anew_before_its_parts_go() {
+    let (life, truth) = sound();
+    let copy = std::path::Path::new(crate::life::DIR).join("manifest.copy");
+    let manifest = copy.with_file_name("manifest");
+    let old = life.disk.contents(&copy).unwrap();
+    let mut life = life.fork(2);
+    life.open().unwrap();
+    life.now.store(3 * DAY, std::sync::atomic::Ordering::Relaxed);
+    assert!(life.store().maintain().unwrap());
+    life.end_process();
+    life.disk.overwrite(&copy, 0, &old);
+    life.disk.truncate(&copy, old.len() as u64);
+    life.open().unwrap();
+    compare(&life, &truth, "an older copy");
+    assert!(!life.store().stat().unwrap().notes.is_empty());
+    life.end_process();
+    life.disk.flip_bit(&manifest, 3, 3);
+    life.open().unwrap();
+    assert_eq!(compare(&life, &truth, "and the newer one damaged"), (0, 0));
+    assert_eq!(life.store().stat().unwrap().gaps, []);
+}

@@ -61,15 +61,15 @@ pub(crate) fn script() -> Vec<Step> {
 
 /// When the batch's samples end.
 fn time(number: u64) -> i64 {
-    match number {
-        LATE => 3 * HOUR,
+    match number.checked_sub(LATE) {
+        None => number as i64 * EVERY + HOUR,
+        Some(0) => 3 * HOUR,
         // In the first hours of the third day, while it lasts.
-        LATE.. => 2 * DAY + (number - LATE) as i64 * MINUTE,
-        _ => number as i64 * EVERY + HOUR,
+        Some(late) => 2 * DAY + late as i64 * MINUTE,
     }
 }
 
-/// The first values of `latency`, by host.
+/// The values of `latency`, by host.
 fn values(number: u64) -> [Vec<f64>; 2] {
     let n = number as f64;
     match number {
