@@ -432,6 +432,9 @@ impl Life {
 
     #[track_caller]
     pub(crate) fn send_again(&mut self) {
+        if self.loose.is_empty() {
+            return;
+        }
         for number in self.loose.clone() {
             if let Err(stop) = self.send(number, Level::Disk) {
                 self.fail(&format!("sending {number} again: {stop:?}"));
