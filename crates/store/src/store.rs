@@ -319,7 +319,10 @@ impl Store {
     pub fn delete(&self, selector: &Selector, range: std::ops::Range<i64>) -> Result<Deleted> {
         let _work = locked(&self.inner.work);
         self.inner.seal()?;
-        self.inner.delete(selector, range)
+        let deleted = self.inner.delete(selector, range);
+        // While it went on it looked at parts of before.
+        self.inner.sweep();
+        deleted
     }
 
     /// What there is how many of.
