@@ -53,6 +53,10 @@ impl Disk for Dying {
         self.done(self.process.rename(from, to))
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.done(self.process.link(from, to))
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.done(self.process.remove(path))
     }

@@ -1,6 +1,7 @@
 //! The store from outside.
 
 mod basics;
+mod copies;
 #[path = "../../../journal/tests/it/dying.rs"]
 mod dying;
 mod flips;
