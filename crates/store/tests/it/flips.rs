@@ -1,7 +1,7 @@
 //! Damage: every byte of every file of a small store with a bit turned over, every file cut off, and every file
 //! missing. The store opens, and what it answers is right, or it says that something is missing there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use disk::NameOrder;
 use journal::Level;
@@ -83,6 +83,15 @@ fn check(life: &mut Life, truth: &[Told], what: &str, goes_on: bool) -> (usize, 
     found
 }
 
+/// Verification names the file; of the small ones, that something is wrong.
+#[track_caller]
+fn check_verify(life: &Life, path: &Path, what: &str) {
+    let damage = life.store().verify(None, &mut |_| ()).unwrap().damage;
+    let is_part = path.extension().is_some_and(|extension| extension == "part");
+    let names = damage.iter().any(|damage| !is_part || path.ends_with(&damage.file));
+    assert!(names, "{what}: {damage:?}");
+}
+
 fn flips(step: u64) {
     let (life, truth) = sound();
     let (mut flips, mut told, mut bytes) = (0, 0, 0);
@@ -95,6 +104,9 @@ fn flips(step: u64) {
             let what = format!("{} byte {at}", path.display());
             let (differ, series) = check(&mut life, &truth, &what, at % 16 == 5);
             assert!(series <= 1, "{what}: {series} series differ");
+            if at % 8 == 1 {
+                check_verify(&life, path, &what);
+            }
             flips += 1;
             told += u32::from(differ > 0);
         }
@@ -136,7 +148,7 @@ fn a_file_that_is_cut_off_or_missing_is_told() {
 #[test]
 fn an_older_copy_of_the_manifest_is_made_anew_before_its_parts_go() {
     let (life, truth) = sound();
-    let copy = std::path::Path::new(crate::life::DIR).join("manifest.copy");
+    let copy = Path::new(crate::life::DIR).join("manifest.copy");
     let manifest = copy.with_file_name("manifest");
     let old = life.disk.contents(&copy).unwrap();
     let mut life = life.fork(2);
