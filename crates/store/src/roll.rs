@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::gather;
 use crate::manifest::{Covers, Keep, Manifest, PartInfo};
 use crate::resolution::{DAY, Resolution, SECOND, slot};
-use crate::row::{Row, Rows, Summary};
+use crate::row::{Row, Rows, Summary, add_to};
 use crate::store::Inner;
 
 /// Whether a row of a series that ended at a time stays.
@@ -422,7 +422,7 @@ fn rolled_histograms(rows: &[Row<Histogram>], period: i64) -> Vec<Row<Histogram>
         }
         // Histograms of several families do not go into one.
         let merged =
-            rolled[first_of_slot..].iter_mut().any(|held| held.value.merge(&row.value).is_ok());
+            rolled[first_of_slot..].iter_mut().any(|held| add_to(&mut held.value, &row.value));
         if !merged {
             rolled.push(Row { start, end: start.saturating_add(period), value: row.value.clone() });
         }
