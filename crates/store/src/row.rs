@@ -169,7 +169,8 @@ impl Rows {
                 rows.sort_by_key(Row::time);
                 let mut kept: Vec<Row<Histogram>> = Vec::with_capacity(rows.len());
                 for row in rows.drain(..) {
-                    let mut same = kept.iter_mut().rev().take_while(|held| held.time() == row.time());
+                    let mut same =
+                        kept.iter_mut().rev().take_while(|held| held.time() == row.time());
                     if !same.any(|held| add_to(&mut held.value, &row.value)) {
                         kept.push(row);
                     }
