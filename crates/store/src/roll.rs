@@ -60,6 +60,39 @@ impl Manifest {
             .all(|numbers| numbers.iter().all(is_live))
     }
 
+    /// Whether readings that this one followed may have been dropped: it counts since before its partition, and
+    /// of a day since then not all is there.
+    fn may_follow_dropped(&self, (start, end): (i64, i64)) -> bool {
+        let partition = slot(end, Resolution::Base.partition());
+        let is_live = |number: &u64| {
+            self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
+        };
+        start < partition
+            && self.parts.values().flat_map(|part| part.covers.range(..partition)).any(
+                |(day, numbers)| start < day.saturating_add(DAY) && !numbers.iter().all(is_live),
+            )
+    }
+
+    /// Of settled readings without one before them: the first must not count all since its start if what it
+    /// followed was dropped, for that stands in rollups. What happened since is then not known.
+    pub(crate) fn without_dropped(&self, id: &SeriesId, rows: &mut Rows) -> Option<Gap> {
+        let (start, end) = match rows {
+            Rows::Cumulative(rows) => rows.first().map(|row| (row.start, row.end))?,
+            Rows::Numbers(rows) => rows.first().map(|row| (row.start, row.end))?,
+            _ => return None,
+        };
+        if start == end || !self.may_follow_dropped((start, end)) {
+            return None;
+        }
+        match rows {
+            Rows::Cumulative(rows) => rows[0].start = end,
+            Rows::Numbers(rows) => rows[0].start = end,
+            _ => {}
+        }
+        let reason = format!("readings of series {id} before this one were dropped");
+        Some(Gap { start: end.saturating_sub(1), end, producer: None, lost: None, reason })
+    }
+
     /// Rollups of a day that have what was in the part `old` cover its successor too.
     pub(crate) fn also_covers(&mut self, day: i64, old: u64, new: Option<u64>) {
         for part in self.parts.values_mut() {
@@ -274,6 +307,9 @@ impl Inner {
                 true => self.reading_before(&change.before, &id, kind, day, filter, gaps)?,
                 false => None,
             };
+            if kind.is_cumulative() && before.is_none() {
+                gaps.extend(change.before.without_dropped(&id, &mut rows));
+            }
             let mut finer = happened(kind, rows, before, day);
             for (writing, resolution) in rollups.iter_mut().zip(Resolution::ROLLUPS) {
                 let period = resolution.period().expect("BUG: a rollup has a period");
