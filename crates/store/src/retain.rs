@@ -46,20 +46,17 @@ impl Inner {
             if waits || !rules.iter().any(is_old) {
                 continue;
             }
-            let in_minutes = {
-                let state = self.state();
-                state.manifest.is_covered(Resolution::Minute, part.day(), part.number)
-            };
-            if part.resolution == Resolution::Base && !in_minutes {
-                // One sample a minute needs no rollup of minutes until it goes itself.
-                self.roll(part.day())?;
-            }
             changed |= self.drop_from(&part, &keep)?;
         }
         Ok(changed)
     }
 
     fn drop_from(&self, info: &PartInfo, keep: &[Keep]) -> Result<bool> {
+        // It may have been made anew for the sake of another part, and is then looked at the next time.
+        let is_there = || self.state().manifest.parts.contains_key(&info.number);
+        if !is_there() {
+            return Ok(true);
+        }
         let part = self.part(info.number)?;
         let parts = [part];
         let now = self.now();
@@ -78,6 +75,15 @@ impl Inner {
         }
         if expires.is_empty() && !series.is_empty() {
             return Ok(false);
+        }
+        let manifest = Arc::clone(&self.state().manifest);
+        let in_minutes = manifest.is_covered(Resolution::Minute, info.day(), info.number);
+        if info.resolution == Resolution::Base && !in_minutes {
+            // One sample a minute needs no rollup of minutes until it goes itself.
+            self.roll(info.day())?;
+        }
+        if !is_there() {
+            return Ok(true);
         }
         let mut change = Change::new(self)?;
         change.remove(info.number);
