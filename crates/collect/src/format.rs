@@ -8,7 +8,7 @@ use crate::json::{Token, Tokens};
 use crate::reading::{Reading, Sink};
 use crate::trouble::{Place, Trouble, quote};
 use crate::unit::Unit;
-use crate::{circllhist, exposition, hlog, httptrap, numbers};
+use crate::{circllhist, exposition, frames, hlog, httptrap, numbers};
 
 /// A JSON document is held whole while it is read; this is the most.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 30;
@@ -27,12 +27,20 @@ pub enum Format {
     Httptrap,
     /// Prometheus or OpenMetrics text.
     Prometheus,
+    /// topdeck's frames with names and times, one JSON object per line.
+    Frames,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 5] =
-        [Format::Numbers, Format::Hlog, Format::Circllhist, Format::Httptrap, Format::Prometheus];
+    pub const ALL: [Format; 6] = [
+        Format::Numbers,
+        Format::Hlog,
+        Format::Circllhist,
+        Format::Httptrap,
+        Format::Prometheus,
+        Format::Frames,
+    ];
 
     /// As a person names it.
     pub fn name(self) -> &'static str {
@@ -42,6 +50,7 @@ impl Format {
             Format::Circllhist => "circllhist",
             Format::Httptrap => "httptrap",
             Format::Prometheus => "prometheus",
+            Format::Frames => "frames",
         }
     }
 
@@ -53,6 +62,7 @@ impl Format {
             Format::Circllhist => "base64 or H[1.2]=3, one histogram per line, or in JSON",
             Format::Httptrap => "HTTPTrap JSON",
             Format::Prometheus => "Prometheus or OpenMetrics text",
+            Format::Frames => "topdeck's frames with names and times, one per line",
         }
     }
 }
@@ -75,6 +85,7 @@ pub fn read(
         Format::Numbers => numbers::read(input, unit, sink),
         Format::Hlog => hlog::read(input, sink),
         Format::Prometheus => exposition::read(input, sink),
+        Format::Frames => frames::read(input, sink),
         Format::Httptrap => {
             if let Some(bytes) = document(input, sink)? {
                 httptrap::read(&bytes, sink);
@@ -135,6 +146,7 @@ pub fn detect(head: &[u8]) -> Result<Format, Trouble> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     match text.trim_ascii_start().first() {
         None => return Ok(Format::Numbers),
+        Some(b'{') if frames::is_start(text) => return Ok(Format::Frames),
         Some(b'{' | b'[')
             if !text.trim_ascii_start().starts_with(b"{\"") || is_json_start(text) =>
         {
@@ -234,6 +246,8 @@ mod tests {
         check(b"{\"a\":\"AAEKAAAB\"}", Ok(Format::Circllhist));
         check(b"[\"AAEKAAAB\"]", Ok(Format::Circllhist));
         check(b"{\"a\":{\"_type\":\"h\",\"_value\":\"AAEKAAAB\"}}", Ok(Format::Httptrap));
+        check(b"{\"metric\":\"a\",\"frame\":\"0QECAQAA\"}\n", Ok(Format::Frames));
+        check(b"{\"metric\":\"a\",\"value\":{\"frame\":1}}", Ok(Format::Httptrap));
         check(b"{}", Ok(Format::Httptrap));
         check(b" [1,2]", Ok(Format::Httptrap));
         check(b"# HELP a b\n", Ok(Format::Prometheus));

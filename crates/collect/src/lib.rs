@@ -8,6 +8,7 @@
 pub mod circllhist;
 pub mod exposition;
 mod format;
+pub mod frames;
 pub mod hlog;
 pub mod httptrap;
 mod json;
@@ -15,6 +16,7 @@ mod lines;
 mod number;
 pub mod numbers;
 mod reading;
+pub mod synthetic;
 mod trouble;
 mod unit;
 

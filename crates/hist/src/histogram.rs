@@ -197,8 +197,9 @@ impl Histogram {
         self.outermost(false).0 < 0.0 && self.outermost(true).1 > 0.0
     }
 
-    /// As [`Self::from_parts`], without holding the sum to the buckets: that takes the edges of each.
-    pub(crate) fn from_own_parts(parts: Parts) -> Result<Histogram, PartsError> {
+    /// As [`Self::from_parts`], for a caller who recorded the values: an exact sum is believed. Holding it to
+    /// the buckets takes the edges of each, and most of the time.
+    pub fn from_own_parts(parts: Parts) -> Result<Histogram, PartsError> {
         if !(parts.zero_threshold.is_finite() && parts.zero_threshold >= 0.0) {
             return Err(PartsError::ZeroThreshold { found: parts.zero_threshold });
         }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{completions, hist, journal, man};
+use crate::{completions, generate, hist, journal, man};
 
 /// See how a system treats each of its users, not on average.
 ///
@@ -31,6 +31,8 @@ Exit status:
 enum Command {
     Hist(hist::Options),
     Journal(journal::Options),
+    #[command(name = "gen")]
+    Generate(generate::Options),
     Completions(completions::Options),
     Man(man::Options),
 }
@@ -49,6 +51,7 @@ impl Topdeck {
         match self.subcommand {
             Command::Hist(options) => hist::run(&options),
             Command::Journal(options) => journal::run(&options),
+            Command::Generate(options) => generate::run(&options),
             Command::Completions(options) => completions::run(&options),
             Command::Man(options) => man::run(&options),
         }

@@ -3,6 +3,7 @@
 
 mod command;
 mod completions;
+mod generate;
 mod heatmap;
 mod hist;
 mod journal;

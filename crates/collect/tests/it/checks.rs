@@ -10,12 +10,13 @@ use collect::{Format, Reading, Sink, Trouble, Unit, Value, detect, read};
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/` for a source.
-pub(crate) const CHECKS: [(&str, Check); 6] = [
+pub(crate) const CHECKS: [(&str, Check); 7] = [
     ("read_numbers", |bytes| reads(Format::Numbers, bytes)),
     ("read_hlog", |bytes| reads(Format::Hlog, bytes)),
     ("read_circllhist", |bytes| reads(Format::Circllhist, bytes)),
     ("read_httptrap", |bytes| reads(Format::Httptrap, bytes)),
     ("read_prometheus", |bytes| reads(Format::Prometheus, bytes)),
+    ("read_frames", |bytes| reads(Format::Frames, bytes)),
     ("detect", detects),
 ];
 

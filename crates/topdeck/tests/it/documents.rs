@@ -156,7 +156,8 @@ fn every_subcommand_has_a_page_and_completions() {
     pages.sort();
     let (journal, others): (Vec<String>, Vec<String>) =
         pages.into_iter().partition(|page| page.starts_with("topdeck-journal-"));
-    let one = ["completions", "hist", "journal", "man"].map(|name| format!("topdeck-{name}.1"));
+    let one = ["completions", "gen", "hist", "journal", "man"];
+    let one = one.map(|name| format!("topdeck-{name}.1"));
     assert_eq!(others, [&one[..], &["topdeck.1".to_owned()]].concat());
     for name in ["append", "bench", "cat", "checkpoint", "create", "limit", "repair", "rewind"] {
         assert!(journal.contains(&format!("topdeck-journal-{name}.1")), "{name}: {journal:?}");

@@ -4,6 +4,7 @@
 
 mod damage;
 mod documents;
+mod generate;
 mod journal;
 mod page;
 mod reports;

@@ -1,0 +1,59 @@
+//! Where drawn values lie: the buckets of `LogLinear10` from 1 us to 100 s, in whole nanoseconds.
+//!
+//! A cell is a bucket. Only the bucket of 12 ms is two, so that the values at or below 12.3 ms are counted.
+
+use super::LIMIT_NS;
+
+const PER_DECADE: i32 = 90;
+/// The bucket that begins at 1 us.
+pub(super) const FIRST_BUCKET: i32 = 3 * PER_DECADE;
+/// The first bucket past 100 s.
+pub(super) const END_BUCKET: i32 = 11 * PER_DECADE;
+/// How many buckets there are.
+pub(super) const BUCKETS: usize = (END_BUCKET - FIRST_BUCKET) as usize;
+/// How many cells there are.
+pub(super) const CELLS: usize = BUCKETS + 1;
+/// The cell that ends with the limit; the next one is the rest of the same bucket.
+pub(super) const LIMIT_CELL: usize = (7 * PER_DECADE + 2 - FIRST_BUCKET) as usize;
+
+/// The least value of bucket `index`, which is at or above 100 ns.
+pub(super) fn bucket_start_ns(index: i32) -> u64 {
+    let digits = (index.rem_euclid(PER_DECADE) + 10) as u64;
+    digits * 10u64.pow((index.div_euclid(PER_DECADE) - 1) as u32)
+}
+
+/// The bucket that a cell is in.
+#[inline]
+pub(super) fn bucket_of(cell: usize) -> i32 {
+    FIRST_BUCKET + cell as i32 - i32::from(cell > LIMIT_CELL)
+}
+
+/// The least value of each cell, and the first value past the last.
+pub(super) fn starts_ns() -> [u64; CELLS + 1] {
+    std::array::from_fn(|cell| match cell {
+        _ if cell == LIMIT_CELL + 1 => LIMIT_NS + 1,
+        _ => bucket_start_ns(bucket_of(cell)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use hist::Scheme;
+
+    use super::*;
+
+    #[test]
+    fn cells_are_the_buckets_of_the_scheme_with_one_cut_in_two() {
+        let starts = starts_ns();
+        assert!(starts.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!((starts[0], starts[CELLS]), (1_000, 100_000_000_000));
+        for cell in (0..CELLS).filter(|&cell| cell != LIMIT_CELL + 1) {
+            let (lower, upper) = Scheme::LogLinear10.edges(bucket_of(cell)).unwrap();
+            assert_eq!(starts[cell] as f64, lower);
+            let end = if cell == LIMIT_CELL { cell + 2 } else { cell + 1 };
+            assert_eq!(starts[end] as f64, upper);
+        }
+        assert_eq!(starts[LIMIT_CELL..LIMIT_CELL + 3], [12_000_000, 12_300_001, 13_000_000]);
+        assert_eq!(bucket_of(LIMIT_CELL), bucket_of(LIMIT_CELL + 1));
+    }
+}

@@ -1,0 +1,74 @@
+//! What a distribution looks like: some log-logistic modes.
+//!
+//! The distribution function of a log-logistic mode needs no logarithm and no exponential, whose last digit
+//! differs from one C library to the next: shares are the same to the last bit on every machine.
+
+use super::cells::{CELLS, starts_ns};
+
+/// A bump of the distribution. Steepness k makes the logarithm's deviation 1.81 / k.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mode {
+    pub(super) weight: f64,
+    pub(super) median_ns: f64,
+    pub(super) steepness: u32,
+}
+
+impl Mode {
+    pub(super) fn new(weight: f64, median_ns: f64, steepness: u32) -> Mode {
+        Mode { weight, median_ns, steepness }
+    }
+
+    /// The share of values below `ns`.
+    fn below(&self, ns: f64) -> f64 {
+        let ratio = ns / self.median_ns;
+        // Not `powi`, which may round otherwise elsewhere.
+        let power = (1..self.steepness).fold(ratio, |power, _| power * ratio);
+        if power > 1e300 { 1.0 } else { power / (1.0 + power) }
+    }
+}
+
+/// Each cell's share of a mixture; what lies outside the cells is left out. The shares add up to 1.
+pub(super) fn shares(modes: &[Mode]) -> [f64; CELLS] {
+    let starts = starts_ns();
+    let mut shares = [0.0; CELLS];
+    for mode in modes {
+        let mut before = mode.below(starts[0] as f64);
+        for (share, &end) in shares.iter_mut().zip(&starts[1..]) {
+            let below = mode.below(end as f64);
+            *share += mode.weight * (below - before);
+            before = below;
+        }
+    }
+    let all: f64 = shares.iter().sum();
+    shares.map(|share| share / all)
+}
+
+/// About the sine of a whole turn, −1 to 1 (Bhaskara I: within 0.0017).
+pub(super) fn sine(turn: f64) -> f64 {
+    let turn = turn - turn.floor();
+    let (sign, half) = if turn < 0.5 { (1.0, turn * 2.0) } else { (-1.0, turn * 2.0 - 1.0) };
+    let product = half * (1.0 - half);
+    sign * 16.0 * product / (5.0 - 4.0 * product)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_lies_below_the_median() {
+        let shares = shares(&[Mode::new(3.0, 1e6, 5)]);
+        let below: f64 =
+            shares.iter().zip(starts_ns()).filter(|s| s.1 < 1_000_000).map(|s| s.0).sum();
+        assert!((below - 0.5).abs() < 1e-9, "{below}");
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_sine_is_a_sine() {
+        for i in -20..60 {
+            let turn = f64::from(i) / 20.0;
+            assert!((sine(turn) - (turn * std::f64::consts::TAU).sin()).abs() < 0.002, "{turn}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! `topdeck gen`: made-up measurements of which the truth is known, for trying things on.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use collect::frames;
+use collect::synthetic::{
+    Dataset, LIMIT_NS, MINUTE_NS, Sample, Scale, Series, Truth, Which, Window,
+};
+use hist::codec::circllhist;
+
+/// Make up measurements of which the truth is known
+///
+/// Draws the latencies of a disk or of a web service, a histogram a minute for each series, with a daily
+/// load and incidents. The same options draw the same values on every machine. --truth writes what is true
+/// of them, exactly, so that any program that reads them can be held to it.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The data set
+    set: Set,
+
+    /// Where to write; - is standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    out: PathBuf,
+
+    /// How it is written
+    #[arg(long, value_enum, default_value = "frames")]
+    format: Format,
+
+    /// How many series: 1 of a and 1,000 of b unless said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=SERIES_MAX))]
+    series: Option<u32>,
+
+    /// How many minutes, from the beginning: 10,080 of a and 1,440 of b unless said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MINUTES_MAX))]
+    minutes: Option<u32>,
+
+    /// Draw other values of the same kind; the totals stay
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Write what is true of all series together to this file, a line per four minutes
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+}
+
+/// A table for each series is kept while it is drawn: 5 kB.
+const SERIES_MAX: i64 = 1_000_000;
+/// Ten years. The truth keeps 6 kB for each four of them.
+const MINUTES_MAX: i64 = 10 * 366 * 1_440;
+
+const AFTER: &str = "\
+Examples:
+  topdeck gen a --minutes 60 | topdeck hist --above 12.3ms -
+  topdeck gen b --series 40 --minutes 120 --out b.frames --truth b.csv
+  topdeck hist --by endpoint b.frames
+
+Formats:
+  frames    name, labels, times, unit, buckets, and exact sum, minimum and maximum
+  httptrap  names with labels in them, time of the beginning, buckets; no sum, minimum, maximum or unit
+
+Exit status:
+  0  all was written
+  1  a file could not be written
+  2  the command line makes no sense";
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Set {
+    /// One disk, a week: 1,226,742,335 measurements with five modes
+    A,
+    /// 1,000 series of a web service, a day: 1,361,435,848 measurements
+    B,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// One JSON object per line with a frame in base64; loses nothing
+    Frames,
+    /// HTTPTrap JSON, one document per line
+    Httptrap,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let which = match options.set {
+        Set::A => Which::A,
+        Set::B => Which::B,
+    };
+    let full = Scale::full(which);
+    let scale = Scale {
+        series: options.series.map_or(full.series, |n| n as usize),
+        minutes: options.minutes.map_or(full.minutes, |n| n as usize),
+        seed: options.seed.unwrap_or(full.seed),
+    };
+    let dataset = Dataset::new(which, scale);
+    let truth = if options.out.as_os_str() == "-" {
+        let out = BufWriter::new(io::stdout().lock());
+        write(&dataset, options, out).context("cannot write to standard output")?
+    } else {
+        let path = &options.out;
+        let out = File::create(path).map(BufWriter::new).with_context(|| cannot_write(path))?;
+        write(&dataset, options, out).with_context(|| cannot_write(path))?
+    };
+    if let (Some(path), Some(truth)) = (&options.truth, truth) {
+        std::fs::write(path, csv(&truth)).with_context(|| cannot_write(path))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+/// Writes all in the order of time; the truth, if it is asked for.
+fn write(dataset: &Dataset, options: &Options, mut out: impl Write) -> io::Result<Option<Truth>> {
+    let mut truth = options.truth.is_some().then(|| Truth::new(dataset));
+    let scale = dataset.scale();
+    let series: Vec<Series> = (0..scale.series).map(|at| dataset.series(at)).collect();
+    let (mut generator, mut line) = (dataset.generator(), String::new());
+    let mut progress = Progress::new(scale.minutes);
+    for minute in 0..scale.minutes {
+        for (at, series) in series.iter().enumerate() {
+            let sample = generator.draw(at, minute);
+            if let Some(truth) = &mut truth {
+                truth.add(sample);
+            }
+            line.clear();
+            match options.format {
+                Format::Frames => frame(&mut line, series, sample),
+                Format::Httptrap => document(&mut line, series, sample),
+            }
+            out.write_all(line.as_bytes())?;
+        }
+        progress.show(minute);
+    }
+    out.flush()?;
+    Ok(truth)
+}
+
+fn frame(line: &mut String, series: &Series, sample: &Sample) {
+    let labels = series.labels.iter().map(|(name, value)| (*name, value.as_str()));
+    let times = (sample.start_ns, sample.end_ns);
+    frames::write(line, series.metric, labels, times, Some(&series.unit), &sample.histogram());
+}
+
+/// The name is Circonus' canonical one, `metric|ST[label:value,...]`; no label here needs escaping.
+fn document(line: &mut String, series: &Series, sample: &Sample) {
+    let tags: Vec<String> =
+        series.labels.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+    let base64 = circllhist::encode_base64(&sample.histogram());
+    let (metric, tags, start_ms) = (series.metric, tags.join(","), sample.start_ns / 1_000_000);
+    let base64 = base64.expect("BUG: values beyond the format's grid were drawn");
+    let written = writeln!(
+        line,
+        "{{\"{metric}|ST[{tags}]\":{{\"_type\":\"h\",\"_ts\":{start_ms},\"_value\":\"{base64}\"}}}}"
+    );
+    written.expect("a String takes all");
+}
+
+/// The columns say their units; a quantile is a bucket, which has two ends.
+fn csv(truth: &Truth) -> String {
+    const QUANTILES: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")];
+    let mut text = format!(
+        "start_s,length_s,count,at_or_below_{:.1}ms,sum_ns,min_ns,max_ns",
+        LIMIT_NS as f64 / 1e6
+    );
+    for (_, name) in QUANTILES {
+        let _ = write!(text, ",{name}_bucket_lower_ns,{name}_bucket_upper_ns");
+    }
+    text.push('\n');
+    let total = truth.total();
+    for window in truth.windows().iter().chain([&total]) {
+        let Window { count, at_or_below_limit, sum_ns, min_ns, max_ns, start_ns, end_ns, .. } =
+            window;
+        let (start_s, length_s) = (start_ns / SECOND_NS, (end_ns - start_ns) / SECOND_NS);
+        let _ = write!(
+            text,
+            "{start_s},{length_s},{count},{at_or_below_limit},{sum_ns},{min_ns},{max_ns}"
+        );
+        for (q, _) in QUANTILES {
+            let (lower, upper) = window.quantile_ns(q).unwrap_or_default();
+            let _ = write!(text, ",{lower},{upper}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+const SECOND_NS: i64 = MINUTE_NS / 60;
+
+/// How far it is, on standard error when that is a terminal.
+struct Progress {
+    minutes: usize,
+    shown: Option<Instant>,
+    is_seen: bool,
+}
+
+impl Progress {
+    const EVERY: Duration = Duration::from_millis(200);
+
+    fn new(minutes: usize) -> Progress {
+        let is_seen = io::stderr().is_terminal() && !io::stdout().is_terminal();
+        Progress { minutes, shown: None, is_seen }
+    }
+
+    fn show(&mut self, minute: usize) {
+        if !self.is_seen || self.shown.is_some_and(|shown| shown.elapsed() < Progress::EVERY) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        // Progress that cannot be shown is no failure.
+        let _ = write!(
+            io::stderr(),
+            "\r{} of {} minutes ({} %)\x1b[K",
+            minute + 1,
+            self.minutes,
+            (minute + 1) * 100 / self.minutes
+        );
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

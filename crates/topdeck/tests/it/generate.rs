@@ -1,0 +1,78 @@
+//! `topdeck gen`: what it writes is read back, and its truth is that of what it wrote.
+
+use serde_json::Value;
+
+use crate::{Run, counts, hist_of, topdeck};
+
+#[track_caller]
+fn generate(line: &str) -> Run {
+    let arguments: Vec<&str> = ["gen"].into_iter().chain(line.split_whitespace()).collect();
+    let run = topdeck(&arguments, b"");
+    assert_eq!((run.stderr.as_str(), run.status), ("", 0));
+    run
+}
+
+fn report(input: &str, line: &str) -> Value {
+    let run = hist_of(line, input.as_bytes());
+    assert_eq!(run.stderr, "");
+    serde_json::from_str(&run.stdout).expect("JSON")
+}
+
+#[test]
+fn frames_are_read_back_with_all_that_is_exact() {
+    let folder = std::env::temp_dir().join(format!("topdeck-gen-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (out, truth) = (folder.join("b.frames"), folder.join("b.csv"));
+    let line = "b --series 45 --minutes 8";
+    generate(&format!("{line} --out {} --truth {}", out.display(), truth.display()));
+    let frames = std::fs::read_to_string(&out).unwrap();
+    assert_eq!(frames, generate(line).stdout);
+
+    let document = report(&frames, "--json --above 12.3ms -");
+    let group = &document["groups"][0];
+    let truth = std::fs::read_to_string(&truth).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let rows: Vec<Vec<&str>> = truth.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0][..4], ["start_s", "length_s", "count", "at_or_below_12.3ms"]);
+    // Two windows, and all of it.
+    assert_eq!(rows.len(), 4);
+    let total = |column: usize| rows[3][column].parse::<u64>().unwrap();
+    assert_eq!((total(0), total(1)), (1_794_700_800, 480));
+    assert_eq!(group["count"], total(2));
+    assert_eq!(group["sum"]["lower"].as_f64(), Some(total(4) as f64));
+    assert_eq!(group["sum"]["upper"].as_f64(), Some(total(4) as f64));
+    assert_eq!(group["min"]["estimate"].as_f64(), Some(total(5) as f64));
+    assert_eq!(group["max"]["estimate"].as_f64(), Some(total(6) as f64));
+    let above = &group["above"][0]["count"];
+    let (lower, upper) = (above["lower"].as_u64().unwrap(), above["upper"].as_u64().unwrap());
+    assert!((lower..=upper).contains(&(total(2) - total(3))), "{above}");
+}
+
+#[test]
+fn series_have_their_labels() {
+    let frames = generate("b --series 41 --minutes 2").stdout;
+    let run = hist_of("--by host -", frames.as_bytes());
+    assert_eq!(counts(&run).len(), 2, "{}", run.stdout);
+    assert_eq!(counts(&hist_of("--by series -", frames.as_bytes())).len(), 41);
+}
+
+#[test]
+fn httptrap_keeps_counts() {
+    let (line, all) = ("a --minutes 5 --seed 9", "--json -");
+    let frames = report(&generate(line).stdout, all);
+    let httptrap = report(&generate(&format!("{line} --format httptrap")).stdout, all);
+    let [frames, httptrap] = [&frames, &httptrap].map(|document| &document["groups"][0]);
+    assert!(frames["count"].as_u64().is_some_and(|count| count > 100_000));
+    assert_eq!(frames["count"], httptrap["count"]);
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for line in ["c", "a --series 0", "b --minutes 99999999999", "a --format hlog"] {
+        let arguments: Vec<&str> = ["gen"].into_iter().chain(line.split_whitespace()).collect();
+        assert_eq!(topdeck(&arguments, b"").status, 2, "{line}");
+    }
+    let run = topdeck(&["gen", "a", "--minutes", "1", "--out", "/nowhere/at/all"], b"");
+    assert_eq!(run.status, 1);
+    assert!(run.stderr.starts_with("topdeck: cannot write /nowhere/at/all: "), "{}", run.stderr);
+}
