@@ -2,7 +2,8 @@
 //!
 //! Writes `docs/benchmarks.md` and the samples behind it, `bench/results/*.tsv`. Everything that can disturb
 //! a comparison is said in the report itself. `record.rs` … `accuracy.rs` hold one comparison of histograms each,
-//! with the peers; `topdeck.rs` is topdeck's side of all of them. `journal.rs` has those of journals.
+//! with the peers; `topdeck.rs` is topdeck's side of all of them. `journal.rs` has those of journals,
+//! `store.rs` that of stores.
 #![forbid(unsafe_code)]
 
 mod accuracy;
@@ -18,6 +19,7 @@ mod quantile;
 mod record;
 mod report;
 mod rounds;
+mod store;
 mod threads;
 mod topdeck;
 
@@ -50,7 +52,7 @@ struct Effort {
 }
 
 type Comparison = (&'static str, fn(&Effort) -> Section);
-const COMPARISONS: [Comparison; 9] = [
+const COMPARISONS: [Comparison; 10] = [
     ("record", record::run),
     ("threads", threads::run),
     ("merge", merge::run),
@@ -60,6 +62,7 @@ const COMPARISONS: [Comparison; 9] = [
     ("journal-append", journal::append),
     ("journal-durable", journal::durable),
     ("journal-read", journal::read),
+    ("store", store::run),
 ];
 
 /// Nine rounds are the least of which a median and a spread say something; a few more cost little.

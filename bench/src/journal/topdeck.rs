@@ -187,7 +187,7 @@ impl Read for Reader {
     fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
         let folder = folder.join("journal");
         let journal = Journal::open(Arc::new(OsDisk), &folder, &Options::default())?;
-        let cost = Cost::of(&folder, self.subscribers * messages.len() / SIZE, || {
+        Cost::of(&folder, self.subscribers * messages.len() / SIZE, || {
             thread::scope(|scope| {
                 let readers: Vec<_> = (0..self.subscribers)
                     .map(|subscriber| {
@@ -197,8 +197,7 @@ impl Read for Reader {
                     .collect();
                 readers.into_iter().try_for_each(|reader| reader.join().expect("no panic"))
             })
-        });
-        cost
+        })
     }
 }
 

@@ -49,6 +49,10 @@ pub trait Disk: Send + Sync + Debug {
     /// [`Disk::sync_dir`] of the new name's folder, and of the old one's when that is another.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives a file a second name in the same file system; an error when something has that name. Durable after
+    /// [`Disk::sync_dir`] of the new name's folder.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Removes a file's name; open files live on.
     fn remove(&self, path: &Path) -> io::Result<()>;
 

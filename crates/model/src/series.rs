@@ -233,17 +233,18 @@ impl Series {
             series.labels.push((name, reader.text("label value")?.to_owned()));
         }
         reader.finish()?;
-        let is_canonical =
-            series.labels.is_sorted() && series.labels.iter().all(|l| !l.1.is_empty());
-        if !is_canonical {
+        let series = series.checked()?;
+        // Labels in another order or without value, and numbers of more bytes than they need, would give one
+        // series several ids.
+        if series.form() != form {
             return Err(Error::Invalid {
                 offset: 0,
-                field: "labels",
-                found: "labels in another order, or without value".to_owned(),
-                expected: "labels with values, by ascending name",
+                field: "form",
+                found: "the form of a series, written in another way".to_owned(),
+                expected: "the canonical form",
             });
         }
-        series.checked()
+        Ok(series)
     }
 }
 

@@ -26,6 +26,12 @@ pub enum Error {
         /// The folder.
         dir: PathBuf,
     },
+    /// The folder has a store, and what is wanted is a snapshot of one.
+    #[error("{}: this is a store, not a snapshot of one; `topdeck store snapshot` makes one", dir.display())]
+    NoSnapshot {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// The folder has a store already.
     #[error("{}: there is a store here already", dir.display())]
     Exists {

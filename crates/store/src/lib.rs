@@ -33,6 +33,9 @@ mod retain;
 mod roll;
 mod store;
 
+mod check;
+mod snapshot;
+
 mod grid;
 mod view;
 
@@ -44,11 +47,13 @@ pub mod layout {
     pub use crate::part::{ENTRY_BYTES, FOOTER, FOOTER_BYTES, HEADER_BYTES as PART_HEADER_BYTES};
 }
 
+pub use check::{Damage, Progress, Report};
 pub use error::{Error, Result};
 pub use grid::Grid;
 pub use index::{Cardinality, LabelCardinality, Limits, Refused};
 pub use manifest::{Covers, Keep, PartInfo};
 pub use resolution::{DAY, HOUR, MINUTE, Resolution, SECOND};
 pub use row::{Row, Summary};
+pub use snapshot::Snapshot;
 pub use store::{Deleted, Found, Options, Stat, Store};
 pub use view::{COLUMNS_MAX, Column, Columns, View};

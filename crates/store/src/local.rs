@@ -65,8 +65,13 @@ impl Local {
             .any(|name| disk.open(&dir.join(name), Mode::Read).is_ok())
     }
 
-    pub(crate) fn part_path(&self, number: u64) -> PathBuf {
-        self.dir.join("parts").join(format!("{number:016x}.part"))
+    /// The name of a part in the folder of a store.
+    pub(crate) fn part_name(number: u64) -> PathBuf {
+        Path::new("parts").join(format!("{number:016x}.part"))
+    }
+
+    fn part_path(&self, number: u64) -> PathBuf {
+        self.dir.join(Local::part_name(number))
     }
 
     fn manifest_path(&self, copy: bool) -> PathBuf {

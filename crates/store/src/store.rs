@@ -5,14 +5,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use disk::Disk;
-use journal::{Ack, Clock, Identity, Item, Journal, Level, Start, Subscriber};
+use journal::{Ack, Clock, Identity, Item, Journal, Level, Subscriber};
 use model::{Batch, BatchReader, Gap, Selector, Series, SeriesRef};
 
 use crate::backend::{Backend, Part};
@@ -26,7 +26,7 @@ use crate::resolution::{MINUTE, Resolution};
 use crate::view::View;
 
 /// The journal's subscriber that feeds the store.
-const SUBSCRIBER: &str = "store";
+pub(crate) const SUBSCRIBER: &str = "store";
 /// Parts that are kept open at the most: each is a file.
 const OPEN_MAX: usize = 256;
 
@@ -107,6 +107,7 @@ pub struct Stat {
 }
 
 pub(crate) struct Inner {
+    dir: PathBuf,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) journal: Journal,
     pub(crate) index: Arc<RwLock<Index>>,
@@ -147,6 +148,11 @@ struct Sealing {
 }
 
 impl State {
+    /// What opening found damaged, and what maintenance met.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// The heads, the older first.
     pub(crate) fn heads(&self) -> Vec<Arc<RwLock<Head>>> {
         let sealing = self.sealing.as_ref().map(|sealing| Arc::clone(&sealing.head));
@@ -166,24 +172,9 @@ impl Store {
             return Err(Error::Exists { dir: dir.to_owned() });
         }
         let backend = Local::open(Arc::clone(disk), dir)?;
-        let path = dir.join("journal");
-        match Journal::create(&**disk, &path, journal::random_id(), 0, settings) {
-            // A crash came between the journal and the manifest.
-            Ok(()) | Err(journal::Error::Exists { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let options = journal::Options { alone: true, background: false, ..Default::default() };
-        let journal = Journal::open(Arc::clone(disk), &path, &options)?;
-        match journal.add_subscriber(SUBSCRIBER, Start::Begin, true) {
-            Ok(_) | Err(journal::Error::CheckpointExists { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let manifest = Manifest {
-            generation: 1,
-            journal: Some(journal.stat()?.id),
-            next_part: 1,
-            ..Manifest::default()
-        };
+        let journal = Store::create_journal(disk, &dir.join("journal"), settings)?;
+        let manifest =
+            Manifest { generation: 1, journal: Some(journal), next_part: 1, ..Manifest::default() };
         backend.set_manifest(&manifest.write())
     }
 
@@ -226,6 +217,7 @@ impl Store {
             stopped: None,
         };
         let inner = Arc::new(Inner {
+            dir: dir.to_owned(),
             backend,
             journal,
             index: Arc::new(RwLock::new(index)),
@@ -317,6 +309,10 @@ impl Store {
         self.inner.stat()
     }
 
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
     /// The journal that feeds it.
     pub fn journal(&self) -> &Journal {
         &self.inner.journal
@@ -392,6 +388,11 @@ fn load_index(
 impl Inner {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
+    }
+
+    /// The store's folder.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     pub(crate) fn index(&self) -> std::sync::RwLockReadGuard<'_, Index> {

@@ -51,10 +51,10 @@ pub(crate) struct Options {
     truth: Option<PathBuf>,
 }
 
-/// A table for each series is kept while it is drawn: 5 kB.
-const SERIES_MAX: i64 = 1_000_000;
-/// Ten years. The truth keeps 6 kB for each four of them.
-const MINUTES_MAX: i64 = 10 * 366 * 1_440;
+/// A table for each series is kept while it is drawn, 5 kB: half a gigabyte.
+const SERIES_MAX: i64 = 100_000;
+/// A year. The truth keeps 6 kB for each four of them: 0.8 GB.
+const MINUTES_MAX: i64 = 366 * 1_440;
 
 const AFTER: &str = "\
 Examples:

@@ -27,6 +27,8 @@ pub enum Operation {
     List,
     /// `rename`.
     Rename,
+    /// `link`.
+    Link,
     /// `remove`.
     Remove,
     /// `sync_dir`.

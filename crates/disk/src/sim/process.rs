@@ -76,6 +76,10 @@ impl Disk for SimProcess {
         self.done(self.shared.machine().rename(self.pid, &absolute(from), &absolute(to)))
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.done(self.shared.machine().link(self.pid, &absolute(from), &absolute(to)))
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.done(self.shared.machine().remove(self.pid, &absolute(path)))
     }

@@ -138,6 +138,21 @@ fn folders_are_made_with_what_is_above_them() {
 }
 
 #[test]
+fn a_link_is_a_second_name() {
+    check(|disk, dir| {
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        let file = put(disk, &a, b"one");
+        disk.link(&a, &b).unwrap();
+        file.write_all_at(b"T", 0).unwrap();
+        assert_eq!(read(disk, &b), b"Tne");
+        fails(disk.link(&a, &b), ErrorKind::AlreadyExists);
+        fails(disk.link(&dir.join("none"), &dir.join("c")), ErrorKind::NotFound);
+        disk.remove(&a).unwrap();
+        assert_eq!((list(disk, dir), read(disk, &b)), (vec!["b".to_owned()], b"Tne".to_vec()));
+    });
+}
+
+#[test]
 fn a_rename_replaces_what_had_the_name() {
     check(|disk, dir| {
         let (a, b) = (dir.join("a"), dir.join("b"));

@@ -21,7 +21,7 @@ fn inject(disk: &SimDisk, operation: Operation, kind: FaultKind) {
 #[test]
 fn each_operation_can_fail() {
     type Act = fn(&dyn Disk, &dyn File) -> std::io::Result<()>;
-    let cases: [(Operation, Act); 14] = [
+    let cases: [(Operation, Act); 15] = [
         (Operation::Read, |_, file| file.read_at(&mut [0], 0).map(drop)),
         (Operation::Write, |_, file| file.write_at(b"x", 0).map(drop)),
         (Operation::SetLen, |_, file| file.set_len(9000)),
@@ -33,6 +33,7 @@ fn each_operation_can_fail() {
         (Operation::Create, |disk, _| disk.open(Path::new("/dir/a2"), Mode::Create).map(drop)),
         (Operation::CreateDir, |disk, _| disk.create_dir(Path::new("/dir/a3"))),
         (Operation::List, |disk, _| disk.list(Path::new("/dir")).map(drop)),
+        (Operation::Link, |disk, _| disk.link(Path::new("/dir/a"), Path::new("/dir/c"))),
         (Operation::Rename, |disk, _| disk.rename(Path::new("/dir/a"), Path::new("/dir/b"))),
         (Operation::Remove, |disk, _| disk.remove(Path::new("/dir/b"))),
         (Operation::SyncDir, |disk, _| disk.sync_dir(Path::new("/dir"))),

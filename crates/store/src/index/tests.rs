@@ -17,7 +17,9 @@ fn gauge(name: &str, labels: &[(&str, &str)]) -> Series {
 
 fn index(series: &[Series]) -> Index {
     let mut index = Index::new(Limits::default());
-    series.iter().for_each(|series| drop(index.insert(&series.form()).unwrap()));
+    for series in series {
+        index.insert(&series.form()).unwrap();
+    }
     index
 }
 
@@ -82,7 +84,9 @@ fn limits_say_what_to_do() {
     let limits = Limits { series_max: 5, values_per_label_max: 3, series_per_metric_max: 4 };
     let mut index = Index::new(limits);
     let mut check = |series: Series, expected: Result<u32, &str>| {
-        let (len, number) = (index.len(), index.insert(&series.form()));
+        let len = index.len();
+        let form = series.form();
+        let number = index.admit(&form).and_then(|()| index.insert(&form));
         let number = number.map(|number| number.0).map_err(|error| error.to_string());
         assert_eq!(number, expected.map_err(str::to_owned), "{series}");
         let is_new = number.is_ok_and(|number| number as usize == len);
@@ -148,7 +152,7 @@ fn selector() -> impl Strategy<Value = Selector> {
     let pattern = prop_oneof![
         3 => "[xyz]{0,2}".prop_map(Pattern::Exact),
         1 => "[xyz*?]{1,3}".prop_map(Pattern::Glob),
-        1 => "\\^?[xyz.]{0,2}\\??(\\|y)?".prop_map(|regex| Pattern::Regex(Regex::search(&regex).unwrap())),
+        1 => "(\\^?[xyz.]{1,2}\\??(\\|y)?)?".prop_map(|regex| Pattern::Regex(Regex::search(&regex).unwrap())),
     ];
     let special = prop_oneof![
         "m?[mn]?".prop_map(|name| Selector::equal("__name", name)),
@@ -235,7 +239,8 @@ fn built(count: u32, unique: bool) -> (Index, u64, f64) {
     let mut bytes = 0;
     let mut time = Duration::ZERO;
     let allocated = allocation_counter::measure(|| {
-        let mut index = Index::new(Limits::default());
+        // The last fleet has more values of a label than are allowed by default.
+        let mut index = Index::new(Limits { values_per_label_max: u64::MAX, ..Limits::default() });
         for n in 0..count {
             let form = fleet(n, unique).form();
             bytes += form.len();
@@ -276,23 +281,48 @@ fn a_hundred_thousand_series_fit() {
     check_memory(100_000, true, 450.0);
 }
 
-/// Measured, with six labels: see the assertions. What selections take is printed and not asserted.
+/// Lists long and short, so that each way of putting them together is taken.
 #[test]
+fn a_fleet_is_selected_as_it_matches() {
+    let series: Vec<_> = (0..10_000).map(|n| fleet(n * 83, n % 3 == 0)).collect();
+    let index = index(&series);
+    assert_eq!(index.len(), series.len());
+    let of_few = [
+        "and(host:*0.example.net)",
+        "and(host:*07?.example.net)",
+        "and(instance:/^0[01]/)",
+        "not(host:/000/)",
+    ];
+    for selector in SELECTIONS.iter().chain(&of_few) {
+        let parsed = Selector::parse(selector).unwrap();
+        let expected = (0..).zip(&series).filter(|(_, series)| parsed.matches(series));
+        let expected: Vec<u32> = expected.map(|(n, _)| n).collect();
+        assert_eq!(selected(&index, selector), expected, "{selector}");
+    }
+}
+
+const SELECTIONS: [&str; 10] = [
+    "and(host:web-00017.example.net,status:500)",
+    "and(__name:http_server_request_duration_3,region:eu-west)",
+    "and(region:eu-west,status:500)",
+    r#"{host=~"web-0[0-3].*7.example.net"}"#,
+    "and(host:/7[.]example/)",
+    "and(host:*7.example.net)",
+    "and(host:web-00017.example.net,endpoint:*-3)",
+    "and(region:eu-west,not(host:*7.example.net))",
+    r#"{region=~"eu-.*",status!="200",zone!~"zone-1.*"}"#,
+    "{}",
+];
+
+/// What selections take is printed and not asserted.
+#[test]
+#[ignore = "soak: three indexes of a million series, ten seconds"]
 fn soak_a_million_series_fit() {
-    drop(check_memory(1_000_000, true, 450.0));
-    let index = check_memory(1_000_000, false, 450.0);
-    for selector in [
-        "and(host:web-00017.example.net,status:500)",
-        "and(__name:http_server_request_duration_3,region:eu-west)",
-        "and(region:eu-west,status:500)",
-        r#"{host=~"web-0[0-3].*7.example.net"}"#,
-        "and(host:/7[.]example/)",
-        "and(host:*7.example.net)",
-        "and(host:web-00017.example.net,endpoint:*-3)",
-        "and(region:eu-west,not(host:*7.example.net))",
-        r#"{region=~"eu-.*",status!="200",zone!~"zone-1.*"}"#,
-        "{}",
-    ] {
+    drop(check_memory(1_000_000, true, 350.0));
+    // Just after the values of a label, and the table by which they are found, took twice the room.
+    drop(check_memory((1 << 20) + 1, true, 450.0));
+    let index = check_memory(1_000_000, false, 250.0);
+    for selector in SELECTIONS {
         let parsed = Selector::parse(selector).unwrap();
         let mut times = Vec::new();
         let mut found = 0;

@@ -1,4 +1,5 @@
 //! The store from outside.
 
 mod basics;
+mod copies;
 mod world;

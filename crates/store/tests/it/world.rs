@@ -32,6 +32,10 @@ impl World {
     }
 
     pub(crate) fn open(&self) -> store::Result<Store> {
+        self.open_at(DIR)
+    }
+
+    pub(crate) fn open_at(&self, dir: &str) -> store::Result<Store> {
         let now = Arc::clone(&self.now);
         let clock: journal::Clock = Arc::new(move || now.load(Ordering::Relaxed));
         let journal = journal::Options {
@@ -47,7 +51,7 @@ impl World {
             clock,
             ..Options::default()
         };
-        Store::open(Arc::clone(&self.disk), Path::new(DIR), &options)
+        Store::open(Arc::clone(&self.disk), Path::new(dir), &options)
     }
 
     pub(crate) fn set_now(&self, now: i64) {

@@ -90,6 +90,18 @@ impl Machine {
         })
     }
 
+    pub(in crate::sim) fn link(&mut self, pid: Pid, from: &Path, to: &Path) -> io::Result<()> {
+        self.alive(pid)?;
+        let node = self.file(from)?;
+        if self.find(to)?.is_some() {
+            return Err(Errno::EXIST.into());
+        }
+        self.operate(pid, Operation::Link, &[from, to], |machine| {
+            machine.names.change(vec![(to.to_owned(), Some(Entry::File(node)))]);
+            Ok(())
+        })
+    }
+
     pub(in crate::sim) fn remove(&mut self, pid: Pid, path: &Path) -> io::Result<()> {
         self.alive(pid)?;
         self.file(path)?;

@@ -1,0 +1,260 @@
+//! Stores of whole histograms: taking them in, what they cost on disk, and answers, beside other stores.
+//!
+//! Everybody gets the data sets A and B of `collect::synthetic` and a thousand plain gauges, and tells what that
+//! cost as [`Figures`]. A store takes part by a file with a function that returns them: `prometheus.rs` is one.
+
+mod figures;
+mod http;
+mod prometheus;
+mod remote_write;
+mod server;
+
+use collect::synthetic::{Dataset, Scale, Which};
+
+pub(crate) use self::figures::Figures;
+use self::figures::{Answer, Load, QUERIES, Query};
+use crate::Effort;
+use crate::report::{Samples, Section, Table, number};
+
+const METHOD: &str = "\
+Data set A is one disk over a week, 10,080 one-minute histograms of 373 used buckets and 1,226,742,335 measurements in all; \
+B is 1,000 series of a web service over a day, 1,440,000 histograms of 134.5 used buckets; both are made by \
+`topdeck gen` and the truth is known. The third set is 1,000 gauges over a day, a number a minute. Each set goes into \
+an empty folder of a server that has just been started, over HTTP on this machine, from requests that were encoded \
+before; A in one lane, B and the gauges in two.
+
+Processor time is that of the server, user and system, in steps of 10 ms: for taking in, until the last \
+acknowledgement, and until the server was idle again (compaction is work that the data made). “Written” is what the \
+system counted as written to the device, log and rewriting included. “Stored” is what the blocks take when \
+everything is in blocks. Memory is the greatest resident size, taken anew for the queries. Queries are medians of their \
+runs after one that is not counted.
+
+Prometheus gets cumulative native histograms of schema 5 (2.2 % a bucket, 106 a decade, the nearest to the 90 a \
+decade that the data have), each bucket of the source moved whole by its middle; remote write 1.0, snappy. It runs with \
+its usual settings but for a long retention. Its histograms have no minimum and no maximum. “Gauge histograms” sends A as a gauge \
+histogram per minute and sums them up over time: not what its clients do, but counts are then exact.";
+
+/// How much of the data sets a run handles, and how often it asks.
+pub(crate) struct Work {
+    pub(crate) a: Dataset,
+    pub(crate) b: Dataset,
+    pub(crate) gauges: usize,
+    pub(crate) gauge_minutes: usize,
+    pub(crate) query_rounds: usize,
+}
+
+/// Rounds of a query that is asked anew each time: it takes seconds on some servers.
+const QUERY_ROUNDS: usize = 5;
+const QUERY_ROUNDS_QUICK: usize = 2;
+
+impl Work {
+    fn new(effort: &Effort) -> Work {
+        let (a, b) = (Scale::full(Which::A), Scale::full(Which::B));
+        let (a, b) = match effort.quick {
+            true => (Scale { minutes: 1_440, ..a }, Scale { series: 100, minutes: 360, ..b }),
+            false => (a, b),
+        };
+        Work {
+            a: Dataset::new(Which::A, a),
+            b: Dataset::new(Which::B, b),
+            gauges: if effort.quick { 100 } else { 1_000 },
+            gauge_minutes: 1_440,
+            query_rounds: if effort.quick { QUERY_ROUNDS_QUICK } else { QUERY_ROUNDS },
+        }
+    }
+}
+
+/// Numbers that walk at random: what plain gauges look like.
+pub(crate) struct Walk {
+    pub(crate) gauges: usize,
+    pub(crate) minutes: usize,
+    values: Vec<f64>,
+    start_ms: i64,
+}
+
+impl Walk {
+    pub(crate) fn new(work: &Work) -> Walk {
+        let (gauges, minutes) = (work.gauges, work.gauge_minutes);
+        // Splitmix64, as in `collect::synthetic`; a step is at most 0.05 up or down.
+        let mut state = 2026u64;
+        let mut step = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64 / 10.0 - 0.05
+        };
+        let mut values = Vec::with_capacity(gauges * minutes);
+        for gauge in 0..gauges {
+            let mut value = 1.0 + gauge as f64 / 100.0;
+            for _ in 0..minutes {
+                value += step();
+                values.push(value);
+            }
+        }
+        Walk { gauges, minutes, values, start_ms: work.b.start_ns(0) / 1_000_000 }
+    }
+
+    pub(crate) fn value(&self, gauge: usize, minute: usize) -> f64 {
+        self.values[gauge * self.minutes + minute]
+    }
+
+    pub(crate) fn time_ms(&self, minute: usize) -> i64 {
+        self.start_ms + minute as i64 * 60_000
+    }
+}
+
+pub(crate) fn run(effort: &Effort) -> Section {
+    let work = Work::new(effort);
+    // topdeck's own row goes first here, once there is one.
+    let stores = [
+        (prometheus::name(), prometheus::run(&work)),
+        (prometheus::name_gauge(), prometheus::run_a_as_gauges(&work)),
+    ];
+    let mut section = Section {
+        name: "store",
+        title: "Store, taking in and answering",
+        method: METHOD.to_owned(),
+        tables: Vec::new(),
+        targets: Vec::new(),
+        samples: Vec::new(),
+    };
+    let mut all = Vec::new();
+    if effort.quick {
+        section.method +=
+            "\n\nThis was a quick run: a day of A, 100 series and six hours of B, 100 gauges.";
+    }
+    for (name, figures) in stores {
+        match figures {
+            Ok(figures) => all.push(figures),
+            Err(error) => {
+                let why = format!("{error:#}").replace(['|', '\n'], " ");
+                eprintln!("        {name}: {why}");
+                all.push(Figures::skipped(&name, &format!("skipped: {why}")));
+            }
+        }
+    }
+    section.tables.push(loads_table(&all));
+    section.tables.push(queries_table(&all));
+    section.tables.push(answers_table(&all));
+    section.samples = samples(&all);
+    section
+}
+
+fn loads_table(all: &[Figures]) -> Table {
+    let header = [
+        "store",
+        "data",
+        "points",
+        "sent B/point",
+        "CPU µs/point, to the last ack",
+        "until idle",
+        "points/s by the clock",
+        "written B/point",
+        "stored B/point",
+        "memory MB",
+    ];
+    let mut table = Table::new("Taking in; a point is a histogram or a number.", 2, &header);
+    for figures in all {
+        if let Some(why) = &figures.skipped {
+            table.rows.push(padded(vec![figures.name.clone(), why.clone()], header.len()));
+        }
+        for load in &figures.loads {
+            let each = |total: f64| number(total / load.points as f64);
+            table.rows.push(vec![
+                figures.name.clone(),
+                load.set.to_owned(),
+                load.points.to_string(),
+                each(load.sent_bytes as f64),
+                each(load.cpu.as_secs_f64() * 1e6),
+                each(load.cpu_until_idle.as_secs_f64() * 1e6),
+                number(load.points as f64 / load.wall.as_secs_f64()),
+                load.written_bytes.map_or("not known".to_owned(), |bytes| each(bytes as f64)),
+                each(load.stored_bytes as f64),
+                number(load.memory_bytes as f64 / 1e6),
+            ]);
+        }
+    }
+    table
+}
+
+fn queries_table(all: &[Figures]) -> Table {
+    let header = ["query", "store", "CPU ms", "wall ms", "answer kB", "memory MB"];
+    let mut table = Table::new("Answering: median (least–greatest).", 2, &header);
+    for (key, about) in QUERIES {
+        for figures in all {
+            let Some(query) = figures.queries.iter().find(|query| query.key == key) else {
+                continue;
+            };
+            let cell = |values: &[f64]| {
+                let mut samples = Samples::new("", "");
+                samples.values = values.to_vec();
+                samples.cell()
+            };
+            table.rows.push(vec![
+                about.to_owned(),
+                figures.name.clone(),
+                cell(&query.cpu_ms),
+                cell(&query.wall_ms),
+                number(query.answer_bytes as f64 / 1e3),
+                number(query.memory_bytes as f64 / 1e6),
+            ]);
+        }
+    }
+    table
+}
+
+fn answers_table(all: &[Figures]) -> Table {
+    let mut table =
+        Table::new("Whether the answers are true.", 3, &["question", "store", "answer", "truth"]);
+    for figures in all {
+        for Answer { question, answer, truth } in &figures.answers {
+            let row = [question, &figures.name, answer, truth];
+            table.rows.push(row.map(Clone::clone).to_vec());
+        }
+    }
+    table
+}
+
+fn padded(mut row: Vec<String>, width: usize) -> Vec<String> {
+    row.resize(width, "–".to_owned());
+    row
+}
+
+fn samples(all: &[Figures]) -> Vec<(String, Vec<Samples>)> {
+    let row = |name: &str, values: Vec<f64>| {
+        let mut samples = Samples::new(name, "");
+        samples.values = values;
+        samples
+    };
+    let mut sets = Vec::new();
+    type Figure = (&'static str, fn(&Load) -> f64);
+    const FIGURES: [Figure; 4] = [
+        ("CPU until idle, µs per point", |load| load.cpu_until_idle.as_secs_f64() * 1e6),
+        ("CPU to the last ack, µs per point", |load| load.cpu.as_secs_f64() * 1e6),
+        ("stored, bytes per point", |load| load.stored_bytes as f64),
+        ("written, bytes per point", |load| load.written_bytes.map_or(f64::NAN, |b| b as f64)),
+    ];
+    for (what, figure) in FIGURES {
+        let each = |load: &Load| figure(load) / load.points as f64;
+        for set in all.iter().flat_map(|one| &one.loads).map(|load| load.set) {
+            let of = |one: &Figures| {
+                let load = one.loads.iter().find(|load| load.set == set)?;
+                Some(row(&one.name, vec![each(load)]))
+            };
+            sets.push((format!("{set}, {what}"), all.iter().filter_map(of).collect()));
+        }
+    }
+    for (key, _) in QUERIES {
+        let of = |one: &Figures, take: fn(&Query) -> &Vec<f64>| {
+            let query = one.queries.iter().find(|query| query.key == key)?;
+            Some(row(&one.name, take(query).clone()))
+        };
+        let cpu = all.iter().filter_map(|one| of(one, |query| &query.cpu_ms)).collect();
+        let wall = all.iter().filter_map(|one| of(one, |query| &query.wall_ms)).collect();
+        sets.push((format!("{key}, CPU ms"), cpu));
+        sets.push((format!("{key}, wall ms"), wall));
+    }
+    sets.sort_by(|a, b| a.0.cmp(&b.0));
+    sets.dedup_by(|a, b| a.0 == b.0);
+    sets
+}

@@ -1,0 +1,526 @@
+//! Prometheus with native histograms: the server itself, built from its module as `peers/prometheus` pins it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Barrier, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use collect::synthetic::{Dataset, LIMIT_NS, MINUTE_NS, Sample, Series, Truth};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::Work;
+use super::figures::{Answer, Figures, Load, Query, SETS};
+use super::http::{Connection, Response, escaped};
+use super::remote_write::{Counted, Kind, Moved, Request};
+use super::server::Server;
+use crate::clock::wall_time;
+use crate::journal::{program, scratch};
+use crate::report::number;
+
+const PACKAGE: &str = "github.com/prometheus/prometheus/cmd/prometheus";
+const MANIFEST: &str = include_str!("../../peers/prometheus/go.mod");
+/// What is longer in memory goes into blocks: one and a half times two hours.
+const HEAD_SPAN_MS: f64 = 3.0 * 3_600_000.0;
+/// Prometheus looks whether there is something to compact at each append, and once a minute.
+const COMPACTION_AWAITED: Duration = Duration::from_secs(150);
+const START_AWAITED: Duration = Duration::from_secs(60);
+
+const WRITE_HEADERS: &str = "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
+     X-Prometheus-Remote-Write-Version: 0.1.0\r\n";
+
+/// Minutes of one request: with one series, and with many, so that a request has about 2,000 points as
+/// Prometheus' own sender has, or 2 MB.
+const MINUTES_ALONE: usize = 120;
+const MINUTES_MANY: usize = 4;
+
+pub(crate) fn name() -> String {
+    // Modules of version 3.15 are numbered 0.315.
+    let mut parts = version().trim_start_matches("v0.").splitn(2, '.');
+    let minor: Option<u32> = parts.next().and_then(|minor| minor.parse().ok());
+    match (minor, parts.next()) {
+        (Some(minor), Some(patch)) => {
+            format!("Prometheus {}.{}.{patch}", minor / 100, minor % 100)
+        }
+        _ => format!("Prometheus, module {}", version()),
+    }
+}
+
+fn version() -> &'static str {
+    program::version(MANIFEST, "github.com/prometheus/prometheus ", "\n")
+}
+
+/// All figures. An error says why there are none.
+pub(crate) fn run(work: &Work) -> Result<Figures> {
+    let program = build()?;
+    let mut figures = Figures::new(&name());
+    run_a(&program, work, Kind::Cumulative, &mut figures)?;
+    run_b(&program, work, &mut figures)?;
+    run_gauges(&program, work, &mut figures)?;
+    Ok(figures)
+}
+
+/// The name of the row of [`run_a_as_gauges`].
+pub(crate) fn name_gauge() -> String {
+    format!("{}, gauge histograms", name())
+}
+
+/// A alone, sent as gauge histograms: what Prometheus' own clients do not, but counts are then exact.
+pub(crate) fn run_a_as_gauges(work: &Work) -> Result<Figures> {
+    let mut figures = Figures::new(&name_gauge());
+    run_a(&build()?, work, Kind::Gauge, &mut figures)?;
+    Ok(figures)
+}
+
+/// The program, built unless that was done before: it takes minutes.
+fn build() -> Result<PathBuf> {
+    let folder = program::build_folder("prometheus")?;
+    let program = folder.join(format!("prometheus-{}", version()));
+    if !program.exists() {
+        program::run_tool(Command::new("go").arg("version"))?;
+        eprintln!("        building {}, which takes minutes …", name());
+        let made = folder.join("made");
+        let mut build = Command::new("go");
+        build.current_dir(program::source_folder("prometheus"));
+        build.args(["build", "-mod=readonly", "-o"]).arg(&made).arg(PACKAGE);
+        program::run_tool(&mut build)?;
+        fs::rename(made, &program)?;
+    }
+    Ok(program)
+}
+
+/// Prometheus with a folder of its own.
+struct Prometheus {
+    server: Server,
+    port: u16,
+    folder: TempDir,
+}
+
+impl Prometheus {
+    fn start(program: &Path) -> Result<Prometheus> {
+        let folder = scratch::folder()?;
+        let config = folder.path().join("prometheus.yml");
+        fs::write(&config, "global: {}\n")?;
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let mut command = Command::new(program);
+        command.current_dir(folder.path());
+        command.arg(format!("--config.file={}", config.display()));
+        command.arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()));
+        command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+        command.args([
+            "--web.enable-remote-write-receiver",
+            "--web.enable-admin-api",
+            "--storage.tsdb.retention.time=10y",
+            "--log.level=error",
+        ]);
+        let server = Server::start(&mut command, &folder.path().join("log"))?;
+        let mut started = Prometheus { server, port, folder };
+        let until = wall_time() + START_AWAITED;
+        loop {
+            started.server.check_alive()?;
+            let ready = Connection::open(port).and_then(|mut one| one.get("/-/ready"));
+            if ready.is_ok_and(|ready| ready.status == 200) {
+                return Ok(started);
+            }
+            ensure!(wall_time() < until, "Prometheus did not become ready");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn connect(&self) -> Result<Connection> {
+        Connection::open(self.port)
+    }
+
+    /// Sends the requests of each lane by a thread of its own. Nobody is more than a request ahead: what is
+    /// an hour behind the others is refused.
+    fn load(&mut self, set: &'static str, points: u64, lanes: &[Vec<Vec<u8>>]) -> Result<Load> {
+        self.server.wait_until_idle()?;
+        let (cpu, written) = (self.server.cpu()?, self.server.written_bytes());
+        let (wall, barrier) = (wall_time(), Barrier::new(lanes.len()));
+        let failed: Mutex<Option<anyhow::Error>> = Mutex::new(None);
+        let connections: Result<Vec<Connection>> = lanes.iter().map(|_| self.connect()).collect();
+        std::thread::scope(|scope| {
+            for (requests, mut connection) in lanes.iter().zip(connections?) {
+                let (barrier, failed) = (&barrier, &failed);
+                scope.spawn(move || {
+                    for request in requests {
+                        let sent = write(&mut connection, request).and_then(Response::good);
+                        if let Err(error) = sent {
+                            failed.lock().expect("no panic").get_or_insert(error);
+                        }
+                        // All leave together, whether they failed or not.
+                        barrier.wait();
+                        if failed.lock().expect("no panic").is_some() {
+                            return;
+                        }
+                        barrier.wait();
+                    }
+                });
+            }
+            anyhow::Ok(())
+        })?;
+        if let Some(error) = failed.into_inner().expect("no panic") {
+            return Err(error.context(format!("taking in {set}")));
+        }
+        let (passed, cpu_after) = (wall_time() - wall, self.server.cpu()?);
+        self.wait_until_compacted()?;
+        let cpu_until_idle = self.server.cpu()? - cpu;
+        let memory_bytes = self.server.memory_bytes()?;
+        let written_after = self.server.written_bytes();
+        Ok(Load {
+            set,
+            points,
+            sent_bytes: lanes.iter().flatten().map(|request| request.len() as u64).sum(),
+            cpu: cpu_after - cpu,
+            cpu_until_idle,
+            wall: passed,
+            written_bytes: written_after.zip(written).map(|(after, before)| after - before),
+            stored_bytes: self.snapshot_bytes()?,
+            memory_bytes,
+        })
+    }
+
+    /// Waits until all that is old enough to be in blocks is, and nothing else is going on.
+    fn wait_until_compacted(&mut self) -> Result<()> {
+        let until = wall_time() + COMPACTION_AWAITED;
+        loop {
+            self.server.wait_until_idle()?;
+            let metrics = String::from_utf8(self.connect()?.get("/metrics")?.good()?)?;
+            let value = |name: &str| -> Option<f64> {
+                metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+            };
+            let span = value("prometheus_tsdb_head_max_time ")
+                .zip(value("prometheus_tsdb_head_min_time "))
+                .map(|(max_ms, min_ms)| max_ms - min_ms)
+                .context("no span of the head in /metrics")?;
+            if span <= HEAD_SPAN_MS {
+                return Ok(());
+            }
+            ensure!(wall_time() < until, "compaction did not come to an end");
+        }
+    }
+
+    /// What all data take in blocks: a snapshot writes those that are still in memory, and links the others.
+    fn snapshot_bytes(&self) -> Result<u64> {
+        let path = "/api/v1/admin/tsdb/snapshot";
+        let answer = self.connect()?.post(path, "", &[])?.good().context("a snapshot")?;
+        let answer: Value = serde_json::from_slice(&answer)?;
+        let name = answer["data"]["name"].as_str().context("a snapshot without a name")?;
+        let folder = self.folder.path().join("data/snapshots").join(name);
+        let bytes = lengths(&folder)?;
+        fs::remove_dir_all(folder)?;
+        Ok(bytes)
+    }
+
+    /// Asks once to warm up, then as often as is counted. Second is the last answer.
+    fn query(&mut self, work: &Work, key: &'static str, path: &str) -> Result<(Query, Value)> {
+        let mut connection = self.connect()?;
+        let mut query = Query {
+            key,
+            cpu_ms: Vec::new(),
+            wall_ms: Vec::new(),
+            answer_bytes: 0,
+            memory_bytes: 0,
+        };
+        self.server.wait_until_idle()?;
+        self.server.forget_memory();
+        let mut answer = Vec::new();
+        for round in 0..=work.query_rounds {
+            let (cpu, wall) = (self.server.cpu()?, wall_time());
+            answer = connection.get(path)?.good().with_context(|| format!("query {key}"))?;
+            let (cpu, wall) = (self.server.cpu()? - cpu, wall_time() - wall);
+            if round > 0 {
+                query.cpu_ms.push(cpu.as_secs_f64() * 1e3);
+                query.wall_ms.push(wall.as_secs_f64() * 1e3);
+            }
+        }
+        query.answer_bytes = answer.len() as u64;
+        query.memory_bytes = self.server.memory_bytes()?;
+        Ok((query, serde_json::from_slice(&answer)?))
+    }
+
+    fn stop(self) -> Result<()> {
+        let Prometheus { server, folder, .. } = self;
+        server.stop()?;
+        Ok(folder.close()?)
+    }
+}
+
+fn write(connection: &mut Connection, request: &[u8]) -> Result<Response> {
+    connection.post("/api/v1/write", WRITE_HEADERS, request)
+}
+
+/// Bytes of all files below a folder.
+fn lengths(folder: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let data = entry.metadata()?;
+        sum += if data.is_dir() { lengths(&entry.path())? } else { data.len() };
+    }
+    Ok(sum)
+}
+
+/// When a cumulative count of all values before the end of a minute is true; 0 is before the first.
+fn time_ms(dataset: &Dataset, minutes: usize) -> i64 {
+    dataset.start_ns(minutes) / 1_000_000
+}
+
+/// Requests of each lane; cumulative histograms begin with one of no values yet.
+fn requests(dataset: &Dataset, lanes: usize, kind: Kind, truth: &mut Truth) -> Vec<Vec<Vec<u8>>> {
+    let (scale, moved) = (dataset.scale(), Moved::new());
+    let series: Vec<Series> = (0..scale.series).map(|at| dataset.series(at)).collect();
+    let mut counted = vec![Counted::new(); scale.series];
+    let mut generator = dataset.generator();
+    let step = if scale.series == 1 { MINUTES_ALONE } else { MINUTES_MANY };
+    let mut all = vec![Vec::new(); lanes];
+    let mut request = Request::default();
+    for first in (0..scale.minutes).step_by(step) {
+        for (lane, requests) in all.iter_mut().enumerate() {
+            let of_lane = scale.series * lane / lanes..scale.series * (lane + 1) / lanes;
+            for at in of_lane {
+                request.begin(&series[at]);
+                if first == 0 && kind == Kind::Cumulative {
+                    request.histogram(kind, &counted[at], time_ms(dataset, 0));
+                }
+                for minute in first..(first + step).min(scale.minutes) {
+                    let sample: &Sample = generator.draw(at, minute);
+                    truth.add(sample);
+                    if kind == Kind::Gauge {
+                        counted[at].forget();
+                    }
+                    counted[at].add(sample, &moved);
+                    request.histogram(kind, &counted[at], time_ms(dataset, minute + 1));
+                }
+                request.end();
+            }
+            requests.push(request.packed());
+        }
+    }
+    all
+}
+
+/// A range query over all of a data set, the first column ending a step after its beginning.
+fn range(query: &str, start_s: i64, end_s: i64, step_s: i64) -> String {
+    let (query, start_s) = (escaped(query), start_s + step_s);
+    format!("/api/v1/query_range?query={query}&start={start_s}&end={end_s}&step={step_s}")
+}
+
+fn ends_s(dataset: &Dataset) -> (i64, i64) {
+    let minutes = dataset.scale().minutes;
+    (time_ms(dataset, 0) / 1_000, time_ms(dataset, minutes) / 1_000)
+}
+
+fn run_a(program: &Path, work: &Work, kind: Kind, figures: &mut Figures) -> Result<()> {
+    let dataset = &work.a;
+    let mut truth = Truth::new(dataset);
+    let lanes = requests(dataset, 1, kind, &mut truth);
+    let points = dataset.scale().minutes as u64;
+    let mut server = Prometheus::start(program)?;
+    figures.loads.push(server.load(SETS[0], points, &lanes)?);
+    let (start, end) = ends_s(dataset);
+
+    let over = match kind {
+        Kind::Cumulative => "increase",
+        Kind::Gauge => "sum_over_time",
+    };
+    let path = range(&format!("{over}(disk_io_latency[90m])"), start, end, 90 * 60);
+    let (query, answer) = server.query(work, "a-heatmap", &path)?;
+    figures.queries.push(query);
+    let columns = series_of(&answer, "histograms")?;
+    let counts =
+        columns.iter().filter_map(|(_, value)| value["count"].as_str()?.parse::<f64>().ok());
+    let total: f64 = counts.sum();
+    figures.answers.push(Answer::new(
+        "A: measurements in the heatmap",
+        format!("{total:.1}"),
+        truth.total().count.to_string(),
+    ));
+
+    let window = format!("{over}(disk_io_latency[4m])");
+    let path = range(&format!("histogram_quantile(0.99, {window})"), start, end, 240);
+    let (query, answer) = server.query(work, "a-p99", &path)?;
+    figures.queries.push(query);
+    let errors = errors(&answer, start, &truth, |window, found| {
+        let (lower, upper) = window.quantile_ns(0.99)?;
+        let middle = (lower + upper) as f64 / 2e9;
+        Some((found / middle - 1.0).abs())
+    })?;
+    figures.answers.push(Answer::new(
+        "A: relative error of p99 per 4 min against the middle of its true bucket, median and worst",
+        format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
+        "0; a bucket is up to 10 % wide",
+    ));
+
+    let limit_s = LIMIT_NS as f64 / 1e9;
+    let path = range(&format!("histogram_fraction(0, {limit_s}, {window})"), start, end, 240);
+    let (query, answer) = server.query(work, "a-below", &path)?;
+    figures.queries.push(query);
+    let errors = self::errors(&answer, start, &truth, |window, found| {
+        let share = window.at_or_below_limit as f64 / window.count as f64;
+        Some((found - share).abs())
+    })?;
+    figures.answers.push(Answer::new(
+        "A: error of the share at or below 12.3 ms per 4 min, median and worst",
+        format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
+        "0",
+    ));
+    let path = range(&format!("histogram_count({window})"), start, end, 240);
+    let (_, answer) = server.query(work, "a-count", &path)?;
+    let errors = self::errors(&answer, start, &truth, |window, found| {
+        Some((found / window.count as f64 - 1.0).abs())
+    })?;
+    figures.answers.push(Answer::new(
+        "A: relative error of the count per 4 min, median and worst",
+        format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
+        "0",
+    ));
+
+    figures.answers.push(twice(&mut server, &lanes[0], kind, &truth, end)?);
+    server.stop()
+}
+
+/// Everything once more, as a sender does that did not hear the acknowledgement.
+fn twice(
+    server: &mut Prometheus,
+    requests: &[Vec<u8>],
+    kind: Kind,
+    truth: &Truth,
+    end_s: i64,
+) -> Result<Answer> {
+    let count = |server: &Prometheus| -> Result<String> {
+        let all = match kind {
+            Kind::Cumulative => "disk_io_latency".to_owned(),
+            Kind::Gauge => {
+                format!("sum_over_time(disk_io_latency[{}m])", 4 * truth.windows().len())
+            }
+        };
+        let query = escaped(&format!("histogram_count({all})"));
+        let path = format!("/api/v1/query?query={query}&time={end_s}");
+        let answer: Value = serde_json::from_slice(&server.connect()?.get(&path)?.good()?)?;
+        Ok(answer["data"]["result"][0]["value"][1].as_str().unwrap_or("nothing").to_owned())
+    };
+    let before = count(server)?;
+    let (mut connection, mut statuses) = (server.connect()?, BTreeMap::new());
+    for request in requests {
+        let answer = write(&mut connection, request)?;
+        *statuses.entry(answer.status).or_insert(0) += 1;
+    }
+    let after = count(server)?;
+    let statuses: Vec<String> =
+        statuses.iter().map(|(status, times)| format!("{times} × {status}")).collect();
+    let question = format!("A: all requests sent again; measurements, {before} before");
+    Ok(Answer::new(&question, format!("{after} ({})", statuses.join(", ")), "no change, accepted"))
+}
+
+fn run_b(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
+    let dataset = &work.b;
+    let scale = dataset.scale();
+    let mut truth = Truth::new(dataset);
+    let lanes = requests(dataset, 2, Kind::Cumulative, &mut truth);
+    let mut server = Prometheus::start(program)?;
+    let points = (scale.series * scale.minutes) as u64;
+    figures.loads.push(server.load(SETS[1], points, &lanes)?);
+    drop(lanes);
+    let (start, end) = ends_s(dataset);
+
+    let sum = "sum(increase(http_request_duration[5m]))";
+    let path = range(&format!("histogram_quantile(0.999, {sum})"), start, end, 300);
+    figures.queries.push(server.query(work, "b-p99.9", &path)?.0);
+
+    let minutes = scale.minutes;
+    let query = escaped(&format!("sum(increase(http_request_duration[{minutes}m]))"));
+    let path = format!("/api/v1/query?query={query}&time={end}");
+    let (query, answer) = server.query(work, "b-day", &path)?;
+    figures.queries.push(query);
+    let count = answer["data"]["result"][0]["histogram"][1]["count"].as_str();
+    figures.answers.push(Answer::new(
+        "B: measurements of the whole day",
+        count.unwrap_or("nothing"),
+        truth.total().count.to_string(),
+    ));
+    server.stop()
+}
+
+fn run_gauges(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
+    let walk = super::Walk::new(work);
+    let mut all = vec![Vec::new(); 2];
+    let mut request = Request::default();
+    // As many points a request as of the histograms.
+    for first in (0..walk.minutes).step_by(MINUTES_MANY) {
+        for (lane, requests) in all.iter_mut().enumerate() {
+            for gauge in walk.gauges * lane / 2..walk.gauges * (lane + 1) / 2 {
+                let host = format!("host-{gauge:04}");
+                request.begin_labels(&[("__name__", "load_average"), ("host", &host)]);
+                for minute in first..(first + MINUTES_MANY).min(walk.minutes) {
+                    request.number(walk.value(gauge, minute), walk.time_ms(minute));
+                }
+                request.end();
+            }
+            requests.push(request.packed());
+        }
+    }
+    let mut server = Prometheus::start(program)?;
+    figures.loads.push(server.load(SETS[2], (walk.gauges * walk.minutes) as u64, &all)?);
+    let (start, end) = (walk.time_ms(0) / 1_000, walk.time_ms(walk.minutes - 1) / 1_000);
+    let path = range("avg(load_average)", start - 60, end, 60);
+    let (query, answer) = server.query(work, "gauges-mean", &path)?;
+    figures.queries.push(query);
+    let minute = walk.minutes / 2;
+    let found = series_of(&answer, "values")?
+        .get(minute)
+        .and_then(|(_, value)| value.as_str()?.parse::<f64>().ok());
+    let truth = (0..walk.gauges).map(|gauge| walk.value(gauge, minute)).sum::<f64>();
+    figures.answers.push(Answer::new(
+        "gauges: their mean in the middle",
+        found.map_or("nothing".to_owned(), |found| format!("{found:.9}")),
+        format!("{:.9}", truth / walk.gauges as f64),
+    ));
+    server.stop()
+}
+
+/// Times and values of the one series of a range query's answer.
+fn series_of(answer: &Value, kind: &str) -> Result<Vec<(i64, Value)>> {
+    let values =
+        answer["data"]["result"][0][kind].as_array().context("an answer without values")?;
+    let pair = |pair: &Value| Some((pair[0].as_f64()? as i64, pair[1].clone()));
+    Ok(values.iter().filter_map(pair).collect())
+}
+
+/// Errors, one per window, ascending.
+struct Errors(Vec<f64>);
+
+impl Errors {
+    fn median(&self) -> f64 {
+        self.0.get(self.0.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    fn worst(&self) -> f64 {
+        self.0.last().copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// Compares the value at the end of each window with its truth.
+fn errors(
+    answer: &Value,
+    start_s: i64,
+    truth: &Truth,
+    error: impl Fn(&collect::synthetic::Window, f64) -> Option<f64>,
+) -> Result<Errors> {
+    let window_s = Truth::WINDOW_MINUTES as i64 * MINUTE_NS / 1_000_000_000;
+    let of = |(time_s, value): &(i64, Value)| {
+        let window = truth.windows().get(((time_s - start_s) / window_s - 1) as usize)?;
+        error(window, value.as_str()?.parse().ok()?)
+    };
+    let mut all: Vec<f64> = series_of(answer, "values")?.iter().filter_map(of).collect();
+    all.sort_by(f64::total_cmp);
+    Ok(Errors(all))
+}
+
+fn percent(share: f64) -> String {
+    number(share * 100.0)
+}

@@ -1,0 +1,226 @@
+//! Requests of Prometheus' remote write 1.0, written by hand: protobuf in a snappy block.
+//!
+//! A sender of native histograms at schema 5, in seconds: counts of all minutes so far, or of one minute. Fields
+//! are those of `prometheus/prompb/types.proto`.
+
+use collect::synthetic::{Sample, Series};
+
+/// Buckets for each power of two: 2^5.
+const PER_DOUBLING: f64 = 32.0;
+const SCHEMA: i64 = 5;
+/// A gap between buckets up to this long is sent as zeros, as Prometheus' own clients do.
+const GAP_MAX: usize = 2;
+/// Native buckets of values from 1 us to 100 s are −638 to 213.
+const FIRST: i64 = -640;
+const BUCKETS: usize = 860;
+
+/// What a histogram says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// All values so far, as Prometheus' own clients count.
+    Cumulative,
+    /// The values of its minute.
+    Gauge,
+}
+
+const RESET_HINT_GAUGE: u64 = 3;
+
+/// What one series has counted so far.
+#[derive(Clone)]
+pub(crate) struct Counted {
+    counts: Vec<u64>,
+    count: u64,
+    sum_ns: u128,
+}
+
+/// Which native bucket the middle of each bucket of `LogLinear10` lies in.
+pub(crate) struct Moved {
+    first: i32,
+    to: Vec<usize>,
+}
+
+impl Moved {
+    pub(crate) fn new() -> Moved {
+        let first = 3 * 90;
+        let to = |index: i32| {
+            let edges = hist::Scheme::LogLinear10.edges(index).expect("is on the grid");
+            let middle_s = (edges.0 + edges.1) / 2.0 / 1e9;
+            let native = (middle_s.log2() * PER_DOUBLING).ceil() as i64;
+            (native - FIRST) as usize
+        };
+        Moved { first, to: (first..11 * 90).map(to).collect() }
+    }
+}
+
+impl Counted {
+    pub(crate) fn new() -> Counted {
+        Counted { counts: vec![0; BUCKETS], count: 0, sum_ns: 0 }
+    }
+
+    /// Nothing so far: what is added next stands alone, as a gauge does.
+    pub(crate) fn forget(&mut self) {
+        self.counts.fill(0);
+        (self.count, self.sum_ns) = (0, 0);
+    }
+
+    pub(crate) fn add(&mut self, sample: &Sample, moved: &Moved) {
+        for &(index, count) in &sample.buckets {
+            self.counts[moved.to[(index - moved.first) as usize]] += count;
+        }
+        self.count += sample.count;
+        self.sum_ns += u128::from(sample.sum_ns);
+    }
+
+    /// Appends `prometheus.Histogram`.
+    fn put(&self, kind: Kind, time_ms: i64, out: &mut Vec<u8>) {
+        put_varint(out, 1 << 3, self.count);
+        put_double(out, 3, self.sum_ns as f64 / 1e9);
+        put_varint(out, 4 << 3, zigzag(SCHEMA));
+        put_double(out, 5, 2f64.powi(-128));
+        let (mut spans, mut deltas) = (Vec::new(), Vec::new());
+        let (mut next, mut before, mut at) = (0, 0i64, 0);
+        let used = |at: usize| self.counts.get(at).is_some_and(|&count| count > 0);
+        while let Some(start) = (at..BUCKETS).find(|&at| used(at)) {
+            let mut end = start + 1;
+            while let Some(more) = (end..=end + GAP_MAX).find(|&at| used(at)) {
+                end = more + 1;
+            }
+            let offset = start as i64 + if spans.is_empty() { FIRST } else { -next };
+            spans.push((offset, end - start));
+            for &count in &self.counts[start..end] {
+                put_number(&mut deltas, zigzag(count as i64 - before));
+                before = count as i64;
+            }
+            (next, at) = (end as i64, end);
+        }
+        for (offset, length) in spans {
+            let mut span = Vec::new();
+            put_varint(&mut span, 1 << 3, zigzag(offset));
+            put_varint(&mut span, 2 << 3, length as u64);
+            put_bytes(out, 11, &span);
+        }
+        if !deltas.is_empty() {
+            put_bytes(out, 12, &deltas);
+        }
+        if kind == Kind::Gauge {
+            put_varint(out, 14 << 3, RESET_HINT_GAUGE);
+        }
+        put_varint(out, 15 << 3, time_ms as u64);
+    }
+}
+
+/// One request as it grows.
+#[derive(Default)]
+pub(crate) struct Request {
+    bytes: Vec<u8>,
+    series: Vec<u8>,
+    part: Vec<u8>,
+}
+
+impl Request {
+    /// Begins a series; labels ascend by name.
+    pub(crate) fn begin(&mut self, series: &Series) {
+        let mut labels = vec![("__name__", series.metric)];
+        labels.extend(series.labels.iter().map(|(name, value)| (*name, value.as_str())));
+        self.begin_labels(&labels);
+    }
+
+    pub(crate) fn begin_labels(&mut self, labels: &[(&str, &str)]) {
+        for (name, value) in labels {
+            self.part.clear();
+            put_bytes(&mut self.part, 1, name.as_bytes());
+            put_bytes(&mut self.part, 2, value.as_bytes());
+            put_bytes(&mut self.series, 1, &self.part);
+        }
+    }
+
+    /// A number of the series that was begun last.
+    pub(crate) fn number(&mut self, value: f64, time_ms: i64) {
+        self.part.clear();
+        put_double(&mut self.part, 1, value);
+        put_varint(&mut self.part, 2 << 3, time_ms as u64);
+        put_bytes(&mut self.series, 2, &self.part);
+    }
+
+    /// A histogram of the series that was begun last.
+    pub(crate) fn histogram(&mut self, kind: Kind, counted: &Counted, time_ms: i64) {
+        self.part.clear();
+        counted.put(kind, time_ms, &mut self.part);
+        put_bytes(&mut self.series, 4, &self.part);
+    }
+
+    /// Ends the series.
+    pub(crate) fn end(&mut self) {
+        put_bytes(&mut self.bytes, 1, &self.series);
+        self.series.clear();
+    }
+
+    /// The body to send; what follows is another request.
+    pub(crate) fn packed(&mut self) -> Vec<u8> {
+        let packed = snap::raw::Encoder::new().compress_vec(&self.bytes);
+        self.bytes.clear();
+        packed.expect("a request is smaller than 4 GiB")
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn put_varint(out: &mut Vec<u8>, key: u64, number: u64) {
+    put_number(out, key);
+    put_number(out, number);
+}
+
+fn put_double(out: &mut Vec<u8>, field: u64, value: f64) {
+    put_number(out, field << 3 | 1);
+    out.extend(value.to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+    put_number(out, field << 3 | 2);
+    put_number(out, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use collect::synthetic::{Dataset, Scale, Which};
+    use hist::codec::prometheus::RemoteHistogram;
+
+    use super::*;
+
+    /// Read back by the codec of `hist`, which knows nothing of this one.
+    #[test]
+    fn a_message_holds_the_counts_and_the_sum() {
+        let dataset = Dataset::new(Which::A, Scale { minutes: 3, ..Scale::full(Which::A) });
+        let (mut generator, moved) = (dataset.generator(), Moved::new());
+        let mut counted = Counted::new();
+        let mut whole = hist::Histogram::new(hist::Scheme::exp2(5).unwrap());
+        for minute in 0..3 {
+            let sample = generator.draw(0, minute);
+            counted.add(sample, &moved);
+            for (index, count) in sample.histogram().positive().iter() {
+                let (lower, upper) = hist::Scheme::LogLinear10.edges(index).unwrap();
+                whole.record_n((lower + upper) / 2.0 / 1e9, count);
+            }
+        }
+        let mut bytes = Vec::new();
+        counted.put(Kind::Cumulative, 1234, &mut bytes);
+        let message = RemoteHistogram::from_bytes(&bytes).unwrap();
+        assert_eq!((message.timestamp, message.schema), (1234, 5));
+        assert_eq!(message.sum, counted.sum_ns as f64 / 1e9);
+        let read = message.to_sample().unwrap();
+        let hist::codec::prometheus::Sample::Integer(read) = read else { panic!("{read:?}") };
+        assert_eq!(read.count(), dataset.total());
+        assert_eq!(read.positive(), whole.positive());
+    }
+}

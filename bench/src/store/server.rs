@@ -1,0 +1,135 @@
+//! A server as a program of its own: started, watched through `/proc`, and stopped.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::clock::wall_time;
+
+/// `/proc` counts processor time in these, whatever the kernel's own (Linux, `USER_HZ`).
+const TICK: Duration = Duration::from_millis(10);
+/// Idle is: less than this part of one processor, over this long.
+const IDLE_SHARE: f64 = 0.05;
+const IDLE_OVER: Duration = Duration::from_secs(3);
+/// Work that goes on for longer after the last request is not waited for.
+const IDLE_AWAITED: Duration = Duration::from_secs(60);
+const STOP_AWAITED: Duration = Duration::from_secs(60);
+
+/// A running server; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+}
+
+impl Server {
+    /// Starts a program whose messages go to `log`.
+    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Server> {
+        let file = fs::File::create(log).context("creating a log")?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let child = command.spawn().context("starting the server")?;
+        Ok(Server { child })
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the server ended: {status}"),
+        }
+    }
+
+    /// Processor time of all its threads so far, user and system.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        let stat = self.file("stat")?;
+        // The name may hold anything; behind its parenthesis come state and numbers, utime the 12th.
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: Vec<u32> =
+            fields.skip(11).take(2).filter_map(|text| text.parse().ok()).collect();
+        let [user, system] = ticks[..] else { bail!("no processor time in {stat}") };
+        Ok(TICK * (user + system))
+    }
+
+    /// Bytes that it made the system write to the device.
+    pub(crate) fn written_bytes(&self) -> Option<u64> {
+        let counters = self.file("io").ok()?;
+        counters.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok())
+    }
+
+    /// Greatest resident size since it started, or since [`Self::forget_memory`].
+    pub(crate) fn memory_bytes(&self) -> Result<u64> {
+        let status = self.file("status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib: Option<u64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        Ok(kib.context("no VmHWM in /proc")? * 1024)
+    }
+
+    /// The greatest resident size is that of now.
+    pub(crate) fn forget_memory(&self) {
+        // Where this is not allowed, the figure is too high.
+        let _ = fs::write(self.path("clear_refs"), "5");
+    }
+
+    /// Waits until it has nothing more to do.
+    pub(crate) fn wait_until_idle(&mut self) -> Result<()> {
+        let until = wall_time() + IDLE_AWAITED;
+        loop {
+            let (began, before) = (wall_time(), self.cpu()?);
+            std::thread::sleep(IDLE_OVER);
+            self.check_alive()?;
+            let used = self.cpu()? - before;
+            let passed = wall_time() - began;
+            if used.as_secs_f64() < IDLE_SHARE * passed.as_secs_f64() || wall_time() > until {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks it to end, and waits.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM)?;
+        let until = wall_time() + STOP_AWAITED;
+        while wall_time() < until {
+            if self.child.try_wait()?.is_some() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bail!("the server did not stop")
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.child.id())
+    }
+
+    fn file(&self, name: &str) -> Result<String> {
+        let path = self.path(name);
+        fs::read_to_string(&path).with_context(|| format!("reading {path}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_watched_and_stopped() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut server =
+            Server::start(Command::new("sleep").arg("100"), log.path()).expect("sleep starts");
+        assert!(server.cpu().unwrap() < Duration::from_secs(1));
+        assert!(server.memory_bytes().unwrap() > 0);
+        server.check_alive().unwrap();
+        server.stop().unwrap();
+    }
+}

@@ -1,0 +1,161 @@
+//! Looks whether everything that is stored is still what was written.
+
+use std::time::{Duration, Instant};
+
+use crate::chunk;
+use crate::error::Result;
+use crate::gather;
+use crate::manifest::PartInfo;
+use crate::resolution::Resolution;
+use crate::store::{Inner, Store, locked};
+
+/// What looking at everything found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Parts that were read.
+    pub parts: u64,
+    /// Chunks that were read.
+    pub chunks: u64,
+    /// Bytes of chunks that were read.
+    pub bytes: u64,
+    /// What is damaged.
+    pub damage: Vec<Damage>,
+    /// Days that were rolled up anew, since a rollup of them was damaged and what it was made of was not.
+    pub mended: Vec<i64>,
+}
+
+/// Something that is not what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// What in it, and what is wrong.
+    pub what: String,
+    /// How many rows cannot be read for it; `None` if all can, or it is not known.
+    pub rows: Option<u64>,
+    /// Whether everything that is lost is still there at another place.
+    pub is_mendable: bool,
+}
+
+/// How far the looking has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Bytes of parts that were looked at.
+    pub bytes: u64,
+    /// Bytes of all parts.
+    pub bytes_total: u64,
+}
+
+impl Store {
+    /// Reads every chunk of every part, compares its checksum and decodes it. At most `bytes_per_second` are
+    /// read, if that is given.
+    pub fn verify(
+        &self,
+        bytes_per_second: Option<u64>,
+        each: &mut dyn FnMut(Progress),
+    ) -> Result<Report> {
+        let parts: Vec<PartInfo> = self.inner().state().manifest.parts.values().cloned().collect();
+        let bytes_total = parts.iter().map(|part| part.bytes).sum();
+        let (mut report, mut bytes) = (Report::default(), 0);
+        let begun = Instant::now();
+        report.damage.extend(self.inner().state().notes().iter().map(|note| Damage {
+            file: "series".to_owned(),
+            what: note.clone(),
+            rows: None,
+            is_mendable: true,
+        }));
+        for part in &parts {
+            self.inner().look_at(part, &mut report);
+            bytes += part.bytes;
+            each(Progress { bytes, bytes_total });
+            if let Some(rate) = bytes_per_second.filter(|&rate| rate > 0) {
+                let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
+                std::thread::sleep(due.saturating_sub(begun.elapsed()));
+            }
+        }
+        Ok(report)
+    }
+
+    /// As [`Self::verify`], and rolls days up anew of which only rollups are damaged.
+    pub fn scrub(
+        &self,
+        bytes_per_second: Option<u64>,
+        each: &mut dyn FnMut(Progress),
+    ) -> Result<Report> {
+        let mut report = self.verify(bytes_per_second, each)?;
+        let _work = locked(&self.inner().work);
+        report.mended = self.inner().mend()?;
+        Ok(report)
+    }
+}
+
+impl Inner {
+    /// Looks at a part.
+    pub(crate) fn look_at(&self, info: &PartInfo, report: &mut Report) {
+        let is_rollup = info.resolution != Resolution::Base && self.is_base_there(info);
+        let damage = |file: &str, what: String, rows| Damage {
+            file: file.to_owned(),
+            what,
+            rows,
+            is_mendable: is_rollup,
+        };
+        let name = format!("{:016x}.part", info.number);
+        let opened =
+            self.part(info.number).and_then(|part| part.places().map(|places| (part, places)));
+        let (part, places) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                return report.damage.push(damage(&name, error.to_string(), Some(info.rows)));
+            }
+        };
+        report.parts += 1;
+        for what in part.damage() {
+            report.damage.push(Damage { file: name.clone(), what, rows: None, is_mendable: true });
+        }
+        let mut rows = 0;
+        let mut bytes = Vec::new();
+        for place in &places {
+            report.chunks += 1;
+            report.bytes += u64::from(place.length);
+            let read = gather::read(&*part, place, &mut bytes).map_err(|gap| gap.reason);
+            let read = read.and_then(|header| chunk::decode(&header, &bytes));
+            match read {
+                Ok(found) => rows += found.len() as u64,
+                Err(what) => {
+                    report.damage.push(damage(&name, what, Some(place.rows.into())));
+                    rows += u64::from(place.rows);
+                }
+            }
+        }
+        if rows < info.rows {
+            let what = format!("{} rows are in no chunk that can be found", info.rows - rows);
+            report.damage.push(damage(&name, what, Some(info.rows - rows)));
+        }
+    }
+
+    /// Whether all that a rollup was made of is still there.
+    fn is_base_there(&self, info: &PartInfo) -> bool {
+        let state = self.state();
+        info.covers.values().flatten().all(|number| state.manifest.parts.contains_key(number))
+    }
+
+    /// Rolls up anew what is damaged only in rollups. The caller has `work`.
+    pub(crate) fn mend(&self) -> Result<Vec<i64>> {
+        let mut mended = Vec::new();
+        loop {
+            let parts: Vec<PartInfo> = self.state().manifest.parts.values().cloned().collect();
+            let day = parts
+                .iter()
+                .filter(|part| part.resolution != Resolution::Base && self.is_base_there(part))
+                .find_map(|part| {
+                    let mut report = Report::default();
+                    self.look_at(part, &mut report);
+                    let is_damaged = report.damage.iter().any(|damage| damage.rows.is_some());
+                    part.covers.keys().copied().find(|day| is_damaged && !mended.contains(day))
+                });
+            let Some(day) = day else { return Ok(mended) };
+            self.roll(day)?;
+            mended.push(day);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Copies of a store at one moment that take no room: parts are never changed, so a second name is enough.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use disk::{Disk, Mode};
+use journal::Start;
+
+use crate::backend::Backend;
+use crate::error::{Doing, Error, Result};
+use crate::local::Local;
+use crate::manifest::Manifest;
+use crate::store::{SUBSCRIBER, Store, locked};
+
+/// What a snapshot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Parts.
+    pub parts: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Rows in them, of all resolutions.
+    pub rows: u64,
+    /// Series that are known.
+    pub series: u64,
+}
+
+impl Store {
+    /// Writes what the store consists of now into a new folder, of the same file system if it is to take no room:
+    /// everything that was acknowledged before is in it.
+    pub fn snapshot(&self, disk: &Arc<dyn Disk>, to: &Path) -> Result<Snapshot> {
+        let inner = self.inner();
+        let _work = locked(&inner.work);
+        inner.seal()?;
+        let manifest = Arc::clone(&inner.state().manifest);
+        let from = inner.dir().to_owned();
+        // Elsewhere it is fed by another journal.
+        let copied = Manifest { journal: None, position: 0, ..Manifest::clone(&manifest) };
+        copy(disk, &from, to, &copied)
+    }
+
+    /// Makes a store of a snapshot, in a new folder.
+    pub fn restore(
+        disk: &Arc<dyn Disk>,
+        snapshot: &Path,
+        dir: &Path,
+        settings: &journal::Settings,
+    ) -> Result<Snapshot> {
+        let manifest = {
+            let backend = Local::open(Arc::clone(disk), snapshot)?;
+            let bytes =
+                backend.manifest()?.ok_or_else(|| Error::Missing { dir: snapshot.to_owned() })?;
+            Manifest::read(&bytes)
+                .map_err(|why| Error::Manifest { path: snapshot.join("manifest"), why })?
+        };
+        if manifest.journal.is_some() {
+            return Err(Error::NoSnapshot { dir: snapshot.to_owned() });
+        }
+        if Local::is_store(&**disk, dir) {
+            return Err(Error::Exists { dir: dir.to_owned() });
+        }
+        let journal = Store::create_journal(disk, &dir.join("journal"), settings)?;
+        copy(disk, snapshot, dir, &Manifest { journal: Some(journal), position: 0, ..manifest })
+    }
+
+    /// Makes the journal of a store, if a crash has not left one already. Its number.
+    pub(crate) fn create_journal(
+        disk: &Arc<dyn Disk>,
+        path: &Path,
+        settings: &journal::Settings,
+    ) -> Result<u128> {
+        disk.create_dir(path.parent().unwrap_or(path)).doing("create", path)?;
+        match journal::Journal::create(&**disk, path, journal::random_id(), 0, settings) {
+            Ok(()) | Err(journal::Error::Exists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let options = journal::Options { alone: true, background: false, ..Default::default() };
+        let journal = journal::Journal::open(Arc::clone(disk), path, &options)?;
+        match journal.add_subscriber(SUBSCRIBER, Start::Begin, true) {
+            Ok(_) | Err(journal::Error::CheckpointExists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(journal.stat()?.id)
+    }
+}
+
+/// Parts and forms, and last of all the manifest: without one, a folder is no store.
+fn copy(disk: &Arc<dyn Disk>, from: &Path, to: &Path, manifest: &Manifest) -> Result<Snapshot> {
+    if Local::is_store(&**disk, to) {
+        return Err(Error::Exists { dir: to.to_owned() });
+    }
+    let backend = Local::open(Arc::clone(disk), to)?;
+    for &number in manifest.parts.keys() {
+        let name = Local::part_name(number);
+        link(&**disk, &from.join(&name), &to.join(&name))?;
+    }
+    let parts = to.join("parts");
+    disk.sync_dir(&parts).doing("synchronise", &parts)?;
+    copy_bytes(&**disk, &from.join("series"), &to.join("series"))?;
+    disk.sync_dir(to).doing("synchronise", to)?;
+    backend.set_manifest(&manifest.write())?;
+    Ok(Snapshot {
+        parts: manifest.parts.len() as u64,
+        bytes: manifest.parts.values().map(|part| part.bytes).sum(),
+        rows: manifest.parts.values().map(|part| part.rows).sum(),
+        series: manifest.series,
+    })
+}
+
+/// A second name; between file systems, or where a crash left half a copy, the bytes.
+fn link(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
+    match disk.link(from, to) {
+        Ok(()) => Ok(()),
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::CrossesDevices | std::io::ErrorKind::AlreadyExists
+            ) =>
+        {
+            copy_bytes(disk, from, to)
+        }
+        Err(error) => Err(error).doing("link", to),
+    }
+}
+
+fn copy_bytes(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
+    const PIECE: usize = 1 << 20;
+    let source = match disk.open(from, Mode::Read) {
+        Ok(source) => source,
+        // A store without series has no file of them.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && from.ends_with("series") => {
+            return Ok(());
+        }
+        Err(error) => return Err(error).doing("open", from),
+    };
+    // Whatever is there has another name too, perhaps, and must not be written into.
+    match disk.remove(to) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).doing("remove", to);
+        }
+        _ => {}
+    }
+    let target = disk.open(to, Mode::CreateNew).doing("create", to)?;
+    let mut bytes = vec![0; PIECE];
+    let mut at = 0;
+    loop {
+        let have = source.read_full_at(&mut bytes, at).doing("read", from)?;
+        target.write_all_at(&bytes[..have], at).doing("write", to)?;
+        at += have as u64;
+        if have < PIECE {
+            return target.sync().doing("synchronise", to);
+        }
+    }
+}

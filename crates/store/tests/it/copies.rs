@@ -1,0 +1,96 @@
+//! Snapshots, and looking at everything.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use disk::{Disk, SimDisk};
+use store::{DAY, Grid, HOUR, MINUTE, Store};
+
+use crate::world::{DIR, World, columns, histogram, ingest, latency, sample, settings};
+
+const WEEK: Grid = Grid { start: 0, step: DAY, columns: 7 };
+
+/// A store with two days that are rolled up and one that is not.
+fn filled(world: &World) -> Store {
+    let store = world.open().unwrap();
+    for hour in 0..60 {
+        let (start, end) = (hour * HOUR, (hour + 1) * HOUR);
+        ingest(
+            &store,
+            hour as u64,
+            &[(&latency("a"), sample(start, end, histogram(&[hour as f64 + 1.0, 7.0])))],
+        );
+    }
+    world.set_now(2 * DAY + HOUR);
+    store.seal().unwrap();
+    store.maintain().unwrap();
+    store
+}
+
+fn counts(store: &Store) -> Vec<u64> {
+    columns(store, "latency", WEEK).iter().map(|column| column.value.count()).collect()
+}
+
+#[test]
+fn a_snapshot_is_a_store_of_its_own() {
+    let world = World::new();
+    let store = filled(&world);
+    let expected = counts(&store);
+    let snapshot = store.snapshot(&world.disk, Path::new("/snapshot")).unwrap();
+    assert_eq!((snapshot.series, snapshot.parts), (1, store.stat().unwrap().parts.len() as u64));
+    assert!(store.snapshot(&world.disk, Path::new("/snapshot")).is_err(), "it is there already");
+    ingest(&store, 100, &[(&latency("a"), sample(0, MINUTE, histogram(&[1.0])))]);
+    store.seal().unwrap();
+    assert_eq!(counts(&store)[0], expected[0] + 1);
+    drop(store);
+
+    Store::restore(&world.disk, Path::new("/snapshot"), Path::new("/other"), &settings()).unwrap();
+    let restored = world.open_at("/other").unwrap();
+    assert_eq!(counts(&restored), expected);
+    // What the snapshot contains is known to be a repeat; what came after it is not.
+    ingest(&restored, 59, &[(&latency("a"), sample(0, MINUTE, histogram(&[1.0])))]);
+    ingest(&restored, 100, &[(&latency("a"), sample(0, MINUTE, histogram(&[1.0])))]);
+    assert_eq!(counts(&restored)[0], expected[0] + 1);
+    // A store is no snapshot, and nothing is written over one.
+    assert!(Store::restore(&world.disk, Path::new(DIR), Path::new("/third"), &settings()).is_err());
+    assert!(
+        Store::restore(&world.disk, Path::new("/snapshot"), Path::new("/other"), &settings())
+            .is_err()
+    );
+}
+
+#[test]
+fn damage_is_found_and_rollups_are_mended() {
+    let disk = SimDisk::new(1);
+    let world = World::on(Arc::new(disk.process()) as Arc<dyn Disk>);
+    let store = filled(&world);
+    let expected = counts(&store);
+    let report = store.verify(None, &mut |_| {}).unwrap();
+    assert_eq!(report.damage, []);
+    assert_eq!(report.parts, store.stat().unwrap().parts.len() as u64);
+    let days = |store: &Store| {
+        let parts = store.stat().unwrap().parts;
+        parts
+            .into_iter()
+            .filter(|part| part.resolution == store::Resolution::Day)
+            .map(|part| part.number)
+            .collect::<Vec<_>>()
+    };
+    let damaged = days(&store)[0];
+    drop(store);
+    let path = format!("{DIR}/parts/{damaged:016x}.part");
+    disk.flip_bit(Path::new(&path), 150, 3);
+
+    let store = world.open().unwrap();
+    let column = &columns(&store, "latency", WEEK)[0];
+    assert_eq!((column.value.count(), column.gaps.len()), (0, 1), "{:?}", column.gaps);
+    assert_eq!(counts(&store)[1..], expected[1..], "neighbours are served");
+    let report = store.verify(None, &mut |_| {}).unwrap();
+    assert_eq!(report.damage.len(), 1, "{:?}", report.damage);
+    assert!(
+        report.damage[0].file.contains(&format!("{damaged:016x}")) && report.damage[0].is_mendable
+    );
+    assert_eq!(store.scrub(None, &mut |_| {}).unwrap().mended.len(), 1);
+    assert_eq!(counts(&store), expected);
+    assert_eq!(store.verify(None, &mut |_| {}).unwrap().damage, []);
+}
