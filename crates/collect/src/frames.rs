@@ -189,7 +189,9 @@ fn object(line: &[u8]) -> Result<Reading, Trouble> {
             "end_ns" => reading.end = Some(time(&mut tokens)?),
             "unit" => {
                 let name = text(&mut tokens, "a unit in quotes")?;
-                unit = Some(Unit::parse(&name).unwrap_or(Unit::Other(name)));
+                // Another spelling is another series: it is kept.
+                let known = Unit::parse(&name).filter(|unit| unit.name() == name);
+                unit = Some(known.unwrap_or(Unit::Other(name)));
             }
             "frame" => {
                 let base64 = text(&mut tokens, "base64 of a frame in quotes")?;

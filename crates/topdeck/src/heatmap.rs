@@ -8,6 +8,7 @@
 //! Times are nanoseconds since 1970 in UTC, values are in [`Heatmap::unit`].
 
 mod clock;
+mod command;
 mod ramp;
 mod rows;
 mod svg;
@@ -22,6 +23,7 @@ use crate::hist::intervals;
 use crate::hist::show::{self, Show};
 use crate::hist::whole::Whole;
 
+pub(crate) use crate::heatmap::command::{Options, run};
 pub(crate) use crate::heatmap::svg::document as svg;
 pub(crate) use crate::heatmap::terminal::{columns as columns_of, text};
 

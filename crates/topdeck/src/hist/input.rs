@@ -18,7 +18,7 @@ use crate::hist::show;
 use crate::hist::whole::Numbers;
 
 /// Enough of an input to tell its format, and to read numbers without waiting for the kernel.
-const HEAD_BYTES: u64 = 1 << 20;
+pub(crate) const HEAD_BYTES: u64 = 1 << 20;
 /// How often progress is shown.
 const PROGRESS_BYTES: u64 = 64 << 20;
 /// More troubles are counted and not kept.
