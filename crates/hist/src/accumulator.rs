@@ -104,8 +104,13 @@ impl Accumulator {
         self.rest.count() + self.dense + self.zero
     }
 
+    /// The grid that histograms are added on.
+    pub(crate) fn scheme(&self) -> &Scheme {
+        self.rest.scheme()
+    }
+
     /// Whether `more` values beside those counted, NaN among them, still fit 64 bits.
-    fn has_room_for(&self, more: u64) -> bool {
+    pub(crate) fn has_room_for(&self, more: u64) -> bool {
         let held = self.rest.nan_count().checked_add(self.count());
         held.is_some_and(|held| held.checked_add(more).is_some())
     }

@@ -7,9 +7,13 @@
 
 mod base64;
 pub(crate) mod bits;
+mod block1;
 pub(crate) mod bytes;
-pub(crate) mod counts;
+mod codes;
+mod columns;
+mod counts;
 pub mod header;
+mod matrix;
 mod protobuf;
 
 pub mod block;

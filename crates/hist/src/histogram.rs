@@ -777,7 +777,7 @@ fn checked_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, Par
     Ok(buckets)
 }
 
-fn check_thresholds(thresholds: &[Threshold], count: u64) -> Result<(), PartsError> {
+pub(crate) fn check_thresholds(thresholds: &[Threshold], count: u64) -> Result<(), PartsError> {
     if thresholds.len() > Histogram::THRESHOLDS_MAX {
         return Err(PartsError::TooManyThresholds { found: thresholds.len() });
     }

@@ -53,6 +53,11 @@ impl Mixture {
         self.parts.iter().map(Histogram::count).sum()
     }
 
+    /// The histograms themselves, one for each family.
+    pub fn into_parts(self) -> Vec<Histogram> {
+        self.parts
+    }
+
     /// Sum of all values.
     pub fn sum(&self) -> Bracket {
         let mut total = [Sum::default(); 3];
@@ -145,8 +150,11 @@ impl Mixture {
     }
 
     /// The value of rank ⌈qn⌉: not below the cell whose lower end has that rank among all lower ends, nor
-    /// above the one whose upper end has it among all upper ends.
+    /// above the one whose upper end has it among all upper ends. Of one part it is that part's own.
     pub fn quantile(&self, q: f64) -> Option<Bracket> {
+        if let [part] = self.parts.as_slice() {
+            return part.quantile(q);
+        }
         let n = self.count();
         if n == 0 || !(0.0..=1.0).contains(&q) {
             return None;

@@ -6,8 +6,8 @@
 //! groups, until the bytes end, each:
 //!   series  u8     0: an id of 16 bytes; 1: a canonical form, as length and bytes; 2: gaps
 //!   samples varint how many; then each:
-//!     start zigzag ns: less the end of the sample before it in the batch, at first less 0
-//!     span  varint ns: end less start
+//!     start zigzag ns: less the start of the sample before it in the batch, at first less 0
+//!     span  zigzag ns: end less start, less the same of the sample before it
 //!     value        histogram: length and frame; number: 8 bytes; text: length and UTF-8
 //! ```
 //! A series that is only named by its id needs a reader who knows its form, and so its kind: of what kind
@@ -40,7 +40,9 @@ pub struct BatchWriter {
     samples: u64,
     series: Option<(String, Kind, Meaning)>,
     gaps: Vec<Gap>,
-    end: i64,
+    /// Of the sample before: most samples of a batch are of one stretch of time.
+    start: i64,
+    span: i64,
     frame: Vec<u8>,
     count: u64,
 }
@@ -53,7 +55,8 @@ impl Default for BatchWriter {
             samples: 0,
             series: None,
             gaps: Vec::new(),
-            end: 0,
+            start: 0,
+            span: 0,
             frame: Vec::new(),
             count: 0,
         }
@@ -103,9 +106,9 @@ impl BatchWriter {
         let Some(span) = end.checked_sub(start).filter(|&span| span >= 0) else {
             return Err(Error::Backwards { series: name.clone(), start, end });
         };
-        put_zigzag(&mut self.group, start.wrapping_sub(self.end));
-        put_varint(&mut self.group, span as u64);
-        self.end = end;
+        put_zigzag(&mut self.group, start.wrapping_sub(self.start));
+        put_zigzag(&mut self.group, span - self.span);
+        (self.start, self.span) = (start, span);
         match &sample.value {
             Value::Histogram(histogram) => {
                 self.frame.clear();
@@ -275,7 +278,8 @@ pub struct BatchReader<'a> {
     series: Option<(SeriesRef<'a>, u8)>,
     left: u64,
     begins: bool,
-    end: i64,
+    start: i64,
+    span: i64,
     gaps: Vec<Gap>,
     failed: bool,
 }
@@ -299,7 +303,8 @@ impl<'a> BatchReader<'a> {
             series: None,
             left: 0,
             begins: false,
-            end: 0,
+            start: 0,
+            span: 0,
             gaps: Vec::new(),
             failed: false,
         })
@@ -359,16 +364,17 @@ impl<'a> BatchReader<'a> {
         }
         self.left -= 1;
         let (series, tag) = self.series.expect("BUG: a group has a series");
-        let start = self.end.wrapping_add(self.reader.zigzag("start")?);
+        let start = self.start.wrapping_add(self.reader.zigzag("start")?);
         let offset = self.reader.offset();
-        let span = self.reader.varint("span")?;
-        let end = i64::try_from(span).ok().and_then(|span| start.checked_add(span));
-        self.end = end.ok_or_else(|| Error::Invalid {
+        let span = self.span.wrapping_add(self.reader.zigzag("span")?);
+        let end = start.checked_add(span).filter(|_| span >= 0);
+        let end = end.ok_or_else(|| Error::Invalid {
             offset,
             field: "span",
             found: span.to_string(),
-            expected: "an end within 64 bits",
+            expected: "an end within 64 bits, not before the start",
         })?;
+        (self.start, self.span) = (start, span);
         let offset = self.reader.offset();
         let value = match tag {
             0 => self.reader.bytes("frame")?,
@@ -376,7 +382,7 @@ impl<'a> BatchReader<'a> {
             _ => self.reader.text("text")?.as_bytes(),
         };
         let begins = std::mem::take(&mut self.begins);
-        Ok(Some(Entry { series, begins, start, end: self.end, value, tag, offset }))
+        Ok(Some(Entry { series, begins, start, end, value, tag, offset }))
     }
 }
 

@@ -192,10 +192,12 @@ pub(crate) fn encode(
     for rows in divided(rows) {
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
-        put_payload(&mut bytes, &rows);
         let times = rows.times();
+        let (content, count) = (Content::of(&rows), rows.len());
+        times::put(&mut bytes, &times);
+        put_values(&mut bytes, rows);
         let header = Header {
-            content: Content::of(&rows),
+            content,
             resolution,
             series,
             start: times
@@ -204,7 +206,7 @@ pub(crate) fn encode(
                 .min()
                 .unwrap_or(0),
             end: times.iter().map(|time| time.1).max().unwrap_or(0),
-            rows: rows.len(),
+            rows: count,
             length: bytes.len() - HEADER_BYTES,
         };
         put_header(&mut bytes, &header);
@@ -400,12 +402,9 @@ impl Sides {
 const PLAIN: Meaning =
     Meaning { unit: hist::codec::header::Unit::None, temporality: Temporality::Delta };
 
-fn put_payload(out: &mut Vec<u8>, rows: &Rows) {
-    times::put(out, &rows.times());
+fn put_values(out: &mut Vec<u8>, rows: Rows) {
     match rows {
-        Rows::Histograms(rows) => {
-            put_block(out, rows.iter().map(|row| row.value.clone()).collect())
-        }
+        Rows::Histograms(rows) => put_block(out, rows.into_iter().map(|row| row.value).collect()),
         Rows::Cumulative(rows) => {
             let mut frame = Vec::new();
             hist::codec::frame::encode(&rows[0].value, PLAIN, &mut frame);

@@ -12,24 +12,20 @@ use crate::row::Rows;
 
 /// Reads a chunk and compares its checksum and what it is. What is wrong becomes a gap.
 pub(crate) fn read(part: &dyn Part, place: &Place, bytes: &mut Vec<u8>) -> Result<Header, Gap> {
-    let gap = |why: &str| Gap {
-        start: place.start,
-        end: place.end,
-        producer: None,
-        lost: Some(place.rows.into()),
-        reason: format!(
-            "chunk of series {} in {} at byte {}: {why}",
-            place.series,
-            part.name(),
-            place.offset
-        ),
-    };
+    let gap = |why: &str| gap(part, place, why);
     part.read(place, bytes).map_err(|error| gap(&error.to_string()))?;
     let header = chunk::check(bytes).map_err(|why| gap(&why))?;
     if header.series != place.series || header.rows != place.rows as usize {
         return Err(gap("another chunk than the index says"));
     }
     Ok(header)
+}
+
+/// What is missing when a chunk cannot be read.
+pub(crate) fn gap(part: &dyn Part, place: &Place, why: &str) -> Gap {
+    let Place { series, start, end, offset, .. } = *place;
+    let reason = format!("chunk of series {series} in {} at byte {offset}: {why}", part.name());
+    Gap { start, end, producer: None, lost: Some(place.rows.into()), reason }
 }
 
 /// All rows of a series in some parts that pass `wanted`, unsettled; `None` if there are none.
@@ -47,17 +43,7 @@ pub(crate) fn rows(
                 continue;
             }
             let read = read(&**part, &place, &mut bytes).and_then(|header| {
-                chunk::decode(&header, &bytes).map_err(|why| Gap {
-                    start: place.start,
-                    end: place.end,
-                    producer: None,
-                    lost: Some(place.rows.into()),
-                    reason: format!(
-                        "chunk of series {series} in {} at byte {}: {why}",
-                        part.name(),
-                        place.offset
-                    ),
-                })
+                chunk::decode(&header, &bytes).map_err(|why| gap(&**part, &place, &why))
             });
             let mut rows = match read {
                 Ok(rows) => rows,

@@ -37,6 +37,7 @@ mod check;
 mod snapshot;
 
 mod grid;
+mod merge;
 mod view;
 
 mod error;

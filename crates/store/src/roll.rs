@@ -8,14 +8,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hist::Histogram;
+use hist::codec::header::Temporality;
 use model::{Gap, Kind, SeriesId};
 
 use crate::backend::Part;
 use crate::change::{Change, Writing};
+use crate::chunk;
 use crate::delta::deltas;
 use crate::error::Result;
 use crate::gather;
+use crate::grid::Run;
 use crate::manifest::{Covers, Keep, Manifest, PartInfo};
+use crate::merge::{Merge, rows_of};
 use crate::resolution::{DAY, Resolution, SECOND, slot};
 use crate::row::{Row, Rows, Summary};
 use crate::store::Inner;
@@ -222,7 +226,14 @@ impl Inner {
             Resolution::ROLLUPS.map(|resolution| change.write(resolution)).into();
         let goes = |keep: &Keep| keep.resolution == Resolution::Base && keep.duration.is_some();
         let minutes_pay = change.before.keep.iter().any(goes) || self.do_minutes_pay(&parts)?;
+        let finest = if minutes_pay { Resolution::Minute } else { Resolution::FiveMinutes };
         for (id, kind) in self.series_in(&parts)? {
+            if kind == Kind::Histogram(Temporality::Delta) && rebuilt.is_kept() {
+                // What adds up, and is not written anew, need not be taken apart.
+                let mut finer = merged(&parts, &id, day, finest, gaps)?;
+                put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
+                continue;
+            }
             let mut rows = gather::rows(&parts, &id, &(day..day + DAY), gaps)?
                 .unwrap_or_else(|| Rows::none_of(kind));
             if let Some(keep) = filter {
@@ -239,14 +250,7 @@ impl Inner {
                 false => None,
             };
             let mut finer = happened(kind, rows, before, day);
-            for (writing, resolution) in rollups.iter_mut().zip(Resolution::ROLLUPS) {
-                let period = resolution.period().expect("BUG: a rollup has a period");
-                let rolled = rolled_up(&finer, period);
-                if resolution != Resolution::Minute || minutes_pay {
-                    writing.put(id, kind, rolled.clone())?;
-                    finer = rolled;
-                }
-            }
+            put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
         }
         let numbers = rebuilt.finish(change)?;
         let covers = Covers::from([(day, numbers)]);
@@ -314,6 +318,11 @@ struct Rebuilt<'a> {
 }
 
 impl<'a> Rebuilt<'a> {
+    /// Whether all parts stay as they are.
+    fn is_kept(&self) -> bool {
+        self.writings.is_empty()
+    }
+
     fn of(
         change: &mut Change<'a>,
         base: &[&PartInfo],
@@ -397,6 +406,58 @@ pub(crate) fn happened(kind: Kind, rows: Rows, before: Option<Rows>, day: i64) -
         }
         (rows, _) => rows,
     }
+}
+
+/// Puts rollups of what happened, each made of the one before it.
+fn put_rollups(
+    rollups: &mut [Writing<'_>],
+    finer: &mut Rows,
+    finest: Resolution,
+    id: SeriesId,
+    kind: Kind,
+) -> Result<()> {
+    for (writing, resolution) in rollups.iter_mut().zip(Resolution::ROLLUPS) {
+        if resolution >= finest {
+            *finer = rolled_up(finer, resolution.period().expect("BUG: a rollup has a period"));
+            writing.put(id, kind, finer.clone())?;
+        }
+    }
+    Ok(())
+}
+
+/// Histograms of a day by slots, straight from the bytes of chunks.
+fn merged(
+    parts: &[Arc<dyn Part>],
+    id: &SeriesId,
+    day: i64,
+    resolution: Resolution,
+    gaps: &mut Vec<Gap>,
+) -> Result<Rows> {
+    let period = resolution.period().expect("BUG: a rollup has a period");
+    let slot = |at: usize| day + at as i64 * period;
+    let slots = (DAY / period) as usize;
+    let runs: Vec<Run> = (0..slots).map(|at| (slot(at)..slot(at + 1), at)).collect();
+    let mut merge = Merge::new(slots);
+    let mut bytes = Vec::new();
+    for part in parts {
+        for place in part.find(id)? {
+            let read = gather::read(&**part, &place, &mut bytes);
+            let added = read.and_then(|header| {
+                let (times, block) = chunk::times(&header, &bytes)
+                    .map_err(|why| gather::gap(&**part, &place, &why))?;
+                merge
+                    .add_block(block, &rows_of(&times, &runs))
+                    .map_err(|why| gather::gap(&**part, &place, &why))
+            });
+            gaps.extend(added.err());
+        }
+    }
+    let mut rows = Vec::new();
+    for (at, mixture) in merge.finish().into_iter().enumerate() {
+        let (start, end) = (slot(at), slot(at + 1));
+        rows.extend(mixture.into_parts().into_iter().map(|value| Row { start, end, value }));
+    }
+    Ok(Rows::Histograms(rows))
 }
 
 /// Rows by slots of `period`; of texts none.

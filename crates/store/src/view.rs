@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use hist::codec::block;
-use hist::{Accumulator, Histogram, Mixture, Scheme};
+use hist::Mixture;
 use model::{Gap, Kind, Sample, Selector, SeriesId, Value};
 
 use crate::backend::Place;
@@ -18,6 +17,7 @@ use crate::gather;
 use crate::grid::{Grid, Run, plan};
 use crate::head::Head;
 use crate::manifest::{Manifest, PartInfo};
+use crate::merge::{Merge, rows_of};
 use crate::resolution::{DAY, Resolution, slot};
 use crate::roll::happened;
 use crate::row::{Row, Rows, Summary};
@@ -699,74 +699,6 @@ fn joined(mut ranges: Vec<Range<i64>>) -> Vec<Range<i64>> {
 fn column_of(columns: &[Range<i64>], end: i64) -> Option<usize> {
     let at = columns.partition_point(|column| column.end < end);
     columns.get(at).filter(|column| column.contains(&end.saturating_sub(1))).map(|_| at)
-}
-
-/// Which rows, by their times in order, belong to which column.
-fn rows_of(times: &[(i64, i64)], runs: &[Run]) -> Vec<(Range<usize>, usize)> {
-    let mut rows: Vec<(Range<usize>, usize)> = Vec::new();
-    for (range, column) in runs {
-        let first = times.partition_point(|time| time.1 <= range.start);
-        let end = times.partition_point(|time| time.1 <= range.end);
-        match rows.last_mut() {
-            _ if first == end => {}
-            Some((held, at)) if *at == *column && held.end == first => held.end = end,
-            _ => rows.push((first..end, *column)),
-        }
-    }
-    rows
-}
-
-/// Histograms of each column, a set of accumulators for each grid.
-struct Merge {
-    columns: usize,
-    sets: Vec<(Scheme, Vec<Accumulator>)>,
-}
-
-impl Merge {
-    fn new(columns: usize) -> Merge {
-        Merge { columns, sets: Vec::new() }
-    }
-
-    fn set(&mut self, scheme: &Scheme) -> &mut Vec<Accumulator> {
-        let at = self.sets.iter().position(|(held, _)| held == scheme).unwrap_or_else(|| {
-            let accumulators =
-                (0..self.columns).map(|_| Accumulator::new(scheme.clone())).collect();
-            self.sets.push((scheme.clone(), accumulators));
-            self.sets.len() - 1
-        });
-        &mut self.sets[at].1
-    }
-
-    fn add(&mut self, column: usize, histogram: &Histogram) {
-        let set = self.set(histogram.scheme());
-        set[column].add(histogram).expect("BUG: it is of this grid");
-    }
-
-    fn add_block(&mut self, bytes: &[u8], runs: &[(Range<usize>, usize)]) -> Result<(), String> {
-        if runs.is_empty() {
-            return Ok(());
-        }
-        let (histograms, _) = block::decode(bytes).map_err(|error| error.to_string())?;
-        for (rows, column) in runs {
-            for histogram in &histograms[rows.clone()] {
-                self.add(*column, histogram);
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Vec<Mixture> {
-        let mut mixtures: Vec<Mixture> = vec![Mixture::default(); self.columns];
-        for (_, set) in self.sets {
-            for (mixture, accumulator) in mixtures.iter_mut().zip(set) {
-                let histogram = accumulator.to_histogram();
-                if !histogram.is_empty() || histogram.nan_count() > 0 {
-                    mixture.add(&histogram).expect("BUG: more than 2^64 values");
-                }
-            }
-        }
-        mixtures
-    }
 }
 
 /// Columns of an answer, in order of time; worked out as they are asked for.

@@ -6,21 +6,24 @@ use crate::error::DecodeError;
 #[derive(Default)]
 pub(crate) struct BitWriter {
     bytes: Vec<u8>,
-    pending: u128,
+    pending: u64,
     pending_bits: u32,
 }
 
 impl BitWriter {
     /// Appends the low `bits` bits of `value`, at most 64.
+    #[inline]
     pub(crate) fn put(&mut self, value: u64, bits: u32) {
         debug_assert!(bits == 64 || value >> bits == 0);
-        self.pending |= u128::from(value) << self.pending_bits;
-        self.pending_bits += bits;
-        while self.pending_bits >= 8 {
-            self.bytes.push(self.pending as u8);
-            self.pending >>= 8;
-            self.pending_bits -= 8;
+        self.pending |= value << self.pending_bits;
+        let held = self.pending_bits + bits;
+        if held < u64::BITS {
+            self.pending_bits = held;
+            return;
         }
+        self.bytes.extend(self.pending.to_le_bytes());
+        self.pending_bits = held - u64::BITS;
+        self.pending = value.checked_shr(bits - self.pending_bits).unwrap_or(0);
     }
 
     /// Appends a number in Rice's code: the part above `low_bits` in unary, the rest as it is. A part too
@@ -36,11 +39,22 @@ impl BitWriter {
         }
     }
 
+    /// How many bits were put.
+    pub(crate) fn bits(&self) -> u64 {
+        8 * self.bytes.len() as u64 + u64::from(self.pending_bits)
+    }
+
+    /// Appends all bits of another.
+    pub(crate) fn append(&mut self, other: BitWriter) {
+        let (words, _) = other.bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.put(u64::from_le_bytes(*word), 64));
+        self.put(other.pending, other.pending_bits);
+    }
+
     /// All bytes, the last filled up with zeros.
     pub(crate) fn finish(mut self) -> Vec<u8> {
-        if self.pending_bits > 0 {
-            self.bytes.push(self.pending as u8);
-        }
+        let held = self.pending_bits.div_ceil(8) as usize;
+        self.bytes.extend(&self.pending.to_le_bytes()[..held]);
         self.bytes
     }
 }
@@ -85,6 +99,12 @@ impl<'a> BitReader<'a> {
         if end > self.bytes.len() * 8 {
             return Err(DecodeError::Truncated { offset: self.offset + first, field });
         }
+        if bits <= 56
+            && let Some(word) = self.bytes.get(first..).and_then(|rest| rest.first_chunk::<8>())
+        {
+            self.at_bit = end;
+            return Ok(u64::from_le_bytes(*word) >> shift & low_mask(bits));
+        }
         let mut word = [0u8; 16];
         let held = &self.bytes[first..end.div_ceil(8)];
         word[..held.len()].copy_from_slice(held);
@@ -93,16 +113,24 @@ impl<'a> BitReader<'a> {
         Ok(if bits == 64 { value } else { value & low_mask(bits) })
     }
 
+    /// 25 bits or more from here on; zeros past the end.
+    fn peek(&self) -> u32 {
+        let rest = self.bytes.get(self.at_bit / 8..).unwrap_or(&[]);
+        let word = match rest.first_chunk::<8>() {
+            Some(word) => u64::from_le_bytes(*word),
+            None => rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        };
+        (word >> (self.at_bit % 8)) as u32
+    }
+
     /// A number in Rice's code.
     pub(crate) fn get_rice(
         &mut self,
         low_bits: u32,
         field: &'static str,
     ) -> Result<u64, DecodeError> {
-        let mut high = 0;
-        while high < UNARY_MAX && self.get(1, field)? == 1 {
-            high += 1;
-        }
+        let high = u64::from(self.peek().trailing_ones()).min(UNARY_MAX);
+        self.get((high + 1).min(UNARY_MAX) as u32, field)?;
         if high == UNARY_MAX {
             return self.get(64, field);
         }

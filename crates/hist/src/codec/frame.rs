@@ -18,7 +18,7 @@
 
 use crate::codec::base64;
 use crate::codec::bytes::{Reader, put_varint, put_zigzag};
-use crate::codec::header::{FRAME_MAGIC, header, put_header};
+use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, header, put_header};
 pub use crate::codec::header::{Meaning, Temporality, Unit};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, Parts, Threshold};
@@ -148,7 +148,7 @@ pub fn decode_base64(text: &str) -> Result<(Histogram, Meaning), DecodeError> {
 /// Reads a frame that fills `bytes`.
 pub fn decode(bytes: &[u8]) -> Result<(Histogram, Meaning), DecodeError> {
     let mut reader = Reader::new(bytes);
-    let (meaning, scheme) = header(&mut reader, FRAME_MAGIC)?;
+    let (meaning, scheme) = header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
     let fields = Fields::read(&mut reader)?;
     let mut parts = Parts::new(scheme);
     parts.zero = fields.zero;

@@ -3,7 +3,7 @@
 //! ```text
 //! size      field
 //!    1      magic        0xd1 frame, 0xd2 block
-//!    1      version      1; readers refuse any other
+//!    1      version      of a frame 1, of a block 1 or 2; readers refuse any other
 //!    1      kind         bits 0-3 scheme tag, bit 4 cumulative, the rest 0
 //!    1      unit         of the values: 0 none, 1 ns, 2 us, 3 ms, 4 s, 5 bytes
 //!    any    scheme       parameters of the scheme, by tag
@@ -20,8 +20,10 @@ use crate::scheme::{Exp2, Explicit, Interpolation, Log, LogLinear2, Scheme};
 pub const FRAME_MAGIC: u8 = 0xd1;
 /// First byte of a block.
 pub const BLOCK_MAGIC: u8 = 0xd2;
-/// The version that is written, and the only one that is read.
-pub const VERSION: u8 = 1;
+/// The version of frames, the only one.
+pub const FRAME_VERSION: u8 = 1;
+/// The version of blocks that is written. Blocks of version 1 are read, too.
+pub const BLOCK_VERSION: u8 = 2;
 /// Set in `kind` when counts grow from one histogram to the next.
 pub const CUMULATIVE: u8 = 1 << 4;
 
@@ -85,7 +87,8 @@ pub(crate) fn put_header(out: &mut Vec<u8>, magic: u8, meaning: Meaning, scheme:
     let cumulative = if meaning.temporality == Temporality::Cumulative { CUMULATIVE } else { 0 };
     let unit =
         Unit::ALL.iter().position(|&unit| unit == meaning.unit).expect("BUG: ALL has all") as u8;
-    out.extend([magic, VERSION, tag(scheme) | cumulative, unit]);
+    let version = if magic == FRAME_MAGIC { FRAME_VERSION } else { BLOCK_VERSION };
+    out.extend([magic, version, tag(scheme) | cumulative, unit]);
     match scheme {
         Scheme::Exp2(grid) => out.push(grid.scale() as u8),
         Scheme::LogLinear2(grid) => {
@@ -115,8 +118,12 @@ fn tag(scheme: &Scheme) -> u8 {
     }
 }
 
-/// Reads the header.
-pub(crate) fn header(reader: &mut Reader<'_>, magic: u8) -> Result<(Meaning, Scheme), DecodeError> {
+/// Reads the header of a format's version.
+pub(crate) fn header(
+    reader: &mut Reader<'_>,
+    magic: u8,
+    version: u8,
+) -> Result<(Meaning, Scheme), DecodeError> {
     let field = |reader: &mut Reader<'_>, name, expected: u8, text| {
         let at = reader.offset();
         let found = reader.u8(name)?;
@@ -124,7 +131,12 @@ pub(crate) fn header(reader: &mut Reader<'_>, magic: u8) -> Result<(Meaning, Sch
     };
     let text = if magic == FRAME_MAGIC { "209 (0xd1), a frame" } else { "210 (0xd2), a block" };
     field(reader, "magic", magic, text)?;
-    field(reader, "version", VERSION, "1, the version this program reads")?;
+    let versions = if magic == FRAME_MAGIC {
+        "1, the version this program reads"
+    } else {
+        "1 or 2, the versions this program reads"
+    };
+    field(reader, "version", version, versions)?;
     let at = reader.offset();
     let kind = reader.u8("kind")?;
     if kind & !(SCHEME_TAG | CUMULATIVE) != 0 {

@@ -36,7 +36,7 @@ pub(crate) type Sizes = Vec<(&'static str, usize)>;
 
 pub(crate) fn frame(bytes: &[u8]) -> (Head, Plain) {
     let mut at = Bytes { bytes, at: 0 };
-    let head = at.head(0xd1);
+    let head = at.head(0xd1, 1);
     let flags = at.varint();
     assert!(flags < 1 << 14);
     let flag = |bit: u32| flags >> bit & 1 == 1;
@@ -98,7 +98,7 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
     assert_eq!(crc(body).to_le_bytes(), checksum);
     let mut at = Bytes { bytes: body, at: 0 };
     let mut sizes = Vec::new();
-    let head = at.head(0xd2);
+    let head = at.head(0xd2, 2);
     let rows = at.varint() as usize;
     let zero_threshold = at.number();
     let limits: Vec<f64> = (0..at.varint()).map(|_| at.number()).collect();
@@ -132,17 +132,19 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
             thresholds: limits.iter().zip(&above).map(|(&l, column)| (l, column[row])).collect(),
         });
     }
-    let of_bucket = Predicted { scheme: &head.scheme, zero_threshold };
+    let exponent = bits.get(4) as i32;
+    let power = format!("1e{exponent}").parse().unwrap();
+    let of_bucket = Predicted { scheme: &head.scheme, zero_threshold, power };
     let held: Vec<usize> = (0..rows).filter(|&row| plains[row].is_held()).collect();
 
     for lowest in [true, false] {
         let exact = standings(&mut bits, held.len());
-        let places = bits.get(1) == 1;
+        let form = bits.get(2);
         for (&row, exact) in held.iter().zip(exact) {
             let Some(exact) = exact else { continue };
-            let value = if places {
+            let value = if form == 1 || form == 2 && bits.get(1) == 1 {
                 let (first, last) = of_bucket.outermost(&plains[row], lowest).unwrap();
-                (first + bits.get(bit_length((last - first) as u64)) as i64) as f64
+                (first + bits.get(bit_length((last - first) as u64)) as i64) as f64 / power
             } else {
                 f64::from_bits(bits.get(64))
             };
@@ -153,16 +155,31 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
     }
 
     let exact = standings(&mut bits, held.len());
-    let whole = bits.get(1) == 1;
-    let low_bits = if whole { bits.get(6) as u32 } else { 0 };
+    let form = bits.get(2);
+    let (mut unit, mut whole_bits, mut rest_bits) = (0, 0, 0);
+    if form == 1 || form == 2 {
+        unit = bits.get(7) as i32;
+        whole_bits = bits.get(6) as u32;
+        rest_bits = if unit > 0 { bits.get(6) as u32 } else { 0 };
+    }
     for (&row, exact) in held.iter().zip(exact) {
         let Some(exact) = exact else { continue };
-        let (high, low) = if whole {
-            let difference = unfold(bits.rice(low_bits));
-            let sum = of_bucket.sum(&plains[row]).wrapping_add(difference);
-            (sum as f64, (i128::from(sum) - sum as f64 as i128) as f64)
+        let (high, low) = if form == 1 || form == 2 && bits.get(1) == 1 {
+            let whole = of_bucket.sum(&plains[row]).wrapping_add(unfold(bits.rice(whole_bits)));
+            let rest = if unit > 0 { unfold(bits.rice(rest_bits)) } else { 0 };
+            let (high, low) = if exponent == 0 {
+                (whole as f64, (i128::from(whole) - whole as f64 as i128) as f64)
+            } else {
+                (whole as f64 / power, 0.0)
+            };
+            // Without error, for the rest is small beside the low word: Knuth's addition.
+            let more = low + rest as f64 / 2f64.powi(unit);
+            let sum = high + more;
+            let seen = sum - high;
+            (sum, (high - (sum - seen)) + (more - seen))
         } else {
-            (f64::from_bits(bits.get(64)), f64::from_bits(bits.get(64)))
+            let high = f64::from_bits(bits.get(64));
+            (high, if form == 3 { 0.0 } else { f64::from_bits(bits.get(64)) })
         };
         // A low word of −0 is as good as 0.
         plains[row].sum = Some((exact, high, low + 0.0));
@@ -173,19 +190,19 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
 }
 
 impl Plain {
-    fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         let buckets = self.positive.len() + self.negative.len();
         buckets > 0 || self.zero > 0 || self.overflow > 0 || self.underflow > 0
     }
 }
 
-struct Bytes<'a> {
-    bytes: &'a [u8],
-    at: usize,
+pub(crate) struct Bytes<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) at: usize,
 }
 
 impl<'a> Bytes<'a> {
-    fn take(&mut self, len: usize) -> &'a [u8] {
+    pub(crate) fn take(&mut self, len: usize) -> &'a [u8] {
         self.at += len;
         &self.bytes[self.at - len..self.at]
     }
@@ -198,17 +215,17 @@ impl<'a> Bytes<'a> {
         f64::from_le_bytes(self.take(8).try_into().unwrap())
     }
 
-    fn varint(&mut self) -> u64 {
+    pub(crate) fn varint(&mut self) -> u64 {
         let byte = self.byte();
         let low = u64::from(byte % 128);
         if byte < 128 { low } else { low + self.varint() * 128 }
     }
 
-    fn zigzag(&mut self) -> i64 {
+    pub(crate) fn zigzag(&mut self) -> i64 {
         unfold(self.varint())
     }
 
-    fn number(&mut self) -> f64 {
+    pub(crate) fn number(&mut self) -> f64 {
         match self.varint() {
             1 => self.double(),
             coded => {
@@ -218,8 +235,8 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    fn head(&mut self, magic: u8) -> Head {
-        assert_eq!((self.byte(), self.byte()), (magic, 1));
+    pub(crate) fn head(&mut self, magic: u8, version: u8) -> Head {
+        assert_eq!((self.byte(), self.byte()), (magic, version));
         let kind = self.byte();
         let unit = self.byte();
         let scheme = match kind % 16 {
@@ -274,17 +291,17 @@ impl<'a> Bytes<'a> {
 }
 
 /// Bits, the lowest of each byte first.
-struct Bits<'a> {
-    bytes: &'a [u8],
-    at: usize,
+pub(crate) struct Bits<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) at: usize,
 }
 
 impl<'a> Bits<'a> {
-    fn new(bytes: &'a [u8]) -> Bits<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Bits<'a> {
         Bits { bytes, at: 0 }
     }
 
-    fn get(&mut self, bits: u32) -> u64 {
+    pub(crate) fn get(&mut self, bits: u32) -> u64 {
         let mut value = 0;
         for place in 0..bits {
             let bit = self.bytes[self.at / 8] >> (self.at % 8) & 1;
@@ -294,7 +311,7 @@ impl<'a> Bits<'a> {
         value
     }
 
-    fn rice(&mut self, low_bits: u32) -> u64 {
+    pub(crate) fn rice(&mut self, low_bits: u32) -> u64 {
         let mut ones = 0;
         while ones < 24 && self.get(1) == 1 {
             ones += 1;
@@ -303,19 +320,20 @@ impl<'a> Bits<'a> {
     }
 
     /// All bytes are used, and what fills up the last is zero.
-    fn finish(&self) {
+    pub(crate) fn finish(&self) {
         assert_eq!(self.at.div_ceil(8), self.bytes.len());
         assert!(self.at.is_multiple_of(8) || self.bytes[self.at / 8] >> (self.at % 8) == 0);
     }
 }
 
-struct Matrix {
-    indexes: Vec<i64>,
-    cells: Vec<u64>,
+pub(crate) struct Matrix {
+    pub(crate) indexes: Vec<i64>,
+    /// Row by row.
+    pub(crate) cells: Vec<u64>,
 }
 
 impl Matrix {
-    fn row(&self, row: usize) -> Vec<(i64, u64)> {
+    pub(crate) fn row(&self, row: usize) -> Vec<(i64, u64)> {
         let columns = self.indexes.len();
         (0..columns)
             .map(|column| (self.indexes[column], self.cells[row * columns + column]))
@@ -324,9 +342,100 @@ impl Matrix {
     }
 }
 
-struct Table {
-    /// (token, frequency, slot at which it starts)
-    tokens: Vec<(u32, u32, u32)>,
+/// The words of a code: (bits, length) by symbol, the escape last; the first bit is the highest.
+fn words(lengths: &[u32]) -> Vec<(u32, u32)> {
+    let mut words = vec![(0, 0); lengths.len()];
+    let (mut next, mut length_before) = (0u32, 0);
+    for length in 1..32 {
+        for (symbol, _) in lengths.iter().enumerate().filter(|&(_, &l)| l == length) {
+            next <<= length - length_before;
+            words[symbol] = (next, length);
+            next += 1;
+            length_before = length;
+        }
+    }
+    words
+}
+
+/// The lengths of the high codes, from the page.
+fn high_lengths(code: usize) -> Vec<u32> {
+    let row = crate::golden::table(&crate::golden::page("block.md"), "The codes").swap_remove(code);
+    assert_eq!(row[0], code.to_string());
+    row[1].split(' ').map(|length| length.parse().unwrap()).collect()
+}
+
+fn low_lengths(code: usize, rows: u32) -> Vec<u32> {
+    let rate = ((if code.is_multiple_of(2) { 77936 } else { 110218 }) << (code / 2)) / 64;
+    let mut w = vec![1u128 << 40];
+    for k in 0..=62u128 {
+        w.push(w[k as usize] * (k * 65536 + 24 * rate) / ((k + 1) * 25 * 65536));
+    }
+    let sum: u128 = w.iter().sum();
+    let width = if rows == 1 { 4 } else { 8 / rows };
+    let mut weights: Vec<u128> = (0..1 << (width * rows))
+        .map(|symbol: u32| {
+            let counts = (0..rows).map(|row| (symbol >> (row * width)) % (1 << width));
+            let weight = counts.fold(1 << 32, |all, k| all * (w[k as usize] * 65536 / sum) / 65536);
+            if weight < 1 << 22 { 0 } else { weight }
+        })
+        .collect();
+    weights.push(((1i128 << 32) - weights.iter().sum::<u128>() as i128).max(1 << 22) as u128);
+
+    let mut lengths = vec![0; weights.len()];
+    // What is joined: weight, and the symbols in it.
+    let mut trees: Vec<(u128, Vec<usize>)> =
+        (0..weights.len()).filter(|&s| weights[s] > 0).map(|s| (weights[s], vec![s])).collect();
+    while trees.len() > 1 {
+        let mut lightest = || {
+            let at = (0..trees.len()).min_by_key(|&at| trees[at].0).unwrap();
+            trees.remove(at)
+        };
+        let (a, b) = (lightest(), lightest());
+        let symbols = [a.1, b.1].concat();
+        symbols.iter().for_each(|&symbol| lengths[symbol] += 1);
+        trees.push((a.0 + b.0, symbols));
+    }
+    lengths
+}
+
+struct Code {
+    words: Vec<(u32, u32)>,
+}
+
+impl Code {
+    /// The next symbol; `None` for the escape.
+    fn read(&self, bits: &mut Bits<'_>) -> Option<usize> {
+        let (mut word, mut length) = (0, 0);
+        loop {
+            word = 2 * word + bits.get(1) as u32;
+            length += 1;
+            if let Some(symbol) = self.words.iter().position(|&w| w == (word, length)) {
+                return Some(symbol).filter(|&symbol| symbol + 1 < self.words.len());
+            }
+        }
+    }
+}
+
+/// Codes made so far: (is high, number, rows a word).
+type Codes = std::collections::HashMap<(bool, usize, u32), Code>;
+
+fn rice_column(bits: &mut Bits<'_>, numbers: usize) -> Vec<u64> {
+    let low_bits = bits.get(6) as u32;
+    (0..numbers).map(|_| bits.rice(low_bits)).collect()
+}
+
+fn golomb(bits: &mut Bits<'_>, low_bits: u32) -> u64 {
+    let mut n = 0;
+    while bits.get(1) == 1 {
+        n += 1;
+    }
+    let high = (1u128 << n) + u128::from(bits.get(n)) - 1;
+    ((high << low_bits) as u64) + bits.get(low_bits)
+}
+
+/// Twice the logarithm to base 2, rounded down.
+fn log2_twice(value: u128) -> u32 {
+    (value * value).ilog2()
 }
 
 fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
@@ -336,100 +445,138 @@ fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
         return Matrix { indexes: vec![], cells: vec![] };
     }
     let mut indexes = vec![at.zigzag()];
-    for column in 1..columns {
-        indexes.push(indexes[column - 1] + at.varint() as i64 + 1);
+    let len = at.varint() as usize;
+    let mut head = Bits::new(at.take(len));
+    let is_wide = head.get(1) == 1;
+    let spread = head.get(4) as u32;
+    let scale_bits = head.get(4) as u32;
+    let coarseness = head.get(3) as u32;
+    for gap in rice_column(&mut head, columns - 1) {
+        indexes.push(indexes.last().unwrap() + gap as i64 + 1);
     }
-    sizes.push(("indexes", at.at - start));
-
-    let start = at.at;
-    let mut table_of_level = Vec::new();
-    for _ in 0..at.varint() {
-        let levels = at.varint() + 1;
-        let first = at.varint() as u32;
-        let tokens = at.varint() as u32 + 1;
-        let mut table = Table { tokens: vec![] };
-        let mut slot = 0;
-        for token in first..first + tokens {
-            let frequency = at.varint() as u32;
-            table.tokens.push((token, frequency, slot));
-            slot += frequency;
+    let mut scales = vec![1u128; rows];
+    if scale_bits > 0 {
+        let mut scale = 1 << scale_bits;
+        for (held, difference) in scales.iter_mut().zip(rice_column(&mut head, rows)) {
+            scale += unfold(difference);
+            *held = scale as u128;
         }
-        assert_eq!(slot, 1024);
-        let table = std::rc::Rc::new(table);
-        (0..levels).for_each(|_| table_of_level.push(table.clone()));
     }
-    assert_eq!(table_of_level.len(), 256);
-    sizes.push(("tables", at.at - start));
+    let mut level = 0;
+    let mut rates: Vec<u128> = Vec::new();
+    for difference in rice_column(&mut head, columns) {
+        level += unfold(difference);
+        rates.push((level as u128 * (1 << coarseness)).pow(2));
+    }
+    head.finish();
+    sizes.push(("head", at.at - start));
+    let lengths: Vec<usize> = (0..4).map(|_| at.varint() as usize).collect();
+    let mut streams: Vec<Bits<'_>> =
+        lengths.into_iter().map(|len| Bits::new(at.take(len))).collect();
+    sizes.push(("streams", at.at - start));
 
-    let mut states: [u32; 2] =
-        std::array::from_fn(|_| u32::from_le_bytes(at.take(4).try_into().unwrap()));
-    let words = at.varint() as usize;
-    sizes.push(("words", 8 + 2 * words));
-    let mut words = Bytes { bytes: at.take(2 * words), at: 0 };
-    let rest = at.varint() as usize;
-    sizes.push(("bits of counts", rest));
-    let mut rest = Bits::new(at.take(rest));
-
-    let mut rates = vec![0i64; columns];
-    let mut cells: Vec<u64> = Vec::new();
-    for row in 0..rows {
-        let rate = |column: Option<usize>| column.and_then(|c| rates.get(c)).copied().unwrap_or(0);
+    let mut codes = Codes::new();
+    let mut cells = vec![0u64; rows * columns];
+    for first in (0..rows).step_by(32) {
+        let n = (rows - first).min(32);
+        let scales = &scales[first..first + n];
+        let scale_sum: u128 = scales.iter().sum();
         for column in 0..columns {
-            let smoothed = rate(column.checked_sub(1)) + 2 * rates[column] + rate(Some(column + 1));
-            let table = &table_of_level[level(smoothed as u64)];
-            let state = &mut states[(row * columns + column) % 2];
-            let slot = *state % 1024;
-            let &(token, frequency, start) = table
-                .tokens
-                .iter()
-                .find(|&&(_, frequency, start)| start <= slot && slot < start + frequency)
-                .unwrap();
-            *state = frequency * (*state / 1024) + slot - start;
-            if *state < 1 << 16 {
-                let word = words.take(2);
-                *state = (*state << 16) + u32::from(word[0]) + 256 * u32::from(word[1]);
-            }
-            let count = if token < 16 {
-                u64::from(token)
+            let mut counts = vec![0u64; n];
+            let rate = rates[column];
+            let here = (rate * (scale_sum / n as u128)) >> scale_bits;
+            if here < 32768 && here * (n as u128) < 2048 {
+                rare(&mut streams[0], &mut counts);
+            } else if here < 32768 {
+                let code = (log2_twice(here) - 12).min(17) as usize;
+                low(&mut streams, &mut codes, code, &mut counts);
             } else {
-                let extra = (token - 16) / 4 + 2;
-                (u64::from(4 + (token - 16) % 4) << extra) + rest.get(extra)
+                let variance = ((here + ((here * here) >> (12 + spread))) / 4096).min(1 << 62);
+                let v = log2_twice(variance) - 5;
+                let step = (v / 4).min(17);
+                let lengths = || Code { words: words(&high_lengths(v as usize % 4)) };
+                let code = codes.entry((true, v as usize % 4, 1)).or_insert_with(lengths);
+                for (row, count) in counts.iter_mut().enumerate() {
+                    let stream = &mut streams[row / 8];
+                    let expected =
+                        ((rate / 64).min((1 << 32) - 1) * scales[row]) >> (6 + scale_bits);
+                    let expected = expected as u64;
+                    *count = match code.read(stream) {
+                        Some(k) => expected
+                            .wrapping_sub((31 << step) / 2)
+                            .wrapping_add((k as u64) << step)
+                            .wrapping_add(stream.get(step)),
+                        None => expected.wrapping_add(unfold(golomb(stream, step + 3)) as u64),
+                    };
+                    if !is_wide {
+                        *count %= 1 << 32;
+                    }
+                }
+            }
+            let sum: u128 = counts.iter().map(|&count| u128::from(count)).sum();
+            let inverse = (1u128 << (44 + scale_bits)) / scale_sum;
+            let mean = ((sum.min(u64::MAX.into()) * inverse) >> 32).min(1 << 52);
+            rates[column] = match rate {
+                _ if first == 0 => mean,
+                0..4096 => (3 * rate + mean) / 4,
+                _ => (rate + mean) / 2,
             };
-            cells.push(count);
-        }
-        let shift = (row + 1).ilog2().min(4);
-        for column in 0..columns {
-            let target = (cells[row * columns + column].min(1 << 17) as i64) << 12;
-            rates[column] += (target - rates[column]).div_euclid(1 << shift);
+            for (row, count) in counts.into_iter().enumerate() {
+                assert!(is_wide || count < 1 << 26);
+                cells[(first + row) * columns + column] = count;
+            }
         }
     }
-    assert_eq!(states, [1 << 16; 2]);
-    assert_eq!(words.at, words.bytes.len());
-    rest.finish();
+    streams.iter().for_each(Bits::finish);
     Matrix { indexes, cells }
 }
 
-fn level(rate: u64) -> usize {
-    let octave = rate.max(1).ilog2();
-    // Below the leading one, three bits.
-    let eighth = ((8 * rate) >> octave) % 8;
-    let eighth = match octave {
-        20.. => eighth,
-        16..=19 => eighth - eighth % 2,
-        _ => eighth - eighth % 4,
-    };
-    (8 * u64::from(octave) + eighth) as usize
+fn rare(stream: &mut Bits<'_>, counts: &mut [u64]) {
+    for _ in 0..counts.len() {
+        if stream.get(1) == 0 {
+            break;
+        }
+        let row = stream.get(bit_length(counts.len() as u64 - 1)) as usize;
+        counts[row] = golomb(stream, 0) + 1;
+    }
 }
 
-fn unfold(value: u64) -> i64 {
+fn low(streams: &mut [Bits<'_>], codes: &mut Codes, code: usize, counts: &mut [u64]) {
+    let rows = match code {
+        _ if counts.len() <= 4 => 1,
+        0..=3 => 8,
+        4..=9 => 4,
+        10..=13 => 2,
+        _ => 1,
+    };
+    let lengths = || Code { words: words(&low_lengths(code, rows)) };
+    let code = codes.entry((false, code, rows)).or_insert_with(lengths);
+    let width = if rows == 1 { 4 } else { 8 / rows };
+    for (stream, counts) in streams.iter_mut().zip(counts.chunks_mut(8)) {
+        for counts in counts.chunks_mut(rows as usize) {
+            let symbol = code.read(stream);
+            for row in 0..rows {
+                let count = match symbol {
+                    Some(symbol) => (symbol >> (row * width)) as u64 % (1 << width),
+                    None => golomb(stream, 0),
+                };
+                if let Some(held) = counts.get_mut(row as usize) {
+                    *held = count;
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn unfold(value: u64) -> i64 {
     if value.is_multiple_of(2) { (value / 2) as i64 } else { -((value / 2) as i64) - 1 }
 }
 
-fn bit_length(value: u64) -> u32 {
+pub(crate) fn bit_length(value: u64) -> u32 {
     (0..64).filter(|&bit| value >> bit != 0).count() as u32
 }
 
-fn side_count(bits: &mut Bits<'_>, rows: usize) -> Vec<u64> {
+pub(crate) fn side_count(bits: &mut Bits<'_>, rows: usize) -> Vec<u64> {
     if bits.get(1) == 0 {
         return vec![0; rows];
     }
@@ -444,7 +591,7 @@ fn side_count(bits: &mut Bits<'_>, rows: usize) -> Vec<u64> {
 }
 
 /// Whether each is exact; `None` where it is absent.
-fn standings(bits: &mut Bits<'_>, held: usize) -> Vec<Option<bool>> {
+pub(crate) fn standings(bits: &mut Bits<'_>, held: usize) -> Vec<Option<bool>> {
     let common = bits.get(2);
     (0..held)
         .map(|_| match if common == 3 { bits.get(2) } else { common } {
@@ -459,6 +606,8 @@ fn standings(bits: &mut Bits<'_>, held: usize) -> Vec<Option<bool>> {
 struct Predicted<'a> {
     scheme: &'a Scheme,
     zero_threshold: f64,
+    /// 10^E
+    power: f64,
 }
 
 impl Predicted<'_> {
@@ -496,31 +645,35 @@ impl Predicted<'_> {
         } else {
             plain.positive.last().map(straight).or(zero).or(plain.negative.first().map(mirrored))
         }?;
-        let (first, last) = (lower.ceil(), upper.floor());
+        let (first, last) = ((lower * self.power).ceil(), (upper * self.power).floor());
         let most = 2f64.powi(53);
         let fits = first <= last && first.abs() < most && last.abs() < most;
         fits.then_some((first as i64, last as i64))
     }
 
     fn sum(&self, plain: &Plain) -> i64 {
-        let middle = |index: i64| {
-            let (lower, upper) = self.span(index);
-            let middle = lower * 0.5 + upper * 0.5;
-            if middle.is_finite() && !self.is_log() { middle.round() as i64 } else { 0 }
+        let middle = |index: i64, is_negative: bool| {
+            let (mut lower, mut upper) = self.span(index);
+            if is_negative {
+                (lower, upper) = (-upper, -lower);
+            }
+            let middle = (lower * 0.5 + upper * 0.5) * self.power;
+            if middle.is_finite() && !self.is_log() { middle } else { 0.0 }
         };
-        let mut sum = 0i64;
+        let mut sum = 0.0;
         for &(index, count) in &plain.positive {
-            sum = sum.wrapping_add(middle(index).wrapping_mul(count as i64));
+            sum += count as f64 * middle(index, false);
         }
         for &(index, count) in &plain.negative {
-            sum = sum.wrapping_sub(middle(index).wrapping_mul(count as i64));
+            sum += count as f64 * middle(index, true);
         }
-        sum
+        let most = 2f64.powi(62);
+        sum.round().clamp(-most, most) as i64
     }
 }
 
 /// CRC-32C, a bit at a time.
-fn crc(bytes: &[u8]) -> u32 {
+pub(crate) fn crc(bytes: &[u8]) -> u32 {
     let mut crc = !0u32;
     for &byte in bytes {
         crc ^= u32::from(byte);

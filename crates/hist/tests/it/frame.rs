@@ -351,7 +351,7 @@ fn golden_lines() -> Vec<(Golden, Histogram, Meaning)> {
             Golden { name, contents, bytes: frame_of(&histogram, meaning) }
         })
         .collect();
-    let kept = golden("frame", LEGEND, &lines);
+    let kept = golden("frame/v1.tsv", LEGEND, &lines);
     assert_eq!(kept.len(), lines.len());
     for (kept, line) in kept.iter().zip(&lines) {
         assert_eq!((&kept.name, &kept.contents), (&line.name, &line.contents));

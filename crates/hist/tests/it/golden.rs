@@ -22,12 +22,12 @@ pub(crate) struct Golden {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The lines of `testdata/hist/FOLDER/v1.tsv`; with `UPDATE_EXPECT=1` rewritten from `lines` before.
-pub(crate) fn golden(folder: &str, legend: &str, lines: &[Golden]) -> Vec<Golden> {
+/// The lines of a file in `testdata/hist`; with `UPDATE_EXPECT=1` rewritten from `lines` before.
+pub(crate) fn golden(file: &str, legend: &str, lines: &[Golden]) -> Vec<Golden> {
     // Several tests ask for one file, each on a thread of its own.
     static WRITING: Mutex<()> = Mutex::new(());
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = root().join("testdata/hist").join(folder).join("v1.tsv");
+    let path = root().join("testdata/hist").join(file);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let mut text = String::new();
         legend.lines().for_each(|line| text.push_str(&format!("# {line}\n")));
@@ -37,6 +37,12 @@ pub(crate) fn golden(folder: &str, legend: &str, lines: &[Golden]) -> Vec<Golden
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
     }
+    kept(file)
+}
+
+/// The lines of a file in `testdata/hist`.
+pub(crate) fn kept(file: &str) -> Vec<Golden> {
+    let path = root().join("testdata/hist").join(file);
     let text = std::fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let line = |line: &str| {

@@ -1,0 +1,359 @@
+//! Blocks of version 1, which are still read: `docs/formats/block-1.md`.
+//!
+//! Version 2 has other counts and side values; what both have alike stands here.
+
+use crate::codec::bits::BitReader;
+use crate::codec::block::HISTOGRAMS_MAX;
+use crate::codec::block::LIMITS_MAX;
+use crate::codec::bytes::{Reader, unzigzag};
+use crate::codec::counts::Matrix;
+use crate::codec::frame::number;
+use crate::codec::header::{BLOCK_MAGIC, Meaning, header};
+use crate::error::DecodeError;
+use crate::histogram::{Histogram, Parts, PartsError, Threshold};
+use crate::scheme::Scheme;
+use crate::side::{Side, Sum};
+
+/// Whole numbers below this are coded by their bits; above, doubles leave some out.
+const WHOLE_MAX: f64 = (1u64 << 53) as f64;
+
+/// The histograms of a block without its checksum, in order.
+pub(crate) fn decode(body: &[u8]) -> Result<(Vec<Histogram>, Meaning), DecodeError> {
+    let block = Block::read(body)?;
+    let histograms =
+        (0..block.head.rows).map(|row| Ok(Histogram::from_own_parts(block.parts(row))?));
+    Ok((histograms.collect::<Result<_, DecodeError>>()?, block.head.meaning))
+}
+
+/// What blocks of either version begin with.
+pub(crate) struct Head {
+    pub(crate) meaning: Meaning,
+    pub(crate) scheme: Scheme,
+    pub(crate) rows: usize,
+    pub(crate) zero_threshold: f64,
+    pub(crate) limits: Vec<f64>,
+}
+
+impl Head {
+    pub(crate) fn read(reader: &mut Reader<'_>, version: u8) -> Result<Head, DecodeError> {
+        let (meaning, scheme) = header(reader, BLOCK_MAGIC, version)?;
+        let at = reader.offset();
+        let rows = reader.varint("histogram count")?;
+        if rows > HISTOGRAMS_MAX as u64 {
+            let (field, limit) = ("histogram count", HISTOGRAMS_MAX as u64);
+            return Err(DecodeError::Limit { offset: at, field, found: rows, limit });
+        }
+        let zero_threshold = number(reader, "zero threshold")?;
+        Ok(Head { meaning, scheme, rows: rows as usize, zero_threshold, limits: limits(reader)? })
+    }
+}
+
+/// A block taken apart: columns of counts and of side values.
+struct Block {
+    head: Head,
+    positive: Matrix,
+    negative: Matrix,
+    /// Zero count, overflow, underflow, nan, above each limit.
+    side_counts: Vec<Vec<u64>>,
+    /// Of each row; whatever of those that are empty.
+    min: Vec<Side<f64>>,
+    max: Vec<Side<f64>>,
+    sum: Vec<Side<Sum>>,
+}
+
+impl Block {
+    fn read(body: &[u8]) -> Result<Block, DecodeError> {
+        let mut reader = Reader::new(body);
+        let head = Head::read(&mut reader, 1)?;
+        let rows = head.rows;
+        let positive = Matrix::read(&mut reader, rows)?;
+        let negative = Matrix::read(&mut reader, rows)?;
+        let len = reader.varint("columns length")?;
+        let offset = reader.offset();
+        let bits = reader.take(usize::try_from(len).unwrap_or(usize::MAX), "columns")?;
+        reader.finish()?;
+
+        let mut bits = BitReader::new(bits, offset);
+        let side_counts = (0..4 + head.limits.len())
+            .map(|_| get_side_count(&mut bits, rows))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (min, max, sum) = (Vec::new(), Vec::new(), Vec::new());
+        let mut block = Block { head, positive, negative, side_counts, min, max, sum };
+        let predictions = block.predictions()?;
+        block.min = get_extremes(&mut bits, &predictions, |row| row.lowest)?;
+        block.max = get_extremes(&mut bits, &predictions, |row| row.highest)?;
+        block.sum = get_sums(&mut bits, &predictions)?;
+        bits.finish()?;
+        Ok(block)
+    }
+
+    fn predictions(&self) -> Result<Vec<Prediction>, DecodeError> {
+        let predictor = Predictor::new(
+            &self.head.scheme,
+            self.head.zero_threshold,
+            &self.positive.indexes,
+            &self.negative.indexes,
+        )?;
+        let row = |row: usize| {
+            let sides = [0, 1, 2].map(|column: usize| self.side_counts[column][row]);
+            predictor.of(self.positive.row(row), self.negative.row(row), sides)
+        };
+        Ok((0..self.head.rows).map(row).collect())
+    }
+
+    fn parts(&self, row: usize) -> Parts {
+        let side_count = |column: usize| self.side_counts[column][row];
+        Parts {
+            scheme: self.head.scheme.clone(),
+            zero_threshold: self.head.zero_threshold,
+            positive: held(&self.positive.indexes, self.positive.row(row)),
+            negative: held(&self.negative.indexes, self.negative.row(row)),
+            zero: side_count(0),
+            overflow: side_count(1),
+            underflow: side_count(2),
+            nan: side_count(3),
+            sum: self.sum[row],
+            min: self.min[row],
+            max: self.max[row],
+            thresholds: self
+                .head
+                .limits
+                .iter()
+                .enumerate()
+                .map(|(limit, &value)| Threshold { value, above: side_count(4 + limit) })
+                .collect(),
+        }
+    }
+}
+
+fn limits(reader: &mut Reader<'_>) -> Result<Vec<f64>, DecodeError> {
+    let at = reader.offset();
+    let count = reader.varint("limit count")?;
+    if count > LIMITS_MAX {
+        let (field, limit) = ("limit count", LIMITS_MAX);
+        return Err(DecodeError::Limit { offset: at, field, found: count, limit });
+    }
+    (0..count).map(|_| number(reader, "limit")).collect()
+}
+
+fn held(indexes: &[i32], counts: &[u64]) -> Vec<(i32, u64)> {
+    let pairs = indexes.iter().copied().zip(counts.iter().copied());
+    pairs.filter(|&(_, count)| count > 0).collect()
+}
+
+/// What side values are coded against: the buckets of one histogram.
+struct Prediction {
+    is_empty: bool,
+    lowest: Whole,
+    highest: Whole,
+    /// What the whole numbers nearest to the bucket middles add up to, modulo 2^64.
+    sum: i64,
+}
+
+/// What each column's bucket can hold.
+struct Predictor {
+    positive: Vec<(Whole, i64)>,
+    negative: Vec<(Whole, i64)>,
+    zero: Whole,
+}
+
+impl Predictor {
+    fn new(
+        scheme: &Scheme,
+        zero_threshold: f64,
+        positive: &[i32],
+        negative: &[i32],
+    ) -> Result<Predictor, DecodeError> {
+        // The edges of a logarithmic grid come from a logarithm that no two machines round alike, so
+        // nothing is predicted from them.
+        let predicts = !matches!(scheme, Scheme::Log(_));
+        let column = |index: i32, sign: f64| {
+            let outside =
+                || PartsError::OutsideGrid { found: index, scheme: Box::new(scheme.clone()) };
+            let (lower, upper) = scheme.span(index).ok_or_else(outside)?;
+            Ok(match (predicts, sign > 0.0) {
+                (false, _) => (Whole::NONE, 0),
+                (true, true) => (Whole::between((lower, upper)), middle(lower, upper)),
+                (true, false) => {
+                    (Whole::between((-upper, -lower)), middle(lower, upper).wrapping_neg())
+                }
+            })
+        };
+        let columns = |indexes: &[i32], sign| {
+            indexes.iter().map(|&index| column(index, sign)).collect::<Result<Vec<_>, PartsError>>()
+        };
+        let zero_end = scheme.zero_end(zero_threshold);
+        Ok(Predictor {
+            positive: columns(positive, 1.0)?,
+            negative: columns(negative, -1.0)?,
+            zero: if predicts { Whole::between((-zero_end, zero_end)) } else { Whole::NONE },
+        })
+    }
+
+    fn of(
+        &self,
+        positive: &[u64],
+        negative: &[u64],
+        [zero, overflow, underflow]: [u64; 3],
+    ) -> Prediction {
+        let first = |counts: &[u64]| counts.iter().position(|&count| count > 0);
+        let last = |counts: &[u64]| counts.iter().rposition(|&count| count > 0);
+        let zero = (zero > 0).then_some(self.zero);
+        let beyond = |count: u64| (count > 0).then_some(Whole::NONE);
+        let lowest = beyond(underflow)
+            .or_else(|| last(negative).map(|column| self.negative[column].0))
+            .or(zero)
+            .or_else(|| first(positive).map(|column| self.positive[column].0))
+            .or(beyond(overflow));
+        let highest = beyond(overflow)
+            .or_else(|| last(positive).map(|column| self.positive[column].0))
+            .or(zero)
+            .or_else(|| first(negative).map(|column| self.negative[column].0))
+            .or(beyond(underflow));
+        let sum = |columns: &[(Whole, i64)], counts: &[u64]| {
+            let products =
+                columns.iter().zip(counts).map(|(&(_, middle), &n)| middle.wrapping_mul(n as i64));
+            products.fold(0i64, i64::wrapping_add)
+        };
+        Prediction {
+            is_empty: lowest.is_none(),
+            lowest: lowest.unwrap_or(Whole::NONE),
+            highest: highest.unwrap_or(Whole::NONE),
+            sum: sum(&self.positive, positive).wrapping_add(sum(&self.negative, negative)),
+        }
+    }
+}
+
+/// The whole number nearest to the middle; a bucket without end counts as nothing.
+fn middle(lower: f64, upper: f64) -> i64 {
+    let middle = lower * 0.5 + upper * 0.5;
+    if middle.is_finite() { middle.round() as i64 } else { 0 }
+}
+
+/// The whole numbers that a bucket can hold, if it can and doubles hold them all.
+#[derive(Clone, Copy)]
+struct Whole {
+    first: i64,
+    last: i64,
+}
+
+impl Whole {
+    /// No whole number.
+    const NONE: Whole = Whole { first: 0, last: -1 };
+
+    fn between((lower, upper): (f64, f64)) -> Whole {
+        let (first, last) = (lower.ceil(), upper.floor());
+        if first <= last && first.abs() < WHOLE_MAX && last.abs() < WHOLE_MAX {
+            Whole { first: first as i64, last: last as i64 }
+        } else {
+            Whole::NONE
+        }
+    }
+
+    fn bits(self) -> u32 {
+        u64::BITS - ((self.last - self.first) as u64).leading_zeros()
+    }
+}
+
+/// A column of counts.
+pub(crate) fn get_side_count(
+    bits: &mut BitReader<'_>,
+    histograms: usize,
+) -> Result<Vec<u64>, DecodeError> {
+    if bits.get(1, "whether a count is used")? == 0 {
+        return Ok(vec![0; histograms]);
+    }
+    let low_bits = low_bits(bits)?;
+    let mut count = 0u64;
+    (0..histograms)
+        .map(|_| {
+            count = count.wrapping_add(unzigzag(bits.get_rice(low_bits, "count")?) as u64);
+            Ok(count)
+        })
+        .collect()
+}
+
+/// A Rice parameter.
+pub(crate) fn low_bits(bits: &mut BitReader<'_>) -> Result<u32, DecodeError> {
+    match bits.get(6, "Rice parameter")? {
+        63 => Err(Reader::invalid(0, "Rice parameter", 63, "at most 62")),
+        low_bits => Ok(low_bits as u32),
+    }
+}
+
+/// Standings that differ from row to row.
+pub(crate) const MIXED: u64 = 3;
+
+/// The standing of each row; absent where the row is empty and nothing was written.
+pub(crate) fn get_standings(
+    bits: &mut BitReader<'_>,
+    is_empty: impl Iterator<Item = bool>,
+) -> Result<Vec<Side<()>>, DecodeError> {
+    let common = bits.get(2, "standing")?;
+    is_empty
+        .map(|is_empty| {
+            if is_empty {
+                return Ok(Side::Absent);
+            }
+            let standing = if common == MIXED { bits.get(2, "standing")? } else { common };
+            Ok(match standing {
+                0 => Side::Absent,
+                1 => Side::Estimated(()),
+                2 => Side::Exact(()),
+                _ => return Err(Reader::invalid(0, "standing", standing, "0 to 2")),
+            })
+        })
+        .collect()
+}
+
+fn get_extremes(
+    bits: &mut BitReader<'_>,
+    rows: &[Prediction],
+    whole_of: fn(&Prediction) -> Whole,
+) -> Result<Vec<Side<f64>>, DecodeError> {
+    let standings = get_standings(bits, rows.iter().map(|row| row.is_empty))?;
+    let all_whole = bits.get(1, "whether extremes are whole")? == 1;
+    rows.iter()
+        .zip(standings)
+        .map(|(row, standing)| {
+            if standing == Side::Absent {
+                return Ok(Side::Absent);
+            }
+            let whole = whole_of(row);
+            let value = if all_whole {
+                let place = bits.get(whole.bits().min(63), "place of an extreme")? as i64;
+                (whole.first + place) as f64
+            } else {
+                f64::from_bits(bits.get(64, "extreme")?)
+            };
+            Ok(if standing == Side::Exact(()) {
+                Side::Exact(value)
+            } else {
+                Side::Estimated(value)
+            })
+        })
+        .collect()
+}
+
+fn get_sums(bits: &mut BitReader<'_>, rows: &[Prediction]) -> Result<Vec<Side<Sum>>, DecodeError> {
+    let standings = get_standings(bits, rows.iter().map(|row| row.is_empty))?;
+    let all_whole = bits.get(1, "whether sums are whole")? == 1;
+    let low_bits = if all_whole { low_bits(bits)? } else { 0 };
+    rows.iter()
+        .zip(standings)
+        .map(|(row, standing)| {
+            if standing == Side::Absent {
+                return Ok(Side::Absent);
+            }
+            let sum = if all_whole {
+                let sum = row.sum.wrapping_add(unzigzag(bits.get_rice(low_bits, "sum")?));
+                let magnitude = Sum::from_integer(sum.unsigned_abs().into());
+                if sum < 0 { Sum::ZERO.minus(magnitude) } else { magnitude }
+            } else {
+                let high = f64::from_bits(bits.get(64, "sum")?);
+                Sum::from_parts(high, f64::from_bits(bits.get(64, "sum low word")?))
+            };
+            Ok(if standing == Side::Exact(()) { Side::Exact(sum) } else { Side::Estimated(sum) })
+        })
+        .collect()
+}

@@ -1,0 +1,612 @@
+//! Side values in blocks: counts beside the buckets, minima, maxima and sums, each for all rows in turn.
+//!
+//! A minimum or maximum is coded as its place among the numbers that its outermost bucket can hold, a sum as
+//! its distance from what the bucket middles add up to: both as multiples of a power of ten, 10^-exponent,
+//! which a block chooses. Seconds with six digits behind the point are then as short as whole microseconds.
+//! What a sum of doubles lacks of such a multiple follows in units of a power of two. A value that is no such
+//! multiple is written as it is, and leaves the others alone.
+//!
+//! What is predicted is computed in doubles by additions, multiplications and divisions, rounded once each,
+//! so every machine decodes the same.
+
+use crate::buckets::Buckets;
+use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
+use crate::codec::block1::{MIXED, get_standings, low_bits};
+use crate::codec::bytes::{Reader, unzigzag, zigzag};
+use crate::codec::matrix::{Cell, FRAME, Frame};
+use crate::error::DecodeError;
+use crate::histogram::{Histogram, PartsError};
+use crate::scheme::Scheme;
+use crate::side::{Side, Sum};
+
+/// Digits behind the point at the most.
+const EXPONENT_MAX: u32 = 15;
+/// Whole numbers below this are doubles.
+const WHOLE_MAX: f64 = (1u64 << 53) as f64;
+/// Whole sums below this are coded, in two words of a double each.
+const SUM_MAX: f64 = (1u64 << 61) as f64;
+
+/// Powers of ten that are doubles.
+const POWERS: [f64; EXPONENT_MAX as usize + 1] =
+    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+
+/// How values of a column are written: all as they are; all coded; a bit for each, 1 if coded.
+const RAW: u64 = 0;
+const CODED: u64 = 1;
+const SOME_CODED: u64 = 2;
+/// Sums only: as they are, without their low words, which are zero.
+const RAW_HIGH: u64 = 3;
+
+/// Numbers from `first` to `last`, in units of 10^-exponent.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    first: i64,
+    last: i64,
+}
+
+impl Places {
+    /// No number.
+    const NONE: Places = Places { first: 0, last: -1 };
+
+    fn between((lower, upper): (f64, f64), power: f64) -> Places {
+        let (first, last) = ((lower * power).ceil(), (upper * power).floor());
+        if first <= last && first.abs() < WHOLE_MAX && last.abs() < WHOLE_MAX {
+            Places { first: first as i64, last: last as i64 }
+        } else {
+            Places::NONE
+        }
+    }
+
+    fn bits(self) -> u32 {
+        u64::BITS - ((self.last - self.first) as u64).leading_zeros()
+    }
+
+    /// The place of a value, if it has one.
+    fn of(self, value: f64, power: f64) -> Option<u64> {
+        let scaled = (value * power).round();
+        let whole = scaled as i64;
+        let is_one = self.first <= whole
+            && whole <= self.last
+            && (whole as f64 / power).to_bits() == value.to_bits();
+        is_one.then(|| (whole - self.first) as u64)
+    }
+}
+
+/// What the buckets of a row tell of its side values.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extent {
+    /// What the first and last bucket of either sign, positive and negative, can hold.
+    ends: [Option<(Places, Places)>; 2],
+    /// What the outermost buckets can hold, once zero and what is past the grid are known.
+    lowest: Option<Places>,
+    highest: Option<Places>,
+    /// What the bucket middles add up to.
+    sum: f64,
+}
+
+impl Extent {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lowest.is_none()
+    }
+
+    fn lowest(&self) -> Places {
+        self.lowest.unwrap_or(Places::NONE)
+    }
+
+    fn highest(&self) -> Places {
+        self.highest.unwrap_or(Places::NONE)
+    }
+
+    /// In whole units.
+    fn predicted(&self) -> i64 {
+        // Casts of doubles end at the greatest and least number, and are 0 for what is none.
+        (self.sum.round() as i64).clamp(-(1 << 62), 1 << 62)
+    }
+}
+
+/// What buckets can hold.
+pub(crate) struct Predictor<'a> {
+    scheme: &'a Scheme,
+    /// The edges of a logarithmic grid come from a logarithm that no two machines round alike, so nothing
+    /// is predicted from them.
+    predicts: bool,
+    power: f64,
+    zero: Places,
+}
+
+impl<'a> Predictor<'a> {
+    pub(crate) fn new(scheme: &'a Scheme, zero_threshold: f64, exponent: u32) -> Predictor<'a> {
+        let predicts = !matches!(scheme, Scheme::Log(_));
+        let power = POWERS[exponent as usize];
+        let zero_end = scheme.zero_end(zero_threshold);
+        let zero =
+            if predicts { Places::between((-zero_end, zero_end), power) } else { Places::NONE };
+        Predictor { scheme, predicts, power, zero }
+    }
+
+    /// What the buckets of these indexes can hold.
+    pub(crate) fn columns(
+        &self,
+        indexes: &[i32],
+        is_negative: bool,
+    ) -> Result<Columns, DecodeError> {
+        let column = |&index: &i32| {
+            let outside =
+                || PartsError::OutsideGrid { found: index, scheme: Box::new(self.scheme.clone()) };
+            let (lower, upper) = self.scheme.span(index).ok_or_else(outside)?;
+            if !self.predicts {
+                return Ok((Places::NONE, 0.0));
+            }
+            let (lower, upper) = if is_negative { (-upper, -lower) } else { (lower, upper) };
+            let middle = (lower * 0.5 + upper * 0.5) * self.power;
+            let middle = if middle.is_finite() { middle } else { 0.0 };
+            Ok((Places::between((lower, upper), self.power), middle))
+        };
+        let columns = indexes.iter().map(column).collect::<Result<Vec<_>, PartsError>>()?;
+        Ok(Columns { columns, is_negative })
+    }
+
+    /// Finds the outermost places, with what is counted beside the buckets: zero, overflow, underflow.
+    pub(crate) fn close(&self, extent: &mut Extent, [zero, overflow, underflow]: [u64; 3]) {
+        let [positive, negative] = extent.ends;
+        let zero = (zero > 0).then_some(self.zero);
+        let beyond = |count: u64| (count > 0).then_some(Places::NONE);
+        extent.lowest = beyond(underflow)
+            .or(negative.map(|(_, last)| last))
+            .or(zero)
+            .or(positive.map(|(first, _)| first))
+            .or(beyond(overflow));
+        extent.highest = beyond(overflow)
+            .or(positive.map(|(_, last)| last))
+            .or(zero)
+            .or(negative.map(|(first, _)| first))
+            .or(beyond(underflow));
+    }
+}
+
+/// What the buckets of a matrix's columns can hold, and their middles.
+pub(crate) struct Columns {
+    columns: Vec<(Places, f64)>,
+    is_negative: bool,
+}
+
+impl Columns {
+    /// Adds the cells of a frame to what is known of its rows.
+    pub(crate) fn learn<T: Cell>(&self, rows: &mut [Extent], frame: &Frame<'_, T>) {
+        let &Frame { height, cells, .. } = frame;
+        let rows = &mut rows[frame.first..frame.first + frame.rows];
+        let mut sums = [0.0; FRAME];
+        sums.iter_mut().zip(rows.iter()).for_each(|(sum, row)| *sum = row.sum);
+        for (&(_, middle), column) in self.columns.iter().zip(cells.chunks_exact(height)) {
+            for (sum, count) in sums.iter_mut().zip(column) {
+                *sum += count.double() * middle;
+            }
+        }
+        rows.iter_mut().zip(sums).for_each(|(row, sum)| row.sum = sum);
+        let columns = || self.columns.iter().zip(cells.chunks_exact(height));
+        let first = ends(rows.len(), columns());
+        let last = ends(rows.len(), columns().rev());
+        for ((row, first), last) in rows.iter_mut().zip(first).zip(last) {
+            row.ends[usize::from(self.is_negative)] = first.zip(last);
+        }
+    }
+
+    /// Adds the buckets of one row.
+    fn learn_row(&self, row: &mut Extent, indexes: &[i32], buckets: &Buckets) {
+        let mut columns = indexes.iter().zip(&self.columns);
+        let mut column = |index| {
+            let (_, &column) =
+                columns.find(|&(&held, _)| held == index).expect("BUG: all indexes have columns");
+            column
+        };
+        for (index, count) in buckets.iter() {
+            let (places, middle) = column(index);
+            row.sum += count as f64 * middle;
+            let end = &mut row.ends[usize::from(self.is_negative)];
+            *end = Some((end.map_or(places, |(first, _)| first), places));
+        }
+    }
+}
+
+/// What the first column in which a row holds anything can hold.
+fn ends<'a, T: Cell + 'a>(
+    rows: usize,
+    columns: impl Iterator<Item = (&'a (Places, f64), &'a [T])>,
+) -> [Option<Places>; FRAME] {
+    let mut found = [None; FRAME];
+    let mut missing = u64::MAX >> (u64::BITS - rows as u32);
+    for (&(places, _), column) in columns {
+        if column.iter().fold(T::default(), |all, &count| all.or(count)) == T::default() {
+            continue;
+        }
+        let held = column
+            .iter()
+            .enumerate()
+            .fold(0, |held, (row, &count)| held | u64::from(count != T::default()) << row);
+        let mut new = held & missing;
+        missing &= !held;
+        while new > 0 {
+            found[new.trailing_zeros() as usize] = Some(places);
+            new &= new - 1;
+        }
+        if missing == 0 {
+            break;
+        }
+    }
+    found
+}
+
+// ---------------------------------------------------------------- writing
+
+/// Appends the columns of side values.
+pub(crate) fn put(
+    bits: &mut BitWriter,
+    histograms: &[Histogram],
+    first: &Histogram,
+    indexes: &[Vec<i32>; 2],
+) {
+    let mut side_count = |of: &dyn Fn(&Histogram) -> u64| {
+        put_side_count(bits, &histograms.iter().map(of).collect::<Vec<u64>>());
+    };
+    side_count(&Histogram::zero_count);
+    side_count(&Histogram::overflow);
+    side_count(&Histogram::underflow);
+    side_count(&Histogram::nan_count);
+    for limit in 0..first.thresholds().len() {
+        side_count(&|histogram| histogram.thresholds()[limit].above);
+    }
+    let held: Vec<&Histogram> =
+        histograms.iter().filter(|histogram| !histogram.is_empty()).collect();
+    let exponent = exponent(&held);
+    bits.put(exponent.into(), 4);
+    let predictor = Predictor::new(first.scheme(), first.zero_threshold(), exponent);
+    let [positive, negative] =
+        [(&indexes[0], false), (&indexes[1], true)].map(|(indexes, is_negative)| {
+            predictor.columns(indexes, is_negative).expect("BUG: held buckets lie in the grid")
+        });
+    let extents: Vec<Extent> = held
+        .iter()
+        .map(|histogram| {
+            let mut extent = Extent::default();
+            positive.learn_row(&mut extent, &indexes[0], histogram.positive());
+            negative.learn_row(&mut extent, &indexes[1], histogram.negative());
+            let beside = [histogram.zero_count(), histogram.overflow(), histogram.underflow()];
+            predictor.close(&mut extent, beside);
+            extent
+        })
+        .collect();
+    let power = predictor.power;
+    for (side, places) in [
+        (
+            Histogram::min_side as fn(&Histogram) -> Side<f64>,
+            Extent::lowest as fn(&Extent) -> Places,
+        ),
+        (Histogram::max_side, Extent::highest),
+    ] {
+        put_standings(bits, held.iter().map(|histogram| side(histogram)));
+        let column = held.iter().zip(&extents);
+        let column = column
+            .filter_map(|(histogram, extent)| Some((side(histogram).value()?, places(extent))));
+        put_extremes(bits, &column.collect::<Vec<_>>(), power);
+    }
+    put_standings(bits, held.iter().map(|histogram| histogram.sum_side()));
+    let column = held.iter().zip(&extents);
+    let column = column.filter_map(|(histogram, extent)| {
+        Some((histogram.sum_side().value()?, extent.predicted()))
+    });
+    put_sums(bits, &column.collect::<Vec<_>>(), exponent);
+}
+
+/// The least exponent of which nearly all extremes are multiples; 0 if there is none.
+fn exponent(histograms: &[&Histogram]) -> u32 {
+    let values: Vec<f64> = histograms
+        .iter()
+        .flat_map(|histogram| [histogram.min_side().value(), histogram.max_side().value()])
+        .flatten()
+        .filter(|value| value.is_finite())
+        .collect();
+    let fits = |&exponent: &u32| {
+        let power = POWERS[exponent as usize];
+        let is_multiple = |&&value: &&f64| {
+            let scaled = (value * power).round();
+            scaled.abs() < WHOLE_MAX && scaled / power == value
+        };
+        10 * values.iter().filter(is_multiple).count() >= 9 * values.len()
+    };
+    (0..=EXPONENT_MAX).find(fits).unwrap_or(0)
+}
+
+/// One bit if all are zero; else Rice's code of the differences.
+fn put_side_count(bits: &mut BitWriter, counts: &[u64]) {
+    let used = counts.iter().any(|&count| count > 0);
+    bits.put(used.into(), 1);
+    if !used {
+        return;
+    }
+    let mut previous = 0;
+    let differences: Vec<u64> = counts
+        .iter()
+        .map(|&count| zigzag(count.wrapping_sub(std::mem::replace(&mut previous, count)) as i64))
+        .collect();
+    put_rices(bits, &differences);
+}
+
+fn put_rices(bits: &mut BitWriter, values: &[u64]) {
+    let low_bits = rice_low_bits(values.iter().copied());
+    bits.put(low_bits.into(), 6);
+    values.iter().for_each(|&value| bits.put_rice(value, low_bits));
+}
+
+/// How sides are known: two bits if all alike, else two bits each.
+fn put_standings<T: Copy>(bits: &mut BitWriter, sides: impl Iterator<Item = Side<T>> + Clone) {
+    let standing = |side| match side {
+        Side::Absent => 0,
+        Side::Estimated(_) => 1,
+        Side::Exact(_) => 2,
+    };
+    let mut standings = sides.map(standing);
+    let first = standings.clone().next().unwrap_or(0);
+    if standings.clone().all(|standing| standing == first) {
+        bits.put(first, 2);
+    } else {
+        bits.put(MIXED, 2);
+        standings.by_ref().for_each(|standing| bits.put(standing, 2));
+    }
+}
+
+/// How a column is written of which so many values can be coded.
+fn form(coded: usize, values: usize) -> u64 {
+    match coded {
+        _ if coded == values => CODED,
+        0 => RAW,
+        _ => SOME_CODED,
+    }
+}
+
+fn put_extremes(bits: &mut BitWriter, column: &[(f64, Places)], power: f64) {
+    let places: Vec<Option<u64>> =
+        column.iter().map(|(value, places)| places.of(*value, power)).collect();
+    let form = form(places.iter().flatten().count(), column.len());
+    bits.put(form, 2);
+    for ((value, places), place) in column.iter().zip(places) {
+        if form == SOME_CODED {
+            bits.put(place.is_some().into(), 1);
+        }
+        match place {
+            Some(place) => bits.put(place, places.bits()),
+            None => bits.put(value.to_bits(), 64),
+        }
+    }
+}
+
+fn put_sums(bits: &mut BitWriter, column: &[(Sum, i64)], exponent: u32) {
+    // The finest unit that any sum needs; that nearly all need; none.
+    let mut needs: Vec<u32> = column.iter().map(|(sum, _)| unit_of(*sum, exponent)).collect();
+    needs.sort_unstable();
+    let at = |percent: usize| {
+        needs.get((needs.len() * percent / 100).min(needs.len().max(1) - 1)).copied()
+    };
+    let mut best = raw_sums(column);
+    for unit in [at(100), at(90), Some(0)].into_iter().flatten() {
+        let tried = coded_sums(column, exponent, unit);
+        if tried.bits() < best.bits() {
+            best = tried;
+        }
+    }
+    bits.append(best);
+}
+
+fn raw_sums(column: &[(Sum, i64)]) -> BitWriter {
+    let mut bits = BitWriter::default();
+    let plain = column.iter().all(|(sum, _)| sum.parts().1 == 0.0);
+    bits.put(if plain { RAW_HIGH } else { RAW }, 2);
+    for (sum, _) in column {
+        bits.put(sum.parts().0.to_bits(), 64);
+        if !plain {
+            bits.put(sum.parts().1.to_bits(), 64);
+        }
+    }
+    bits
+}
+
+fn coded_sums(column: &[(Sum, i64)], exponent: u32, unit: u32) -> BitWriter {
+    let mut bits = BitWriter::default();
+    let coded: Vec<Option<(i64, i64)>> =
+        column.iter().map(|(sum, _)| split_sum(*sum, exponent, unit)).collect();
+    let form = form(coded.iter().flatten().count(), column.len());
+    if form == RAW {
+        return raw_sums(column);
+    }
+    bits.put(form, 2);
+    bits.put(unit.into(), 7);
+    let pairs = || column.iter().zip(&coded);
+    let wholes = pairs().filter_map(|((_, predicted), coded)| {
+        coded.map(|(whole, _)| zigzag(whole.wrapping_sub(*predicted)))
+    });
+    let whole_bits = rice_low_bits(wholes);
+    let rest_bits = rice_low_bits(coded.iter().flatten().map(|&(_, rest)| zigzag(rest)));
+    bits.put(whole_bits.into(), 6);
+    if unit > 0 {
+        bits.put(rest_bits.into(), 6);
+    }
+    for ((sum, predicted), coded) in pairs() {
+        if form == SOME_CODED {
+            bits.put(coded.is_some().into(), 1);
+        }
+        match coded {
+            Some((whole, rest)) => {
+                bits.put_rice(zigzag(whole.wrapping_sub(*predicted)), whole_bits);
+                if unit > 0 {
+                    bits.put_rice(zigzag(*rest), rest_bits);
+                }
+            }
+            None => {
+                bits.put(sum.parts().0.to_bits(), 64);
+                bits.put(sum.parts().1.to_bits(), 64);
+            }
+        }
+    }
+    bits
+}
+
+/// The multiple of 10^-exponent next to a sum.
+fn whole_of(sum: Sum, exponent: u32) -> i64 {
+    let (high, low) = sum.parts();
+    if exponent == 0 && high.abs() < SUM_MAX && high.fract() == 0.0 && low.fract() == 0.0 {
+        return high as i64 + low as i64;
+    }
+    (high * POWERS[exponent as usize]).round() as i64
+}
+
+/// Bits behind the point that are needed for what a sum is off the multiple next to it; 127 if more.
+fn unit_of(sum: Sum, exponent: u32) -> u32 {
+    let whole = joined(whole_of(sum, exponent), 0, 0, exponent);
+    let (high, low) = sum.parts();
+    let (off_high, off_low) = sum.minus(whole).parts();
+    if !high.is_finite() || low == high {
+        return 0;
+    }
+    [off_high, off_low].map(last_bit).into_iter().max().unwrap_or(0)
+}
+
+/// How far behind the point the last bit of a double is.
+fn last_bit(value: f64) -> u32 {
+    if value == 0.0 || value.fract() == 0.0 {
+        return 0;
+    }
+    let exponent = (value.to_bits() >> 52 & 0x7ff) as i32;
+    let significand = value.to_bits() & ((1 << 52) - 1) | 1 << 52;
+    (1075 - exponent - significand.trailing_zeros() as i32).clamp(0, 127) as u32
+}
+
+/// A sum as a multiple of 10^-exponent and the rest as a multiple of 2^-unit, if these give it back to the bit.
+fn split_sum(sum: Sum, exponent: u32, unit: u32) -> Option<(i64, i64)> {
+    let whole = whole_of(sum, exponent);
+    if whole.unsigned_abs() >= 1 << 61 {
+        return None;
+    }
+    let (high, low) = sum.minus(joined(whole, 0, 0, exponent)).parts();
+    let scale = 2f64.powi(unit as i32);
+    let rest = (high * scale).round() + (low * scale).round();
+    if rest.is_nan() || rest.abs() >= WHOLE_MAX || unit == 0 && rest != 0.0 {
+        return None;
+    }
+    let same = |a: (f64, f64), b: (f64, f64)| {
+        a.0.to_bits() == b.0.to_bits() && a.1.to_bits() == b.1.to_bits()
+    };
+    same(joined(whole, rest as i64, unit, exponent).parts(), sum.parts())
+        .then_some((whole, rest as i64))
+}
+
+/// The sum of whole·10^-exponent, rounded to a double unless the exponent is 0, and rest·2^-unit.
+fn joined(whole: i64, rest: i64, unit: u32, exponent: u32) -> Sum {
+    let rest = rest as f64 * (0.5f64).powi(unit as i32);
+    if exponent > 0 {
+        return Sum::from_parts(whole as f64 / POWERS[exponent as usize], rest);
+    }
+    let high = whole as f64;
+    let low = (i128::from(whole) - high as i128) as f64;
+    if rest == 0.0 { Sum::from_parts(high, low) } else { Sum::from_parts(high, low + rest) }
+}
+
+// ---------------------------------------------------------------- reading
+
+/// The digits behind the point of a block's side values.
+pub(crate) fn get_exponent(bits: &mut BitReader<'_>) -> Result<u32, DecodeError> {
+    Ok(bits.get(4, "exponent")? as u32)
+}
+
+/// Minimum, maximum and sum of each row.
+pub(crate) struct Sides {
+    pub(crate) min: Vec<Side<f64>>,
+    pub(crate) max: Vec<Side<f64>>,
+    pub(crate) sum: Vec<Side<Sum>>,
+}
+
+impl Sides {
+    pub(crate) fn read(
+        bits: &mut BitReader<'_>,
+        rows: &[Extent],
+        exponent: u32,
+    ) -> Result<Sides, DecodeError> {
+        let power = POWERS[exponent as usize];
+        let min = get_extremes(bits, rows, Extent::lowest, power)?;
+        let max = get_extremes(bits, rows, Extent::highest, power)?;
+        let sum = get_sums(bits, rows, exponent)?;
+        Ok(Sides { min, max, sum })
+    }
+}
+
+fn standing_of<T>(standing: Side<()>, value: T) -> Side<T> {
+    match standing {
+        Side::Exact(()) => Side::Exact(value),
+        Side::Estimated(()) => Side::Estimated(value),
+        Side::Absent => Side::Absent,
+    }
+}
+
+fn get_extremes(
+    bits: &mut BitReader<'_>,
+    rows: &[Extent],
+    places: fn(&Extent) -> Places,
+    power: f64,
+) -> Result<Vec<Side<f64>>, DecodeError> {
+    let standings = get_standings(bits, rows.iter().map(Extent::is_empty))?;
+    let form = bits.get(2, "form of extremes")?;
+    if form > SOME_CODED {
+        return Err(Reader::invalid(0, "form of extremes", form, "0 to 2"));
+    }
+    let mut column = Vec::with_capacity(rows.len());
+    for (row, standing) in rows.iter().zip(standings) {
+        if standing == Side::Absent {
+            column.push(Side::Absent);
+            continue;
+        }
+        let coded = form == CODED || form == SOME_CODED && bits.get(1, "form of an extreme")? == 1;
+        let value = if coded {
+            let places = places(row);
+            let place = bits.get(places.bits().min(63), "place of an extreme")? as i64;
+            (places.first + place) as f64 / power
+        } else {
+            f64::from_bits(bits.get(64, "extreme")?)
+        };
+        column.push(standing_of(standing, value));
+    }
+    Ok(column)
+}
+
+fn get_sums(
+    bits: &mut BitReader<'_>,
+    rows: &[Extent],
+    exponent: u32,
+) -> Result<Vec<Side<Sum>>, DecodeError> {
+    let standings = get_standings(bits, rows.iter().map(Extent::is_empty))?;
+    let form = bits.get(2, "form of sums")?;
+    let (mut unit, mut whole_bits, mut rest_bits) = (0, 0, 0);
+    if form == CODED || form == SOME_CODED {
+        unit = bits.get(7, "unit of sums")? as u32;
+        whole_bits = low_bits(bits)?;
+        rest_bits = if unit > 0 { low_bits(bits)? } else { 0 };
+    }
+    let mut column = Vec::with_capacity(rows.len());
+    for (row, standing) in rows.iter().zip(standings) {
+        if standing == Side::Absent {
+            column.push(Side::Absent);
+            continue;
+        }
+        let coded = form == CODED || form == SOME_CODED && bits.get(1, "form of a sum")? == 1;
+        let sum = if coded {
+            let off = unzigzag(bits.get_rice(whole_bits, "sum")?);
+            let rest =
+                if unit > 0 { unzigzag(bits.get_rice(rest_bits, "rest of a sum")?) } else { 0 };
+            joined(row.predicted().wrapping_add(off), rest, unit, exponent)
+        } else {
+            let high = f64::from_bits(bits.get(64, "sum")?);
+            let low =
+                if form == RAW_HIGH { 0.0 } else { f64::from_bits(bits.get(64, "low word")?) };
+            Sum::from_parts(high, low)
+        };
+        column.push(standing_of(standing, sum));
+    }
+    Ok(column)
+}
