@@ -233,9 +233,8 @@ fn object(line: &[u8]) -> Result<Reading, Trouble> {
 /// JSON has no word for what is not finite: those are in quotes.
 fn double(tokens: &mut Tokens<'_>) -> Result<f64, Trouble> {
     const EXPECTED: &str = "a number";
-    let parsed = |text: &str| {
-        number::parse(text.as_bytes()).ok_or_else(|| wrong(EXPECTED, text.as_bytes()))
-    };
+    let parsed =
+        |text: &str| number::parse(text.as_bytes()).ok_or_else(|| wrong(EXPECTED, text.as_bytes()));
     match tokens.value()? {
         Token::Number(number) => parsed(number),
         Token::Text(text) => parsed(&text),

@@ -62,8 +62,7 @@ fn text(dir: &Path, cardinality: &Cardinality) -> String {
         plural(cardinality.labels, "label", "labels")
     );
     let head = |names: [&str; 2]| names.map(str::to_owned);
-    let metrics =
-        cardinality.by_metric.iter().map(|(name, n)| [plain(name), show::count(*n)]);
+    let metrics = cardinality.by_metric.iter().map(|(name, n)| [plain(name), show::count(*n)]);
     let metrics: Vec<_> = [head(["metric", "series"])].into_iter().chain(metrics).collect();
     let labels = cardinality
         .by_label
@@ -90,9 +89,10 @@ fn text(dir: &Path, cardinality: &Cardinality) -> String {
 }
 
 fn document(cardinality: &Cardinality) -> Json {
-    let metrics = cardinality.by_metric.iter().map(|(name, n)| {
-        Object(vec![("metric", Text(name.clone())), ("series", integer(*n))])
-    });
+    let metrics = cardinality
+        .by_metric
+        .iter()
+        .map(|(name, n)| Object(vec![("metric", Text(name.clone())), ("series", integer(*n))]));
     let labels = cardinality.by_label.iter().map(|label| {
         Object(vec![
             ("label", Text(label.name.clone())),

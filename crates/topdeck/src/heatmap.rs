@@ -11,6 +11,7 @@ mod clock;
 mod command;
 mod ramp;
 mod rows;
+mod steps;
 mod svg;
 mod terminal;
 

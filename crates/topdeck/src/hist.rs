@@ -12,7 +12,7 @@ mod group;
 mod heat;
 pub(crate) mod input;
 pub(crate) mod intervals;
-mod json;
+pub(crate) mod json;
 pub(crate) mod options;
 pub(crate) mod plot;
 mod report;

@@ -129,7 +129,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         match one {
             Ok(one) => {
                 failed |= one.filled.is_none() || one.looked.trouble_count > 0;
-                is_new |= one.filled.as_ref().is_some_and(|filled| filled.batches > filled.repeated);
+                is_new |=
+                    one.filled.as_ref().is_some_and(|filled| filled.batches > filled.repeated);
                 one.looked.complain(&one.name, options.keep_going);
                 if !options.json && one.filled.is_some() {
                     print(text(&one).as_bytes())?;

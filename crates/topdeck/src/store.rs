@@ -10,8 +10,8 @@ mod delete;
 mod export;
 mod keep;
 mod rules;
-mod seal;
-mod stat;
+pub(crate) mod seal;
+pub(crate) mod stat;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -91,11 +91,8 @@ pub(crate) fn disk() -> Arc<dyn Disk> {
 
 /// Opens a store. Nothing happens in the background: a command does what it is for, and ends.
 pub(crate) fn open(dir: &Path) -> Result<Store> {
-    let journal = journal::Options {
-        alone: true,
-        background: false,
-        ..journal::Options::default()
-    };
+    let journal =
+        journal::Options { alone: true, background: false, ..journal::Options::default() };
     let options = store::Options { background: false, journal, ..store::Options::default() };
     let store = Store::open(disk(), dir, &options).map_err(told(dir))?;
     let opened = store.journal().opened();

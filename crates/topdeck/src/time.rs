@@ -106,14 +106,14 @@ fn is_digits(text: &str) -> bool {
 }
 
 /// Lengths beyond those that other commands take: a week, and a year of 365 days.
-const LONG_NS: [(&str, i64); 2] = [("w", 7 * S_PER_DAY * NS_PER_S), ("y", 365 * S_PER_DAY * NS_PER_S)];
+const LONG_NS: [(&str, i64); 2] =
+    [("w", 7 * S_PER_DAY * NS_PER_S), ("y", 365 * S_PER_DAY * NS_PER_S)];
 
 /// `90s`, `30d`, `1y`; in nanoseconds, more than nothing.
 pub(crate) fn length(text: &str) -> Result<i64, String> {
     let text = text.trim();
-    let expected = || {
-        "expected a length of time in ns, us, ms, s, min, h, d, w or y, such as 30d".to_owned()
-    };
+    let expected =
+        || "expected a length of time in ns, us, ms, s, min, h, d, w or y, such as 30d".to_owned();
     let long = LONG_NS.iter().find_map(|(unit, ns)| {
         let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
         Some(number * *ns as f64)
@@ -174,9 +174,20 @@ mod tests {
         check("-90min", Moment::Ago(5400 * NS_PER_S));
         check("+12 s", Moment::At(12 * NS_PER_S));
         for text in [
-            "", "-", "-2", "2026", "2026-13-01", "2026-02-29", "2026-11-09T25:00Z",
-            "2026-11-09T12", "2026-11-09T12:00:00.Z", "tomorrow", "9999-01-01",
-            "2026-11-09T12:00:00+2", "2026-11-09T12:00:00x", "1e3",
+            "",
+            "-",
+            "-2",
+            "2026",
+            "2026-13-01",
+            "2026-02-29",
+            "2026-11-09T25:00Z",
+            "2026-11-09T12",
+            "2026-11-09T12:00:00.Z",
+            "tomorrow",
+            "9999-01-01",
+            "2026-11-09T12:00:00+2",
+            "2026-11-09T12:00:00x",
+            "1e3",
         ] {
             assert!(moment(text).is_err(), "{text}");
         }

@@ -190,13 +190,14 @@ impl Taker<'_> {
 /// Bytes that a sample is taken for: what it is in a batch, roughly, or more.
 fn cost(sample: &Sample) -> usize {
     const TIMES: usize = 24;
-    TIMES + match &sample.value {
-        model::Value::Histogram(histogram) => {
-            48 + 2 * (histogram.positive().len() + histogram.negative().len())
+    TIMES
+        + match &sample.value {
+            model::Value::Histogram(histogram) => {
+                48 + 2 * (histogram.positive().len() + histogram.negative().len())
+            }
+            model::Value::Number(_) => 8,
+            model::Value::Text(text) => text.len(),
         }
-        model::Value::Number(_) => 8,
-        model::Value::Text(text) => text.len(),
-    }
 }
 
 impl Sink for Taker<'_> {

@@ -51,7 +51,8 @@ pub(crate) fn look(
         Err(trouble) => looked.trouble(trouble.to_string()),
         Ok(format) => {
             let mut taker = Taker { rules, format, looked };
-            source::read(&head, &mut hashed, format, rules.unit, &mut taker).with_context(cannot)?;
+            source::read(&head, &mut hashed, format, rules.unit, &mut taker)
+                .with_context(cannot)?;
             looked = taker.looked;
             looked.format = Some(format);
         }

@@ -7,10 +7,10 @@ use anyhow::Result;
 use store::{Damage, Report};
 
 use crate::command::{plain, print};
-use crate::json::Json::{self, Bool, List, Null, Object, Text};
-use crate::json::integer;
 use crate::journal::progress::Progress;
 use crate::journal::{parse, show};
+use crate::json::Json::{self, Bool, List, Null, Object, Text};
+use crate::json::integer;
 use crate::store::{open, plural, rows, told};
 use crate::time;
 
@@ -111,7 +111,12 @@ fn text(dir: &Path, report: &Report, mend: bool) -> String {
     }
     let mut text = format!("{read}: {}\n", plural(report.damage.len() as u64, "damage", "damages"));
     for damage in report.damage.iter().take(DAMAGE_SHOWN) {
-        text.push_str(&format!("  {}: {}{}\n", plain(&damage.file), plain(&damage.what), lost(damage)));
+        text.push_str(&format!(
+            "  {}: {}{}\n",
+            plain(&damage.file),
+            plain(&damage.what),
+            lost(damage)
+        ));
     }
     let more = report.damage.len().saturating_sub(DAMAGE_SHOWN);
     if more > 0 {

@@ -72,7 +72,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     );
     if !options.yes {
         let first = &found[0].series;
-        let example = if found.len() > 1 { format!(", such as {first}") } else { format!(": {first}") };
+        let example =
+            if found.len() > 1 { format!(", such as {first}") } else { format!(": {first}") };
         bail!("nothing is deleted; --yes deletes the rows of {about}{example}");
     }
     let deleted = store.delete(&options.selector, from..to).map_err(&told)?;

@@ -108,10 +108,7 @@ fn text(dir: &Path, seen: &Seen) -> String {
                 show::bytes(stat.index_bytes)
             ),
         ),
-        (
-            "head",
-            format!("{} in {} of memory", rows(stat.head_rows), show::bytes(stat.head_bytes)),
-        ),
+        ("head", format!("{} in {} of memory", rows(stat.head_rows), show::bytes(stat.head_bytes))),
         (
             "journal",
             format!(
@@ -121,10 +118,7 @@ fn text(dir: &Path, seen: &Seen) -> String {
                 show::bytes(stat.journal.segment_bytes)
             ),
         ),
-        (
-            "parts",
-            format!("{}, {}", show::count(stat.parts.len() as u64), show::bytes(total)),
-        ),
+        ("parts", format!("{}, {}", show::count(stat.parts.len() as u64), show::bytes(total))),
     ];
     let lines = lines.map(|(name, value)| [name.to_owned(), value]);
     let mut text =
@@ -140,8 +134,7 @@ fn text(dir: &Path, seen: &Seen) -> String {
 }
 
 fn table(stat: &Stat) -> String {
-    let head =
-        ["resolution", "parts", "chunks", "rows", "size", "bytes/row"].map(str::to_owned);
+    let head = ["resolution", "parts", "chunks", "rows", "size", "bytes/row"].map(str::to_owned);
     let rows = sums(&stat.parts).into_iter().map(|sum| {
         [
             sum.resolution.name().to_owned(),
