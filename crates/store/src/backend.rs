@@ -82,7 +82,7 @@ pub(crate) trait Part: Send + Sync + Debug {
     fn forms(&self, each: &mut dyn FnMut(&[u8])) -> Result<()>;
 
     /// What of it is damaged besides chunks, such as its index; empty if nothing is known to be.
-    fn damage(&self) -> Vec<String>;
+    fn damage(&self) -> Result<Vec<String>>;
 
     /// What people call it.
     fn name(&self) -> String;

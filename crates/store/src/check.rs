@@ -109,15 +109,20 @@ impl Inner {
             }
         };
         report.parts += 1;
-        for what in part.damage() {
-            report.damage.push(Damage { file: name.clone(), what, rows: None, is_mendable: true });
-        }
+        let damaged = part.damage().unwrap_or_else(|error| vec![error.to_string()]);
+        report.damage.extend(damaged.into_iter().map(|what| Damage {
+            file: name.clone(),
+            what,
+            rows: None,
+            is_mendable: true,
+        }));
         let mut rows = 0;
         let mut bytes = Vec::new();
         for place in &places {
             report.chunks += 1;
             report.bytes += u64::from(place.length);
-            let read = gather::read(&*part, place, &mut bytes).map_err(|gap| gap.reason);
+            let read = gather::read(&*part, place, &mut bytes).map_err(|error| error.to_string());
+            let read = read.and_then(|read| read.map_err(|gap| gap.reason));
             let read = read.and_then(|header| chunk::decode(&header, &bytes));
             match read {
                 Ok(found) => rows += found.len() as u64,

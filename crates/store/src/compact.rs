@@ -1,6 +1,6 @@
 //! Parts put together: few large ones are read faster than many small ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::change::Change;
@@ -20,15 +20,22 @@ const LIKE_SIZE: u64 = 4;
 impl Inner {
     /// Puts parts together where there are many, and all of a partition that is over.
     pub(crate) fn put_together(&self) -> Result<bool> {
-        let mut changed = false;
-        while let Some(parts) = self.parts_to_put_together() {
-            self.merge_parts(&parts)?;
-            changed = true;
+        let (mut changed, mut failed) = (false, None);
+        let mut left: BTreeSet<u64> = BTreeSet::new();
+        while let Some(parts) = self.parts_to_put_together(&left) {
+            match self.merge_parts(&parts) {
+                Ok(()) => changed = true,
+                // Parts that cannot be read are no reason to leave the others.
+                Err(error) => {
+                    left.extend(parts.iter().map(|part| part.number));
+                    failed = failed.or(Some(error));
+                }
+            }
         }
-        Ok(changed)
+        failed.map_or(Ok(changed), Err)
     }
 
-    fn parts_to_put_together(&self) -> Option<Vec<PartInfo>> {
+    fn parts_to_put_together(&self, left: &BTreeSet<u64>) -> Option<Vec<PartInfo>> {
         let manifest = Arc::clone(&self.state().manifest);
         let latest = self.now().saturating_sub(self.options.grace);
         let uncovered = unrolled(&manifest);
@@ -37,7 +44,7 @@ impl Inner {
             // What is in a rollup is put together when its day is rolled up anew, in the same commit.
             let is_free = part.resolution != Resolution::Base
                 || uncovered.get(&part.day()).is_some_and(|numbers| numbers.contains(&part.number));
-            if is_free {
+            if is_free && !left.contains(&part.number) {
                 groups
                     .entry((part.resolution, part.partition().start))
                     .or_default()
@@ -62,7 +69,7 @@ impl Inner {
         let mut gaps = Vec::new();
         let mut covers = Covers::new();
         let mut writing = change.write(infos[0].resolution);
-        let parts = infos.iter().map(|part| self.part(part.number)).collect::<Result<Vec<_>>>()?;
+        let parts = self.parts(infos, &mut gaps)?;
         for info in infos {
             change.remove(info.number);
             for (&day, numbers) in &info.covers {
@@ -72,7 +79,7 @@ impl Inner {
                 writing.spans(info.start..info.end)?;
             }
         }
-        for (id, kind) in self.series_in(&parts)? {
+        for (id, kind) in self.series_in(&parts, &mut gaps)? {
             let Some(mut rows) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? else { continue };
             rows.settle(kind);
             writing.put(id, kind, rows)?;

@@ -44,12 +44,16 @@ impl Local {
     pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<Local> {
         let parts = dir.join("parts");
         disk.create_dir(&parts).doing("create", &parts)?;
-        if let Some(above) = dir.parent() {
+        // A folder that was missing needs a sync of the one above it, also when it was made by somebody who was
+        // killed before that. What one may not read, one cannot have made folders in.
+        for above in parts.ancestors().skip(1) {
             // A relative path of one name has the empty path above it.
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-            disk.sync_dir(above).doing("synchronise", above)?;
+            match disk.sync_dir(above) {
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+                synced => synced.doing("synchronise", above)?,
+            }
         }
-        disk.sync_dir(dir).doing("synchronise", dir)?;
         let path = dir.join("lock");
         let lock = disk.open(&path, Mode::Create).doing("open", &path)?;
         if !lock.try_lock().doing("lock", &path)? {
@@ -59,10 +63,17 @@ impl Local {
     }
 
     /// Whether there is a store in the folder.
-    pub(crate) fn is_store(disk: &dyn Disk, dir: &Path) -> bool {
-        ["manifest", "manifest.copy"]
-            .iter()
-            .any(|name| disk.open(&dir.join(name), Mode::Read).is_ok())
+    pub(crate) fn is_store(disk: &dyn Disk, dir: &Path) -> Result<bool> {
+        for name in ["manifest", "manifest.copy"] {
+            let path = dir.join(name);
+            match disk.open(&path, Mode::Read) {
+                Ok(_) => return Ok(true),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                // Whoever took it for missing would make a new one over it.
+                Err(error) => return Err(error).doing("open", &path),
+            }
+        }
+        Ok(false)
     }
 
     /// The name of a part in the folder of a store.

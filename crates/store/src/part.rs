@@ -387,9 +387,8 @@ impl Part for FilePart {
         Ok(())
     }
 
-    fn damage(&self) -> Vec<String> {
-        self.contents()
-            .map_or_else(|error| vec![error.to_string()], |contents| contents.damage.clone())
+    fn damage(&self) -> Result<Vec<String>> {
+        Ok(self.contents()?.damage.clone())
     }
 
     fn name(&self) -> String {

@@ -29,7 +29,7 @@ impl Inner {
                 state.manifest.parts.values().cloned().collect::<Vec<_>>(),
             )
         };
-        let mut changed = false;
+        let (mut changed, mut failed) = (false, None);
         if keep.is_empty() {
             return Ok(false);
         }
@@ -40,31 +40,42 @@ impl Inner {
             let is_old = |rule: &&Keep| {
                 rule.duration.is_some_and(|ns| part.end.saturating_add(ns) <= self.now())
             };
-            // A day goes from the base only when it is in the rollups.
+            // A day goes from the base only when all of it is in the rollups, and all of the next that there is:
+            // its first step begins with the last reading of this one.
             let waits = part.resolution == Resolution::Base
-                && unrolled.get(&part.day()).is_some_and(|numbers| numbers.contains(&part.number));
+                && [part.day(), part.day().saturating_add(DAY)]
+                    .iter()
+                    .any(|day| unrolled.contains_key(day));
             if waits || !rules.iter().any(is_old) {
                 continue;
             }
-            let in_minutes = {
-                let state = self.state();
-                state.manifest.is_covered(Resolution::Minute, part.day(), part.number)
-            };
-            if part.resolution == Resolution::Base && !in_minutes {
-                // One sample a minute needs no rollup of minutes until it goes itself.
-                self.roll(part.day())?;
+            match self.drop_part(&part, &keep) {
+                Ok(dropped) => changed |= dropped,
+                // A part that cannot be read is no reason to leave the others.
+                Err(error) => failed = failed.or(Some(error)),
             }
-            changed |= self.drop_from(&part, &keep)?;
         }
-        Ok(changed)
+        failed.map_or(Ok(changed), Err)
+    }
+
+    fn drop_part(&self, part: &PartInfo, keep: &[Keep]) -> Result<bool> {
+        let in_minutes = {
+            let state = self.state();
+            state.manifest.is_covered(Resolution::Minute, part.day(), part.number)
+        };
+        if part.resolution == Resolution::Base && !in_minutes {
+            // One sample a minute needs no rollup of minutes until it goes itself.
+            self.roll(part.day())?;
+        }
+        self.drop_from(part, keep)
     }
 
     fn drop_from(&self, info: &PartInfo, keep: &[Keep]) -> Result<bool> {
-        let part = self.part(info.number)?;
-        let parts = [part];
+        let mut gaps = Vec::new();
+        let parts = self.parts([info], &mut gaps)?;
         let now = self.now();
         let mut expires: BTreeSet<SeriesId> = BTreeSet::new();
-        let series = self.series_in(&parts)?;
+        let series = self.series_in(&parts, &mut gaps)?;
         for (id, _) in &series {
             let held = {
                 let index = self.index();
@@ -85,7 +96,6 @@ impl Inner {
             change.commit(|_| {})?;
             return Ok(true);
         }
-        let mut gaps = Vec::new();
         let mut writing = change.write(info.resolution);
         for (id, kind) in series.into_iter().filter(|(id, _)| !expires.contains(id)) {
             if let Some(rows) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? {
@@ -177,11 +187,11 @@ impl Inner {
     ) -> Result<()> {
         let mut change = Change::new(self)?;
         let mut gaps = Vec::new();
-        let parts = [self.part(info.number)?];
+        let parts = self.parts([info], &mut gaps)?;
         let mut writing = change.write(info.resolution);
         writing.spans(info.start..info.end)?;
         let (mut gone, mut kept) = (0, 0);
-        for (id, kind) in self.series_in(&parts)? {
+        for (id, kind) in self.series_in(&parts, &mut gaps)? {
             let Some(mut rows) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? else { continue };
             if ids.contains(&id) {
                 let before = rows.len() as u64;

@@ -65,12 +65,18 @@ impl Inner {
     /// Rolls up the days that are over.
     pub(crate) fn roll_due(&self) -> Result<bool> {
         let latest = self.now().saturating_sub(self.options.grace).saturating_sub(DAY);
-        let mut changed = false;
+        let (mut changed, mut failed) = (false, None);
+        let mut tried: BTreeSet<i64> = BTreeSet::new();
         loop {
             let days = unrolled(&self.state().manifest);
-            let Some(&day) = days.keys().find(|&&day| day <= latest) else { return Ok(changed) };
-            self.roll(day)?;
-            changed = true;
+            let due = days.keys().find(|&&day| day <= latest && !tried.contains(&day));
+            let Some(&day) = due else { return failed.map_or(Ok(changed), Err) };
+            // A day that cannot be read is no reason to leave the others.
+            tried.insert(day);
+            match self.roll(day) {
+                Ok(()) => changed = true,
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
     }
 
@@ -188,8 +194,8 @@ impl Inner {
         let days = covers.keys().next().zip(covers.keys().next_back());
         let (&first, &last) = days.expect("BUG: it covers a day");
         writing.spans(first..last.saturating_add(DAY))?;
-        let parts = [self.part(part.number)?];
-        for (id, kind) in self.series_in(&parts)? {
+        let parts = self.parts([part], gaps)?;
+        for (id, kind) in self.series_in(&parts, gaps)? {
             let rows = gather::rows(&parts, &id, &ALL_TIME, gaps)?;
             let Some(mut rows) = rows else { continue };
             rows.retain(|_, end| covers.contains_key(&slot(end, DAY)));
@@ -198,16 +204,23 @@ impl Inner {
         change.add(writing, covers).map(|_| ())
     }
 
-    /// The series of some parts, by id. Of a series that is not known, its form being damaged everywhere, rows
-    /// stay where they are.
-    pub(crate) fn series_in(&self, parts: &[Arc<dyn Part>]) -> Result<Vec<(SeriesId, Kind)>> {
-        let mut ids = BTreeSet::new();
+    /// The series of some parts, by id. Rows of a series that is not known, its form being damaged everywhere,
+    /// are of no use to anybody: they become gaps.
+    pub(crate) fn series_in(
+        &self,
+        parts: &[Arc<dyn Part>],
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Vec<(SeriesId, Kind)>> {
+        let mut series = BTreeMap::new();
         for part in parts {
-            ids.extend(part.places()?.iter().map(|place| place.series));
+            for place in part.places()? {
+                let kind = series.entry(place.series).or_insert_with(|| self.kind(&place.series));
+                if kind.is_none() {
+                    gaps.push(gather::gap(&**part, &place, "nobody knows what series that is"));
+                }
+            }
         }
-        let index = self.index();
-        let known = |id: SeriesId| index.number(&id).map(|number| (id, index.kind(number)));
-        Ok(ids.into_iter().filter_map(known).collect())
+        Ok(series.into_iter().filter_map(|(id, kind)| Some((id, kind?))).collect())
     }
 
     fn roll_day(
@@ -219,15 +232,14 @@ impl Inner {
         filter: Option<&Filter<'_>>,
         gaps: &mut Vec<Gap>,
     ) -> Result<()> {
-        let parts: Vec<Arc<dyn Part>> =
-            base.iter().map(|part| self.part(part.number)).collect::<Result<_>>()?;
+        let parts = self.parts(base.iter().copied(), gaps)?;
         let mut rebuilt = Rebuilt::of(change, base, may_replace, filter.is_some());
         let mut rollups: Vec<Writing<'_>> =
             Resolution::ROLLUPS.map(|resolution| change.write(resolution)).into();
         let goes = |keep: &Keep| keep.resolution == Resolution::Base && keep.duration.is_some();
         let minutes_pay = change.before.keep.iter().any(goes) || self.do_minutes_pay(&parts)?;
         let finest = if minutes_pay { Resolution::Minute } else { Resolution::FiveMinutes };
-        for (id, kind) in self.series_in(&parts)? {
+        for (id, kind) in self.series_in(&parts, gaps)? {
             if kind == Kind::Histogram(Temporality::Delta) && rebuilt.is_kept() {
                 // What adds up, and is not written anew, need not be taken apart.
                 let mut finer = merged(&parts, &id, day, finest, gaps)?;
@@ -291,8 +303,7 @@ impl Inner {
             partitions.entry(part.partition().start).or_default().push(part);
         }
         for parts in partitions.values().rev() {
-            let parts: Vec<Arc<dyn Part>> =
-                parts.iter().map(|part| self.part(part.number)).collect::<Result<_>>()?;
+            let parts = self.parts(parts.iter().copied(), gaps)?;
             let Some(mut rows) = gather::rows(&parts, id, &(i64::MIN..time), gaps)? else {
                 continue;
             };
@@ -441,7 +452,7 @@ fn merged(
     let mut bytes = Vec::new();
     for part in parts {
         for place in part.find(id)? {
-            let read = gather::read(&**part, &place, &mut bytes);
+            let read = gather::read(&**part, &place, &mut bytes)?;
             let added = read.and_then(|header| {
                 let (times, block) = chunk::times(&header, &bytes)
                     .map_err(|why| gather::gap(&**part, &place, &why))?;

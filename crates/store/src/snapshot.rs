@@ -56,7 +56,7 @@ impl Store {
         if manifest.journal.is_some() {
             return Err(Error::NoSnapshot { dir: snapshot.to_owned() });
         }
-        if Local::is_store(&**disk, dir) {
+        if Local::is_store(&**disk, dir)? {
             return Err(Error::Exists { dir: dir.to_owned() });
         }
         let journal = Store::create_journal(disk, &dir.join("journal"), settings)?;
@@ -86,7 +86,7 @@ impl Store {
 
 /// Parts and forms, and last of all the manifest: without one, a folder is no store.
 fn copy(disk: &Arc<dyn Disk>, from: &Path, to: &Path, manifest: &Manifest) -> Result<Snapshot> {
-    if Local::is_store(&**disk, to) {
+    if Local::is_store(&**disk, to)? {
         return Err(Error::Exists { dir: to.to_owned() });
     }
     let backend = Local::open(Arc::clone(disk), to)?;

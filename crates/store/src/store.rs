@@ -168,10 +168,11 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Store {
     /// Makes a store in a folder, with its journal in the folder `journal` below it.
     pub fn create(disk: &Arc<dyn Disk>, dir: &Path, settings: &journal::Settings) -> Result<()> {
-        if Local::is_store(&**disk, dir) {
+        let backend = Local::open(Arc::clone(disk), dir)?;
+        // Parts without a manifest are what is left of one that was damaged: nothing may be made over them.
+        if Local::is_store(&**disk, dir)? || !backend.parts()?.is_empty() {
             return Err(Error::Exists { dir: dir.to_owned() });
         }
-        let backend = Local::open(Arc::clone(disk), dir)?;
         let journal = Store::create_journal(disk, &dir.join("journal"), settings)?;
         let manifest =
             Manifest { generation: 1, journal: Some(journal), next_part: 1, ..Manifest::default() };
@@ -180,13 +181,13 @@ impl Store {
 
     /// Opens a store, whatever happened to it.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<Store> {
-        if !Local::is_store(&*disk, dir) {
+        if !Local::is_store(&*disk, dir)? {
             return Err(Error::Missing { dir: dir.to_owned() });
         }
         let backend: Arc<dyn Backend> = Arc::new(Local::open(Arc::clone(&disk), dir)?);
         let mut notes = Vec::new();
         let manifest = backend.manifest()?.ok_or_else(|| Error::Missing { dir: dir.to_owned() })?;
-        let manifest = Manifest::read(&manifest)
+        let mut manifest = Manifest::read(&manifest)
             .map_err(|why| Error::Manifest { path: dir.join("manifest"), why })?;
         for number in backend.parts()? {
             if !manifest.parts.contains_key(&number) {
@@ -194,6 +195,8 @@ impl Store {
             }
         }
         let index = load_index(&*backend, &manifest, options.limits, &mut notes)?;
+        // Of damaged forms that are in no part either nothing is left; the next new ones take their numbers.
+        manifest.series = manifest.series.min(index.len() as u64);
 
         let path = dir.join("journal");
         let journal = Journal::open(disk, &path, &options.journal)?;
@@ -650,10 +653,12 @@ impl Inner {
         if self.is_seal_due() {
             changed |= self.seal()?;
         }
-        changed |= self.roll_due()?;
-        changed |= self.put_together()?;
-        changed |= self.drop_expired()?;
+        // What stands in the way of one, such as a part that cannot be read, is no reason to leave the others.
+        let done = [self.roll_due(), self.put_together(), self.drop_expired()];
         self.sweep();
+        for done in done {
+            changed |= done?;
+        }
         Ok(changed)
     }
 

@@ -234,9 +234,13 @@ impl View {
         let found = self
             .inner
             .part(info.number)
-            .and_then(|part| part.find(id).map(|places| (part, places)));
+            .and_then(|part| part.find(id).map(|places| (part, places)))
+            .and_then(|(part, places)| Ok((gather::missing(&*part, info)?, part, places)));
         let (part, places) = match found {
-            Ok(found) => found,
+            Ok((missing, part, places)) => {
+                gaps.extend(missing);
+                (part, places)
+            }
             Err(error) => return gaps.push(whole(error.to_string())),
         };
         let mut bytes = Vec::new();
@@ -245,7 +249,8 @@ impl View {
             if place.end <= range.start || place.start > range.end {
                 continue;
             }
-            let read = gather::read(&*part, &place, &mut bytes);
+            let read = gather::read(&*part, &place, &mut bytes)
+                .unwrap_or_else(|error| Err(gather::gap(&*part, &place, &error.to_string())));
             match read {
                 Err(gap) => gaps.push(gap),
                 Ok(header) => {
@@ -596,9 +601,17 @@ impl View {
         let mut touched: Vec<Range<i64>> = Vec::new();
         for info in self.manifest.base_parts() {
             if self.is_loose(info, Resolution::Day, covered) {
-                // An unreadable part is a gap of whoever reads its rows.
-                let part = self.inner.part(info.number).and_then(|part| part.find(&series.id));
-                touched.extend(part.unwrap_or_default().iter().map(|place| place.start..place.end));
+                let part = self.inner.part(info.number).and_then(|part| {
+                    let is_whole = gather::missing(&*part, info)?.is_none();
+                    Ok((part.find(&series.id)?, is_whole))
+                });
+                match part {
+                    Ok((places, true)) => {
+                        touched.extend(places.iter().map(|place| place.start..place.end));
+                    }
+                    // What it had may have been of this series: whoever reads it meets the gap.
+                    _ => touched.push(info.start..info.end),
+                }
             }
         }
         for head in self.heads() {

@@ -3,6 +3,7 @@
 mod backlog;
 mod basics;
 mod checks;
+mod dying;
 mod faults;
 mod flips;
 mod found;

@@ -6,15 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
-use disk::{Disk, File, Mode, NameOrder, Region, SimDisk, SimProcess};
+use disk::{NameOrder, SimDisk, SimProcess};
 use journal::*;
+
+use crate::dying::{Died, Dying};
 
 pub(crate) const DIR: &str = "/data/journal";
 
@@ -26,113 +27,6 @@ pub(crate) fn small(codec: Codec, at_limit: AtLimit, bytes_max: Option<u64>) -> 
         segment_bytes: SEGMENT_BYTES_MIN,
         producers_max: 8,
         limits: Limits { bytes_max, age_max: None, at_limit },
-    }
-}
-
-// ---- dying ---------------------------------------------------------------------------------------------
-
-/// What unwinds when a process dies.
-struct Died;
-
-/// A process whose death ends what it was doing.
-#[derive(Clone, Debug)]
-struct Dying {
-    process: SimProcess,
-    disk: SimDisk,
-    /// It is being cleared away: errors are errors.
-    quiet: Arc<AtomicBool>,
-}
-
-impl Dying {
-    fn done<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        let dead = || self.process.is_dead() || self.disk.is_without_power();
-        if result.is_err() && !self.quiet.load(SeqCst) && dead() && !std::thread::panicking() {
-            resume_unwind(Box::new(Died));
-        }
-        result
-    }
-}
-
-impl Disk for Dying {
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.done(self.process.create_dir(path))
-    }
-
-    fn open(&self, path: &Path, mode: Mode) -> io::Result<Box<dyn File>> {
-        let file = self.done(self.process.open(path, mode))?;
-        Ok(Box::new(DyingFile { file, dying: self.clone() }))
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.done(self.process.list(dir))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.done(self.process.rename(from, to))
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.done(self.process.remove(path))
-    }
-
-    fn boot_id(&self) -> Option<u128> {
-        self.process.boot_id()
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.done(self.process.sync_dir(dir))
-    }
-}
-
-#[derive(Debug)]
-struct DyingFile {
-    file: Box<dyn File>,
-    dying: Dying,
-}
-
-impl File for DyingFile {
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.dying.done(self.file.read_at(bytes, offset))
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.dying.done(self.file.write_at(bytes, offset))
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.dying.done(self.file.len())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.dying.done(self.file.set_len(len))
-    }
-
-    fn allocate(&self, len: u64) -> io::Result<()> {
-        self.dying.done(self.file.allocate(len))
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.dying.done(self.file.sync())
-    }
-
-    fn lock(&self) -> io::Result<()> {
-        self.dying.done(self.file.lock())
-    }
-
-    fn try_lock(&self) -> io::Result<bool> {
-        self.dying.done(self.file.try_lock())
-    }
-
-    fn try_lock_shared(&self) -> io::Result<bool> {
-        self.dying.done(self.file.try_lock_shared())
-    }
-
-    fn unlock(&self) -> io::Result<()> {
-        self.dying.done(self.file.unlock())
-    }
-
-    fn map(&self, len: u64) -> io::Result<Region> {
-        self.dying.done(self.file.map(len))
     }
 }
 
@@ -312,12 +206,10 @@ impl World {
     }
 
     pub(crate) fn open_killed_after(&mut self, kill_after: Option<u64>) -> Done<u32> {
-        let process = self.disk.process();
+        let dying = Dying::new(&self.disk);
         if let Some(count) = kill_after {
-            process.kill_after(count);
+            dying.process.kill_after(count);
         }
-        let dying =
-            Dying { process, disk: self.disk.clone(), quiet: Arc::new(AtomicBool::new(false)) };
         let now = Arc::clone(&self.now);
         let options = Options {
             background: false,

@@ -79,7 +79,7 @@ fn damage_is_found_and_rollups_are_mended() {
     let damaged = days(&store)[0];
     drop(store);
     let path = format!("{DIR}/parts/{damaged:016x}.part");
-    disk.flip_bit(Path::new(&path), 150, 3);
+    disk.flip_bit(Path::new(&path), 90, 3);
 
     let store = world.open().unwrap();
     let column = &columns(&store, "latency", WEEK)[0];

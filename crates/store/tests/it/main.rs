@@ -2,4 +2,9 @@
 
 mod basics;
 mod copies;
+#[path = "../../../journal/tests/it/dying.rs"]
+mod dying;
+mod full;
+mod life;
+mod power;
 mod world;

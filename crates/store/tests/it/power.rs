@@ -1,0 +1,140 @@
+//! The power goes, or the process is killed, in the middle of every operation that changes anything, and again
+//! during the opening that follows.
+
+use std::cell::Cell;
+
+use disk::NameOrder;
+
+use crate::life::{Life, Step, Stop, script};
+
+thread_local! {
+    static CRASHES: Cell<u32> = const { Cell::new(0) };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Power,
+    Kill,
+}
+
+/// Arms a crash after so many operations of what comes next.
+fn arm(life: &mut Life, how: How, after: u64) {
+    match how {
+        How::Power => life.disk.cut_after(after),
+        How::Kill => life.kill_after = Some(after),
+    }
+}
+
+fn crash(life: &mut Life, how: How) {
+    CRASHES.set(CRASHES.get() + 1);
+    match how {
+        How::Power => life.power_cut(),
+        How::Kill => life.log.push("it was killed".to_owned()),
+    }
+}
+
+/// Opens it, with another crash after `second` operations if that has so many.
+fn recover(life: &mut Life, how: How, second: u64) {
+    arm(life, how, second);
+    match life.open() {
+        Ok(()) => life.disk.cut_after(u64::MAX / 2),
+        Err(Stop::Died) => crash(life, how),
+        Err(Stop::Error(error)) => life.fail(&format!("opening does not succeed: {error}")),
+    }
+    life.recover(how == How::Power);
+}
+
+/// Crashes in the operations of one step, beginning with a fork of `life`, one after the other; the step is then
+/// done again, and every so often the rest of the life too.
+fn crash_in(life: &Life, steps: &[Step], how: How, seeds: std::ops::Range<u64>, rest_every: u64) {
+    for seed in seeds {
+        for first in 0.. {
+            let mut life = life.fork(seed * 1000 + first);
+            life.log.push(format!("{how:?} after {first} operations"));
+            arm(&mut life, how, first);
+            match life.open().and_then(|()| life.step(steps[0])) {
+                Ok(()) => break,
+                Err(Stop::Died) => crash(&mut life, how),
+                Err(Stop::Error(error)) => life.fail(&error.to_string()),
+            }
+            recover(&mut life, how, (first * 7 + seed) % 31);
+            let rest = if (first + seed).is_multiple_of(rest_every) { steps } else { &steps[..1] };
+            life.finish(rest);
+        }
+    }
+}
+
+fn every(how: How, order: NameOrder, seeds: std::ops::Range<u64>, rest_every: u64) -> u32 {
+    CRASHES.set(0);
+    let steps = script();
+    let mut life = Life::new(seeds.start, order);
+    life.create().unwrap();
+    for at in 0..steps.len() {
+        if !matches!(steps[at], Step::Now(_)) {
+            crash_in(&life, &steps[at..], how, seeds.clone(), rest_every);
+        }
+        if !life.is_open() {
+            life.open().unwrap();
+        }
+        life.finish(&steps[at..=at]);
+    }
+    CRASHES.get()
+}
+
+#[test]
+fn a_power_cut_anywhere_loses_nothing_acknowledged() {
+    let crashes: u32 = [NameOrder::Journal, NameOrder::Arbitrary]
+        .map(|order| every(How::Power, order, 1..2, 40))
+        .iter()
+        .sum();
+    println!("{crashes} power cuts");
+    assert!(crashes > 1000, "only {crashes}");
+}
+
+#[test]
+fn a_kill_anywhere_loses_nothing_acknowledged() {
+    let crashes = every(How::Kill, NameOrder::Journal, 1..2, 40);
+    println!("{crashes} kills");
+    assert!(crashes > 500, "only {crashes}");
+}
+
+/// A crash while the store is made: it can be made again, or is there.
+#[test]
+fn a_crash_while_it_is_made_leaves_nothing_in_the_way() {
+    CRASHES.set(0);
+    for (how, order) in [
+        (How::Power, NameOrder::Journal),
+        (How::Power, NameOrder::Arbitrary),
+        (How::Kill, NameOrder::Journal),
+    ] {
+        for seed in 0..2 {
+            for first in 0.. {
+                let mut life = Life::new(seed * 1000 + first, order);
+                arm(&mut life, how, first);
+                match life.create() {
+                    Ok(()) => break,
+                    Err(Stop::Died) => crash(&mut life, how),
+                    Err(Stop::Error(error)) => life.fail(&error.to_string()),
+                }
+                arm(&mut life, how, first * 5 % 23);
+                match life.create() {
+                    Ok(()) | Err(Stop::Error(store::Error::Exists { .. })) => {}
+                    Err(Stop::Died) => crash(&mut life, how),
+                    Err(Stop::Error(error)) => life.fail(&error.to_string()),
+                }
+                life.disk.cut_after(u64::MAX / 2);
+                match life.create() {
+                    Ok(()) | Err(Stop::Error(store::Error::Exists { .. })) => {}
+                    Err(stop) => life.fail(&format!("{stop:?}")),
+                }
+                life.recover(how == How::Power);
+                life.finish(&script()[..5]);
+                life.power_cut();
+                CRASHES.set(CRASHES.get() + 1);
+                life.recover(true);
+            }
+        }
+    }
+    println!("{} crashes", CRASHES.get());
+    assert!(CRASHES.get() > 300, "only {}", CRASHES.get());
+}
