@@ -15,6 +15,8 @@ mod steps;
 mod svg;
 mod terminal;
 
+use std::time::Duration;
+
 use anyhow::Result;
 use collect::Unit;
 use hist::Bracket;
@@ -23,6 +25,7 @@ use crate::hist::above;
 use crate::hist::intervals;
 use crate::hist::show::{self, Show};
 use crate::hist::whole::Whole;
+use crate::journal::show::age;
 
 pub(crate) use crate::heatmap::command::{Options, run};
 pub(crate) use crate::heatmap::svg::document as svg;
@@ -51,6 +54,7 @@ pub(crate) struct Heatmap {
     pub(crate) notes: Vec<String>,
 }
 
+const NS_PER_MIN: u64 = 60_000_000_000;
 /// As many reasons for gaps as a person reads.
 const REASONS_SHOWN: usize = 3;
 
@@ -191,7 +195,11 @@ impl Fitted {
     /// What one column is, in words.
     fn about(&self) -> Option<String> {
         let first = self.columns.first()?;
-        let length = intervals::length(first.end.saturating_sub(first.start));
+        let length_ns = first.end.saturating_sub(first.start);
+        let length = match u64::try_from(length_ns) {
+            Ok(ns) if ns > 0 && ns.is_multiple_of(NS_PER_MIN) => age(Duration::from_nanos(ns)),
+            _ => intervals::length(length_ns),
+        };
         Some(match self.merged {
             1 => format!("a column is {length}"),
             merged => format!("a column is {length}, {merged} merged into one"),

@@ -149,7 +149,7 @@ pub(crate) fn pick(view: &View, dir: &Path, selector: &Selector) -> Result<Vec<F
     let dir = dir.display();
     Err(match names.len() {
         0 => anyhow!("{dir}: the store has no series yet; `topdeck import` brings some"),
-        n => anyhow!("{dir}: no series is {selector}; there are: {}", listed(&names, n)),
+        n => anyhow!("{dir}: {selector} picks no series; there are: {}", listed(&names, n)),
     })
 }
 

@@ -65,6 +65,8 @@ const ROWS_MANY: i64 = 12;
 pub(crate) struct Rhythm {
     /// In nanoseconds.
     pub(crate) interval: i64,
+    /// When one of them began.
+    pub(crate) first: i64,
     /// Whether all are as long, and not only about so.
     pub(crate) is_steady: bool,
 }
@@ -83,12 +85,13 @@ impl Rhythm {
         let median = *lengths.get(lengths.len() / 2)?;
         let equal = lengths.iter().filter(|&&length| length == median).count();
         if equal * 10 >= lengths.len() * 9 {
-            return Some(Rhythm { interval: median, is_steady: true });
+            return Some(Rhythm { interval: median, first: first.0, is_steady: true });
         }
         // Of many that follow each other the mean is the better: its error does not add up.
         let mean = (last.1 - first.0) / rows.len() as i64;
         let follows = (mean - median).abs() <= median / 4;
-        Some(Rhythm { interval: if follows { mean.max(1) } else { median }, is_steady: false })
+        let interval = if follows { mean.max(1) } else { median };
+        Some(Rhythm { interval, first: first.0, is_steady: false })
     }
 }
 
@@ -105,7 +108,7 @@ impl Steps {
     pub(crate) fn over(range: Range<i64>, rhythm: Option<Rhythm>, most: usize) -> Steps {
         let length = range.end.saturating_sub(range.start).max(1);
         let least = (length as u64).div_ceil(most.max(1) as u64) as i64;
-        let Some(Rhythm { interval, is_steady }) = rhythm else {
+        let Some(Rhythm { interval, first, is_steady }) = rhythm else {
             return Steps::round(&range, round(least, 1).unwrap_or(least));
         };
         if is_steady {
@@ -118,10 +121,12 @@ impl Steps {
         let rows = (least as u64).div_ceil(interval as u64) as i64;
         let step = rows.saturating_mul(interval);
         let late = if is_steady { 0 } else { interval / 2 };
+        let phase = range.start.saturating_sub(first).rem_euclid(interval);
+        let start = range.start.saturating_sub(phase);
         // The last row may be a little late, too.
-        let length = length.saturating_sub(late).max(1);
+        let length = range.end.saturating_sub(start).saturating_sub(late).max(1);
         let columns = (length as u64).div_ceil(step as u64);
-        Steps { grid: Grid { start: range.start, step, columns }, late }
+        Steps { grid: Grid { start, step, columns }, late }
     }
 
     /// Columns that begin at whole multiples of their length.
@@ -158,7 +163,8 @@ mod tests {
         most: usize,
         expected: (i64, i64, u64),
     ) {
-        let rhythm = rhythm.map(|(interval, is_steady)| Rhythm { interval, is_steady });
+        let first = range.start;
+        let rhythm = rhythm.map(|(interval, is_steady)| Rhythm { interval, first, is_steady });
         let Steps { grid, .. } = Steps::over(range.clone(), rhythm, most);
         assert_eq!((grid.start, grid.step, grid.columns), expected);
         assert!(grid.columns <= most as u64 + 1);
@@ -205,10 +211,10 @@ mod tests {
 
     #[test]
     fn rows_have_a_rhythm() {
-        let steady = |interval| Some(Rhythm { interval, is_steady: true });
+        let steady = |interval, first| Some(Rhythm { interval, first, is_steady: true });
         assert_eq!(Rhythm::of(&[]), None);
         assert_eq!(Rhythm::of(&[(5, 5)]), None);
-        assert_eq!(Rhythm::of(&[(0, 60), (60, 120), (180, 240)]), steady(60));
-        assert_eq!(Rhythm::of(&[(60, 60), (120, 120), (180, 180)]), steady(60));
+        assert_eq!(Rhythm::of(&[(0, 60), (60, 120), (180, 240)]), steady(60, 0));
+        assert_eq!(Rhythm::of(&[(60, 60), (120, 120), (180, 180)]), steady(60, 60));
     }
 }

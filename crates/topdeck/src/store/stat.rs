@@ -112,10 +112,9 @@ fn text(dir: &Path, seen: &Seen) -> String {
         (
             "journal",
             format!(
-                "{} that {} in no part yet; segments take {}",
+                "{} that {} in no part yet",
                 plural(*backlog, "batch", "batches"),
-                if *backlog == 1 { "is" } else { "are" },
-                show::bytes(stat.journal.segment_bytes)
+                if *backlog == 1 { "is" } else { "are" }
             ),
         ),
         ("parts", format!("{}, {}", show::count(stat.parts.len() as u64), show::bytes(total))),
