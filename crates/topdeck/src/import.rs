@@ -184,6 +184,9 @@ fn import(
     Ok(Imported { name, looked, filled })
 }
 
+/// Shorter than what is shown of a time.
+const MOMENT_NS: i64 = 1_000_000;
+
 fn text(one: &Imported) -> String {
     let filled = one.filled.as_ref().expect("BUG: asked of files that were filled in");
     let mut parts = Vec::new();
@@ -207,7 +210,12 @@ fn text(one: &Imported) -> String {
         text.push_str(&parts.join(", "));
         text.push_str(&format!(" in {}", plural(filled.series, "series", "series")));
         if let Some((start, end)) = filled.extent {
-            text.push_str(&format!(", {} to {}", time::text(start), time::text(end)));
+            let (start, end, is_moment) =
+                (time::text(start), time::text(end), end - start < MOMENT_NS);
+            text.push_str(&match is_moment {
+                true => format!(", at {start}"),
+                false => format!(", {start} to {end}"),
+            });
         }
         if filled.repeated > 0 {
             text.push_str(&format!(

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, anyhow, bail};
 use collect::{Quantity, Unit};
 use model::{Kind, Selector, selector};
-use store::{Found, View};
+use store::{Found, PartInfo, Resolution, View};
 
 use crate::command::print;
 use crate::heatmap::steps::{Rhythm, Steps};
@@ -119,7 +119,8 @@ struct Drawn<'a> {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
-    let drawn = Drawn::new(options, store.view().map_err(told(&options.dir))?)?;
+    let parts = store.stat().map_err(told(&options.dir))?.parts;
+    let drawn = Drawn::new(options, store.view().map_err(told(&options.dir))?, &parts)?;
     let asked = options.columns.map(usize::from);
     if let Some(path) = &options.svg {
         let map = drawn.map(asked.unwrap_or(COLUMNS_SVG))?;
@@ -137,7 +138,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 impl Drawn<'_> {
-    fn new(options: &Options, view: View) -> Result<Drawn<'_>> {
+    fn new<'a>(options: &'a Options, view: View, parts: &[PartInfo]) -> Result<Drawn<'a>> {
         let picked = pick(&view, &options.dir, &options.selector.selector)?;
         let of = picked.len();
         let is_histograms = |found: &Found| matches!(found.series.kind(), Kind::Histogram(_));
@@ -155,8 +156,9 @@ impl Drawn<'_> {
         let unit = one_unit(options, &found)?;
         let limits = options.above.iter().map(|written| limit(written, unit.as_ref()));
         let limits = limits.collect::<Result<_>>()?;
-        let range = range(options, &view, &found)?;
+        let (range, extent) = range(options, &view, &found)?;
         let rhythm = rhythm(&view, &found, &range).map_err(told(&options.dir))?;
+        let rhythm = slower(rhythm, kept(parts, range.start.max(extent.start)));
         Ok(Drawn { options, view, found, unit, range, rhythm, limits, notes })
     }
 
@@ -232,8 +234,8 @@ fn limit(written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
     })
 }
 
-/// What is asked for, or else all there is.
-fn range(options: &Options, view: &View, found: &[Found]) -> Result<Range<i64>> {
+/// What is asked for, or else all there is; and what there is.
+fn range(options: &Options, view: &View, found: &[Found]) -> Result<(Range<i64>, Range<i64>)> {
     let extent = view.extent(found).map_err(told(&options.dir))?;
     let Some(extent) = extent else {
         bail!("{}: no rows of {}", options.dir.display(), options.selector.text);
@@ -242,16 +244,17 @@ fn range(options: &Options, view: &View, found: &[Found]) -> Result<Range<i64>> 
     let from = options.from.map_or(extent.start, |from| from.ns(now));
     let to = options.to.map_or(extent.end, |to| to.ns(now));
     let there = || format!("{} to {}", time::text(extent.start), time::text(extent.end));
-    if from >= to && (options.from.is_some() || options.to.is_some()) {
-        let (from, to) = (time::text(from), time::text(to));
-        bail!("from {from} to {to} is no stretch of time; there are rows from {}", there());
+    if options.from.is_some() && options.to.is_some() && from >= to {
+        bail!("--from {} is not before --to {}", time::text(from), time::text(to));
     }
     // A row belongs to the nanosecond before its end.
-    if extent.end <= from || to < extent.start {
-        let (from, to) = (time::text(from), time::text(to));
-        bail!("no rows from {from} to {to}; there are rows from {}", there());
+    if options.from.is_some() && extent.end <= from {
+        bail!("no rows after {}; there are rows from {}", time::text(from), there());
     }
-    Ok(from..to.max(from.saturating_add(1)))
+    if options.to.is_some() && to <= extent.start {
+        bail!("no rows before {}; there are rows from {}", time::text(to), there());
+    }
+    Ok((from..to.max(from.saturating_add(1)), extent))
 }
 
 /// How long rows are: of the series that has the longest, of some.
@@ -265,11 +268,25 @@ fn rhythm(view: &View, found: &[Found], range: &Range<i64>) -> store::Result<Opt
         view.samples(series, start..end, &mut |sample| rows.push((sample.start, sample.end)))?;
         rows.sort_unstable_by_key(|row| row.1);
         let rhythm = Rhythm::of(&rows);
-        if rhythm.map(|rhythm| rhythm.interval) > longest.map(|rhythm| rhythm.interval) {
-            longest = rhythm;
-        }
+        longest = slower(longest, rhythm);
     }
     Ok(longest)
+}
+
+/// The one with the longer rows.
+fn slower(a: Option<Rhythm>, b: Option<Rhythm>) -> Option<Rhythm> {
+    let interval = |rhythm: Option<Rhythm>| rhythm.map(|rhythm| rhythm.interval);
+    if interval(b) > interval(a) { b } else { a }
+}
+
+/// How finely the time from `from` on is still kept, where rows as they came are gone: columns that are finer
+/// than that would be empty.
+fn kept(parts: &[PartInfo], from: i64) -> Option<Rhythm> {
+    let reaches = |resolution: &Resolution| {
+        parts.iter().any(|part| part.resolution == *resolution && part.start <= from)
+    };
+    let interval = Resolution::ALL.into_iter().find(reaches)?.period()?;
+    Some(Rhythm { interval, first: 0, is_steady: true })
 }
 
 /// Shown of each column.

@@ -91,6 +91,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     out.flush().with_context(cannot)?;
     progress.clear();
     complain(&gaps);
+    if rows == 0 && gaps.is_empty() {
+        let dir = options.dir.display();
+        let extent = view.extent(&found).map_err(&told)?.map_or(String::new(), |extent| {
+            let (start, end) = (time::text(extent.start), time::text(extent.end));
+            format!("; of these series there are rows or rollups from {start} to {end}")
+        });
+        bail!("{dir}: no rows as they came in that time{extent}");
+    }
     Ok(if gaps.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 

@@ -237,19 +237,19 @@ fn heatmaps_say_why_not() {
         &folder,
         "heatmap s hiccup --from 2016-01-01",
         expect![[r#"
-        --- stderr
-        topdeck: from 2016-01-01 00:00:00Z to 2015-09-09 15:25:41.605Z is no stretch of time; there are rows from 2015-09-09 15:24:39.601Z to 2015-09-09 15:25:41.605Z
-        --- exit status 1
-    "#]],
+            --- stderr
+            topdeck: no rows after 2016-01-01 00:00:00Z; there are rows from 2015-09-09 15:24:39.601Z to 2015-09-09 15:25:41.605Z
+            --- exit status 1
+        "#]],
     );
     check(
         &folder,
         "heatmap s hiccup --from 2016-01-01 --to 2015-01-01",
         expect![[r#"
-        --- stderr
-        topdeck: from 2016-01-01 00:00:00Z to 2015-01-01 00:00:00Z is no stretch of time; there are rows from 2015-09-09 15:24:39.601Z to 2015-09-09 15:25:41.605Z
-        --- exit status 1
-    "#]],
+            --- stderr
+            topdeck: --from 2016-01-01 00:00:00Z is not before --to 2015-01-01 00:00:00Z
+            --- exit status 1
+        "#]],
     );
     check(
         &folder,
@@ -311,8 +311,8 @@ fn known_gaps_are_drawn_and_told() {
     let mut bytes = fs::read(&names[0]).unwrap();
     bytes[200] ^= 8;
     fs::write(&names[0], bytes).unwrap();
-    let picture =
-        run(&folder, "heatmap s disk_io_latency --from 2026-11-09 --to 2026-11-09T10:00:00Z");
+    let hour = "--from 2026-11-09 --to 2026-11-09T01:00:00Z";
+    let picture = run(&folder, &format!("heatmap s disk_io_latency {hour}"));
     assert_eq!(picture.status, 0);
     assert!(picture.stdout.contains("missing"), "{}", picture.stdout);
     assert!(picture.stdout.contains('?'), "{}", picture.stdout);
@@ -356,8 +356,18 @@ fn rules_are_kept_and_applied() {
         .collect();
     assert_eq!(resolutions, ["5m", "1h", "1d"]);
     assert_eq!(counted(&folder, "s", "hiccup"), 48_761, "rollups hold all of it");
-    check(&folder, "store keep s 'base'", expect![[""]]);
-    check(&folder, "store keep s --clear", expect![[""]]);
+    check(&folder, "store keep s 'base'", expect![[r#"
+        --- stderr
+        error: invalid value 'base' for '[RULE]...': expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and perhaps of which series, as in 'base 30d' or '5m 1y {host="x"}'
+
+        For more information, try '--help'.
+        --- exit status 2
+    "#]]);
+    check(&folder, "store keep s --clear", expect![[r#"
+        --- stdout
+        It keeps everything for ever.
+        --- exit status 0
+    "#]]);
 }
 
 #[test]
