@@ -8,20 +8,24 @@ mod http;
 mod prometheus;
 mod remote_write;
 mod server;
+mod topdeck;
 
 use collect::synthetic::{Dataset, Scale, Which};
 
 pub(crate) use self::figures::Figures;
-use self::figures::{Answer, Load, QUERIES, Query};
+use self::figures::{Answer, Load, QUERIES, Query, SETS};
 use crate::Effort;
-use crate::report::{Samples, Section, Table, number};
+use crate::report::{Samples, Section, Table, Target, number};
 
 const METHOD: &str = "\
 Data set A is one disk over a week, 10,080 one-minute histograms of 373 used buckets and 1,226,742,335 measurements in all; \
 B is 1,000 series of a web service over a day, 1,440,000 histograms of 134.5 used buckets; both are made by \
 `topdeck gen` and the truth is known. The third set is 1,000 gauges over a day, a number a minute. Each set goes into \
 an empty folder of a server that has just been started, over HTTP on this machine, from requests that were encoded \
-before; A in one lane, B and the gauges in two.
+before; A in one lane, B and the gauges in two. topdeck's store has no server yet: it is in the process of \
+the benchmark, gets the same data as batches that were encoded before, checks them as bytes from anywhere, and its \
+processor time is that of the process, all its threads. So its figures lack HTTP and JSON, and its memory has the waiting batches in it. \
+A query of topdeck's takes the count, the 99th percentile and the maximum of each column.
 
 Processor time is that of the server, user and system, in steps of 10 ms: for taking in, until the last \
 acknowledgement, and until the server was idle again (compaction is work that the data made). “Written” is what the \
@@ -105,7 +109,7 @@ impl Walk {
 
 pub(crate) fn run(effort: &Effort) -> Section {
     let work = Work::new(effort);
-    // topdeck's own row goes first here, once there is one.
+    let own = topdeck::run(&work);
     let stores = [
         (prometheus::name(), prometheus::run(&work)),
         (prometheus::name_gauge(), prometheus::run_a_as_gauges(&work)),
@@ -119,6 +123,14 @@ pub(crate) fn run(effort: &Effort) -> Section {
         samples: Vec::new(),
     };
     let mut all = Vec::new();
+    let own = match own {
+        Ok(own) => Some(own),
+        Err(error) => {
+            eprintln!("        {}: {error:#}", topdeck::NAME);
+            all.push(Figures::skipped(topdeck::NAME, &format!("failed: {error:#}")));
+            None
+        }
+    };
     if effort.quick {
         section.method +=
             "\n\nThis was a quick run: a day of A, 100 series and six hours of B, 100 gauges.";
@@ -133,11 +145,86 @@ pub(crate) fn run(effort: &Effort) -> Section {
             }
         }
     }
+    if let Some(own) = own {
+        section.targets = targets(&own, &all);
+        section.tables.push(reads_table(&own));
+        all.insert(0, own.figures);
+    }
     section.tables.push(loads_table(&all));
     section.tables.push(queries_table(&all));
     section.tables.push(answers_table(&all));
     section.samples = samples(&all);
     section
+}
+
+/// What was promised, of topdeck; of numbers, that they cost no more than with Prometheus.
+fn targets(own: &topdeck::Own, peers: &[Figures]) -> Vec<Target> {
+    let figures = &own.figures;
+    let cpu_ms = |figures: &Figures, key: &str| {
+        let mut samples = Samples::new("", "");
+        samples.values = figures.queries.iter().find(|query| query.key == key)?.cpu_ms.clone();
+        Some(samples.median())
+    };
+    let load = |figures: &Figures, set: &str| {
+        let load = figures.loads.iter().find(|load| load.set == set)?;
+        Some((load.points, load.cpu, load.cpu_until_idle))
+    };
+    let rate = |idle: bool| {
+        let (points, cpu, until_idle) = load(figures, SETS[1])?;
+        Some(topdeck::per_cpu_second(points, if idle { until_idle } else { cpu }))
+    };
+    let prometheus = peers.iter().find(|peer| peer.loads.len() > 1);
+    let ratio = |of: &dyn Fn(&Figures) -> Option<f64>| Some(of(figures)? / of(prometheus?)?);
+    let each = |figures: &Figures| {
+        load(figures, SETS[2]).map(|(points, cpu, _)| cpu.as_secs_f64() / points as f64)
+    };
+    let equal = |what: &str, pair: (u64, u64)| {
+        Target::at_most(what, 0.0, "off", Some(pair.0.abs_diff(pair.1) as f64))
+    };
+    vec![
+        Target::at_most(
+            "A: the week as 112 columns, from the base",
+            15.0,
+            "ms of CPU",
+            cpu_ms(figures, "a-heatmap-base"),
+        ),
+        Target::at_most("A: the same from rollups", 3.0, "ms of CPU", cpu_ms(figures, "a-heatmap")),
+        Target::at_most("A: stored, base", 300.0, "B/histogram", Some(own.base_bytes[0])),
+        Target::at_most("B: the day as one histogram", 30.0, "ms of CPU", cpu_ms(figures, "b-day")),
+        Target::at_most("B: stored, base", 72.0, "B/histogram", Some(own.base_bytes[1])),
+        Target::at_least(
+            "B: taken in, to the last acknowledgement",
+            80_000.0,
+            "histograms per CPU s",
+            rate(false),
+        ),
+        Target::at_least(
+            "B: the same until all is rolled up",
+            80_000.0,
+            "histograms per CPU s",
+            rate(true),
+        ),
+        Target::at_most("B: written per byte kept", 2.5, "B/B", Some(own.written_per_kept)),
+        equal("A: total of the heatmap", own.heatmap_total),
+        equal("A: everything sent twice", own.twice),
+        Target::at_most("gauges: taking in, of Prometheus' CPU", 1.0, "×", ratio(&each)),
+        Target::at_most(
+            "gauges: a range read, of Prometheus' CPU",
+            1.0,
+            "×",
+            ratio(&|figures| cpu_ms(figures, "gauges-mean")),
+        ),
+    ]
+}
+
+fn reads_table(own: &topdeck::Own) -> Table {
+    let header = ["what", "rows merged", "CPU ms", "ns a row"];
+    let mut table = Table::new("Reading from the base against what is merged.", 1, &header);
+    for (what, rows, cpu_ms) in &own.reads {
+        let each = number(cpu_ms * 1e6 / *rows as f64);
+        table.rows.push(vec![what.clone(), rows.to_string(), number(*cpu_ms), each]);
+    }
+    table
 }
 
 fn loads_table(all: &[Figures]) -> Table {

@@ -65,8 +65,9 @@ pub(crate) struct Query {
 }
 
 /// Keys of the queries, and what a reader sees.
-pub(crate) const QUERIES: [(&str, &str); 6] = [
+pub(crate) const QUERIES: [(&str, &str); 7] = [
     ("a-heatmap", "A: heatmap of the week, a column per 90 min"),
+    ("a-heatmap-base", "A: the same without rollups"),
     ("a-p99", "A: p99 every 4 min"),
     ("a-below", "A: share at or below 12.3 ms every 4 min"),
     ("b-p99.9", "B: p99.9 of all series every 5 min"),
