@@ -197,12 +197,21 @@ impl Drawn<'_> {
             let (start, end) = (column.start, column.end);
             Column { start, end, values: Whole::from(column.value), gaps }
         });
+        let columns: Vec<Column> = columns.collect();
+        let is_cumulative = |found: &Found| found.series.kind().is_cumulative();
+        let mut notes = self.notes.clone();
+        if self.found.iter().any(is_cumulative) && columns.iter().all(|c| c.values.count() == 0) {
+            notes.push(
+                "These histograms are cumulative: the first reading of each says from where the next counts."
+                    .to_owned(),
+            );
+        }
         Ok(Heatmap {
             title: self.title(),
             unit: self.unit.clone(),
-            columns: columns.collect(),
+            columns,
             limits: self.limits.clone(),
-            notes: self.notes.clone(),
+            notes,
         })
     }
 }

@@ -356,18 +356,26 @@ fn rules_are_kept_and_applied() {
         .collect();
     assert_eq!(resolutions, ["5m", "1h", "1d"]);
     assert_eq!(counted(&folder, "s", "hiccup"), 48_761, "rollups hold all of it");
-    check(&folder, "store keep s 'base'", expect![[r#"
+    check(
+        &folder,
+        "store keep s 'base'",
+        expect![[r#"
         --- stderr
         error: invalid value 'base' for '[RULE]...': expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and perhaps of which series, as in 'base 30d' or '5m 1y {host="x"}'
 
         For more information, try '--help'.
         --- exit status 2
-    "#]]);
-    check(&folder, "store keep s --clear", expect![[r#"
+    "#]],
+    );
+    check(
+        &folder,
+        "store keep s --clear",
+        expect![[r#"
         --- stdout
         It keeps everything for ever.
         --- exit status 0
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -381,4 +389,41 @@ fn a_picture_is_written_as_svg() {
     let document = json(&good(&folder, "heatmap s '*' --columns 90 --json"));
     assert_eq!(document["step_ns"], 60_000_000_000u64);
     assert_eq!(document["columns"].as_array().unwrap().len(), 90);
+}
+
+#[test]
+fn pages_of_prometheus_are_compared_with_the_page_before() {
+    let folder = folder();
+    let page = |fast: u64, slow: u64| {
+        format!(
+            "# TYPE rpc_seconds histogram\nrpc_seconds_bucket{{le=\"0.1\"}} {fast}\n\
+             rpc_seconds_bucket{{le=\"+Inf\"}} {}\nrpc_seconds_count {}\n",
+            fast + slow,
+            fast + slow
+        )
+    };
+    fs::write(folder.path().join("first.prom"), page(100, 5)).unwrap();
+    fs::write(folder.path().join("second.prom"), page(130, 6)).unwrap();
+    good(&folder, "import s first.prom --start 2015-09-09T12:00:00Z");
+    let alone = good(&folder, "heatmap s rpc_seconds");
+    assert!(alone.contains("These histograms are cumulative"), "{alone}");
+    good(&folder, "import s second.prom --start 2015-09-09T12:01:00Z");
+    assert_eq!(counted(&folder, "s", "rpc_seconds"), 31);
+}
+
+#[test]
+fn what_is_deleted_is_gone_and_a_copy_still_has_it() {
+    let folder = folder();
+    good(&folder, "import s --metric pause tagged.hlog");
+    good(&folder, "store snapshot s copy");
+    let range = "--from 2015-09-09 --to 2015-09-10";
+    let asked = run(&folder, &format!("store delete s 'pause{{tag=\"A\"}}' {range}"));
+    assert_eq!(asked.status, 1, "{}", asked.stdout);
+    let all = counted(&folder, "s", "pause");
+    let line = format!("store delete s 'pause{{tag=\"A\"}}' {range} --yes --json");
+    let deleted = json(&good(&folder, &line));
+    assert_eq!(deleted["rows"], 21);
+    assert!(counted(&folder, "s", "pause") < all);
+    good(&folder, "store restore copy t");
+    assert_eq!(counted(&folder, "t", "pause"), all);
 }
