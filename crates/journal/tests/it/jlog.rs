@@ -208,6 +208,12 @@ impl Disk for Halting {
         Ok(())
     }
 
+    fn link(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        OsDisk.link(from, to)?;
+        count(self.after, &self.done);
+        Ok(())
+    }
+
     fn remove(&self, path: &Path) -> std::io::Result<()> {
         OsDisk.remove(path)?;
         count(self.after, &self.done);

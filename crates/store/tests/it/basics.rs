@@ -76,11 +76,8 @@ fn rows_reach_as_far_as_they_did_when_their_day_is_rolled_up() {
     assert!(store.maintain().unwrap());
     assert_eq!(extent(), Some(start..end), "rolled up");
     // Without the base, the finest rollup says it.
-    let keep = |resolution| store::Keep {
-        resolution,
-        duration: Some(1),
-        selector: model::Selector::All,
-    };
+    let keep =
+        |resolution| store::Keep { resolution, duration: Some(1), selector: model::Selector::All };
     store.set_keep(vec![keep(Resolution::Base)]).unwrap();
     assert!(store.maintain().unwrap());
     assert_eq!(extent(), Some(15 * HOUR..end), "only rollups");

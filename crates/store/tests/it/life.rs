@@ -64,7 +64,7 @@ fn time(number: u64) -> i64 {
     match number {
         LATE => 3 * HOUR,
         // In the first hours of the third day, while it lasts.
-        LATE.. => 2 * DAY + (number - LATE) as i64 * MINUTE,
+        _ if number > LATE => 2 * DAY + (number - LATE) as i64 * MINUTE,
         _ => number as i64 * EVERY + HOUR,
     }
 }
