@@ -14,7 +14,7 @@ use hist::codec::prometheus::Classic;
 
 use crate::lines::{self, Line};
 use crate::number;
-use crate::reading::{Reading, Sink, Value};
+use crate::reading::{Over, Reading, Sink, Value};
 use crate::trouble::{Place, Trouble, quote};
 use crate::unit::Unit;
 
@@ -65,6 +65,8 @@ struct Page {
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Histogram,
+    /// What it holds now, not all since a start.
+    GaugeHistogram,
     Other(&'static str),
 }
 
@@ -101,7 +103,8 @@ impl Page {
         match (words.next(), words.next(), words.next()) {
             (Some("TYPE"), Some(name), Some(kind)) => {
                 let kind = match kind {
-                    "histogram" | "gaugehistogram" => Kind::Histogram,
+                    "histogram" => Kind::Histogram,
+                    "gaugehistogram" => Kind::GaugeHistogram,
                     "counter" => Kind::Other("a counter"),
                     "gauge" => Kind::Other("a gauge"),
                     "summary" => {
@@ -150,7 +153,7 @@ impl Page {
 
     fn is_histogram(&self, metric: &str) -> bool {
         match self.kinds.get(metric) {
-            Some(kind) => *kind == Kind::Histogram,
+            Some(kind) => matches!(kind, Kind::Histogram | Kind::GaugeHistogram),
             None => self.series.last().is_some_and(|series| series.metric == metric),
         }
     }
@@ -213,6 +216,7 @@ impl Page {
                     continue;
                 }
             };
+            let is_moment = self.kinds.get(&series.metric) == Some(&Kind::GaugeHistogram);
             let unit =
                 self.units.get(&series.metric).cloned().or_else(|| Unit::of_name(&series.metric));
             sink.reading(Reading {
@@ -221,6 +225,7 @@ impl Page {
                 unit,
                 start: series.time,
                 end: series.time,
+                over: if is_moment { Over::Interval } else { Over::Total },
                 value: Value::Histogram(Box::new(histogram)),
             });
         }

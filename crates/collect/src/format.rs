@@ -247,6 +247,7 @@ mod tests {
         check(b"[\"AAEKAAAB\"]", Ok(Format::Circllhist));
         check(b"{\"a\":{\"_type\":\"h\",\"_value\":\"AAEKAAAB\"}}", Ok(Format::Httptrap));
         check(b"{\"metric\":\"a\",\"frame\":\"0QECAQAA\"}\n", Ok(Format::Frames));
+        check(b"{\"metric\":\"a\",\"kind\":\"gauge\",\"number\":1}\n", Ok(Format::Frames));
         check(b"{\"metric\":\"a\",\"value\":{\"frame\":1}}", Ok(Format::Httptrap));
         check(b"{}", Ok(Format::Httptrap));
         check(b" [1,2]", Ok(Format::Httptrap));

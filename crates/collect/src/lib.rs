@@ -21,6 +21,6 @@ mod trouble;
 mod unit;
 
 pub use format::{Format, detect, fuzz, read};
-pub use reading::{Reading, Sink, Value};
+pub use reading::{Over, Reading, Sink, Value};
 pub use trouble::{Place, Trouble};
 pub use unit::{Quantity, Unit};

@@ -20,8 +20,21 @@ pub struct Reading {
     pub start: Option<i64>,
     /// When it ended.
     pub end: Option<i64>,
+    /// How the value belongs to that time.
+    pub over: Over,
     /// The value.
     pub value: Value,
+}
+
+/// How a value belongs to its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// What happened between start and end; of two of them, both happened.
+    Interval,
+    /// All that happened up to the end, since the source began to count: differences say what happened.
+    Total,
+    /// How it was at the end.
+    Moment,
 }
 
 /// What a reading holds.
@@ -38,14 +51,16 @@ pub enum Value {
 }
 
 impl Reading {
-    /// A value without name, time or unit.
+    /// A value without name, time or unit: a histogram of an interval, anything else of a moment.
     pub(crate) fn new(value: Value) -> Reading {
+        let is_histogram = matches!(value, Value::Histogram(_));
         Reading {
             metric: String::new(),
             labels: Vec::new(),
             unit: None,
             start: None,
             end: None,
+            over: if is_histogram { Over::Interval } else { Over::Moment },
             value,
         }
     }

@@ -84,11 +84,21 @@ impl View {
             let (first, last) = extent.clone().map_or((start, end), |held| (held.start, held.end));
             extent = Some(first.min(start)..last.max(end));
         };
-        for info in self.manifest.parts.values() {
-            let Ok(part) = self.inner.part(info.number) else { continue };
-            for series in &asked {
-                part.find(&series.id)?.iter().for_each(|place| add(place.start, place.end));
+        // A rollup's rows are whole slots: what finer rows are there of says it better.
+        let mut told: BTreeSet<u64> = BTreeSet::new();
+        for resolution in Resolution::ALL {
+            let own = || self.manifest.parts.values().filter(|part| part.resolution == resolution);
+            let made_of = |info: &PartInfo| match resolution {
+                Resolution::Base => vec![info.number],
+                _ => info.covers.values().flatten().copied().collect(),
+            };
+            for info in own().filter(|info| !made_of(info).iter().all(|part| told.contains(part))) {
+                let Ok(part) = self.inner.part(info.number) else { continue };
+                for series in &asked {
+                    part.find(&series.id)?.iter().for_each(|place| add(place.start, place.end));
+                }
             }
+            told.extend(own().flat_map(made_of).collect::<Vec<_>>());
         }
         for head in self.heads() {
             for series in &asked {

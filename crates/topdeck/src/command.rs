@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{completions, generate, hist, journal, man};
+use crate::{cardinality, completions, generate, heatmap, hist, import, journal, man, store};
 
 /// See how a system treats each of its users, not on average.
 ///
@@ -25,12 +25,16 @@ Exit status:
   0  all went well
   1  an input could not be read, or held nothing
   2  the command line makes no sense
-  3  records were missing (`topdeck journal cat` and `tail`)";
+  3  something was missing (`topdeck journal cat` and `tail`, `topdeck store export`)";
 
 #[derive(Subcommand)]
 enum Command {
     Hist(hist::Options),
     Journal(journal::Options),
+    Store(store::Options),
+    Import(import::Options),
+    Heatmap(heatmap::Options),
+    Cardinality(cardinality::Options),
     #[command(name = "gen")]
     Generate(generate::Options),
     Completions(completions::Options),
@@ -51,6 +55,10 @@ impl Topdeck {
         match self.subcommand {
             Command::Hist(options) => hist::run(&options),
             Command::Journal(options) => journal::run(&options),
+            Command::Store(options) => store::run(&options),
+            Command::Import(options) => import::run(&options),
+            Command::Heatmap(options) => heatmap::run(&options),
+            Command::Cardinality(options) => cardinality::run(&options),
             Command::Generate(options) => generate::run(&options),
             Command::Completions(options) => completions::run(&options),
             Command::Man(options) => man::run(&options),

@@ -8,10 +8,14 @@
 //! Times are nanoseconds since 1970 in UTC, values are in [`Heatmap::unit`].
 
 mod clock;
+mod command;
 mod ramp;
 mod rows;
+mod steps;
 mod svg;
 mod terminal;
+
+use std::time::Duration;
 
 use anyhow::Result;
 use collect::Unit;
@@ -21,7 +25,9 @@ use crate::hist::above;
 use crate::hist::intervals;
 use crate::hist::show::{self, Show};
 use crate::hist::whole::Whole;
+use crate::journal::show::age;
 
+pub(crate) use crate::heatmap::command::{Options, run};
 pub(crate) use crate::heatmap::svg::document as svg;
 pub(crate) use crate::heatmap::terminal::{columns as columns_of, text};
 
@@ -48,6 +54,7 @@ pub(crate) struct Heatmap {
     pub(crate) notes: Vec<String>,
 }
 
+const NS_PER_MIN: u64 = 60_000_000_000;
 /// As many reasons for gaps as a person reads.
 const REASONS_SHOWN: usize = 3;
 
@@ -188,7 +195,11 @@ impl Fitted {
     /// What one column is, in words.
     fn about(&self) -> Option<String> {
         let first = self.columns.first()?;
-        let length = intervals::length(first.end.saturating_sub(first.start));
+        let length_ns = first.end.saturating_sub(first.start);
+        let length = match u64::try_from(length_ns) {
+            Ok(ns) if ns > 0 && ns.is_multiple_of(NS_PER_MIN) => age(Duration::from_nanos(ns)),
+            _ => intervals::length(length_ns),
+        };
         Some(match self.merged {
             1 => format!("a column is {length}"),
             merged => format!("a column is {length}, {merged} merged into one"),

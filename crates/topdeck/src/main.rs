@@ -1,15 +1,19 @@
 //! The program `topdeck`: one file per subcommand.
 #![forbid(unsafe_code)]
 
+mod cardinality;
 mod command;
 mod completions;
 mod generate;
 mod heatmap;
 mod hist;
+mod import;
 mod journal;
 mod json;
 mod man;
+mod store;
 mod svg;
+mod time;
 
 use std::process::ExitCode;
 

@@ -1,3 +1,5 @@
+//! Chunks come back as they were written, and damage is told.
+
 use hist::Scheme;
 use proptest::prelude::*;
 

@@ -58,3 +58,27 @@ fn a_sample_is_counted_once_wherever_it_is() {
     ingest(&store, 0, &[(&a, sample(0, MINUTE, histogram(&[1.0])))]);
     check(&store, "after a repeat");
 }
+
+#[test]
+fn rows_reach_as_far_as_they_did_when_their_day_is_rolled_up() {
+    let world = World::new();
+    let store = world.open().unwrap();
+    let a = latency("a");
+    let (start, end) = (15 * HOUR + 7, 15 * HOUR + MINUTE);
+    ingest(&store, 1, &[(&a, sample(start, end, histogram(&[1.0])))]);
+    let extent = || {
+        let view = store.view().unwrap();
+        let series = view.select(&model::Selector::All);
+        view.extent(&series).unwrap()
+    };
+    assert_eq!(extent(), Some(start..end), "in the head");
+    world.set_now(3 * DAY);
+    assert!(store.maintain().unwrap());
+    assert_eq!(extent(), Some(start..end), "rolled up");
+    // Without the base, the finest rollup says it.
+    let keep =
+        |resolution| store::Keep { resolution, duration: Some(1), selector: model::Selector::All };
+    store.set_keep(vec![keep(Resolution::Base)]).unwrap();
+    assert!(store.maintain().unwrap());
+    assert_eq!(extent(), Some(15 * HOUR..end), "only rollups");
+}

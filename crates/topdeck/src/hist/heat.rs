@@ -186,7 +186,7 @@ fn text_of(length: i128) -> String {
 mod tests {
     use super::*;
     use crate::hist::group::Key;
-    use collect::{Reading, Value};
+    use collect::{Over, Reading, Value};
     use hist::Histogram;
 
     /// Columns of histograms that begin and end at these tenths of a second and hold one value each: counts, and
@@ -201,7 +201,8 @@ mod tests {
             histogram.record(1.0);
             let (start, end) = (Some(start * NS_PER_S / 10), end.map(|end| end * NS_PER_S / 10));
             let (metric, labels, value) = (String::new(), Vec::new(), Value::Text(String::new()));
-            let reading = Reading { metric, labels, unit: unit.clone(), start, end, value };
+            let (unit, over) = (unit.clone(), Over::Interval);
+            let reading = Reading { metric, labels, unit, start, end, over, value };
             group.add(&reading, &histogram, Some(ROW_NS)).unwrap();
         }
         let columns = columns(&group, columns_max).unwrap();

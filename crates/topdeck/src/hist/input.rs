@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Result;
-use collect::{Reading, Sink, Trouble, Unit, Value};
+use collect::{Format, Over, Reading, Sink, Trouble, Unit, Value};
 
 use crate::hist::above;
 use crate::hist::group::{Group, Key};
@@ -18,7 +18,7 @@ use crate::hist::show;
 use crate::hist::whole::Numbers;
 
 /// Enough of an input to tell its format, and to read numbers without waiting for the kernel.
-const HEAD_BYTES: u64 = 1 << 20;
+pub(crate) const HEAD_BYTES: u64 = 1 << 20;
 /// How often progress is shown.
 const PROGRESS_BYTES: u64 = 64 << 20;
 /// More troubles are counted and not kept.
@@ -84,6 +84,7 @@ pub(crate) fn collect(options: &Options) -> Result<Collected> {
         numbers_unit,
         file: 0,
         file_name: String::new(),
+        is_page: false,
         known: HashMap::new(),
         failed: None,
         collected: Collected {
@@ -129,6 +130,7 @@ fn read_file(path: &Path, options: &Options, taker: &mut Taker<'_>) -> io::Resul
             return Ok(());
         }
     };
+    taker.is_page = format == Format::Prometheus;
     let mut input = head.chain(BufReader::with_capacity(HEAD_BYTES as usize, source));
     collect::read(format, &mut input, options.unit.as_ref(), taker)
 }
@@ -146,6 +148,8 @@ struct Taker<'a> {
     numbers_unit: Option<Unit>,
     file: usize,
     file_name: String,
+    /// Whether all that the file holds was read at one time.
+    is_page: bool,
     known: HashMap<Key, usize>,
     /// Counts that do not fit: the one thing that ends all.
     failed: Option<anyhow::Error>,
@@ -195,6 +199,7 @@ impl Taker<'_> {
                 unit: self.numbers_unit.clone(),
                 start: None,
                 end: None,
+                over: Over::Interval,
                 value: Value::Text(String::new()),
             };
             self.take(&reading, &histogram);
@@ -210,6 +215,10 @@ impl Sink for Taker<'_> {
 
     fn reading(&mut self, reading: Reading) {
         match &reading.value {
+            // A page of Prometheus is read once; in a file of many readings each holds those before it.
+            Value::Histogram(_) if reading.over == Over::Total && !self.is_page => {
+                self.skipped("a cumulative histogram");
+            }
             Value::Histogram(histogram) => {
                 let metrics = &mut self.collected.metrics;
                 if !reading.metric.is_empty() && !metrics.contains(&reading.metric) {

@@ -142,6 +142,13 @@ pub(crate) fn date(days: i64) -> (i64, i64, i64) {
     (era * 400 + year + next, month, day)
 }
 
+/// Days since 1970 of a date: the inverse of [`date`] for dates that are in the calendar.
+pub(crate) fn days_of(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
+    era * 146_097 + 365 * year + year / 4 - year / 100 + (153 * month + 2) / 5 + day - 1 - 719_468
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +156,14 @@ mod tests {
     #[track_caller]
     fn check(seconds: i64, expected: &str) {
         assert_eq!(time(seconds * NS_PER_S, 10 * NS_PER_S), expected);
+    }
+
+    #[test]
+    fn days_and_dates_are_the_same() {
+        for days in (-800_000..800_000).step_by(37).chain([0, -1, 11_016, 47_540]) {
+            let (year, month, day) = date(days);
+            assert_eq!(days_of(year, month, day), days);
+        }
     }
 
     #[test]

@@ -159,7 +159,7 @@ fn side<T: Copy>(side: Side<T>, value: impl Fn(T) -> f64) -> Json {
     Object(vec![("standing", Text(standing.into())), ("value", value)])
 }
 
-fn bracket(b: Bracket) -> Json {
+pub(crate) fn bracket(b: Bracket) -> Json {
     Object(bracket_fields(b))
 }
 
@@ -167,7 +167,7 @@ fn bracket_fields(b: Bracket) -> Vec<(&'static str, Json)> {
     vec![("lower", number(b.lower)), ("estimate", number(b.estimate)), ("upper", number(b.upper))]
 }
 
-fn count(n: Bracket<u64>) -> Json {
+pub(crate) fn count(n: Bracket<u64>) -> Json {
     Object(vec![
         ("lower", integer(n.lower)),
         ("estimate", integer(n.estimate)),

@@ -145,7 +145,7 @@ impl Options {
     }
 }
 
-fn format_parser() -> impl clap::builder::TypedValueParser<Value = Format> {
+pub(crate) fn format_parser() -> impl clap::builder::TypedValueParser<Value = Format> {
     let values = Format::ALL.map(|format| PossibleValue::new(format.name()).help(format.about()));
     PossibleValuesParser::new(values).map(|name| {
         let format = Format::ALL.into_iter().find(|format| format.name() == name);
@@ -153,12 +153,12 @@ fn format_parser() -> impl clap::builder::TypedValueParser<Value = Format> {
     })
 }
 
-fn parse_unit(text: &str) -> Result<Unit, String> {
+pub(crate) fn parse_unit(text: &str) -> Result<Unit, String> {
     let names = || Unit::names().collect::<Vec<_>>().join(", ");
     Unit::parse(text).ok_or_else(|| format!("the units are {}", names()))
 }
 
-fn parse_quantity(text: &str) -> Result<Quantity, String> {
+pub(crate) fn parse_quantity(text: &str) -> Result<Quantity, String> {
     let names = || Unit::names().collect::<Vec<_>>().join(", ");
     Quantity::parse(text)
         .ok_or_else(|| format!("expected a number and a unit ({}), as in 1.5s", names()))

@@ -156,7 +156,20 @@ fn every_subcommand_has_a_page_and_completions() {
     pages.sort();
     let (journal, others): (Vec<String>, Vec<String>) =
         pages.into_iter().partition(|page| page.starts_with("topdeck-journal-"));
-    let one = ["completions", "gen", "hist", "journal", "man"];
+    let (store, others): (Vec<String>, Vec<String>) =
+        others.into_iter().partition(|page| page.starts_with("topdeck-store-"));
+    assert_eq!(store.len(), 11, "{store:?}");
+    let one = [
+        "cardinality",
+        "completions",
+        "gen",
+        "heatmap",
+        "hist",
+        "import",
+        "journal",
+        "man",
+        "store",
+    ];
     let one = one.map(|name| format!("topdeck-{name}.1"));
     assert_eq!(others, [&one[..], &["topdeck.1".to_owned()]].concat());
     for name in ["append", "bench", "cat", "checkpoint", "create", "limit", "repair", "rewind"] {

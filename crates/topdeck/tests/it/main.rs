@@ -8,6 +8,7 @@ mod generate;
 mod journal;
 mod page;
 mod reports;
+mod store;
 
 use std::io::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `docs/hist.md` and `docs/journal.md` show what the binary prints.
+//! `docs/hist.md`, `docs/journal.md` and `docs/store.md` show what the binary prints.
 //!
 //! In their `console` blocks a line `$ …` is run, and what follows up to the next `$` is compared with what it
 //! prints. `UPDATE_EXPECT=1` writes the page anew.
@@ -27,20 +27,33 @@ fn examples_of_hist_print_what_the_page_shows() {
 #[test]
 fn examples_of_journal_print_what_the_page_shows() {
     let folder = Folder::new();
+    check("docs/journal.md", |line| shell(folder.path(), line), mask);
+}
+
+#[test]
+fn examples_of_store_print_what_the_page_shows() {
+    let folder = Folder::new();
+    for (name, file) in [("hiccup", "jHiccup-2.0.7S.logV2"), ("tagged", "tagged-Log.logV2")] {
+        let from = root().join(format!("testdata/hist/hdr/{file}.hlog"));
+        fs::copy(from, folder.path().join(format!("{name}.hlog"))).expect("the log is there");
+    }
+    check("docs/store.md", |line| shell(folder.path(), line), str::to_owned);
+}
+
+#[track_caller]
+fn shell(folder: &Path, line: &str) -> String {
     let binary = Path::new(env!("CARGO_BIN_EXE_topdeck")).parent().expect("it is in a folder");
-    let run = |line: &str| {
-        let output = Command::new("/bin/sh")
-            .args(["-c", &format!("exec 2>&1\n{line}")])
-            .current_dir(folder.path())
-            .env_clear()
-            .env("LC_ALL", "C.UTF-8")
-            .env("PATH", format!("{}:/usr/bin:/bin", binary.display()))
-            .output()
-            .expect("there is a shell");
-        assert!(output.status.success(), "{line}");
-        String::from_utf8(output.stdout).expect("text")
-    };
-    check("docs/journal.md", run, mask);
+    let output = Command::new("/bin/sh")
+        .args(["-c", &format!("exec 2>&1\n{line}")])
+        .current_dir(folder)
+        .env_clear()
+        .env("LC_ALL", "C.UTF-8")
+        .env("PATH", format!("{}:/usr/bin:/bin", binary.display()))
+        .output()
+        .expect("there is a shell");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{line}: {text}");
+    text
 }
 
 /// Compares a page with what its commands print, but for what `mask` makes equal.

@@ -1,0 +1,347 @@
+//! `topdeck heatmap`: the distribution of some series over time, from a store.
+
+use std::fs;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use collect::{Quantity, Unit};
+use model::{Kind, Selector, selector};
+use store::{Found, PartInfo, Resolution, View};
+
+use crate::command::print;
+use crate::heatmap::steps::{Rhythm, Steps};
+use crate::heatmap::{self, Column, Heatmap};
+use crate::hist::json::{bracket, count};
+use crate::hist::options::parse_quantity;
+use crate::hist::terminal::Terminal;
+use crate::hist::whole::Whole;
+use crate::journal::progress::Progress;
+use crate::json::Json::{self, List, Null, Object, Text};
+use crate::json::{integer, number};
+use crate::store::{open, pick, plural, stat, told, unit, units};
+use crate::time::{self, Moment};
+
+/// Draw the distribution of series over time: a column for each stretch of time
+///
+/// All histograms that the selector picks are put together, exactly. How dark a cell is says how many values
+/// lie there; where something is known to be missing the column is marked, and the reason told. Columns are
+/// round stretches of time, so the picture may begin a little before --from and end a little after --to.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Which series, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
+    #[arg(value_parser = written)]
+    selector: Written,
+
+    /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h; from the first row, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
+    from: Option<Moment>,
+
+    /// Until when, also: now; to the last row, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
+    to: Option<Moment>,
+
+    /// At most so many columns; as many as fit, if not said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=COLUMNS_MAX))]
+    columns: Option<u16>,
+
+    /// How many values were worse than this, such as 100ms; may be given again
+    #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
+    above: Vec<Quantity>,
+
+    /// Write the picture to this file as SVG, too
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Draw with plain ASCII
+    #[arg(long)]
+    ascii: bool,
+
+    /// Print JSON: each column with its cells and quantiles
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck heatmap s latency
+  topdeck heatmap s 'http_request_duration{region=\"eu\"}' --from -1d --above 100ms
+  topdeck heatmap s 'and(__name:http_*,host:web-0?)' --svg picture.svg
+  topdeck heatmap s latency --from 2026-11-09 --to 2026-11-10 --json | jq '.columns[].count'
+
+Environment:
+  COLUMNS   width to draw for, when the output is no terminal (80)
+  NO_COLOR  draw without colour
+
+Exit status:
+  0  it is drawn
+  1  there is no such store or series, or nothing in that time, or it cannot be one picture
+  2  the command line makes no sense";
+
+/// More columns than a picture has pixels show nothing more.
+const COLUMNS_MAX: i64 = 2000;
+/// Columns in a file, unless asked otherwise: what four pixels each allow.
+const COLUMNS_SVG: usize = 212;
+/// Series that are asked how long their rows are, and how long a stretch is looked at: a base part at most.
+const RHYTHM_SERIES_MAX: usize = 4;
+const RHYTHM_NS: i64 = 6 * 3_600_000_000_000;
+
+/// A selector and how it was written.
+#[derive(Clone, Debug)]
+struct Written {
+    text: String,
+    selector: Selector,
+}
+
+fn written(text: &str) -> Result<Written, String> {
+    let selector = crate::store::selector(text)?;
+    Ok(Written { text: text.to_owned(), selector })
+}
+
+/// What is drawn.
+struct Drawn<'a> {
+    options: &'a Options,
+    view: View,
+    found: Vec<Found>,
+    unit: Option<Unit>,
+    range: Range<i64>,
+    rhythm: Option<Rhythm>,
+    /// In the unit of the values.
+    limits: Vec<f64>,
+    notes: Vec<String>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let store = open(&options.dir)?;
+    let parts = store.stat().map_err(told(&options.dir))?.parts;
+    let drawn = Drawn::new(options, store.view().map_err(told(&options.dir))?, &parts)?;
+    let asked = options.columns.map(usize::from);
+    if let Some(path) = &options.svg {
+        let map = drawn.map(asked.unwrap_or(COLUMNS_SVG))?;
+        fs::write(path, heatmap::svg(&[map])?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let text = if options.json {
+        format!("{}\n", document(&drawn, asked.unwrap_or(COLUMNS_SVG))?)
+    } else {
+        let terminal = Terminal::new(options.ascii);
+        heatmap::text(&drawn.map(asked.unwrap_or(heatmap::columns_of(&terminal)))?, &terminal)?
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Drawn<'_> {
+    fn new<'a>(options: &'a Options, view: View, parts: &[PartInfo]) -> Result<Drawn<'a>> {
+        let picked = pick(&view, &options.dir, &options.selector.selector)?;
+        let of = picked.len();
+        let is_histograms = |found: &Found| matches!(found.series.kind(), Kind::Histogram(_));
+        let (found, others): (Vec<Found>, Vec<Found>) = picked.into_iter().partition(is_histograms);
+        if found.is_empty() {
+            let (series, kind) = (&others[0].series, others[0].series.kind().name());
+            let of = plural(of as u64, "series", "series");
+            bail!("{of}, but none of histograms: {series} holds {kind}");
+        }
+        let mut notes = Vec::new();
+        if !others.is_empty() {
+            let n = plural(others.len() as u64, "series", "series");
+            notes.push(format!("{n} of other kinds left out, such as {}.", others[0].series));
+        }
+        let unit = one_unit(options, &found)?;
+        let limits = options.above.iter().map(|written| limit(written, unit.as_ref()));
+        let limits = limits.collect::<Result<_>>()?;
+        let (range, extent) = range(options, &view, &found)?;
+        let rhythm = rhythm(&view, &found, &range).map_err(told(&options.dir))?;
+        let rhythm = slower(rhythm, kept(parts, range.start.max(extent.start)));
+        Ok(Drawn { options, view, found, unit, range, rhythm, limits, notes })
+    }
+
+    fn title(&self) -> String {
+        match &self.found[..] {
+            [one] => one.series.to_string(),
+            many => {
+                let text = &self.options.selector.text;
+                format!("{text}  ({})", plural(many.len() as u64, "series", "series"))
+            }
+        }
+    }
+
+    /// Each column with what is missing of it.
+    fn columns(&self, most: usize) -> Result<Vec<store::Column<hist::Mixture>>> {
+        let told = told(&self.options.dir);
+        let steps = Steps::over(self.range.clone(), self.rhythm, most);
+        let mut progress = Progress::new();
+        let mut columns = Vec::new();
+        for column in self.view.histograms(&self.found, steps.asked()).map_err(&told)? {
+            let mut column = column.map_err(&told)?;
+            column.start -= steps.late;
+            column.end -= steps.late;
+            columns.push(column);
+            let n = columns.len();
+            progress.show(|_| format!("column {n} of {}", steps.grid.columns));
+        }
+        Ok(columns)
+    }
+
+    fn map(&self, most: usize) -> Result<Heatmap> {
+        let columns = self.columns(most)?.into_iter().map(|column| {
+            let mut gaps: Vec<String> = column.gaps.iter().map(ToString::to_string).collect();
+            gaps.sort();
+            gaps.dedup();
+            let (start, end) = (column.start, column.end);
+            Column { start, end, values: Whole::from(column.value), gaps }
+        });
+        let columns: Vec<Column> = columns.collect();
+        let is_cumulative = |found: &Found| found.series.kind().is_cumulative();
+        let mut notes = self.notes.clone();
+        if self.found.iter().any(is_cumulative) && columns.iter().all(|c| c.values.count() == 0) {
+            notes.push(
+                "These histograms are cumulative: the first reading of each says from where the next counts."
+                    .to_owned(),
+            );
+        }
+        Ok(Heatmap {
+            title: self.title(),
+            unit: self.unit.clone(),
+            columns,
+            limits: self.limits.clone(),
+            notes,
+        })
+    }
+}
+
+/// The unit of all of them.
+fn one_unit(options: &Options, found: &[Found]) -> Result<Option<Unit>> {
+    let units = units(found);
+    if let [(name, _, _)] = units[..] {
+        return Ok(unit(name));
+    }
+    let named = units.iter().map(|(name, n, example)| {
+        let name = if name.is_empty() { "none" } else { name };
+        format!("{name} ({}, such as {example})", plural(*n as u64, "series", "series"))
+    });
+    let named: Vec<String> = named.collect();
+    let first = Selector::equal(selector::UNIT, units[0].0);
+    let narrow = Selector::and(vec![options.selector.selector.clone(), first]);
+    bail!(
+        "{}: these series have different units and cannot be one picture: {}; choose, as in '{narrow}'",
+        options.selector.text,
+        named.join(", ")
+    )
+}
+
+fn limit(written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
+    written.value_in(unit).ok_or_else(|| match unit {
+        Some(unit) => anyhow!("--above {written}: the values are in {unit}"),
+        None => anyhow!("--above {written}: the values have no unit; say it without one"),
+    })
+}
+
+/// What is asked for, or else all there is; and what there is.
+fn range(options: &Options, view: &View, found: &[Found]) -> Result<(Range<i64>, Range<i64>)> {
+    let extent = view.extent(found).map_err(told(&options.dir))?;
+    let Some(extent) = extent else {
+        bail!("{}: no rows of {}", options.dir.display(), options.selector.text);
+    };
+    let now = journal::wall_clock()();
+    let from = options.from.map_or(extent.start, |from| from.ns(now));
+    let to = options.to.map_or(extent.end, |to| to.ns(now));
+    let there = || format!("{} to {}", time::text(extent.start), time::text(extent.end));
+    if options.from.is_some() && options.to.is_some() && from >= to {
+        bail!("--from {} is not before --to {}", time::text(from), time::text(to));
+    }
+    // A row belongs to the nanosecond before its end.
+    if options.from.is_some() && extent.end <= from {
+        bail!("no rows after {}; there are rows from {}", time::text(from), there());
+    }
+    if options.to.is_some() && to <= extent.start {
+        bail!("no rows before {}; there are rows from {}", time::text(to), there());
+    }
+    Ok((from..to.max(from.saturating_add(1)), extent))
+}
+
+/// How long rows are: of the series that has the longest, of some.
+fn rhythm(view: &View, found: &[Found], range: &Range<i64>) -> store::Result<Option<Rhythm>> {
+    let mut longest: Option<Rhythm> = None;
+    for series in found.iter().take(RHYTHM_SERIES_MAX) {
+        let Some(extent) = view.extent(std::slice::from_ref(series))? else { continue };
+        let start = range.start.max(extent.start);
+        let end = range.end.min(start.saturating_add(RHYTHM_NS));
+        let mut rows = Vec::new();
+        view.samples(series, start..end, &mut |sample| rows.push((sample.start, sample.end)))?;
+        rows.sort_unstable_by_key(|row| row.1);
+        let rhythm = Rhythm::of(&rows);
+        longest = slower(longest, rhythm);
+    }
+    Ok(longest)
+}
+
+/// The one with the longer rows.
+fn slower(a: Option<Rhythm>, b: Option<Rhythm>) -> Option<Rhythm> {
+    let interval = |rhythm: Option<Rhythm>| rhythm.map(|rhythm| rhythm.interval);
+    if interval(b) > interval(a) { b } else { a }
+}
+
+/// How finely the time from `from` on is still kept, where rows as they came are gone: columns that are finer
+/// than that would be empty.
+fn kept(parts: &[PartInfo], from: i64) -> Option<Rhythm> {
+    let reaches = |resolution: &Resolution| {
+        parts.iter().any(|part| part.resolution == *resolution && part.start <= from)
+    };
+    let interval = Resolution::ALL.into_iter().find(reaches)?.period()?;
+    Some(Rhythm { interval, first: 0, is_steady: true })
+}
+
+/// Shown of each column.
+const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+
+fn document(drawn: &Drawn<'_>, most: usize) -> Result<Json> {
+    let columns = drawn.columns(most)?;
+    let step = columns.first().map_or(0, |column| column.end - column.start);
+    let column = |column: store::Column<hist::Mixture>| {
+        let values = Whole::from(column.value);
+        let statistic = |value: Option<hist::Bracket>| value.map_or(Null, bracket);
+        let quantiles = QUANTILES
+            .iter()
+            .map(|&q| Object(vec![("q", number(q)), ("value", statistic(values.quantile(q)))]));
+        let above = drawn.options.above.iter().zip(&drawn.limits).map(|(written, &limit)| {
+            Object(vec![
+                ("written", Text(written.to_string())),
+                ("limit", number(limit)),
+                ("count", count(values.above(limit))),
+            ])
+        });
+        let cells = values.cells().map(|cell| {
+            Object(vec![
+                ("lower", number(cell.lower)),
+                ("upper", number(cell.upper)),
+                ("count", integer(cell.count)),
+            ])
+        });
+        Object(vec![
+            ("start_ns", Json::Integer(column.start.into())),
+            ("end_ns", Json::Integer(column.end.into())),
+            ("count", integer(values.count())),
+            ("min", statistic(values.min())),
+            ("max", statistic(values.max())),
+            ("quantiles", List(quantiles.collect())),
+            ("above", List(above.collect())),
+            ("gaps", List(column.gaps.iter().map(stat::gap).collect())),
+            ("cells", List(cells.collect())),
+        ])
+    };
+    Ok(Object(vec![
+        ("schema", integer(1)),
+        ("selector", Text(drawn.options.selector.text.clone())),
+        ("series", integer(drawn.found.len() as u64)),
+        ("unit", drawn.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
+        ("step_ns", Json::Integer(step.into())),
+        ("columns", List(columns.into_iter().map(column).collect())),
+    ]))
+}

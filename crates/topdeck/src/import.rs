@@ -1,0 +1,282 @@
+//! `topdeck import`: files into a store, each once.
+//!
+//! A file is read twice: first all of it is looked at ([`look`]), so that nothing of a damaged file gets in by
+//! accident, and its contents become a number; then its readings go into the store in batches ([`fill`]) that
+//! carry that number. A store knows the batches it has, so the same contents are counted once, and an import that
+//! was interrupted goes on where it was.
+
+mod fill;
+mod look;
+mod place;
+mod source;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use collect::{Format, Unit};
+use journal::Codec;
+
+use crate::command::{plain, print, say};
+use crate::hist::options::{format_parser, parse_unit};
+use crate::import::fill::Filled;
+use crate::import::look::Looked;
+use crate::import::source::Source;
+use crate::journal::progress::Progress;
+use crate::journal::show;
+use crate::json::Json::{self, Bool, List, Null, Object, Text};
+use crate::json::integer;
+use crate::store::seal::settle;
+use crate::store::{create, open, plural, told};
+use crate::time::{self, Moment};
+
+/// Put files into a store: all that `topdeck hist` reads, and what `topdeck store export` wrote
+///
+/// Histograms keep their own buckets, single numbers become gauges, texts stay texts. The same contents are
+/// counted once, however often and under whichever name they are imported with the same options. A file that
+/// is damaged is not imported at all, unless --keep-going says so.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Files to import; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    /// Make the store if there is none
+    #[arg(long)]
+    create: bool,
+
+    /// Name of what was measured, where the file does not say
+    #[arg(long, value_name = "NAME")]
+    metric: Option<String>,
+
+    /// A label that all series get, such as host=web-1; may be given again
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
+    label: Vec<(String, String)>,
+
+    /// Unit of the values, where the file does not say: ns, us, ms, s, min, h, d or B
+    #[arg(long, value_parser = parse_unit)]
+    unit: Option<Unit>,
+
+    /// When it was, where the file does not say: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now
+    ///
+    /// Of readings without a time, when they were taken; of an .hlog whose times count from its own
+    /// beginning, when that was.
+    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
+    start: Option<Moment>,
+
+    /// How the files are written, when their content does not tell
+    #[arg(long, value_parser = format_parser())]
+    format: Option<Format>,
+
+    /// Import what can be read of a damaged file; the exit status is still 1
+    ///
+    /// Mended later, the file has other contents, and all of it would be counted again.
+    #[arg(long)]
+    keep_going: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck import s --create --metric latency week.hlog
+  topdeck import s --label host=web-1 *.hlog --metric request_duration
+  topdeck gen b --minutes 60 --series 40 | topdeck import s -
+  topdeck import s --metric took --unit ms --start 2026-11-09T12:00:00Z numbers.txt
+  curl -s localhost:9090/metrics | topdeck import s --start now -
+
+Exit status:
+  0  all is in the store, durably
+  1  a file could not be read or imported; files before it are in the store
+  2  the command line makes no sense";
+
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = parts.ok_or("expected NAME=VALUE, as in host=web-1")?;
+    let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// What became of one file.
+struct Imported {
+    name: String,
+    looked: Looked,
+    filled: Option<Filled>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if options.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
+        bail!("standard input (-) can be read once");
+    }
+    if options.create && !options.dir.join("manifest").exists() {
+        create(&options.dir, Codec::Lz4)?;
+    }
+    let store = open(&options.dir)?;
+    let start = options.start.map(|start| start.ns(journal::wall_clock()()));
+    let mut progress = Progress::new();
+    let (mut imported, mut failed, mut is_new) = (Vec::new(), false, false);
+    for path in &options.files {
+        let one = Source::open(path)
+            .and_then(|source| import(&store, &source, options, start, &mut progress));
+        progress.clear();
+        match one {
+            Ok(one) => {
+                failed |= one.filled.is_none() || one.looked.trouble_count > 0;
+                is_new |=
+                    one.filled.as_ref().is_some_and(|filled| filled.batches > filled.repeated);
+                one.looked.complain(&one.name, options.keep_going);
+                if !options.json && one.filled.is_some() {
+                    print(text(&one).as_bytes())?;
+                }
+                imported.push(one);
+            }
+            Err(error) => {
+                say(format_args!("{error:#}"));
+                failed = true;
+            }
+        }
+    }
+    if is_new {
+        let told = told(&options.dir);
+        progress.show(|_| "sealing".to_owned());
+        store.seal().map_err(&told)?;
+        settle(&store, &mut progress).map_err(&told)?;
+        progress.clear();
+    }
+    if options.json {
+        print(format!("{}\n", document(&imported)).as_bytes())?;
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn import(
+    store: &store::Store,
+    source: &Source,
+    options: &Options,
+    start: Option<i64>,
+    progress: &mut Progress,
+) -> Result<Imported> {
+    let rules = place::Rules {
+        metric: options.metric.as_deref(),
+        labels: &options.label,
+        unit: options.unit.as_ref(),
+        start,
+    };
+    let looked = look::look(source, options.format, &rules, progress)?;
+    let name = source.name().to_owned();
+    if looked.trouble_count > 0 && !options.keep_going {
+        return Ok(Imported { name, looked, filled: None });
+    }
+    if looked.readings == 0 && looked.trouble_count == 0 {
+        bail!("{name}: nothing to import{}", looked.skipped_text(": found "));
+    }
+    let filled = match looked.format {
+        Some(format) => Some(fill::fill(store, source, format, &rules, &looked, progress)?),
+        None => None,
+    };
+    Ok(Imported { name, looked, filled })
+}
+
+/// Shorter than what is shown of a time.
+const MOMENT_NS: i64 = 1_000_000;
+
+fn text(one: &Imported) -> String {
+    let filled = one.filled.as_ref().expect("BUG: asked of files that were filled in");
+    let mut parts = Vec::new();
+    if filled.histograms > 0 {
+        parts.push(format!(
+            "{} with {}",
+            plural(filled.histograms, "histogram", "histograms"),
+            plural(filled.values, "value", "values")
+        ));
+    }
+    if filled.numbers > 0 {
+        parts.push(plural(filled.numbers, "number", "numbers"));
+    }
+    if filled.texts > 0 {
+        parts.push(plural(filled.texts, "text", "texts"));
+    }
+    let mut text = format!("{}: ", plain(&one.name));
+    if filled.repeated == filled.batches {
+        text.push_str("is in the store already; nothing is counted twice");
+    } else {
+        text.push_str(&parts.join(", "));
+        text.push_str(&format!(" in {}", plural(filled.series, "series", "series")));
+        if let Some((start, end)) = filled.extent {
+            let (start, end, is_moment) =
+                (time::text(start), time::text(end), end - start < MOMENT_NS);
+            text.push_str(&match is_moment {
+                true => format!(", at {start}"),
+                false => format!(", {start} to {end}"),
+            });
+        }
+        if filled.repeated > 0 {
+            text.push_str(&format!(
+                "; {} of {} were in the store already",
+                show::count(filled.repeated),
+                plural(filled.batches, "batch", "batches")
+            ));
+        }
+    }
+    text.push('\n');
+    let skipped = one.looked.skipped_text("  left out: ");
+    if !skipped.is_empty() {
+        text.push_str(&format!("{skipped}\n"));
+    }
+    text
+}
+
+fn document(imported: &[Imported]) -> Json {
+    let time = |ns: Option<i64>| ns.map_or(Null, |ns| Json::Integer(ns.into()));
+    let files = imported.iter().map(|one| {
+        let looked = &one.looked;
+        let skipped = looked.skipped.iter().map(|(what, n)| ((*what).to_owned(), integer(*n)));
+        let mut fields = vec![
+            ("file", Text(one.name.clone())),
+            ("format", looked.format.map_or(Null, |format| Text(format.name().to_owned()))),
+            ("is_imported", Bool(one.filled.is_some())),
+        ];
+        if let Some(filled) = &one.filled {
+            fields.extend([
+                ("batches", integer(filled.batches)),
+                ("repeated_batches", integer(filled.repeated)),
+                ("series", integer(filled.series)),
+                ("histograms", integer(filled.histograms)),
+                ("values", integer(filled.values)),
+                ("numbers", integer(filled.numbers)),
+                ("texts", integer(filled.texts)),
+                ("from_ns", time(filled.extent.map(|extent| extent.0))),
+                ("to_ns", time(filled.extent.map(|extent| extent.1))),
+            ]);
+        }
+        fields.extend([
+            ("skipped", Json::Map(skipped.collect())),
+            ("troubles", List(looked.troubles.iter().cloned().map(Text).collect())),
+            ("trouble_count", integer(looked.trouble_count)),
+        ]);
+        Object(fields)
+    });
+    Object(vec![("schema", integer(1)), ("files", List(files.collect()))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_have_a_name() {
+        let label = |name: &str, value: &str| Ok((name.to_owned(), value.to_owned()));
+        assert_eq!(parse_label("host=a"), label("host", "a"));
+        assert_eq!(parse_label("query=a=b"), label("query", "a=b"));
+        assert_eq!(parse_label("host=\"a b\""), label("host", "a b"));
+        assert!(parse_label("host").is_err());
+        assert!(parse_label("=a").is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! `topdeck store`: a time-series store, made, looked into, kept in order and copied from the shell.
+//!
+//! One file per subcommand. [`rules`] reads and writes how long rows are kept; what is said of sizes, times and
+//! tables is said as for journals. `topdeck import` fills a store, `topdeck heatmap` draws what is in it.
+
+mod check;
+mod copy;
+mod create;
+mod delete;
+mod export;
+mod keep;
+mod rules;
+pub(crate) mod seal;
+pub(crate) mod stat;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use clap::Subcommand;
+use disk::{Disk, OsDisk};
+use model::{Selector, Series};
+use store::{Error, Found, Store, View};
+
+pub(crate) use crate::store::create::create;
+
+use crate::command::say;
+use crate::journal::show as journal_show;
+
+/// Keep histograms over time in a store, look into it, and keep it in order
+///
+/// A store is a folder of series: histograms, counts, gauges and texts over time. Histograms are kept on the
+/// buckets they came with, and add up exactly over any time and any series. One process has a store open at
+/// a time.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    subcommand: Command,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck store create /var/lib/topdeck                  make one
+  topdeck import /var/lib/topdeck week.hlog              put files into it
+  topdeck heatmap /var/lib/topdeck 'latency{host=\"a\"}'   look
+  topdeck store stat /var/lib/topdeck                    how it is
+  topdeck store keep /var/lib/topdeck 'base 30d'         drop single rows after 30 days, keep rollups
+
+Exit status:
+  0  all went well
+  1  something failed, or verify found damage
+  2  the command line makes no sense
+  3  export: something was missing; standard error says what, and why";
+
+#[derive(Subcommand)]
+enum Command {
+    Create(create::Options),
+    Stat(stat::Options),
+    Keep(keep::Options),
+    Export(export::Options),
+    Delete(delete::Options),
+    Seal(seal::SealOptions),
+    Maintain(seal::MaintainOptions),
+    Verify(check::VerifyOptions),
+    Scrub(check::ScrubOptions),
+    Snapshot(copy::SnapshotOptions),
+    Restore(copy::RestoreOptions),
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    match &options.subcommand {
+        Command::Create(options) => create::run(options),
+        Command::Stat(options) => stat::run(options),
+        Command::Keep(options) => keep::run(options),
+        Command::Export(options) => export::run(options),
+        Command::Delete(options) => delete::run(options),
+        Command::Seal(options) => seal::seal(options),
+        Command::Maintain(options) => seal::maintain(options),
+        Command::Verify(options) => check::verify(options),
+        Command::Scrub(options) => check::scrub(options),
+        Command::Snapshot(options) => copy::snapshot(options),
+        Command::Restore(options) => copy::restore(options),
+    }
+}
+
+pub(crate) fn disk() -> Arc<dyn Disk> {
+    Arc::new(OsDisk)
+}
+
+/// Opens a store. Nothing happens in the background: a command does what it is for, and ends.
+pub(crate) fn open(dir: &Path) -> Result<Store> {
+    let journal =
+        journal::Options { alone: true, background: false, ..journal::Options::default() };
+    let options = store::Options { background: false, journal, ..store::Options::default() };
+    let store = Store::open(disk(), dir, &options).map_err(told(dir))?;
+    let opened = store.journal().opened();
+    for gap in &opened.gaps {
+        say(format_args!("{}: found on opening: {}", dir.display(), journal_show::gap(gap)));
+    }
+    for file in &opened.damaged_files {
+        say(format_args!("{}: found on opening: {file}", dir.display()));
+    }
+    Ok(store)
+}
+
+/// An error of the store with the folder it is about, once, and what to do where the library cannot know.
+pub(crate) fn told(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
+    let (name, typed) = (dir.display().to_string(), journal_show::typed(dir));
+    move |error| match &error {
+        Error::Missing { .. } => {
+            anyhow!("{error}; `topdeck store create {typed}` makes one")
+        }
+        Error::Busy { .. } => anyhow!("{error} (`fuser {typed}/lock` says which)"),
+        Error::Io { .. }
+        | Error::Exists { .. }
+        | Error::Version { .. }
+        | Error::Manifest { .. }
+        | Error::NoSnapshot { .. }
+        | Error::OtherJournal { .. } => anyhow!("{error}"),
+        Error::Journal(journal::Error::Full(full)) => {
+            let full = journal_show::full(&format!("{typed}/journal"), full);
+            anyhow!("{name}: the store's journal is full: {full}")
+        }
+        Error::Journal(inner) => anyhow!("{name}: the store's journal: {inner}"),
+        other => anyhow!("{name}: {other}"),
+    }
+}
+
+/// Reads a selector from the command line.
+pub(crate) fn selector(text: &str) -> Result<Selector, String> {
+    Selector::parse(text).map_err(|error| format!("{error}; docs/selectors.md has the grammar"))
+}
+
+/// As many names as a message lists.
+const NAMES_LISTED: usize = 12;
+
+/// The series that a selector picks; none is an error that says what there is.
+pub(crate) fn pick(view: &View, dir: &Path, selector: &Selector) -> Result<Vec<Found>> {
+    let found = view.select(selector);
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let all = view.select(&Selector::All);
+    let mut names: Vec<&str> = all.iter().map(|found| found.series.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let dir = dir.display();
+    Err(match names.len() {
+        0 => anyhow!("{dir}: the store has no series yet; `topdeck import` brings some"),
+        n => anyhow!("{dir}: {selector} picks no series; there are: {}", listed(&names, n)),
+    })
+}
+
+fn listed(names: &[&str], n: usize) -> String {
+    let more = n.saturating_sub(NAMES_LISTED);
+    let shown = names[..n.min(NAMES_LISTED)].join(", ");
+    if more > 0 { format!("{shown}, and {more} more") } else { shown }
+}
+
+/// Units among series, each with how many there are and one of them.
+pub(crate) fn units(found: &[Found]) -> Vec<(&str, usize, &Series)> {
+    let mut units: Vec<(&str, usize, &Series)> = Vec::new();
+    for Found { series, .. } in found {
+        match units.iter_mut().find(|known| known.0 == series.unit()) {
+            Some(known) => known.1 += 1,
+            None => units.push((series.unit(), 1, series)),
+        }
+    }
+    units
+}
+
+/// A unit of a series, as topdeck scales it where it knows how.
+pub(crate) fn unit(name: &str) -> Option<collect::Unit> {
+    let other = || collect::Unit::Other(name.to_owned());
+    (!name.is_empty()).then(|| collect::Unit::parse(name).unwrap_or_else(other))
+}
+
+/// `1 row`, `2,000 rows`.
+pub(crate) fn rows(n: u64) -> String {
+    plural(n, "row", "rows")
+}
+
+pub(crate) fn plural(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", journal_show::count(n), if n == 1 { one } else { many })
+}

@@ -1,0 +1,93 @@
+//! `topdeck store snapshot` and `restore`: copies that take no room.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use journal::{Codec, Settings};
+use store::{Snapshot, Store};
+
+use crate::command::{plain, print};
+use crate::journal::{parse, show};
+use crate::store::{disk, open, plural, rows, told};
+
+/// Copy a store as it is now into a new folder
+///
+/// On the same file system the copy takes no room until one of the two changes. Everything that was
+/// acknowledged before is in it.
+#[derive(clap::Args)]
+#[command(after_long_help = SNAPSHOT_AFTER)]
+pub(crate) struct SnapshotOptions {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// The snapshot's folder, made if it is missing
+    #[arg(value_name = "SNAPSHOT")]
+    to: PathBuf,
+}
+
+const SNAPSHOT_AFTER: &str = "\
+Examples:
+  topdeck store snapshot s s-before-the-upgrade
+  topdeck store restore s-before-the-upgrade t
+
+Exit status:
+  0  the snapshot is there, durably
+  1  there is no store, or it is in use, or the new folder has a store already
+  2  the command line makes no sense";
+
+/// Make a store of a snapshot, in a new folder
+///
+/// The snapshot stays as it is. The new store has an empty journal of its own.
+#[derive(clap::Args)]
+#[command(after_long_help = RESTORE_AFTER)]
+pub(crate) struct RestoreOptions {
+    /// The snapshot's folder
+    #[arg(value_name = "SNAPSHOT")]
+    snapshot: PathBuf,
+
+    /// The new store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// How the new journal compresses
+    #[arg(long, default_value = "lz4", value_parser = parse::codec())]
+    codec: Codec,
+}
+
+const RESTORE_AFTER: &str = "\
+Examples:
+  topdeck store restore s-before-the-upgrade t
+
+Exit status:
+  0  the store is there, durably
+  1  there is no snapshot, or the new folder has a store already
+  2  the command line makes no sense";
+
+pub(crate) fn snapshot(options: &SnapshotOptions) -> Result<ExitCode> {
+    let store = open(&options.dir)?;
+    let made = store.snapshot(&disk(), &options.to).map_err(told(&options.dir))?;
+    let (dir, to) = (show::typed(&options.dir), plain(&options.to.display().to_string()));
+    print(format!("made a snapshot of {dir} in {to}: {}\n", held(&made)).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn restore(options: &RestoreOptions) -> Result<ExitCode> {
+    let settings = Settings { codec: options.codec, ..Settings::default() };
+    let made = Store::restore(&disk(), &options.snapshot, &options.dir, &settings)
+        .map_err(told(&options.dir))?;
+    let dir = plain(&options.dir.display().to_string());
+    print(format!("made a store in {dir}: {}\n", held(&made)).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn held(made: &Snapshot) -> String {
+    format!(
+        "{}, {} with {}, {}",
+        plural(made.series, "series", "series"),
+        plural(made.parts, "part", "parts"),
+        rows(made.rows),
+        show::bytes(made.bytes)
+    )
+}

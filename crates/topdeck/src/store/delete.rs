@@ -1,0 +1,109 @@
+//! `topdeck store delete`: rows that somebody wants gone.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use model::Selector;
+
+use crate::command::print;
+use crate::json::Json::{self, Object};
+use crate::json::integer;
+use crate::store::{open, pick, plural, rows, selector, told};
+use crate::time::{self, Moment};
+
+/// Delete rows of series within a time, at every resolution
+///
+/// Rows that ended after --from and at or before --to go. Without --yes it only says which series that would
+/// be about. Series stay known, and space is freed at once. Rows that are in rollups only, because base rows are
+/// gone already, can be deleted by whole rollup rows only; it says how many reach beyond the time and stay.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Which series; '*' is all
+    #[arg(value_parser = selector)]
+    selector: Selector,
+
+    /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now
+    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
+    from: Moment,
+
+    /// Until when
+    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
+    to: Moment,
+
+    /// Do it
+    #[arg(long)]
+    yes: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck store delete s 'latency{host=\"test\"}' --from 2026-11-09 --to 2026-11-10
+  topdeck store delete s 'latency{host=\"test\"}' --from 2026-11-09 --to 2026-11-10 --yes
+
+Exit status:
+  0  the rows are gone, durably
+  1  nothing was deleted: no such series or store, or --yes was not given
+  2  the command line makes no sense";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let told = told(&options.dir);
+    let now = journal::wall_clock()();
+    let (from, to) = (options.from.ns(now), options.to.ns(now));
+    if from >= to {
+        bail!("--from {} is not before --to {}", time::text(from), time::text(to));
+    }
+    let store = open(&options.dir)?;
+    let found = pick(&store.view().map_err(&told)?, &options.dir, &options.selector)?;
+    let about = format!(
+        "{} between {} and {}",
+        plural(found.len() as u64, "series", "series"),
+        time::text(from),
+        time::text(to)
+    );
+    if !options.yes {
+        let first = &found[0].series;
+        let example =
+            if found.len() > 1 { format!(", such as {first}") } else { format!(": {first}") };
+        bail!("nothing is deleted; --yes deletes the rows of {about}{example}");
+    }
+    let deleted = store.delete(&options.selector, from..to).map_err(&told)?;
+    let text = if options.json {
+        let document: Json = Object(vec![
+            ("schema", integer(1)),
+            ("series", integer(found.len() as u64)),
+            ("from_ns", Json::Integer(from.into())),
+            ("to_ns", Json::Integer(to.into())),
+            ("rows", integer(deleted.rows)),
+            ("rollup_rows", integer(deleted.rollup_rows)),
+            ("kept_rollup_rows", integer(deleted.kept)),
+        ]);
+        format!("{document}\n")
+    } else {
+        let mut text = format!("deleted {} of {about}\n", rows(deleted.rows));
+        if deleted.rollup_rows > 0 {
+            text.push_str(&format!(
+                "deleted {} of rollups whose base was gone before\n",
+                rows(deleted.rollup_rows)
+            ));
+        }
+        if deleted.kept > 0 {
+            text.push_str(&format!(
+                "{} of rollups stay: they reach beyond that time, and their base is gone\n",
+                rows(deleted.kept)
+            ));
+        }
+        text
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

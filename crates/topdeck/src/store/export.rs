@@ -1,0 +1,165 @@
+//! `topdeck store export`: rows as they came, as lines that `topdeck import` reads back.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use collect::{Over, Reading, Unit, Value, frames};
+use hist::codec::header::Temporality;
+use model::{Gap, Kind, Sample, Selector, Series};
+use store::{Found, View};
+
+use crate::command::say;
+use crate::journal::progress::Progress;
+use crate::journal::show;
+use crate::store::{open, pick, selector, stat, told, unit};
+use crate::time::{self, Moment};
+
+/// Write rows as they came, as lines that `topdeck import` reads back without loss
+///
+/// One JSON object per row (docs/formats/frames.md), series by series and by time. Rollups are not written:
+/// they are made again. What is known to be missing is told on standard error.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Which series; '*' is all
+    #[arg(value_parser = selector)]
+    selector: Selector,
+
+    /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now; from the first row, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
+    from: Option<Moment>,
+
+    /// Until when; to the last row, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
+    to: Option<Moment>,
+
+    /// Where to write; - is standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    out: PathBuf,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck store export s '*' --out everything.frames
+  topdeck store export s 'latency{host=\"a\"}' --from -1d | topdeck hist -
+  topdeck store export s '*' | topdeck import t --create -
+
+Exit status:
+  0  all was written
+  1  there is no such store or series, or it could not be written
+  2  the command line makes no sense
+  3  something was missing; the rest was written";
+
+/// As many gaps as a person reads.
+const GAPS_SHOWN: usize = 10;
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let told = told(&options.dir);
+    let store = open(&options.dir)?;
+    let view = store.view().map_err(&told)?;
+    let found = pick(&view, &options.dir, &options.selector)?;
+    let now = journal::wall_clock()();
+    let from = options.from.map_or(i64::MIN, |from| from.ns(now));
+    let to = options.to.map_or(i64::MAX, |to| to.ns(now));
+    if from >= to {
+        bail!("--from {} is not before --to {}", time::text(from), time::text(to));
+    }
+    let (mut out, name): (Box<dyn Write>, _) = if options.out.as_os_str() == "-" {
+        (Box::new(BufWriter::new(io::stdout().lock())), "standard output".to_owned())
+    } else {
+        let name = options.out.display().to_string();
+        let file = File::create(&options.out).with_context(|| format!("cannot write {name}"))?;
+        (Box::new(BufWriter::new(file)), name)
+    };
+    let cannot = || format!("cannot write {name}");
+    let (mut rows, mut gaps, mut progress) = (0, Vec::new(), Progress::new());
+    for series in &found {
+        let written = write(&view, series, from..to, &mut out, &mut rows, &mut progress);
+        for gap in written.map_err(&told)?.with_context(cannot)? {
+            if !gaps.contains(&gap) {
+                gaps.push(gap);
+            }
+        }
+    }
+    out.flush().with_context(cannot)?;
+    progress.clear();
+    complain(&gaps);
+    if rows == 0 && gaps.is_empty() {
+        let dir = options.dir.display();
+        let extent = view.extent(&found).map_err(&told)?.map_or(String::new(), |extent| {
+            let (start, end) = (time::text(extent.start), time::text(extent.end));
+            format!("; of these series there are rows or rollups from {start} to {end}")
+        });
+        bail!("{dir}: no rows as they came in that time{extent}");
+    }
+    Ok(if gaps.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+fn complain(gaps: &[Gap]) {
+    for gap in gaps.iter().take(GAPS_SHOWN) {
+        say(format_args!("missing: {}", stat::gap_text(gap)));
+    }
+    if gaps.len() > GAPS_SHOWN {
+        say(format_args!("{} more like these", gaps.len() - GAPS_SHOWN));
+    }
+}
+
+/// Writes the rows of one series; what is missing among them.
+fn write(
+    view: &View,
+    found: &Found,
+    range: std::ops::Range<i64>,
+    out: &mut dyn Write,
+    rows: &mut u64,
+    progress: &mut Progress,
+) -> store::Result<io::Result<Vec<Gap>>> {
+    let mut reading = reading_of(&found.series);
+    let (mut line, mut written) = (String::new(), Ok(()));
+    let gaps = view.samples(found, range, &mut |Sample { start, end, value }| {
+        if written.is_err() {
+            return;
+        }
+        (reading.start, reading.end) = (Some(start), Some(end));
+        reading.value = match value {
+            model::Value::Histogram(histogram) => Value::Histogram(histogram),
+            model::Value::Number(number) => Value::Number(number),
+            model::Value::Text(text) => Value::Text(text),
+        };
+        line.clear();
+        frames::write_reading(&mut line, &reading);
+        written = out.write_all(line.as_bytes());
+        *rows += 1;
+        progress.show(|_| format!("{} rows", show::count(*rows)));
+    })?;
+    Ok(written.map(|()| gaps))
+}
+
+fn reading_of(series: &Series) -> Reading {
+    let over = match series.kind() {
+        Kind::Histogram(temporality) | Kind::Counter(temporality) => match temporality {
+            Temporality::Delta => Over::Interval,
+            Temporality::Cumulative => Over::Total,
+        },
+        Kind::Gauge | Kind::Text => Over::Moment,
+    };
+    Reading {
+        metric: series.name().to_owned(),
+        labels: series.labels().to_vec(),
+        // Another spelling is another series: it is kept.
+        unit: unit(series.unit()).map(|unit| match unit.name() == series.unit() {
+            true => unit,
+            false => Unit::Other(series.unit().to_owned()),
+        }),
+        start: None,
+        end: None,
+        over,
+        value: Value::Text(String::new()),
+    }
+}

@@ -1,0 +1,218 @@
+//! `topdeck store stat`: how a store is, in numbers.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use model::{Gap, Selector};
+use store::{PartInfo, Resolution, Stat};
+
+use crate::command::{plain, print};
+use crate::journal::show;
+use crate::json::Json::{self, List, Null, Object, Text};
+use crate::json::integer;
+use crate::store::keep;
+use crate::store::{open, plural, rows, rules, told};
+use crate::time;
+
+/// Show how a store is: series, parts, time, journal, gaps, what it keeps
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck store stat s
+  topdeck store stat s --json | jq '.resolutions[] | {resolution, bytes_per_row}'
+
+Exit status:
+  0  it was read
+  1  there is no store, or it is in use
+  2  the command line makes no sense";
+
+const SCHEMA: u64 = 1;
+/// As many as a person reads.
+const LISTED_MAX: usize = 10;
+
+/// What the numbers are of.
+struct Seen {
+    stat: Stat,
+    /// From when to when there are rows.
+    extent: Option<std::ops::Range<i64>>,
+    /// Batches in the journal that are in no part.
+    backlog: u64,
+}
+
+/// All parts of one resolution.
+struct Sum {
+    resolution: Resolution,
+    parts: u64,
+    chunks: u64,
+    rows: u64,
+    bytes: u64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let told = told(&options.dir);
+    let store = open(&options.dir)?;
+    let view = store.view().map_err(&told)?;
+    let extent = view.extent(&view.select(&Selector::All)).map_err(&told)?;
+    let stat = store.stat().map_err(&told)?;
+    let subscriber = stat.journal.checkpoints.iter().find(|point| point.name == "store");
+    let backlog = subscriber.map_or(0, |point| stat.journal.marks.end - point.position);
+    let seen = Seen { stat, extent, backlog };
+    let text = match options.json {
+        true => format!("{}\n", document(&seen)),
+        false => text(&options.dir, &seen),
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn sums(parts: &[PartInfo]) -> Vec<Sum> {
+    let sum = |resolution| {
+        let own = || parts.iter().filter(move |part| part.resolution == resolution);
+        Sum {
+            resolution,
+            parts: own().count() as u64,
+            chunks: own().map(|part| part.chunks).sum(),
+            rows: own().map(|part| part.rows).sum(),
+            bytes: own().map(|part| part.bytes).sum(),
+        }
+    };
+    Resolution::ALL.into_iter().map(sum).filter(|sum| sum.parts > 0).collect()
+}
+
+fn text(dir: &Path, seen: &Seen) -> String {
+    let Seen { stat, extent, backlog } = seen;
+    let range = match extent {
+        Some(range) => format!("{} to {}", time::text(range.start), time::text(range.end)),
+        None => "no rows".to_owned(),
+    };
+    let total: u64 = stat.parts.iter().map(|part| part.bytes).sum();
+    let lines = [
+        ("time", range),
+        (
+            "series",
+            format!(
+                "{}, known with {} of memory",
+                show::count(stat.series),
+                show::bytes(stat.index_bytes)
+            ),
+        ),
+        ("head", format!("{} in {} of memory", rows(stat.head_rows), show::bytes(stat.head_bytes))),
+        (
+            "journal",
+            format!(
+                "{} that {} in no part yet",
+                plural(*backlog, "batch", "batches"),
+                if *backlog == 1 { "is" } else { "are" }
+            ),
+        ),
+        ("parts", format!("{}, {}", show::count(stat.parts.len() as u64), show::bytes(total))),
+    ];
+    let lines = lines.map(|(name, value)| [name.to_owned(), value]);
+    let mut text =
+        format!("{}\n{}", plain(&dir.display().to_string()), show::table(&lines, [false; 2]));
+    if !stat.parts.is_empty() {
+        text.push('\n');
+        text.push_str(&table(stat));
+    }
+    text.push_str(&format!("\n{}", rules::text(&stat.keep)));
+    text.push_str(&listed("GAP", stat.gaps.iter().map(gap_text)));
+    text.push_str(&listed("NOTE", stat.notes.iter().map(|note| plain(note))));
+    text
+}
+
+fn table(stat: &Stat) -> String {
+    let head = ["resolution", "parts", "chunks", "rows", "size", "bytes/row"].map(str::to_owned);
+    let rows = sums(&stat.parts).into_iter().map(|sum| {
+        [
+            sum.resolution.name().to_owned(),
+            show::count(sum.parts),
+            show::count(sum.chunks),
+            show::count(sum.rows),
+            show::bytes(sum.bytes),
+            format!("{:.1}", sum.bytes as f64 / sum.rows.max(1) as f64),
+        ]
+    });
+    let rows: Vec<_> = [head].into_iter().chain(rows).collect();
+    show::table(&rows, [false, true, true, true, true, true])
+}
+
+fn listed(word: &str, all: impl ExactSizeIterator<Item = String>) -> String {
+    let (mut text, n) = (String::new(), all.len());
+    for one in all.take(LISTED_MAX) {
+        text.push_str(&format!("\n{word}: {one}.\n"));
+    }
+    if n > LISTED_MAX {
+        text.push_str(&format!("\n… and {} more; --json lists all.\n", n - LISTED_MAX));
+    }
+    text
+}
+
+/// A gap as a sentence without its end.
+pub(crate) fn gap_text(gap: &Gap) -> String {
+    plain(&format!("{} to {}: {gap}", time::text(gap.start), time::text(gap.end)))
+}
+
+fn document(seen: &Seen) -> Json {
+    let Seen { stat, extent, backlog } = seen;
+    let time = |ns: Option<i64>| ns.map_or(Null, |ns| Json::Integer(ns.into()));
+    let sums = sums(&stat.parts).into_iter().map(|sum| {
+        Object(vec![
+            ("resolution", Text(sum.resolution.name().to_owned())),
+            ("parts", integer(sum.parts)),
+            ("chunks", integer(sum.chunks)),
+            ("rows", integer(sum.rows)),
+            ("bytes", integer(sum.bytes)),
+            ("bytes_per_row", Json::Number(sum.bytes as f64 / sum.rows.max(1) as f64)),
+        ])
+    });
+    let parts = stat.parts.iter().map(|part| {
+        Object(vec![
+            ("number", integer(part.number)),
+            ("resolution", Text(part.resolution.name().to_owned())),
+            ("start_ns", Json::Integer(part.start.into())),
+            ("end_ns", Json::Integer(part.end.into())),
+            ("bytes", integer(part.bytes)),
+            ("chunks", integer(part.chunks)),
+            ("rows", integer(part.rows)),
+        ])
+    });
+    Object(vec![
+        ("schema", integer(SCHEMA)),
+        ("from_ns", time(extent.as_ref().map(|range| range.start))),
+        ("to_ns", time(extent.as_ref().map(|range| range.end))),
+        ("series", integer(stat.series)),
+        ("index_bytes", integer(stat.index_bytes)),
+        ("head_rows", integer(stat.head_rows)),
+        ("head_bytes", integer(stat.head_bytes)),
+        ("journal_backlog_batches", integer(*backlog)),
+        ("journal_segment_bytes", integer(stat.journal.segment_bytes)),
+        ("resolutions", List(sums.collect())),
+        ("parts", List(parts.collect())),
+        ("keep", keep::document(&stat.keep)),
+        ("gaps", List(stat.gaps.iter().map(gap).collect())),
+        ("notes", List(stat.notes.iter().cloned().map(Text).collect())),
+    ])
+}
+
+/// A gap as JSON.
+pub(crate) fn gap(gap: &Gap) -> Json {
+    Object(vec![
+        ("start_ns", Json::Integer(gap.start.into())),
+        ("end_ns", Json::Integer(gap.end.into())),
+        ("producer", gap.producer.map_or(Null, |producer| Text(format!("{producer:016x}")))),
+        ("lost", gap.lost.map_or(Null, integer)),
+        ("reason", Text(gap.reason.clone())),
+    ])
+}

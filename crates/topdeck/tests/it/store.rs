@@ -1,0 +1,429 @@
+//! `topdeck store`, `import`, `heatmap` and `cardinality`, from the shell's side.
+
+use std::fs;
+use std::process::Command;
+
+use expect_test::{Expect, expect};
+use serde_json::Value;
+
+use crate::journal::Folder;
+use crate::{Run, root};
+
+/// A run in a folder; words in the line are parted by spaces, `'…'` is one.
+#[track_caller]
+fn run(folder: &Folder, line: &str) -> Run {
+    let output = Command::new("/bin/sh")
+        .args(["-c", &format!("topdeck {line}")])
+        .current_dir(folder.path())
+        .env_clear()
+        .env("LC_ALL", "C.UTF-8")
+        .env(
+            "PATH",
+            format!("{}:/usr/bin:/bin", {
+                let binary = std::path::Path::new(env!("CARGO_BIN_EXE_topdeck"));
+                binary.parent().expect("it is in a folder").display()
+            }),
+        )
+        .output()
+        .expect("there is a shell");
+    Run {
+        stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
+        status: output.status.code().expect("no signal"),
+    }
+}
+
+#[track_caller]
+fn good(folder: &Folder, line: &str) -> String {
+    let run = run(folder, line);
+    assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{line}: {}", run.stdout);
+    run.stdout
+}
+
+#[track_caller]
+fn check(folder: &Folder, line: &str, expected: Expect) {
+    expected.assert_eq(&run(folder, line).all());
+}
+
+/// With a log of a minute, a store `s`, and one disk of an hour in it.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    for (name, file) in [("hiccup", "jHiccup-2.0.7S.logV2"), ("tagged", "tagged-Log.logV2")] {
+        let from = root().join(format!("testdata/hist/hdr/{file}.hlog"));
+        fs::copy(from, folder.path().join(format!("{name}.hlog"))).expect("the log is there");
+    }
+    good(&folder, "store create s");
+    folder
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn counted(folder: &Folder, store: &str, selector: &str) -> u64 {
+    let document = json(&good(folder, &format!("heatmap {store} '{selector}' --json")));
+    let columns = document["columns"].as_array().unwrap();
+    columns.iter().map(|column| column["count"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn what_is_imported_twice_counts_once() {
+    let folder = folder();
+    good(&folder, "import s --metric hiccup hiccup.hlog");
+    let again = good(&folder, "import s --metric hiccup hiccup.hlog");
+    assert!(again.contains("is in the store already"), "{again}");
+    fs::copy(folder.path().join("hiccup.hlog"), folder.path().join("other.hlog")).unwrap();
+    let renamed = json(&good(&folder, "import s --metric hiccup other.hlog --json"));
+    assert_eq!(renamed["files"][0]["repeated_batches"], renamed["files"][0]["batches"]);
+    assert_eq!(counted(&folder, "s", "hiccup"), 48_761);
+    // Another label is another import.
+    good(&folder, "import s --metric hiccup --label host=a hiccup.hlog");
+    assert_eq!(counted(&folder, "s", "hiccup"), 2 * 48_761);
+    good(&folder, "import s --metric hiccup --label host=a hiccup.hlog");
+    assert_eq!(counted(&folder, "s", "hiccup"), 2 * 48_761);
+}
+
+#[test]
+fn what_is_exported_comes_back_the_same() {
+    let folder = folder();
+    good(&folder, "gen b --series 6 --minutes 45 --out b.frames");
+    good(&folder, "import s b.frames");
+    good(&folder, "import s --metric pause tagged.hlog");
+    let readings = concat!(
+        r#"{"metric":"jobs","labels":{"q":"a"},"unit":"jobs","start_ns":5,"end_ns":7,"kind":"count","number":0.1}"#,
+        "\n",
+        r#"{"metric":"jobs","labels":{"q":"a"},"start_ns":5,"end_ns":7,"kind":"cumulative-count","number":3.0}"#,
+        "\n",
+        r#"{"metric":"depth","labels":{},"start_ns":7,"end_ns":7,"kind":"gauge","number":-2.5}"#,
+        "\n",
+        r#"{"metric":"version","labels":{},"start_ns":7,"end_ns":7,"kind":"text","text":"1.2 \"x\""}"#,
+        "\n"
+    );
+    fs::write(folder.path().join("readings.frames"), readings).unwrap();
+    good(&folder, "import s readings.frames");
+    let out = good(&folder, "store export s '*'");
+    assert!(out.contains(r#""kind":"text","text":"1.2 \"x\"""#), "{out}");
+    good(&folder, "store export s '*' | topdeck import t --create -");
+    assert_eq!(good(&folder, "store export t '*'"), out, "every byte of every row");
+    // What gen wrote is among the lines as it was written, but for the order.
+    let written = fs::read_to_string(folder.path().join("b.frames")).unwrap();
+    let out: std::collections::BTreeSet<&str> = out.lines().collect();
+    written.lines().for_each(|line| assert!(out.contains(line), "{line}"));
+}
+
+#[test]
+fn a_file_says_what_it_lacks() {
+    let folder = folder();
+    fs::write(folder.path().join("numbers.txt"), "12\n15\n480\n").unwrap();
+    check(
+        &folder,
+        "import s hiccup.hlog numbers.txt; topdeck import s --metric took numbers.txt",
+        expect![[r#"
+            --- stderr
+            topdeck: hiccup.hlog: does not say what was measured; name it with --metric, such as --metric latency
+            topdeck: numbers.txt: does not say what was measured; name it with --metric, such as --metric latency
+            topdeck: numbers.txt: has no times; say when it was with --start, such as --start 2026-11-09T12:00:00Z or --start now
+            --- exit status 1
+        "#]],
+    );
+    let text = fs::read_to_string(folder.path().join("hiccup.hlog")).unwrap();
+    let without: String = text
+        .lines()
+        .filter(|line| !line.contains("StartTime:"))
+        .map(|l| format!("{l}\n"))
+        .collect();
+    fs::write(folder.path().join("since.hlog"), without).unwrap();
+    check(
+        &folder,
+        "import s --metric a since.hlog",
+        expect![[r#"
+        --- stderr
+        topdeck: since.hlog: its times count from the log's own beginning; say when that was with --start, such as --start 2026-11-09T12:00:00Z
+        --- exit status 1
+    "#]],
+    );
+    check(
+        &folder,
+        "import s --metric a --start 2026-11-09T12:00:00Z since.hlog",
+        expect![[r#"
+        --- stdout
+        since.hlog: 62 histograms with 48,761 values in 1 series, 2026-11-09 12:00:00.127Z to 2026-11-09 12:01:02.131Z
+        --- exit status 0
+    "#]],
+    );
+    check(
+        &folder,
+        "import s nothing.hlog",
+        expect![[r#"
+        --- stderr
+        topdeck: cannot read nothing.hlog: No such file or directory (os error 2)
+        --- exit status 1
+    "#]],
+    );
+    check(
+        &folder,
+        "import none hiccup.hlog",
+        expect![[r#"
+        --- stderr
+        topdeck: none: there is no store here; `topdeck store create none` makes one
+        --- exit status 1
+    "#]],
+    );
+}
+
+#[test]
+fn nothing_of_a_damaged_file_is_imported_unless_asked() {
+    let folder = folder();
+    let mut text = fs::read_to_string(folder.path().join("hiccup.hlog")).unwrap();
+    text.push_str("1,2,3,HISTFAAAoops\n");
+    fs::write(folder.path().join("bad.hlog"), text).unwrap();
+    check(
+        &folder,
+        "import s --metric hiccup bad.hlog",
+        expect![[r#"
+        --- stderr
+        topdeck: bad.hlog: line 67: expected an interval of a log, found histogram: at byte 8: the input ends inside zlib stream
+        topdeck: bad.hlog: nothing of it is imported; mend it, or import what can be read with --keep-going
+        --- exit status 1
+    "#]],
+    );
+    check(
+        &folder,
+        "heatmap s hiccup",
+        expect![[r#"
+        --- stderr
+        topdeck: s: the store has no series yet; `topdeck import` brings some
+        --- exit status 1
+    "#]],
+    );
+    check(
+        &folder,
+        "import s --metric hiccup --keep-going bad.hlog",
+        expect![[r#"
+        --- stdout
+        bad.hlog: 62 histograms with 48,761 values in 1 series, 2015-09-09 15:24:39.601Z to 2015-09-09 15:25:41.605Z
+        --- stderr
+        topdeck: bad.hlog: line 67: expected an interval of a log, found histogram: at byte 8: the input ends inside zlib stream
+        topdeck: bad.hlog: what could be read is imported
+        --- exit status 1
+    "#]],
+    );
+    assert_eq!(counted(&folder, "s", "hiccup"), 48_761);
+}
+
+#[test]
+fn heatmaps_say_why_not() {
+    let folder = folder();
+    check(
+        &folder,
+        "heatmap s latency",
+        expect![[r#"
+        --- stderr
+        topdeck: s: the store has no series yet; `topdeck import` brings some
+        --- exit status 1
+    "#]],
+    );
+    good(&folder, "import s --metric hiccup hiccup.hlog");
+    check(
+        &folder,
+        "heatmap s latency",
+        expect![[r#"
+        --- stderr
+        topdeck: s: and(__name:latency) picks no series; there are: hiccup
+        --- exit status 1
+    "#]],
+    );
+    check(
+        &folder,
+        "heatmap s hiccup --from 2016-01-01",
+        expect![[r#"
+            --- stderr
+            topdeck: no rows after 2016-01-01 00:00:00Z; there are rows from 2015-09-09 15:24:39.601Z to 2015-09-09 15:25:41.605Z
+            --- exit status 1
+        "#]],
+    );
+    check(
+        &folder,
+        "heatmap s hiccup --from 2016-01-01 --to 2015-01-01",
+        expect![[r#"
+            --- stderr
+            topdeck: --from 2016-01-01 00:00:00Z is not before --to 2015-01-01 00:00:00Z
+            --- exit status 1
+        "#]],
+    );
+    check(
+        &folder,
+        "heatmap s hiccup --above 100B",
+        expect![[r#"
+        --- stderr
+        topdeck: --above 100 B: the values are in ns
+        --- exit status 1
+    "#]],
+    );
+    check(
+        &folder,
+        "heatmap s 'hiccup{'",
+        expect![[r#"
+        --- stderr
+        error: invalid value 'hiccup{' for '<SELECTOR>': column 8: found the end, expected a label's name or `}`; docs/selectors.md has the grammar
+
+        For more information, try '--help'.
+        --- exit status 2
+    "#]],
+    );
+    check(
+        &folder,
+        "heatmap s hiccup --from yesterday",
+        expect![[r#"
+        --- stderr
+        error: invalid value 'yesterday' for '--from <TIME>': expected a time such as 2026-11-09, 2026-11-09T12:30:00Z, now or -2h
+
+        For more information, try '--help'.
+        --- exit status 2
+    "#]],
+    );
+    fs::write(
+        folder.path().join("gauge.frames"),
+        r#"{"metric":"depth","labels":{},"start_ns":7,"end_ns":7,"kind":"gauge","number":1}"#,
+    )
+    .unwrap();
+    good(&folder, "import s gauge.frames");
+    check(
+        &folder,
+        "heatmap s depth",
+        expect![[r#"
+        --- stderr
+        topdeck: 1 series, but none of histograms: depth holds gauges
+        --- exit status 1
+    "#]],
+    );
+}
+
+#[test]
+fn known_gaps_are_drawn_and_told() {
+    let folder = folder();
+    good(&folder, "gen a --minutes 600 --out a.frames");
+    good(&folder, "import s a.frames");
+    // A bit of a part turns: its rows are missing, and everybody says so.
+    let parts = folder.path().join("s/parts");
+    let mut names: Vec<_> = fs::read_dir(parts).unwrap().map(|e| e.unwrap().path()).collect();
+    names.sort();
+    let mut bytes = fs::read(&names[0]).unwrap();
+    bytes[200] ^= 8;
+    fs::write(&names[0], bytes).unwrap();
+    let hour = "--from 2026-11-09 --to 2026-11-09T01:00:00Z";
+    let picture = run(&folder, &format!("heatmap s disk_io_latency {hour}"));
+    assert_eq!(picture.status, 0);
+    assert!(picture.stdout.contains("missing"), "{}", picture.stdout);
+    assert!(picture.stdout.contains('?'), "{}", picture.stdout);
+    let verify = run(&folder, "store verify s");
+    assert_eq!(verify.status, 1, "{}", verify.stdout);
+    assert!(verify.stdout.contains("lost"), "{}", verify.stdout);
+    let export = run(&folder, "store export s '*' --out x");
+    assert_eq!(export.status, 3, "{}", export.stderr);
+    assert!(export.stderr.contains("missing: "), "{}", export.stderr);
+}
+
+#[test]
+fn one_process_has_a_store_open() {
+    let folder = folder();
+    let held = fs::File::open(folder.path().join("s/lock")).unwrap();
+    held.lock().unwrap();
+    check(
+        &folder,
+        "store stat s",
+        expect![[r#"
+        --- stderr
+        topdeck: s: the store is open in another process; it must be closed there first (`fuser s/lock` says which)
+        --- exit status 1
+    "#]],
+    );
+}
+
+#[test]
+fn rules_are_kept_and_applied() {
+    let folder = folder();
+    good(&folder, "import s --metric hiccup hiccup.hlog");
+    let document = json(&good(&folder, "store keep s 'base 1d' '1m 1d' --json"));
+    assert_eq!(document["keep"][0]["duration_ns"], 86_400_000_000_000u64);
+    good(&folder, "store maintain s");
+    let stat = json(&good(&folder, "store stat s --json"));
+    let resolutions: Vec<&str> = stat["resolutions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|sum| sum["resolution"].as_str().unwrap())
+        .collect();
+    assert_eq!(resolutions, ["5m", "1h", "1d"]);
+    assert_eq!(counted(&folder, "s", "hiccup"), 48_761, "rollups hold all of it");
+    check(
+        &folder,
+        "store keep s 'base'",
+        expect![[r#"
+        --- stderr
+        error: invalid value 'base' for '[RULE]...': expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and perhaps of which series, as in 'base 30d' or '5m 1y {host="x"}'
+
+        For more information, try '--help'.
+        --- exit status 2
+    "#]],
+    );
+    check(
+        &folder,
+        "store keep s --clear",
+        expect![[r#"
+        --- stdout
+        It keeps everything for ever.
+        --- exit status 0
+    "#]],
+    );
+}
+
+#[test]
+fn a_picture_is_written_as_svg() {
+    let folder = folder();
+    good(&folder, "gen a --minutes 90 --out a.frames");
+    good(&folder, "import s a.frames");
+    good(&folder, "heatmap s '*' --above 12.3ms --svg p.svg --columns 90");
+    let svg = fs::read_to_string(folder.path().join("p.svg")).unwrap();
+    assert!(svg.contains("disk_io_latency") && svg.contains("took longer than 12.3 ms"));
+    let document = json(&good(&folder, "heatmap s '*' --columns 90 --json"));
+    assert_eq!(document["step_ns"], 60_000_000_000u64);
+    assert_eq!(document["columns"].as_array().unwrap().len(), 90);
+}
+
+#[test]
+fn pages_of_prometheus_are_compared_with_the_page_before() {
+    let folder = folder();
+    let page = |fast: u64, slow: u64| {
+        format!(
+            "# TYPE rpc_seconds histogram\nrpc_seconds_bucket{{le=\"0.1\"}} {fast}\n\
+             rpc_seconds_bucket{{le=\"+Inf\"}} {}\nrpc_seconds_count {}\n",
+            fast + slow,
+            fast + slow
+        )
+    };
+    fs::write(folder.path().join("first.prom"), page(100, 5)).unwrap();
+    fs::write(folder.path().join("second.prom"), page(130, 6)).unwrap();
+    good(&folder, "import s first.prom --start 2015-09-09T12:00:00Z");
+    let alone = good(&folder, "heatmap s rpc_seconds");
+    assert!(alone.contains("These histograms are cumulative"), "{alone}");
+    good(&folder, "import s second.prom --start 2015-09-09T12:01:00Z");
+    assert_eq!(counted(&folder, "s", "rpc_seconds"), 31);
+}
+
+#[test]
+fn what_is_deleted_is_gone_and_a_copy_still_has_it() {
+    let folder = folder();
+    good(&folder, "import s --metric pause tagged.hlog");
+    good(&folder, "store snapshot s copy");
+    let range = "--from 2015-09-09 --to 2015-09-10";
+    let asked = run(&folder, &format!("store delete s 'pause{{tag=\"A\"}}' {range}"));
+    assert_eq!(asked.status, 1, "{}", asked.stdout);
+    let all = counted(&folder, "s", "pause");
+    let line = format!("store delete s 'pause{{tag=\"A\"}}' {range} --yes --json");
+    let deleted = json(&good(&folder, &line));
+    assert_eq!(deleted["rows"], 21);
+    assert!(counted(&folder, "s", "pause") < all);
+    good(&folder, "store restore copy t");
+    assert_eq!(counted(&folder, "t", "pause"), all);
+}
