@@ -9,11 +9,10 @@
 //! What is predicted is computed in doubles by additions, multiplications and divisions, rounded once each,
 //! so every machine decodes the same.
 
-use crate::buckets::Buckets;
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
 use crate::codec::block1::{MIXED, get_standings, low_bits};
 use crate::codec::bytes::{Reader, unzigzag, zigzag};
-use crate::codec::matrix::{Cell, FRAME, Frame};
+use crate::codec::matrix::{Cell, FRAME, Frame, Table};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, PartsError};
 use crate::scheme::Scheme;
@@ -190,22 +189,6 @@ impl Columns {
             row.ends[usize::from(self.is_negative)] = first.zip(last);
         }
     }
-
-    /// Adds the buckets of one row.
-    fn learn_row(&self, row: &mut Extent, indexes: &[i32], buckets: &Buckets) {
-        let mut columns = indexes.iter().zip(&self.columns);
-        let mut column = |index| {
-            let (_, &column) =
-                columns.find(|&(&held, _)| held == index).expect("BUG: all indexes have columns");
-            column
-        };
-        for (index, count) in buckets.iter() {
-            let (places, middle) = column(index);
-            row.sum += count as f64 * middle;
-            let end = &mut row.ends[usize::from(self.is_negative)];
-            *end = Some((end.map_or(places, |(first, _)| first), places));
-        }
-    }
 }
 
 /// What the first column in which a row holds anything can hold.
@@ -243,7 +226,7 @@ pub(crate) fn put(
     bits: &mut BitWriter,
     histograms: &[Histogram],
     first: &Histogram,
-    indexes: &[Vec<i32>; 2],
+    tables: &[Table; 2],
 ) {
     let mut side_count = |of: &dyn Fn(&Histogram) -> u64| {
         put_side_count(bits, &histograms.iter().map(of).collect::<Vec<u64>>());
@@ -260,21 +243,17 @@ pub(crate) fn put(
     let exponent = exponent(&held);
     bits.put(exponent.into(), 4);
     let predictor = Predictor::new(first.scheme(), first.zero_threshold(), exponent);
-    let [positive, negative] =
-        [(&indexes[0], false), (&indexes[1], true)].map(|(indexes, is_negative)| {
-            predictor.columns(indexes, is_negative).expect("BUG: held buckets lie in the grid")
-        });
-    let extents: Vec<Extent> = held
-        .iter()
-        .map(|histogram| {
-            let mut extent = Extent::default();
-            positive.learn_row(&mut extent, &indexes[0], histogram.positive());
-            negative.learn_row(&mut extent, &indexes[1], histogram.negative());
-            let beside = [histogram.zero_count(), histogram.overflow(), histogram.underflow()];
-            predictor.close(&mut extent, beside);
-            extent
-        })
-        .collect();
+    let mut extents = vec![Extent::default(); histograms.len()];
+    for (table, is_negative) in tables.iter().zip([false, true]) {
+        let columns = predictor.columns(table.indexes(), is_negative);
+        table.learn(&columns.expect("BUG: held buckets lie in the grid"), &mut extents);
+    }
+    for (extent, histogram) in extents.iter_mut().zip(histograms) {
+        let beside = [histogram.zero_count(), histogram.overflow(), histogram.underflow()];
+        predictor.close(extent, beside);
+    }
+    let mut empty = histograms.iter().map(Histogram::is_empty);
+    extents.retain(|_| !empty.next().expect("BUG: as many"));
     let power = predictor.power;
     for (side, places) in [
         (
