@@ -2,7 +2,7 @@
 //!
 //! Counts form a matrix, a row per histogram, a column per bucket index that any of them uses. Rows come in
 //! *frames* of [`FRAME`], a frame column by column. Every column has a rate, told at first and then learnt
-//! from the frames before, and a row may have a scale, which follows the load of the whole series. They
+//! from the rows before, and a row may have a scale, which follows the load of the whole series. They
 //! tell which of the fixed codes of `codes.rs` the column has in this frame, so nothing but the codes' words
 //! and bits stands between two counts. Four streams of bits hold eight rows of each frame, so that one need
 //! not wait for the other.
@@ -701,7 +701,7 @@ impl<'a, T: Cell> Encoder<'a, T> {
 
 /// Columns that group sizes are tried on, and what a smaller one has to come down to.
 const SAMPLE: usize = 12;
-const GAIN: f64 = 0.985;
+const GAIN: f64 = 0.96;
 /// The coarseness of first levels, by the logarithm of the rows they are for; one more where few rows hold much.
 const COARSE: [u32; 6] = [6, 5, 5, 5, 5, 4];
 
