@@ -29,7 +29,7 @@
 
 use hist::codec::block;
 use hist::codec::header::{Meaning, Temporality};
-use hist::{Histogram, Side, Sum};
+use hist::{Buckets, Histogram, Side, Sum};
 use model::wire::{Reader, put_bytes};
 use model::{Kind, SeriesId};
 
@@ -307,9 +307,19 @@ fn within_cells(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> 
     let (Rows::Histograms(mut held) | Rows::Cumulative(mut held)) = rows else {
         panic!("BUG: only histograms have cells");
     };
-    let buckets: usize =
-        held.iter().map(|row| row.value.positive().len() + row.value.negative().len()).sum();
-    if held.len() == 1 || (buckets * held.len()) as u64 <= block::CELLS_MAX {
+    // Between the first and the last bucket in use there is nearly always room for all.
+    let span = |of: fn(&Histogram) -> &Buckets| {
+        let ends = held.iter().filter_map(|row| {
+            let indexes = of(&row.value).indexes();
+            Some((i64::from(*indexes.first()?), i64::from(*indexes.last()?)))
+        });
+        let ends = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        ends.map_or(0, |(first, last)| (last - first + 1) as u64)
+    };
+    let columns = span(Histogram::positive).max(span(Histogram::negative));
+    // A block pads its rows to eights.
+    let rows = (held.len() as u64).next_multiple_of(8);
+    if held.len() == 1 || columns.saturating_mul(rows) <= block::CELLS_MAX {
         return vec![wrap(held)];
     }
     // Rows share most buckets, so the union is counted before rows are parted.
@@ -321,7 +331,7 @@ fn within_cells(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> 
         indexes.sort_unstable();
         indexes.dedup();
     }
-    if (union.len().max(negative.len()) * held.len()) as u64 <= block::CELLS_MAX {
+    if union.len().max(negative.len()) as u64 * rows <= block::CELLS_MAX {
         return vec![wrap(held)];
     }
     let rest = held.split_off(held.len() / 2);
