@@ -27,8 +27,8 @@ pub(crate) trait Backend: Send + Sync + Debug {
     /// The numbers of all parts that are there, also of those left behind.
     fn parts(&self) -> Result<Vec<u64>>;
 
-    /// The manifest; `None` in a new store.
-    fn manifest(&self) -> Result<Option<Vec<u8>>>;
+    /// The manifest, and whether all copies of it are the same; `None` in a new store.
+    fn manifest(&self) -> Result<Option<(Vec<u8>, bool)>>;
 
     /// Replaces the manifest, durably and at once.
     fn set_manifest(&self, bytes: &[u8]) -> Result<()>;

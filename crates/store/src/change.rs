@@ -13,23 +13,50 @@ use crate::resolution::Resolution;
 use crate::row::Rows;
 use crate::store::Inner;
 
-/// A change that is being prepared. Dropped, it leaves nothing but parts that nobody finds.
+/// A change that is being prepared. Dropped, it takes with it the parts that it began: on a full disk they would be
+/// in the way of whatever is smaller.
 pub(crate) struct Change<'a> {
     inner: &'a Inner,
     /// As it was when the change began. Who prepares one has `work`, so it stays so.
     pub(crate) before: Manifest,
+    /// From here on parts are this change's.
+    first_part: u64,
     next_part: u64,
     series: u64,
     added: Vec<PartInfo>,
     removed: Vec<u64>,
+    /// Its parts are, or may be, named by a manifest.
+    is_done: bool,
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        for number in self.first_part..self.next_part {
+            // The next opening removes it, if this does not.
+            if let Err(error) = self.inner.backend.remove(number) {
+                self.inner.note(error.to_string());
+            }
+        }
+    }
 }
 
 impl<'a> Change<'a> {
     pub(crate) fn new(inner: &'a Inner) -> Result<Change<'a>> {
         inner.check_running()?;
         let before = Manifest::clone(&inner.state().manifest);
-        let (next_part, series) = (before.next_part, before.series);
-        Ok(Change { inner, before, next_part, series, added: Vec::new(), removed: Vec::new() })
+        Ok(Change {
+            inner,
+            first_part: before.next_part,
+            next_part: before.next_part,
+            series: before.series,
+            before,
+            added: Vec::new(),
+            removed: Vec::new(),
+            is_done: false,
+        })
     }
 
     /// Makes the forms of new series durable.
@@ -100,22 +127,26 @@ impl<'a> Change<'a> {
     }
 
     /// Commits it; `edit` changes what else stands in the manifest.
-    pub(crate) fn commit(self, edit: impl FnOnce(&mut Manifest)) -> Result<()> {
-        let mut manifest = self.before;
+    pub(crate) fn commit(mut self, edit: impl FnOnce(&mut Manifest)) -> Result<()> {
+        let mut manifest = std::mem::take(&mut self.before);
         for number in &self.removed {
             manifest.parts.remove(number);
         }
-        manifest.parts.extend(self.added.into_iter().map(|part| (part.number, part)));
+        manifest
+            .parts
+            .extend(std::mem::take(&mut self.added).into_iter().map(|part| (part.number, part)));
         manifest.next_part = self.next_part;
         manifest.generation += 1;
         edit(&mut manifest);
         match self.inner.backend.set_manifest(&manifest.write()) {
             Err(Error::Stopped { why }) => {
+                self.is_done = true;
                 self.inner.stop_for(&why);
                 return Err(Error::Stopped { why });
             }
             done => done?,
         }
+        self.is_done = true;
         self.inner.replace_manifest(manifest, &self.removed);
         self.inner.sweep();
         Ok(())

@@ -144,24 +144,20 @@ impl Backend for Local {
         Ok(numbers)
     }
 
-    fn manifest(&self) -> Result<Option<Vec<u8>>> {
+    fn manifest(&self) -> Result<Option<(Vec<u8>, bool)>> {
         let copies = [
             self.read_file(&self.manifest_path(false))?,
             self.read_file(&self.manifest_path(true))?,
         ];
-        if copies.iter().all(Option::is_none) {
-            return Ok(None);
-        }
-        let generation = |bytes: &Vec<u8>| crate::manifest::generation(bytes);
+        let are_alike = copies[0] == copies[1];
         let sound = copies
             .iter()
             .flatten()
-            .filter_map(|bytes| generation(bytes).map(|found| (found, bytes)));
-        match sound.max_by_key(|&(generation, _)| generation) {
-            Some((_, bytes)) => Ok(Some(bytes.clone())),
-            // The caller says what is wrong with it.
-            None => Ok(copies.into_iter().flatten().next()),
-        }
+            .filter_map(|bytes| crate::manifest::generation(bytes).map(|found| (found, bytes)));
+        let best = sound.max_by_key(|&(generation, _)| generation).map(|(_, bytes)| bytes.clone());
+        // Of none that is sound, the caller says what is wrong with it.
+        let found = best.or_else(|| copies.into_iter().flatten().next());
+        Ok(found.map(|bytes| (bytes, are_alike)))
     }
 
     fn set_manifest(&self, bytes: &[u8]) -> Result<()> {

@@ -48,7 +48,7 @@ impl Store {
     ) -> Result<Snapshot> {
         let manifest = {
             let backend = Local::open(Arc::clone(disk), snapshot)?;
-            let bytes =
+            let (bytes, _) =
                 backend.manifest()?.ok_or_else(|| Error::Missing { dir: snapshot.to_owned() })?;
             Manifest::read(&bytes)
                 .map_err(|why| Error::Manifest { path: snapshot.join("manifest"), why })?

@@ -186,11 +186,24 @@ impl Store {
         }
         let backend: Arc<dyn Backend> = Arc::new(Local::open(Arc::clone(&disk), dir)?);
         let mut notes = Vec::new();
-        let manifest = backend.manifest()?.ok_or_else(|| Error::Missing { dir: dir.to_owned() })?;
-        let mut manifest = Manifest::read(&manifest)
+        let found = backend.manifest()?.ok_or_else(|| Error::Missing { dir: dir.to_owned() })?;
+        let (bytes, mut are_alike) = found;
+        let mut manifest = Manifest::read(&bytes)
             .map_err(|why| Error::Manifest { path: dir.join("manifest"), why })?;
+        if !are_alike {
+            // A crash came between them, or one is damaged. Both say the same before parts go that one still
+            // names: it may be the only one some day.
+            let written = backend.set_manifest(&bytes);
+            are_alike = written.is_ok();
+            notes.push(match written {
+                Ok(()) => {
+                    "the copies of the manifest differed; both are the newer one now".to_owned()
+                }
+                Err(error) => format!("one copy of the manifest is damaged or old: {error}"),
+            });
+        }
         for number in backend.parts()? {
-            if !manifest.parts.contains_key(&number) {
+            if are_alike && !manifest.parts.contains_key(&number) {
                 backend.remove(number)?;
             }
         }
@@ -298,7 +311,10 @@ impl Store {
     pub fn delete(&self, selector: &Selector, range: std::ops::Range<i64>) -> Result<Deleted> {
         let _work = locked(&self.inner.work);
         self.inner.seal()?;
-        self.inner.delete(selector, range)
+        let deleted = self.inner.delete(selector, range);
+        // While it went on it looked at parts of before.
+        self.inner.sweep();
+        deleted
     }
 
     /// What there is how many of.

@@ -118,9 +118,37 @@ const CHANGING: [Operation; 7] = [
     Operation::CreateDir,
 ];
 
+/// Whoever takes an error for the absence of a store makes an empty one in its place.
+#[test]
+fn a_store_that_cannot_be_seen_now_is_not_made_anew() {
+    let mut life = Life::new(6, NameOrder::Journal);
+    life.create().unwrap();
+    life.open().unwrap();
+    life.finish(&script()[..8]);
+    life.end_process();
+    for skip in 0..12 {
+        for operation in [Operation::Open, Operation::List, Operation::Lock, Operation::Read] {
+            let mut life = life.fork(skip);
+            for path in ["manifest", "/data/store/"] {
+                let (path_contains, kind) = (path.to_owned(), FaultKind::Os(EIO));
+                life.disk.inject(Fault { operation, path_contains, skip, times: 2, kind });
+                assert!(matches!(life.create(), Err(Stop::Error(_))), "{operation:?} {skip}");
+                life.disk.clear_faults();
+                life.recover(false);
+            }
+        }
+    }
+    // Parts are left, and no manifest.
+    for name in ["manifest", "manifest.copy"] {
+        let path = std::path::Path::new(DIR).join(name);
+        disk::Disk::remove(&life.disk.process(), &path).unwrap();
+    }
+    assert!(matches!(life.create(), Err(Stop::Error(Error::Exists { .. }))));
+}
+
 #[test]
 fn an_error_of_any_operation_that_changes_something_loses_nothing() {
-    let struck = fails(&CHANGING, 1, 60);
+    let struck = fails(&CHANGING, 1, 60) + fails(&CHANGING[..2], u64::MAX, 60);
     println!("{struck} faults");
     assert!(struck > 200, "only {struck}");
 }
@@ -150,7 +178,19 @@ fn a_full_disk_loses_nothing_and_goes_on_when_there_is_room() {
             life.log.push(format!("{pages} pages are free"));
             life.disk.set_capacity(life.disk.used_bytes() + pages * 4096);
             let with_rest = (refused.get() + pages).is_multiple_of(30);
-            let heal = |life: &Life| life.disk.set_capacity(u64::MAX);
+            let heal = |life: &Life| {
+                // What could not be finished takes no room.
+                let is_part =
+                    |path: &std::path::Path| path.extension().is_some_and(|e| e == "part");
+                let files = life.disk.files().iter().filter(|(path, _)| is_part(path)).count();
+                let parts = life.store().stat().map(|stat| stat.parts.len());
+                if let Ok(parts) = parts
+                    && files != parts
+                {
+                    life.fail(&format!("{files} files of {parts} parts"));
+                }
+                life.disk.set_capacity(u64::MAX);
+            };
             if !check_step(&mut life, steps, with_rest, heal) {
                 break;
             }

@@ -61,15 +61,15 @@ pub(crate) fn script() -> Vec<Step> {
 
 /// When the batch's samples end.
 fn time(number: u64) -> i64 {
-    match number {
-        LATE => 3 * HOUR,
+    match number.checked_sub(LATE) {
+        None => number as i64 * EVERY + HOUR,
+        Some(0) => 3 * HOUR,
         // In the first hours of the third day, while it lasts.
-        _ if number > LATE => 2 * DAY + (number - LATE) as i64 * MINUTE,
-        _ => number as i64 * EVERY + HOUR,
+        Some(late) => 2 * DAY + late as i64 * MINUTE,
     }
 }
 
-/// The first values of `latency`, by host.
+/// The values of `latency`, by host.
 fn values(number: u64) -> [Vec<f64>; 2] {
     let n = number as f64;
     match number {
@@ -111,7 +111,7 @@ pub(crate) fn batch(number: u64) -> Batch {
 /// Count and sum, or the increase, column by column: of host `a`, of `b`, of `requests`.
 pub(crate) type Answer = [Vec<(u64, f64)>; 3];
 
-fn grids() -> [Grid; 3] {
+pub(crate) fn grids() -> [Grid; 3] {
     [EVERY, DAY, 90 * MINUTE].map(|step| Grid {
         start: 0,
         step,
@@ -144,29 +144,40 @@ fn expected(grid: Grid, present: &BTreeSet<u64>, is_deleted: bool) -> Answer {
     answer
 }
 
-/// What a store answers, and what it says is missing.
-pub(crate) fn answer(store: &Store, grid: Grid) -> store::Result<(Answer, Vec<model::Gap>)> {
+/// What a store answers and says is missing, column by column.
+pub(crate) type Told = [Vec<((u64, f64), Vec<model::Gap>)>; 3];
+
+pub(crate) fn told(store: &Store, grid: Grid) -> store::Result<Told> {
     let view = store.view()?;
-    let mut gaps = Vec::new();
-    let mut found: Answer = Default::default();
+    let mut told: Told = Default::default();
     for (at, host) in ["a", "b"].into_iter().enumerate() {
         let selector = Selector::parse(&format!(r#"latency{{host="{host}"}}"#)).unwrap();
         for column in view.histograms(&view.select(&selector), grid)? {
             let column = column?;
-            let sum = column.value.sum().estimate;
-            found[at].push((column.value.count(), sum));
-            gaps.extend(column.gaps);
+            told[at].push(((column.value.count(), column.value.sum().estimate), column.gaps));
         }
     }
     for column in view.numbers(&view.select(&Selector::parse("requests").unwrap()), grid)? {
         let column = column?;
         let value = column.value.map_or((0, 0.0), |sum| (sum.count.min(1), sum.sum.value()));
-        found[2].push(value);
-        gaps.extend(column.gaps);
+        told[2].push((value, column.gaps));
     }
+    Ok(told)
+}
+
+/// What a store answers, and what it says is missing.
+pub(crate) fn answer(store: &Store, grid: Grid) -> store::Result<(Answer, Vec<model::Gap>)> {
+    let mut gaps = Vec::new();
+    let answer = told(store, grid)?.map(|columns| {
+        let mut value = |(value, more): (_, Vec<model::Gap>)| {
+            gaps.extend(more);
+            value
+        };
+        columns.into_iter().map(&mut value).collect()
+    });
     gaps.sort();
     gaps.dedup();
-    Ok((found, gaps))
+    Ok((answer, gaps))
 }
 
 /// Why a step came to nothing.
@@ -188,7 +199,7 @@ pub(crate) fn attempt<T>(act: impl FnOnce() -> store::Result<T>) -> Result<T, St
 /// A machine with a store, and what was acknowledged.
 pub(crate) struct Life {
     pub(crate) disk: SimDisk,
-    now: Arc<AtomicI64>,
+    pub(crate) now: Arc<AtomicI64>,
     process: Option<(Dying, Option<Store>)>,
     /// Whatever happens, these are there.
     durable: BTreeSet<u64>,
@@ -236,7 +247,7 @@ impl Life {
         }
     }
 
-    pub(crate) fn begin_process(&mut self) -> Dying {
+    fn begin_process(&mut self) -> Dying {
         self.end_process();
         let dying = Dying::new(&self.disk);
         if let Some(count) = self.kill_after.take() {
@@ -246,7 +257,7 @@ impl Life {
         dying
     }
 
-    fn end_process(&mut self) {
+    pub(crate) fn end_process(&mut self) {
         if let Some((dying, store)) = self.process.take() {
             dying.quiet.store(true, Ordering::SeqCst);
             drop(store);
@@ -421,6 +432,9 @@ impl Life {
 
     #[track_caller]
     pub(crate) fn send_again(&mut self) {
+        if self.loose.is_empty() {
+            return;
+        }
         for number in self.loose.clone() {
             if let Err(stop) = self.send(number, Level::Disk) {
                 self.fail(&format!("sending {number} again: {stop:?}"));

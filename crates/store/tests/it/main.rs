@@ -4,7 +4,18 @@ mod basics;
 mod copies;
 #[path = "../../../journal/tests/it/dying.rs"]
 mod dying;
+mod flips;
 mod full;
+mod kill;
 mod life;
+mod memory;
 mod power;
+#[path = "../../../journal/tests/it/processes.rs"]
+#[allow(dead_code, reason = "the journal's tests use more of it")]
+mod processes;
 mod world;
+
+type Play = fn(processes::Part);
+
+/// What children of this binary can play: `processes::Child::start`.
+const PARTS: &[(&str, Play)] = &[("store writer", kill::writer)];

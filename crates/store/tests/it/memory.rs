@@ -1,0 +1,129 @@
+//! What series cost in memory: of those that have rows in the head, and of those that are only known.
+//!
+//! Bytes that the allocator gave to the one thread that does all of it, at the most; the journal's buffer is mapped
+//! and not among them, nor is what the allocator adds.
+
+use std::sync::Arc;
+
+use disk::{Disk, OsDisk};
+use hist::Histogram;
+use journal::Level;
+use model::BatchWriter;
+use store::{MINUTE, Options, Store};
+
+use crate::processes::{Folder, Random};
+use crate::world::{latency, sample};
+
+const BATCH: u64 = 500;
+
+/// Like latencies of a busy service: about 130 buckets at scale 5.
+fn busy(seed: u64) -> Histogram {
+    let mut random = Random::new(seed + 1);
+    let mut histogram = Histogram::default();
+    for _ in 0..2000 {
+        // The sum of a few is something like a bell in the logarithm.
+        let bits: u64 = (0..6).map(|_| random.below(1000)).sum();
+        histogram.record((bits as f64 / 1000.0).exp2() * 1e6);
+    }
+    histogram
+}
+
+/// Takes a minute of `series` series in.
+fn ingest(store: &Store, series: u64, minute: i64, histograms: &[Histogram]) {
+    for first in (0..series).step_by(BATCH as usize) {
+        let mut batch = BatchWriter::default();
+        for number in first..series.min(first + BATCH) {
+            batch.series(&latency(&format!("host-{number}")));
+            let value = histograms[number as usize % histograms.len()].clone();
+            batch.sample(&sample(minute * MINUTE, (minute + 1) * MINUTE, value)).unwrap();
+        }
+        let _ = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+        store.catch_up().unwrap();
+    }
+}
+
+fn open(folder: &Folder, head_bytes_max: usize) -> Store {
+    let dir = folder.0.join("s");
+    let real: Arc<dyn Disk> = Arc::new(OsDisk);
+    Store::create(&real, &dir, &journal::Settings::default()).unwrap();
+    let journal = journal::Options { alone: true, background: false, ..Default::default() };
+    let options = Options {
+        head_bytes_max,
+        background: false,
+        clock: Arc::new(|| 30 * MINUTE),
+        journal,
+        ..Options::default()
+    };
+    Store::open(real, &dir, &options).unwrap()
+}
+
+/// Bytes per series at the most while all of them go on, with sealing whenever the head is full.
+#[track_caller]
+fn check_active(series: u64, minutes: i64, bytes_per_series_max: u64) {
+    let folder = Folder::new("memory-active");
+    // At 100,000 series it is the default.
+    let head_bytes_max = (128 << 20) / 100_000 * series as usize;
+    let histograms: Vec<Histogram> = (0..64).map(busy).collect();
+    let buckets = histograms.iter().map(|h| h.positive().len()).sum::<usize>() / histograms.len();
+    let (mut seals, mut head) = (0, 0);
+    let measured = allocation_counter::measure(|| {
+        let store = open(&folder, head_bytes_max);
+        for minute in 0..minutes {
+            ingest(&store, series, minute, &histograms);
+            head = head.max(store.stat().unwrap().head_bytes);
+            seals += u32::from(store.maintain().unwrap());
+        }
+    });
+    let per_series = measured.bytes_max / series;
+    println!(
+        "{series} active series of {buckets} buckets: {per_series} B each with all else, {} B by the head's account, {seals} seals",
+        head / series
+    );
+    assert!(seals > 0 && (120..140).contains(&buckets));
+    assert!(per_series <= bytes_per_series_max, "{per_series} B");
+}
+
+/// Bytes per series that is known and has no rows in memory.
+#[track_caller]
+fn check_idle(series: u64, bytes_per_series_max: i64) {
+    let folder = Folder::new("memory-idle");
+    let histograms = [Histogram::default()];
+    let mut store = None;
+    let measured = allocation_counter::measure(|| {
+        let opened = open(&folder, 128 << 20);
+        ingest(&opened, series, 0, &histograms);
+        opened.seal().unwrap();
+        store = Some(opened);
+    });
+    let per_series = measured.bytes_current / series as i64;
+    let stat = store.expect("BUG: it was opened").stat().unwrap();
+    println!(
+        "{series} idle series: {per_series} B each, {} B at the most",
+        measured.bytes_max / series
+    );
+    assert_eq!((stat.series, stat.head_rows), (series, 0));
+    assert!(per_series <= bytes_per_series_max, "{per_series} B");
+}
+
+#[test]
+fn an_active_series_takes_two_kilobytes() {
+    // What does not grow with the series, such as buffers of a megabyte, is a part of so few.
+    check_active(4000, 12, 2048 + 4_000_000 / 4000);
+}
+
+#[test]
+fn an_idle_series_takes_a_kilobyte() {
+    check_idle(20_000, 1000);
+}
+
+#[test]
+#[ignore = "soak: a hundred thousand series, about a minute"]
+fn soak_an_active_series_takes_two_kilobytes() {
+    check_active(100_000, 12, 2048);
+}
+
+#[test]
+#[ignore = "soak: a million series, about a minute"]
+fn soak_an_idle_series_takes_a_kilobyte() {
+    check_idle(1_000_000, 1000);
+}
