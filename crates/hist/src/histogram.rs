@@ -538,9 +538,18 @@ impl Histogram {
                 left.is_some()
             });
         }
+        // Of readings that did not grow one from the other, a threshold may count more values than are left,
+        // and an extreme may lie where none is.
+        let mut most = rest.count;
+        rest.thresholds.retain(|threshold| {
+            let fits = threshold.above <= most;
+            most = most.min(threshold.above);
+            fits
+        });
         if rest.count == 0 {
             rest = Histogram { nan: rest.nan, ..rest.empty_copy() };
         }
+        rest.settle_sides();
         *self = rest;
         Ok(())
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use model::{Selector, SeriesId};
+use model::{Gap, Selector, SeriesId};
 
 use crate::change::Change;
 use crate::error::Result;
 use crate::gather;
-use crate::manifest::{Covers, Keep, PartInfo};
-use crate::resolution::{DAY, Resolution};
-use crate::roll::{ALL_TIME, unrolled};
+use crate::manifest::{Covers, Keep, Manifest, PartInfo};
+use crate::resolution::{DAY, Resolution, slot};
+use crate::roll::{ALL_TIME, Filter, unrolled};
 use crate::store::{Deleted, Inner};
 
 /// The rule that counts for a series.
@@ -49,7 +49,7 @@ impl Inner {
             if waits || !rules.iter().any(is_old) {
                 continue;
             }
-            match self.drop_part(&part, &keep) {
+            match self.drop_from(&part, &keep) {
                 Ok(dropped) => changed |= dropped,
                 // A part that cannot be read is no reason to leave the others.
                 Err(error) => failed = failed.or(Some(error)),
@@ -58,19 +58,12 @@ impl Inner {
         failed.map_or(Ok(changed), Err)
     }
 
-    fn drop_part(&self, part: &PartInfo, keep: &[Keep]) -> Result<bool> {
-        let in_minutes = {
-            let state = self.state();
-            state.manifest.is_covered(Resolution::Minute, part.day(), part.number)
-        };
-        if part.resolution == Resolution::Base && !in_minutes {
-            // One sample a minute needs no rollup of minutes until it goes itself.
-            self.roll(part.day())?;
-        }
-        self.drop_from(part, keep)
-    }
-
     fn drop_from(&self, info: &PartInfo, keep: &[Keep]) -> Result<bool> {
+        // It may have been made anew for the sake of another part, and is then looked at the next time.
+        let is_there = || self.state().manifest.parts.contains_key(&info.number);
+        if !is_there() {
+            return Ok(true);
+        }
         let mut gaps = Vec::new();
         let parts = self.parts([info], &mut gaps)?;
         let now = self.now();
@@ -90,6 +83,15 @@ impl Inner {
         if expires.is_empty() && !series.is_empty() {
             return Ok(false);
         }
+        let manifest = Arc::clone(&self.state().manifest);
+        let in_minutes = manifest.is_covered(Resolution::Minute, info.day(), info.number);
+        if info.resolution == Resolution::Base && !in_minutes {
+            // One sample a minute needs no rollup of minutes until it goes itself.
+            self.roll(info.day())?;
+        }
+        if !is_there() {
+            return Ok(true);
+        }
         let mut change = Change::new(self)?;
         change.remove(info.number);
         if expires.len() == series.len() {
@@ -108,13 +110,7 @@ impl Inner {
             gaps.into_iter().for_each(|gap| manifest.add_gap(gap));
             // What went is still in the rollups: they cover the rest under its new number.
             if info.resolution == Resolution::Base {
-                for part in manifest.parts.values_mut() {
-                    let numbers = part.covers.get_mut(&day);
-                    if let Some(numbers) = numbers.filter(|numbers| numbers.contains(&info.number))
-                    {
-                        numbers.extend(new);
-                    }
-                }
+                manifest.also_covers(day, info.number, new);
             }
         })?;
         Ok(true)
@@ -128,10 +124,10 @@ impl Inner {
         };
         let mut deleted = Deleted::default();
         let manifest = Arc::clone(&self.state().manifest);
-        let live: BTreeSet<u64> = manifest.base_parts().map(|part| part.number).collect();
         let mut days: BTreeSet<i64> = BTreeSet::new();
+        // A row belongs to the nanosecond before its end: one that ended with the range is in it.
         for part in
-            manifest.base_parts().filter(|part| part.start < range.end && range.start < part.end)
+            manifest.base_parts().filter(|part| part.start <= range.end && range.start < part.end)
         {
             let places = self.part(part.number)?.places()?;
             if places.iter().any(|place| ids.contains(&place.series)) {
@@ -141,15 +137,16 @@ impl Inner {
         for &day in &days {
             deleted.rows += self.delete_day(day, &ids, &range)?;
         }
-        // Rollups of what is gone from the base.
+        // Rollups of what is gone from the base. Those of the days above are made of what is left.
         let manifest = Arc::clone(&self.state().manifest);
+        let live: BTreeSet<u64> = manifest.base_parts().map(|part| part.number).collect();
         for info in manifest.parts.values().filter(|part| part.resolution != Resolution::Base) {
             let gone: BTreeSet<i64> = info
                 .covers
                 .iter()
                 .filter(|(_, numbers)| !numbers.is_subset(&live) || numbers.is_empty())
                 .map(|(&day, _)| day)
-                .filter(|day| !days.contains(day) && *day < range.end && range.start < day + DAY)
+                .filter(|&day| day < range.end && range.start < day + DAY)
                 .collect();
             if !gone.is_empty() {
                 self.delete_rollups(info, &gone, &ids, &range, &mut deleted)?;
@@ -160,21 +157,50 @@ impl Inner {
 
     fn delete_day(&self, day: i64, ids: &BTreeSet<SeriesId>, range: &Range<i64>) -> Result<u64> {
         let mut change = Change::new(self)?;
-        let before: u64 =
-            change.before.base_parts().filter(|part| part.day() == day).map(|part| part.rows).sum();
+        let rows = |manifest: &Manifest| manifest.base_parts().map(|part| part.rows).sum::<u64>();
+        let before = change.before.clone();
         let mut gaps = Vec::new();
-        let keep =
-            |id: &SeriesId, end: i64| !(ids.contains(id) && range.contains(&end.saturating_sub(1)));
-        self.roll_days(&mut change, &BTreeSet::from([day]), Some(&keep), &mut gaps)?;
-        change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))?;
-        let state = self.state();
-        let after: u64 = state
-            .manifest
-            .base_parts()
-            .filter(|part| part.day() == day)
-            .map(|part| part.rows)
-            .sum();
-        Ok(before.saturating_sub(after))
+        let keep = |id: &SeriesId, end: i64| {
+            !(ids.contains(id) && range.contains(&end.saturating_sub(1)) && slot(end, DAY) == day)
+        };
+        let days = self.days_to_roll(&before, day, ids.clone())?;
+        self.roll_days(&mut change, &days, Some(&keep), &mut gaps)?;
+        let mut renumbered = Vec::new();
+        if !before.is_whole(day) {
+            // The rollups of this day cannot be made anew: what is in them is taken out of the base alone.
+            for info in before.base_parts().filter(|part| part.day() == day) {
+                if before.is_covered(Resolution::Day, day, info.number) {
+                    renumbered.push((
+                        info.number,
+                        self.rewrite(&mut change, info, &|id, end| keep(id, end), &mut gaps)?,
+                    ));
+                }
+            }
+        }
+        change.commit(|manifest| {
+            gaps.into_iter().for_each(|gap| manifest.add_gap(gap));
+            renumbered.into_iter().for_each(|(old, new)| manifest.also_covers(day, old, new));
+        })?;
+        Ok(rows(&before).saturating_sub(rows(&self.state().manifest)))
+    }
+
+    /// A part of the base without the rows that `keep` refuses; the new one's number.
+    fn rewrite(
+        &self,
+        change: &mut Change<'_>,
+        info: &PartInfo,
+        keep: &Filter<'_>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Option<u64>> {
+        let parts = [self.part(info.number)?];
+        change.remove(info.number);
+        let mut writing = change.write(info.resolution);
+        for (id, kind) in self.series_in(&parts, gaps)? {
+            let Some(mut rows) = gather::rows(&parts, &id, &ALL_TIME, gaps)? else { continue };
+            rows.retain(|_, end| keep(&id, end));
+            writing.put(id, kind, rows)?;
+        }
+        change.add(writing, Covers::new())
     }
 
     fn delete_rollups(
@@ -195,7 +221,7 @@ impl Inner {
             let Some(mut rows) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? else { continue };
             if ids.contains(&id) {
                 let before = rows.len() as u64;
-                let is_of = |end: i64| days.contains(&crate::resolution::slot(end, DAY));
+                let is_of = |end: i64| days.contains(&slot(end, DAY));
                 let overlaps =
                     |start: i64, end: i64| is_of(end) && start < range.end && range.start < end;
                 let within = |start: i64, end: i64| range.start <= start && end <= range.end;

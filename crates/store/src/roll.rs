@@ -21,7 +21,7 @@ use crate::grid::Run;
 use crate::manifest::{Covers, Keep, Manifest, PartInfo};
 use crate::merge::{Merge, rows_of};
 use crate::resolution::{DAY, Resolution, SECOND, slot};
-use crate::row::{Row, Rows, Summary};
+use crate::row::{Row, Rows, Summary, add_to};
 use crate::store::Inner;
 
 /// Whether a row of a series that ended at a time stays.
@@ -51,6 +51,59 @@ impl Manifest {
     pub(crate) fn is_covered(&self, resolution: Resolution, day: i64, number: u64) -> bool {
         let mut rollups = self.parts.values().filter(|part| part.resolution == resolution);
         rollups.any(|part| part.covers.get(&day).is_some_and(|numbers| numbers.contains(&number)))
+    }
+
+    /// Whether all that the rollups of a day were made of is still there.
+    pub(crate) fn is_whole(&self, day: i64) -> bool {
+        let is_live = |number: &u64| {
+            self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
+        };
+        self.parts
+            .values()
+            .filter_map(|part| part.covers.get(&day))
+            .all(|numbers| numbers.iter().all(is_live))
+    }
+
+    /// Whether readings that this one followed may have been dropped: it counts since before its partition, and
+    /// of a day since then not all is there.
+    fn may_follow_dropped(&self, (start, end): (i64, i64)) -> bool {
+        let partition = slot(end, Resolution::Base.partition());
+        let is_live = |number: &u64| {
+            self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
+        };
+        start < partition
+            && self.parts.values().flat_map(|part| part.covers.range(..partition)).any(
+                |(day, numbers)| start < day.saturating_add(DAY) && !numbers.iter().all(is_live),
+            )
+    }
+
+    /// Of settled readings without one before them: the first must not count all since its start if what it
+    /// followed was dropped, for that stands in rollups. What happened since is then not known.
+    pub(crate) fn without_dropped(&self, id: &SeriesId, rows: &mut Rows) -> Option<Gap> {
+        let (start, end) = match rows {
+            Rows::Cumulative(rows) => rows.first().map(|row| (row.start, row.end))?,
+            Rows::Numbers(rows) => rows.first().map(|row| (row.start, row.end))?,
+            _ => return None,
+        };
+        if start == end || !self.may_follow_dropped((start, end)) {
+            return None;
+        }
+        match rows {
+            Rows::Cumulative(rows) => rows[0].start = end,
+            Rows::Numbers(rows) => rows[0].start = end,
+            _ => {}
+        }
+        let reason = format!("readings of series {id} before this one were dropped");
+        Some(Gap { start: end.saturating_sub(1), end, producer: None, lost: None, reason })
+    }
+
+    /// Rollups of a day that have what was in the part `old` cover its successor too.
+    pub(crate) fn also_covers(&mut self, day: i64, old: u64, new: Option<u64>) {
+        for part in self.parts.values_mut() {
+            if let Some(numbers) = part.covers.get_mut(&day).filter(|held| held.contains(&old)) {
+                numbers.extend(new);
+            }
+        }
     }
 }
 
@@ -84,29 +137,48 @@ impl Inner {
     pub(crate) fn roll(&self, day: i64) -> Result<()> {
         let mut change = Change::new(self)?;
         let mut gaps = Vec::new();
-        let days = self.days_to_roll(&change.before, day)?;
+        let days = self.days_to_roll(&change.before, day, BTreeSet::new())?;
         self.roll_days(&mut change, &days, None, &mut gaps)?;
         change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))
     }
 
-    /// The day, and those whose first step began with a reading that is now another one.
-    fn days_to_roll(&self, manifest: &Manifest, day: i64) -> Result<BTreeSet<i64>> {
-        let mut days = BTreeSet::from([day]);
-        let uncovered = unrolled(manifest).remove(&day).unwrap_or_default();
+    /// The day, and those whose first step began with a reading that is now another one: of a series that has
+    /// new rows, or of `changed`. Of those days too all new rows are rolled up, so they are asked the same.
+    pub(crate) fn days_to_roll(
+        &self,
+        manifest: &Manifest,
+        day: i64,
+        changed: BTreeSet<SeriesId>,
+    ) -> Result<BTreeSet<i64>> {
+        let uncovered = unrolled(manifest);
+        let (mut days, mut open) = (BTreeSet::from([day]), vec![day]);
+        let mut ids = changed;
+        while let Some(day) = open.pop() {
+            for &number in uncovered.get(&day).into_iter().flatten() {
+                ids.extend(self.part(number)?.places()?.iter().map(|place| place.series));
+            }
+            open.extend(self.days_after(manifest, day, &ids)?.difference(&days));
+            days.extend(&open);
+            ids.clear();
+        }
+        Ok(days)
+    }
+
+    /// The days whose first step begins with a reading of `day`.
+    fn days_after(
+        &self,
+        manifest: &Manifest,
+        day: i64,
+        ids: &BTreeSet<SeriesId>,
+    ) -> Result<BTreeSet<i64>> {
         let later: Vec<&PartInfo> =
             manifest.base_parts().filter(|part| part.end > day + DAY).collect();
+        let mut days = BTreeSet::new();
         if later.is_empty() {
             return Ok(days);
         }
-        for number in uncovered {
-            let places = self.part(number)?.places()?;
-            let series: BTreeSet<SeriesId> = places.iter().map(|place| place.series).collect();
-            for id in series.into_iter().filter(|id| self.kind(id).is_some_and(Kind::is_cumulative))
-            {
-                if let Some(next) = self.next_reading(&later, &id, day + DAY)? {
-                    days.insert(slot(next, DAY));
-                }
-            }
+        for id in ids.iter().filter(|id| self.kind(id).is_some_and(Kind::is_cumulative)) {
+            days.extend(self.next_reading(&later, id, day + DAY)?.map(|time| slot(time, DAY)));
         }
         Ok(days)
     }
@@ -155,12 +227,9 @@ impl Inner {
         for &day in days {
             let base: Vec<&PartInfo> =
                 manifest.base_parts().filter(|part| part.day() == day).collect();
-            let live: BTreeSet<u64> = base.iter().map(|part| part.number).collect();
-            let rollups: Vec<&PartInfo> =
-                manifest.parts.values().filter(|part| part.covers.contains_key(&day)).collect();
-            let is_whole = rollups.iter().all(|part| part.covers[&day].is_subset(&live));
+            let is_whole = manifest.is_whole(day);
             let parts = if is_whole {
-                for part in rollups {
+                for part in manifest.parts.values().filter(|part| part.covers.contains_key(&day)) {
                     replaced.entry(part.number).or_insert_with(|| part.covers.clone()).remove(&day);
                 }
                 base
@@ -228,12 +297,12 @@ impl Inner {
         change: &mut Change<'_>,
         day: i64,
         base: &[&PartInfo],
-        may_replace: bool,
+        is_whole: bool,
         filter: Option<&Filter<'_>>,
         gaps: &mut Vec<Gap>,
     ) -> Result<()> {
         let parts = self.parts(base.iter().copied(), gaps)?;
-        let mut rebuilt = Rebuilt::of(change, base, may_replace, filter.is_some());
+        let mut rebuilt = Rebuilt::of(change, base, filter.is_some());
         let mut rollups: Vec<Writing<'_>> =
             Resolution::ROLLUPS.map(|resolution| change.write(resolution)).into();
         let goes = |keep: &Keep| keep.resolution == Resolution::Base && keep.duration.is_some();
@@ -253,7 +322,7 @@ impl Inner {
             }
             rows.settle(kind);
             rebuilt.put(id, kind, &rows)?;
-            if kind.is_cumulative() && !may_replace {
+            if kind.is_cumulative() && !is_whole {
                 gaps.extend(too_late(&id, &rows));
                 continue;
             }
@@ -261,6 +330,9 @@ impl Inner {
                 true => self.reading_before(&change.before, &id, kind, day, filter, gaps)?,
                 false => None,
             };
+            if kind.is_cumulative() && before.is_none() {
+                gaps.extend(change.before.without_dropped(&id, &mut rows));
+            }
             let mut finer = happened(kind, rows, before, day);
             put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
         }
@@ -334,12 +406,7 @@ impl<'a> Rebuilt<'a> {
         self.writings.is_empty()
     }
 
-    fn of(
-        change: &mut Change<'a>,
-        base: &[&PartInfo],
-        may_replace: bool,
-        filters: bool,
-    ) -> Rebuilt<'a> {
+    fn of(change: &mut Change<'a>, base: &[&PartInfo], filters: bool) -> Rebuilt<'a> {
         let mut partitions: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
         for part in base {
             partitions.entry(part.partition().start).or_default().push(part.number);
@@ -347,7 +414,7 @@ impl<'a> Rebuilt<'a> {
         let mut rebuilt =
             Rebuilt { writings: BTreeMap::new(), removed: Vec::new(), kept: BTreeSet::new() };
         for (start, numbers) in partitions {
-            if may_replace && (numbers.len() > 1 || filters) {
+            if numbers.len() > 1 || filters {
                 rebuilt.writings.insert(start, change.write(Resolution::Base));
                 rebuilt.removed.extend(numbers);
             } else {
@@ -494,7 +561,7 @@ fn rolled_histograms(rows: &[Row<Histogram>], period: i64) -> Vec<Row<Histogram>
         }
         // Histograms of several families do not go into one.
         let merged =
-            rolled[first_of_slot..].iter_mut().any(|held| held.value.merge(&row.value).is_ok());
+            rolled[first_of_slot..].iter_mut().any(|held| add_to(&mut held.value, &row.value));
         if !merged {
             rolled.push(Row { start, end: start.saturating_add(period), value: row.value.clone() });
         }

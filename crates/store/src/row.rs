@@ -167,7 +167,15 @@ impl Rows {
         match self {
             Rows::Histograms(rows) => {
                 rows.sort_by_key(Row::time);
-                dedup(rows, |kept, row| kept.value.merge(&row.value).is_ok());
+                let mut kept: Vec<Row<Histogram>> = Vec::with_capacity(rows.len());
+                for row in rows.drain(..) {
+                    let mut same =
+                        kept.iter_mut().rev().take_while(|held| held.time() == row.time());
+                    if !same.any(|held| add_to(&mut held.value, &row.value)) {
+                        kept.push(row);
+                    }
+                }
+                *rows = kept;
             }
             Rows::Cumulative(rows) => {
                 rows.sort_by(|a, b| {
@@ -198,6 +206,20 @@ impl Rows {
             }
         }
     }
+}
+
+/// Adds a histogram to another, if their grids nest. One without values leaves no trace: not its coarser grid
+/// either, which would show in rollups only.
+pub(crate) fn add_to(held: &mut Histogram, more: &Histogram) -> bool {
+    let is_nothing = |histogram: &Histogram| histogram.is_empty() && histogram.nan_count() == 0;
+    if is_nothing(more) {
+        return true;
+    }
+    if is_nothing(held) {
+        held.clone_from(more);
+        return true;
+    }
+    held.merge(more).is_ok()
 }
 
 /// What decides between two readings of one cumulative histogram at one time: the one that has seen more.

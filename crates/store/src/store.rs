@@ -457,7 +457,15 @@ impl Inner {
                 continue;
             }
             match entry.series {
-                SeriesRef::Form(form) => self.index().admit(form)?,
+                SeriesRef::Form(form) => {
+                    // What was acknowledged and not read yet counts: otherwise limits hold nothing back while
+                    // nobody asks.
+                    if !tried && self.index().number(&entry.series.id()).is_none() {
+                        tried = true;
+                        self.catch_up()?;
+                    }
+                    self.index().admit(form)?;
+                }
                 SeriesRef::Id(id) => {
                     let mut number = self.index().number(&id);
                     if number.is_none() && !tried {

@@ -542,6 +542,9 @@ impl View {
             true => self.reading_before(series, start, gaps)?,
             false => None,
         };
+        if kind.is_cumulative() && before.is_none() {
+            gaps.extend(self.manifest.without_dropped(&series.id, &mut rows));
+        }
         Ok(match happened(kind, rows, before, start) {
             Rows::Numbers(rows) => {
                 let summary = |row: Row<f64>| Row {

@@ -124,11 +124,27 @@ impl<'a> BitReader<'a> {
     }
 
     /// A number in Rice's code.
+    #[inline]
     pub(crate) fn get_rice(
         &mut self,
         low_bits: u32,
         field: &'static str,
     ) -> Result<u64, DecodeError> {
+        // Nearly always all of it is in one load.
+        let rest = self.bytes.get(self.at_bit / 8..).and_then(|rest| rest.first_chunk::<8>());
+        if let (Some(word), 0..=24) = (rest, low_bits) {
+            let word = u64::from_le_bytes(*word) >> (self.at_bit % 8);
+            let high = word.trailing_ones();
+            if u64::from(high) < UNARY_MAX {
+                self.at_bit += (high + 1 + low_bits) as usize;
+                return Ok(u64::from(high) << low_bits | word >> (high + 1) & low_mask(low_bits));
+            }
+        }
+        self.get_rice_slowly(low_bits, field)
+    }
+
+    #[inline(never)]
+    fn get_rice_slowly(&mut self, low_bits: u32, field: &'static str) -> Result<u64, DecodeError> {
         let high = u64::from(self.peek().trailing_ones()).min(UNARY_MAX);
         self.get((high + 1).min(UNARY_MAX) as u32, field)?;
         if high == UNARY_MAX {

@@ -24,7 +24,7 @@ use crate::codec::columns::{self, Extent, Predictor, Sides};
 use crate::codec::frame::put_number;
 use crate::codec::header::{BLOCK_MAGIC, BLOCK_VERSION, Meaning, put_header};
 pub use crate::codec::matrix::CELLS_MAX;
-use crate::codec::matrix::{self, Cell, Frame, Matrix};
+use crate::codec::matrix::{self, Cell, Frame, Matrix, Table, Union};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, Parts, PartsError, Threshold, check_thresholds};
 use crate::side::{Side, Sum};
@@ -66,13 +66,19 @@ pub fn encode(
     let first = histograms.first().unwrap_or(&empty);
     check_alike(histograms, first)?;
     let signs = [Histogram::positive, Histogram::negative];
-    let indexes = signs.map(|of| matrix::indexes(histograms.iter().map(of)));
-    for indexes in &indexes {
-        if histograms.len() > HISTOGRAMS_MAX || !matrix::fits(histograms.len(), indexes.len()) {
-            let (histograms, buckets) = (histograms.len(), indexes.len() as u64);
+    let unions = signs.map(|of| Union::of(histograms.iter().map(of)));
+    for union in &unions {
+        let columns = union.indexes.len();
+        if histograms.len() > HISTOGRAMS_MAX || !matrix::fits(histograms.len(), columns) {
+            let (histograms, buckets) = (histograms.len(), columns as u64);
             return Err(BlockError::TooMany { histograms, buckets });
         }
     }
+    let [positive, negative] = unions;
+    let tables = [
+        Table::new(positive, histograms.iter().map(Histogram::positive)),
+        Table::new(negative, histograms.iter().map(Histogram::negative)),
+    ];
 
     let start = out.len();
     put_header(out, BLOCK_MAGIC, meaning, first.scheme());
@@ -80,11 +86,9 @@ pub fn encode(
     put_number(out, first.zero_threshold());
     put_varint(out, first.thresholds().len() as u64);
     first.thresholds().iter().for_each(|threshold| put_number(out, threshold.value));
-    for (of, indexes) in signs.into_iter().zip(&indexes) {
-        matrix::put(out, indexes, histograms.iter().map(of));
-    }
+    tables.iter().for_each(|table| table.put(out));
     let mut bits = BitWriter::default();
-    columns::put(&mut bits, histograms, first, &indexes);
+    columns::put(&mut bits, histograms, first, &tables);
     let bits = bits.finish();
     put_varint(out, bits.len() as u64);
     out.extend(bits);

@@ -9,11 +9,10 @@
 //! What is predicted is computed in doubles by additions, multiplications and divisions, rounded once each,
 //! so every machine decodes the same.
 
-use crate::buckets::Buckets;
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
 use crate::codec::block1::{MIXED, get_standings, low_bits};
 use crate::codec::bytes::{Reader, unzigzag, zigzag};
-use crate::codec::matrix::{Cell, FRAME, Frame};
+use crate::codec::matrix::{Cell, FRAME, Frame, Table};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, PartsError};
 use crate::scheme::Scheme;
@@ -130,20 +129,18 @@ impl<'a> Predictor<'a> {
         indexes: &[i32],
         is_negative: bool,
     ) -> Result<Columns, DecodeError> {
-        let column = |&index: &i32| {
-            let outside =
-                || PartsError::OutsideGrid { found: index, scheme: Box::new(self.scheme.clone()) };
-            let (lower, upper) = self.scheme.span(index).ok_or_else(outside)?;
-            if !self.predicts {
-                return Ok((Places::NONE, 0.0));
-            }
+        let mut columns = Vec::with_capacity(indexes.len());
+        for &index in indexes {
+            let Some((lower, upper)) = self.scheme.span(index) else {
+                let scheme = Box::new(self.scheme.clone());
+                return Err(PartsError::OutsideGrid { found: index, scheme }.into());
+            };
             let (lower, upper) = if is_negative { (-upper, -lower) } else { (lower, upper) };
             let middle = (lower * 0.5 + upper * 0.5) * self.power;
-            let middle = if middle.is_finite() { middle } else { 0.0 };
-            Ok((Places::between((lower, upper), self.power), middle))
-        };
-        let columns = indexes.iter().map(column).collect::<Result<Vec<_>, PartsError>>()?;
-        Ok(Columns { columns, is_negative })
+            let middle = if middle.is_finite() && self.predicts { middle } else { 0.0 };
+            columns.push(Column { span: (lower, upper), middle });
+        }
+        Ok(Columns { columns, is_negative, power: self.predicts.then_some(self.power) })
     }
 
     /// Finds the outermost places, with what is counted beside the buckets: zero, overflow, underflow.
@@ -166,8 +163,15 @@ impl<'a> Predictor<'a> {
 
 /// What the buckets of a matrix's columns can hold, and their middles.
 pub(crate) struct Columns {
-    columns: Vec<(Places, f64)>,
+    columns: Vec<Column>,
     is_negative: bool,
+    /// 10^exponent, if anything is predicted.
+    power: Option<f64>,
+}
+
+struct Column {
+    span: (f64, f64),
+    middle: f64,
 }
 
 impl Columns {
@@ -177,45 +181,37 @@ impl Columns {
         let rows = &mut rows[frame.first..frame.first + frame.rows];
         let mut sums = [0.0; FRAME];
         sums.iter_mut().zip(rows.iter()).for_each(|(sum, row)| *sum = row.sum);
-        for (&(_, middle), column) in self.columns.iter().zip(cells.chunks_exact(height)) {
+        for (known, column) in self.columns.iter().zip(cells.chunks_exact(height)) {
             for (sum, count) in sums.iter_mut().zip(column) {
-                *sum += count.double() * middle;
+                *sum += count.double() * known.middle;
             }
         }
         rows.iter_mut().zip(sums).for_each(|(row, sum)| row.sum = sum);
-        let columns = || self.columns.iter().zip(cells.chunks_exact(height));
+        let columns = || (0..self.columns.len() as u32).zip(cells.chunks_exact(height));
         let first = ends(rows.len(), columns());
         let last = ends(rows.len(), columns().rev());
-        for ((row, first), last) in rows.iter_mut().zip(first).zip(last) {
-            row.ends[usize::from(self.is_negative)] = first.zip(last);
-        }
-    }
-
-    /// Adds the buckets of one row.
-    fn learn_row(&self, row: &mut Extent, indexes: &[i32], buckets: &Buckets) {
-        let mut columns = indexes.iter().zip(&self.columns);
-        let mut column = |index| {
-            let (_, &column) =
-                columns.find(|&(&held, _)| held == index).expect("BUG: all indexes have columns");
-            column
+        let places = |column: u32| match self.power {
+            Some(power) => Places::between(self.columns[column as usize].span, power),
+            None => Places::NONE,
         };
-        for (index, count) in buckets.iter() {
-            let (places, middle) = column(index);
-            row.sum += count as f64 * middle;
-            let end = &mut row.ends[usize::from(self.is_negative)];
-            *end = Some((end.map_or(places, |(first, _)| first), places));
+        for ((row, first), last) in rows.iter_mut().zip(first).zip(last) {
+            row.ends[usize::from(self.is_negative)] =
+                (first != NO_COLUMN).then(|| (places(first), places(last)));
         }
     }
 }
 
-/// What the first column in which a row holds anything can hold.
+/// Where a row holds nothing.
+const NO_COLUMN: u32 = u32::MAX;
+
+/// The first column in which each row holds anything.
 fn ends<'a, T: Cell + 'a>(
     rows: usize,
-    columns: impl Iterator<Item = (&'a (Places, f64), &'a [T])>,
-) -> [Option<Places>; FRAME] {
-    let mut found = [None; FRAME];
+    columns: impl Iterator<Item = (u32, &'a [T])>,
+) -> [u32; FRAME] {
+    let mut found = [NO_COLUMN; FRAME];
     let mut missing = u64::MAX >> (u64::BITS - rows as u32);
-    for (&(places, _), column) in columns {
+    for (number, column) in columns {
         if column.iter().fold(T::default(), |all, &count| all.or(count)) == T::default() {
             continue;
         }
@@ -226,7 +222,7 @@ fn ends<'a, T: Cell + 'a>(
         let mut new = held & missing;
         missing &= !held;
         while new > 0 {
-            found[new.trailing_zeros() as usize] = Some(places);
+            found[new.trailing_zeros() as usize] = number;
             new &= new - 1;
         }
         if missing == 0 {
@@ -243,7 +239,7 @@ pub(crate) fn put(
     bits: &mut BitWriter,
     histograms: &[Histogram],
     first: &Histogram,
-    indexes: &[Vec<i32>; 2],
+    tables: &[Table; 2],
 ) {
     let mut side_count = |of: &dyn Fn(&Histogram) -> u64| {
         put_side_count(bits, &histograms.iter().map(of).collect::<Vec<u64>>());
@@ -260,21 +256,17 @@ pub(crate) fn put(
     let exponent = exponent(&held);
     bits.put(exponent.into(), 4);
     let predictor = Predictor::new(first.scheme(), first.zero_threshold(), exponent);
-    let [positive, negative] =
-        [(&indexes[0], false), (&indexes[1], true)].map(|(indexes, is_negative)| {
-            predictor.columns(indexes, is_negative).expect("BUG: held buckets lie in the grid")
-        });
-    let extents: Vec<Extent> = held
-        .iter()
-        .map(|histogram| {
-            let mut extent = Extent::default();
-            positive.learn_row(&mut extent, &indexes[0], histogram.positive());
-            negative.learn_row(&mut extent, &indexes[1], histogram.negative());
-            let beside = [histogram.zero_count(), histogram.overflow(), histogram.underflow()];
-            predictor.close(&mut extent, beside);
-            extent
-        })
-        .collect();
+    let mut extents = vec![Extent::default(); histograms.len()];
+    for (table, is_negative) in tables.iter().zip([false, true]) {
+        let columns = predictor.columns(table.indexes(), is_negative);
+        table.learn(&columns.expect("BUG: held buckets lie in the grid"), &mut extents);
+    }
+    for (extent, histogram) in extents.iter_mut().zip(histograms) {
+        let beside = [histogram.zero_count(), histogram.overflow(), histogram.underflow()];
+        predictor.close(extent, beside);
+    }
+    let mut empty = histograms.iter().map(Histogram::is_empty);
+    extents.retain(|_| !empty.next().expect("BUG: as many"));
     let power = predictor.power;
     for (side, places) in [
         (
@@ -382,12 +374,14 @@ fn put_extremes(bits: &mut BitWriter, column: &[(f64, Places)], power: f64) {
 fn put_sums(bits: &mut BitWriter, column: &[(Sum, i64)], exponent: u32) {
     // The finest unit that any sum needs; that nearly all need; none.
     let mut needs: Vec<u32> = column.iter().map(|(sum, _)| unit_of(*sum, exponent)).collect();
-    needs.sort_unstable();
-    let at = |percent: usize| {
-        needs.get((needs.len() * percent / 100).min(needs.len().max(1) - 1)).copied()
-    };
+    let mut units = vec![0];
+    if needs.iter().any(|&unit| unit > 0) {
+        needs.sort_unstable();
+        let last = needs.len() - 1;
+        units = vec![needs[last], needs[(needs.len() * 90 / 100).min(last)], 0];
+    }
     let mut best = raw_sums(column);
-    for unit in [at(100), at(90), Some(0)].into_iter().flatten() {
+    for unit in units {
         let tried = coded_sums(column, exponent, unit);
         if tried.bits() < best.bits() {
             best = tried;

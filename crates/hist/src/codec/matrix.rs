@@ -2,7 +2,7 @@
 //!
 //! Counts form a matrix, a row per histogram, a column per bucket index that any of them uses. Rows come in
 //! *frames* of [`FRAME`], a frame column by column. Every column has a rate, told at first and then learnt
-//! from the frames before, and a row may have a scale, which follows the load of the whole series. They
+//! from the rows before, and a row may have a scale, which follows the load of the whole series. They
 //! tell which of the fixed codes of `codes.rs` the column has in this frame, so nothing but the codes' words
 //! and bits stands between two counts. Four streams of bits hold eight rows of each frame, so that one need
 //! not wait for the other.
@@ -13,6 +13,7 @@ use crate::buckets::Buckets;
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
 use crate::codec::bytes::{Reader, put_varint, put_zigzag, unzigzag, zigzag};
 use crate::codec::codes::{Code, Codes, ESCAPE, LOOKUP, LOW_CODES, STEPS, low_cells};
+use crate::codec::columns::{Columns, Extent};
 use crate::error::DecodeError;
 
 /// Rows of a frame.
@@ -51,6 +52,8 @@ pub(crate) trait Cell: Copy + Default + PartialEq {
     fn low(value: u64) -> Self;
     fn wide(self) -> u64;
     fn plus(self, other: Self) -> Self;
+    /// A sum of so few that it fits, if counts have as few bits as they should.
+    fn sum(cells: &[Self]) -> u64;
     fn or(self, other: Self) -> Self;
     /// Modulo 2^64 or 2^32.
     fn scaled(rate: u32, scale: u32, shift: u32) -> Self;
@@ -74,6 +77,10 @@ impl Cell for u32 {
     #[inline(always)]
     fn plus(self, other: u32) -> u32 {
         self.wrapping_add(other)
+    }
+    #[inline(always)]
+    fn sum(cells: &[u32]) -> u64 {
+        cells.iter().fold(0u32, |sum, &n| sum.wrapping_add(n)).into()
     }
     #[inline(always)]
     fn or(self, other: u32) -> u32 {
@@ -104,6 +111,10 @@ impl Cell for u64 {
         self.wrapping_add(other)
     }
     #[inline(always)]
+    fn sum(cells: &[u64]) -> u64 {
+        cells.iter().fold(0, |sum, &n| n.saturating_add(sum))
+    }
+    #[inline(always)]
     fn or(self, other: u64) -> u64 {
         self | other
     }
@@ -128,40 +139,69 @@ struct Model {
     rates: Vec<u64>,
     /// The spread of counts is that of a Poisson distribution, and 2^-half of this of the rate itself.
     spread: u32,
+    /// High columns learn after so many rows: a power of two, to 8.
+    group_bits: u32,
     scale_bits: u32,
     /// One per row, or empty.
     scales: Vec<u32>,
     /// Of the frame: what its rows' scales add up to; 2^(32 + RATE_BITS + scale_bits) / that.
     scale_sum: u64,
     inverse: u64,
+    /// The same of each group of rows.
+    inverses: [u64; FRAME],
     rows: u64,
     is_first: bool,
 }
 
 impl Model {
+    fn new(columns: usize) -> Model {
+        Model {
+            rates: vec![0; columns],
+            spread: 0,
+            group_bits: 3,
+            scale_bits: 0,
+            scales: Vec::new(),
+            scale_sum: 0,
+            inverse: 0,
+            inverses: [0; FRAME],
+            rows: 0,
+            is_first: false,
+        }
+    }
+
     fn frame(&mut self, first: usize, rows: usize) {
         self.is_first = first == 0;
         self.rows = rows as u64;
-        self.scale_sum = match self.scales.get(first..first + rows) {
-            Some(scales) if self.scale_bits > 0 => scales.iter().map(|&s| u64::from(s)).sum(),
-            _ => self.rows,
-        };
-        self.inverse = (1 << (32 + RATE_BITS + self.scale_bits)) / self.scale_sum.max(1);
+        let one = 1u64 << (32 + RATE_BITS + self.scale_bits);
+        let group = 1 << self.group_bits;
+        if self.scale_bits == 0 {
+            self.scale_sum = self.rows;
+            self.inverses = [one >> self.group_bits; FRAME];
+        } else {
+            let scales = &self.scales[first..first + rows];
+            self.scale_sum = 0;
+            for (inverse, scales) in self.inverses.iter_mut().zip(scales.chunks(group)) {
+                let sum: u64 = scales.iter().map(|&s| u64::from(s)).sum();
+                self.scale_sum += sum;
+                *inverse = one / sum;
+            }
+        }
+        self.inverse = one / self.scale_sum;
     }
 
-    /// The rate in this frame, with the load of its rows.
+    /// A column's rate in this frame, with the load of its rows.
     #[inline]
-    fn rate(&self, column: usize) -> u64 {
-        let rate = self.rates[column];
+    fn here(&self, rate: u64) -> u64 {
         if self.scale_bits == 0 {
             return rate;
         }
         ((u128::from(rate) * u128::from(self.scale_sum / self.rows)) >> self.scale_bits) as u64
     }
 
+    /// How a column of a rate is coded.
     #[inline]
-    fn kind(&self, column: usize) -> Kind {
-        let rate = self.rate(column);
+    fn kind(&self, rate: u64) -> Kind {
+        let rate = self.here(rate);
         if rate < HIGH && rate * self.rows < RARE {
             return Kind::Rare;
         }
@@ -178,12 +218,12 @@ impl Model {
         Kind::High(halves as usize % 4, (halves / 4).min(STEP_BITS_MAX))
     }
 
-    /// Moves a rate towards what the frame held.
+    /// Moves the rate of a column that is not high towards what the frame held.
     #[inline]
     fn learn(&mut self, column: usize, sum: u64) {
-        let mean = ((u128::from(sum) * u128::from(self.inverse)) >> 32).min(RATE_MAX.into()) as u64;
+        let mean = mean(sum, self.inverse);
         let rate = &mut self.rates[column];
-        *rate = if self.is_first {
+        *rate = if self.is_first || jumps(*rate, mean, FRAME.ilog2()) {
             mean
         } else if *rate < 1 << RATE_BITS {
             (3 * *rate + mean) >> 2
@@ -192,15 +232,38 @@ impl Model {
         };
     }
 
-    /// What is expected of a row, as a rate in 64ths.
-    #[inline]
-    fn sixty_fourths(&self, column: usize) -> u32 {
-        (self.rates[column] >> (RATE_BITS - 6)).min(u32::MAX.into()) as u32
+    /// The rate of a high column after a group of rows.
+    #[inline(always)]
+    fn moved(&self, rate: u64, group: usize, sum: u64) -> u64 {
+        let mean = mean(sum, self.inverses[group % FRAME]);
+        match self.group_bits {
+            _ if jumps(rate, mean, self.group_bits) => mean,
+            0 | 1 => (3 * rate + mean) >> 2,
+            _ => (rate + mean) >> 1,
+        }
     }
 
     fn scale(&self, row: usize) -> u32 {
         if self.scale_bits == 0 { 1 } else { self.scales[row] }
     }
+}
+
+/// What is expected of a row of scale 1, as a rate in 64ths.
+#[inline(always)]
+fn sixty_fourths(rate: u64) -> u32 {
+    (rate >> (RATE_BITS - 6)).min(u32::MAX.into()) as u32
+}
+
+#[inline(always)]
+fn mean(sum: u64, inverse: u64) -> u64 {
+    ((u128::from(sum) * u128::from(inverse)) >> 32).min(RATE_MAX.into()) as u64
+}
+
+/// Whether the mean of 2^bits rows is four times as far from a rate as chance has it: something happened.
+#[inline(always)]
+fn jumps(rate: u64, mean: u64, bits: u32) -> bool {
+    let off = rate.abs_diff(mean).min(1 << 31);
+    off * off > (rate + (1 << RATE_BITS)).min(1 << 47) << (RATE_BITS + 4 - bits)
 }
 
 /// First rates are told by their roots, for a rate learnt from so many rows spreads as its root does.
@@ -220,19 +283,45 @@ const ROOT_MAX: u64 = 1 << (20 + RATE_BITS / 2);
 
 // ---------------------------------------------------------------- writing
 
-/// The columns that these rows need together.
-pub(crate) fn indexes<'a>(rows: impl Iterator<Item = &'a Buckets>) -> Vec<i32> {
-    let mut all: Vec<i32> = Vec::new();
-    for row in rows {
-        // Rows of one series are much alike, so most bring nothing new.
-        let mut known = all.iter();
-        if !row.indexes().iter().all(|index| known.any(|known| known == index)) {
-            all.extend(row.indexes());
-            all.sort_unstable();
-            all.dedup();
+/// The columns that some rows need together.
+pub(crate) struct Union {
+    pub(crate) indexes: Vec<i32>,
+    /// All counts or'ed.
+    counts: u64,
+    /// By index, less the first: the column. Empty if that would be too long.
+    columns: Vec<u32>,
+}
+
+/// Indexes from the first to the last column that are looked up by a table.
+const SPAN_MAX: i64 = 1 << 16;
+
+impl Union {
+    pub(crate) fn of<'a>(rows: impl Iterator<Item = &'a Buckets> + Clone) -> Union {
+        let (mut first, mut last, mut counts) = (i32::MAX, i32::MIN, 0);
+        for row in rows.clone().filter(|row| !row.is_empty()) {
+            first = first.min(row.indexes()[0]);
+            last = last.max(row.indexes()[row.len() - 1]);
+            counts |= row.counts().iter().fold(0, |all, count| all | count);
         }
+        let span = i64::from(last) - i64::from(first) + 1;
+        if span > SPAN_MAX {
+            let mut indexes: Vec<i32> = rows.flat_map(Buckets::indexes).copied().collect();
+            indexes.sort_unstable();
+            indexes.dedup();
+            return Union { indexes, counts, columns: Vec::new() };
+        }
+        let mut columns = vec![0; span.max(0) as usize];
+        for &index in rows.flat_map(Buckets::indexes) {
+            columns[index.wrapping_sub(first) as usize] = 1;
+        }
+        let mut indexes = Vec::new();
+        for (column, index) in columns.iter_mut().zip(first..) {
+            if std::mem::replace(column, indexes.len() as u32) > 0 {
+                indexes.push(index);
+            }
+        }
+        Union { indexes, counts, columns }
     }
-    all
 }
 
 /// Whether a matrix of this size can be written.
@@ -240,252 +329,438 @@ pub(crate) fn fits(rows: usize, columns: usize) -> bool {
     (rows.next_multiple_of(LANE) as u64).saturating_mul(columns as u64) <= CELLS_MAX
 }
 
-/// Appends the matrix of `rows` in the columns of `indexes`, which has them all.
-pub(crate) fn put<'a>(
-    out: &mut Vec<u8>,
-    indexes: &[i32],
-    rows: impl ExactSizeIterator<Item = &'a Buckets>,
-) {
-    put_varint(out, indexes.len() as u64);
-    let Some(&first) = indexes.first() else { return };
-    put_zigzag(out, first.into());
-    let count = rows.len();
-    let mut cells = vec![0; count * indexes.len()];
-    for (number, row) in rows.enumerate() {
-        let mut columns = indexes.iter().enumerate();
-        for (index, n) in row.iter() {
-            let (column, _) = columns.find(|&(_, &i)| i == index).expect("BUG: it has them all");
-            cells[column * count + number] = n;
-        }
-    }
-    let choices: &[u32] = if count < 100 { &[4, 5, 6, 7] } else { &[3] };
-    let tries = choices.iter().map(|&coarse| Encoder::new(indexes, &cells, count, coarse).encode());
-    out.extend(tries.min_by_key(Vec::len).expect("BUG: there is a choice"));
+/// Cells of a column of a frame, zeros after the last row: a multiple of eight.
+fn height(rows: usize) -> usize {
+    rows.next_multiple_of(LANE).min(FRAME)
 }
 
-struct Encoder<'a> {
-    indexes: &'a [i32],
-    /// Column by column.
-    cells: &'a [u64],
+/// The counts of a matrix before they are coded.
+pub(crate) struct Table {
+    indexes: Vec<i32>,
     rows: usize,
-    /// First levels are multiples of 2 to this.
-    coarse: u32,
+    cells: Cells,
+}
+
+/// Frame by frame, column by column, as a decoder has them.
+enum Cells {
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+impl Table {
+    /// The counts of `rows`, of which `union` tells the columns.
+    pub(crate) fn new<'a>(union: Union, rows: impl ExactSizeIterator<Item = &'a Buckets>) -> Table {
+        let count = rows.len();
+        let cells = if union.counts >> NARROW_BITS == 0 {
+            Cells::Narrow(spread_out(&union, rows))
+        } else {
+            Cells::Wide(spread_out(&union, rows))
+        };
+        Table { indexes: union.indexes, rows: count, cells }
+    }
+
+    pub(crate) fn indexes(&self) -> &[i32] {
+        &self.indexes
+    }
+
+    /// Tells what the rows hold.
+    pub(crate) fn learn(&self, columns: &Columns, extents: &mut [Extent]) {
+        match &self.cells {
+            Cells::Narrow(cells) => self.learn_cells(cells, columns, extents),
+            Cells::Wide(cells) => self.learn_cells(cells, columns, extents),
+        }
+    }
+
+    fn learn_cells<T: Cell>(&self, cells: &[T], columns: &Columns, extents: &mut [Extent]) {
+        if self.indexes.is_empty() {
+            return;
+        }
+        let height = height(self.rows);
+        let frames = cells.chunks_exact(height * self.indexes.len());
+        for (first, cells) in (0..self.rows).step_by(FRAME).zip(frames) {
+            let rows = FRAME.min(self.rows - first);
+            columns.learn(extents, &Frame { first, rows, height, cells, sums: &[] });
+        }
+    }
+
+    /// Appends the matrix.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.indexes.len() as u64);
+        let Some(&first) = self.indexes.first() else { return };
+        put_zigzag(out, first.into());
+        match &self.cells {
+            Cells::Narrow(cells) => Encoder::new(&self.indexes, cells, self.rows).encode(out),
+            Cells::Wide(cells) => Encoder::new(&self.indexes, cells, self.rows).encode(out),
+        }
+    }
+}
+
+fn spread_out<'a, T: Cell>(
+    union: &Union,
+    rows: impl ExactSizeIterator<Item = &'a Buckets>,
+) -> Vec<T> {
+    let height = height(rows.len());
+    let frame = height * union.indexes.len();
+    let mut cells = vec![T::default(); frame * rows.len().div_ceil(FRAME)];
+    for (number, row) in rows.enumerate() {
+        let cells = &mut cells[number / FRAME * frame..][..frame];
+        let row_of = number % FRAME;
+        if union.columns.is_empty() {
+            let mut columns = union.indexes.iter().enumerate();
+            for (index, count) in row.iter() {
+                let (column, _) = columns.find(|c| *c.1 == index).expect("BUG: it has them all");
+                cells[column * height + row_of] = T::low(count);
+            }
+        } else {
+            let first = union.indexes[0];
+            for (&index, &count) in row.indexes().iter().zip(row.counts()) {
+                let column = union.columns[index.wrapping_sub(first) as usize] as usize;
+                cells[column * height + row_of] = T::low(count);
+            }
+        }
+    }
+    cells
+}
+
+struct Encoder<'a, T> {
+    indexes: &'a [i32],
+    cells: &'a [T],
+    rows: usize,
+    height: usize,
+    /// What each column adds up to.
+    totals: Vec<u64>,
+    model: Model,
     streams: [BitWriter; STREAMS],
 }
 
-impl<'a> Encoder<'a> {
-    fn new(indexes: &'a [i32], cells: &'a [u64], rows: usize, coarse: u32) -> Encoder<'a> {
-        Encoder { indexes, cells, rows, coarse, streams: Default::default() }
-    }
-
-    fn column(&self, column: usize) -> &'a [u64] {
-        &self.cells[column * self.rows..][..self.rows]
-    }
-
-    fn encode(mut self) -> Vec<u8> {
-        let columns = self.indexes.len();
-        let wide = self.cells.iter().fold(0, |all, &n| all | n) >> NARROW_BITS != 0;
-        let (scale_bits, scales) = self.scales();
-        let spread = self.spread(scale_bits, &scales);
-        let mut head = BitWriter::default();
-        head.put(wide.into(), 1);
-        head.put(spread.into(), 4);
-        head.put(scale_bits.into(), 4);
-        head.put(self.coarse.into(), 3);
-        let gaps = self
-            .indexes
-            .windows(2)
-            .map(|pair| (i64::from(pair[1]) - i64::from(pair[0]) - 1) as u64);
-        put_column(&mut head, gaps);
-        if scale_bits > 0 {
-            let mut last = 1 << scale_bits;
-            put_column(
-                &mut head,
-                scales
-                    .iter()
-                    .map(|&scale| {
-                        zigzag(i64::from(scale) - std::mem::replace(&mut last, i64::from(scale)))
-                    })
-                    .collect::<Vec<_>>()
-                    .into_iter(),
-            );
+impl<'a, T: Cell> Encoder<'a, T> {
+    fn new(indexes: &'a [i32], cells: &'a [T], rows: usize) -> Encoder<'a, T> {
+        let height = height(rows);
+        let mut totals = vec![0u64; indexes.len()];
+        for frame in cells.chunks_exact(height * indexes.len()) {
+            for (total, cells) in totals.iter_mut().zip(frame.chunks_exact(height)) {
+                *total = total.saturating_add(T::sum(cells));
+            }
         }
-        let mut model = Model {
-            rates: vec![0; columns],
-            spread,
-            scale_bits,
-            scales,
-            scale_sum: 0,
-            inverse: 0,
-            rows: 0,
-            is_first: false,
-        };
+        let (model, streams) = (Model::new(indexes.len()), Default::default());
+        Encoder { indexes, cells, rows, height, totals, model, streams }
+    }
+
+    /// The rows of a frame in a column.
+    fn cells(&self, first: usize, column: usize) -> &'a [T] {
+        let at = (first / FRAME * self.indexes.len() + column) * self.height;
+        &self.cells[at..at + FRAME.min(self.rows - first)]
+    }
+
+    fn encode(mut self, out: &mut Vec<u8>) {
+        let columns = self.indexes.len();
+        self.set_scales();
+        self.set_spread();
+        // A level that is told more finely than chance has it for the rows that it is for is told in vain.
+        let held = self.totals.iter().fold(0u64, |all, &total| all.saturating_add(total));
+        let is_dense = self.rows < LANE && held / 32 >= (self.rows * columns) as u64;
+        let coarse = COARSE[self.rows.min(FRAME).ilog2() as usize] + u32::from(is_dense);
+        let mut head = BitWriter::default();
         let first_rows = self.rows.min(FRAME);
-        model.frame(0, first_rows);
+        self.model.frame(0, first_rows);
         let mut levels = Vec::with_capacity(columns);
         for column in 0..columns {
-            let sum = self.column(column)[..first_rows]
-                .iter()
-                .fold(0, |sum: u64, &n| sum.saturating_add(n));
-            model.learn(column, sum);
-            let level = level_of_rate(model.rates[column], self.coarse).max((sum > 0).into());
-            let level = level.min(ROOT_MAX >> self.coarse);
-            levels.push(level);
-            model.rates[column] = rate_of_level(level, self.coarse);
+            let sum = T::sum(self.cells(0, column));
+            let level = level_of_rate(mean(sum, self.model.inverse), coarse).max((sum > 0).into());
+            let level = level.min(ROOT_MAX >> coarse);
+            levels.push(level as i64);
+            self.model.rates[column] = rate_of_level(level, coarse);
         }
-        let mut last = 0;
-        put_column(
-            &mut head,
-            levels
-                .iter()
-                .map(|&level| zigzag(level as i64 - std::mem::replace(&mut last, level as i64)))
-                .collect::<Vec<_>>()
-                .into_iter(),
-        );
+        self.set_group();
+        head.put((T::BITS > NARROW_BITS).into(), 1);
+        head.put(self.model.spread.into(), 4);
+        head.put(self.model.scale_bits.into(), 4);
+        head.put(self.model.group_bits.into(), 2);
+        head.put(coarse.into(), 3);
+        let gap = |pair: &[i32]| (i64::from(pair[1]) - i64::from(pair[0]) - 1) as u64;
+        put_column(&mut head, self.indexes.windows(2).map(gap));
+        if self.model.scale_bits > 0 {
+            put_differences(
+                &mut head,
+                1 << self.model.scale_bits,
+                self.model.scales.iter().map(|&scale| i64::from(scale)),
+            );
+        }
+        put_differences(&mut head, 0, levels.into_iter());
 
         for first in (0..self.rows).step_by(FRAME) {
             let rows = FRAME.min(self.rows - first);
-            model.frame(first, rows);
+            self.model.frame(first, rows);
             for column in 0..columns {
-                let cells = &self.column(column)[first..first + rows];
-                self.put_cells(&model, column, first, cells);
-                model.learn(column, cells.iter().fold(0, |sum: u64, &n| sum.saturating_add(n)));
+                self.put_cells(column, first, self.cells(first, column));
             }
         }
-        let mut out = Vec::new();
         let head = head.finish();
-        put_varint(&mut out, head.len() as u64);
+        put_varint(out, head.len() as u64);
         out.extend(head);
         let streams = self.streams.map(BitWriter::finish);
-        streams.iter().for_each(|stream| put_varint(&mut out, stream.len() as u64));
-        streams.iter().for_each(|stream| out.extend(stream));
-        out
+        streams.iter().for_each(|stream| put_varint(out, stream.len() as u64));
+        streams.iter().for_each(|stream| out.extend_from_slice(stream));
     }
 
-    fn put_cells(&mut self, model: &Model, column: usize, first: usize, cells: &[u64]) {
+    fn put_cells(&mut self, column: usize, first: usize, cells: &[T]) {
         let codes = Codes::get();
-        match model.kind(column) {
+        let rate = self.model.rates[column];
+        match self.model.kind(rate) {
             Kind::Rare => {
                 let stream = &mut self.streams[0];
-                for (row, &count) in cells.iter().enumerate().filter(|&(_, &n)| n > 0) {
-                    stream.put(1, 1);
-                    stream.put(row as u64, row_bits(cells.len()));
-                    put_long(stream, count - 1, 0);
+                let mut held = 0;
+                if cells.iter().fold(T::default(), |all, &n| all.or(n)) != T::default() {
+                    for (row, &count) in cells.iter().enumerate() {
+                        if count != T::default() {
+                            held += 1;
+                            stream.put(1, 1);
+                            stream.put(row as u64, row_bits(cells.len()));
+                            put_long(stream, count.wide() - 1, 0);
+                        }
+                    }
                 }
                 // A full frame has no room for more.
-                if cells.contains(&0) {
+                if held < cells.len() {
                     stream.put(0, 1);
                 }
             }
-            Kind::Low(code) => self.put_low(code, cells),
-            Kind::High(code, bits) => {
-                let rate = model.sixty_fourths(column);
-                let code = &codes.high[code];
-                let shift = 6 + model.scale_bits;
-                for (row, &count) in cells.iter().enumerate() {
-                    let expected = u64::scaled(rate, model.scale(first + row), shift);
-                    let from_least = count.wrapping_sub(expected).wrapping_add(reach(bits));
-                    let stream = &mut self.streams[row / LANE % STREAMS];
-                    let step = from_least >> bits;
-                    if step < STEPS {
-                        let (word, length) = code.words[step as usize];
-                        let low = from_least & ((1 << bits) - 1);
-                        stream.put(u64::from(word) | low << length, u32::from(length) + bits);
-                    } else {
-                        stream.put(code.escape.0.into(), code.escape.1.into());
-                        put_long(stream, zigzag(count.wrapping_sub(expected) as i64), bits + 3);
+            Kind::Low(code) => {
+                let (code, width) = low_code(codes, code, cells.len());
+                for (lane, stream) in cells.chunks(LANE).zip(&mut self.streams) {
+                    match width {
+                        8 => put_low::<T, 8>(stream, code, lane),
+                        4 => put_low::<T, 4>(stream, code, lane),
+                        2 => put_low::<T, 2>(stream, code, lane),
+                        _ => put_low::<T, 1>(stream, code, lane),
                     }
                 }
             }
-        }
-    }
-
-    fn put_low(&mut self, code: usize, cells: &[u64]) {
-        let codes = Codes::get();
-        let (code, width) = low_code(codes, code, cells.len());
-        let bits = if width == 1 { 4 } else { 8 / width };
-        for (lane, cells) in cells.chunks(LANE).enumerate() {
-            let stream = &mut self.streams[lane % STREAMS];
-            for cells in cells.chunks(width) {
-                let fits = cells.iter().all(|&n| n < 1 << bits);
-                let symbol = cells
-                    .iter()
-                    .rev()
-                    .fold(0, |symbol, &n| symbol << bits | n as usize & ((1 << bits) - 1));
-                if fits && code.words[symbol].1 > 0 {
-                    let (word, length) = code.words[symbol];
-                    stream.put(word.into(), length.into());
-                } else {
-                    stream.put(code.escape.0.into(), code.escape.1.into());
-                    (0..width)
-                        .for_each(|at| put_long(stream, cells.get(at).copied().unwrap_or(0), 0));
-                }
+            Kind::High(code, bits) => {
+                let code = &codes.high[code];
+                let streams = &mut self.streams;
+                self.model.rates[column] = self.model.each_high(
+                    rate,
+                    bits,
+                    first,
+                    cells,
+                    #[inline(always)]
+                    |row, from_least| {
+                        let stream = &mut streams[row / LANE % STREAMS];
+                        let step = from_least >> bits;
+                        if step < STEPS {
+                            let (word, length) = code.words[step as usize];
+                            let low = from_least & ((1 << bits) - 1);
+                            stream.put(u64::from(word) | low << length, u32::from(length) + bits);
+                        } else {
+                            stream.put(code.escape.0.into(), code.escape.1.into());
+                            let off = from_least.wrapping_sub(reach(bits));
+                            put_long(stream, zigzag(off as i64), bits + 3);
+                        }
+                    },
+                );
+                return;
             }
         }
+        self.model.learn(column, T::sum(cells));
     }
 
     /// Scales of the rows, of as many bits as the rows' totals are worth. A part of the grid where something
     /// else happens than in the others does not count.
-    fn scales(&self) -> (u32, Vec<u32>) {
-        let sum = |column: &[u64]| column.iter().map(|&n| n as f64).sum::<f64>();
-        let mean = sum(self.cells) / self.rows as f64;
+    fn set_scales(&mut self) {
+        let rows = self.rows as f64;
+        let mean = self.totals.iter().map(|&total| total as f64).sum::<f64>() / rows;
         let bits = (mean.max(1.0).log2() / 2.0 + SCALE_OFFSET) as i32;
         if bits < SCALE_BITS_MIN || self.rows < 2 {
-            return (0, Vec::new());
+            return;
         }
         // Bands of columns that hold alike many.
-        let mut bands: Vec<(f64, Vec<f64>)> = Vec::new();
-        for column in self.cells.chunks_exact(self.rows) {
+        let mut bands: Vec<(f64, std::ops::Range<usize>)> = Vec::new();
+        for (column, &total) in self.totals.iter().enumerate() {
             if bands.last().is_none_or(|(held, _)| *held * BANDS > mean) {
-                bands.push((0.0, vec![0.0; self.rows]));
+                bands.push((0.0, column..column));
             }
-            let (held, totals) = bands.last_mut().expect("BUG: pushed above");
-            *held += sum(column) / self.rows as f64;
-            totals.iter_mut().zip(column).for_each(|(total, &n)| *total += n as f64);
+            let (held, columns) = bands.last_mut().expect("BUG: pushed above");
+            *held += total as f64 / rows;
+            columns.end = column + 1;
         }
         let bits = (bits as u32).min(SCALE_BITS_MAX);
         let one = f64::from(1u32 << bits);
-        let scale = |row: usize| {
-            let mut ratios: Vec<(f64, f64)> =
-                bands.iter().map(|(held, totals)| (totals[row] / held, *held)).collect();
-            ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let middle = ratios[ratios.len() / 2].0;
-            let near = ratios.iter().filter(|(ratio, _)| (ratio - middle).abs() <= 0.2 * middle);
-            let (sum, held) =
-                near.fold((0.0, 0.0), |(s, h), (ratio, held)| (s + ratio * held, h + held));
-            (sum / held * one).round().clamp(1.0, 32.0 * one) as u32
-        };
-        (bits, (0..self.rows).map(scale).collect())
+        let mut scales = Vec::with_capacity(self.rows);
+        let mut totals = vec![[0.0f64; FRAME]; bands.len()];
+        let mut ratios = Vec::with_capacity(bands.len());
+        for first in (0..self.rows).step_by(FRAME) {
+            for ((_, columns), totals) in bands.iter().zip(&mut totals) {
+                *totals = [0.0; FRAME];
+                for column in columns.clone() {
+                    for (total, &count) in totals.iter_mut().zip(self.cells(first, column)) {
+                        *total += count.double();
+                    }
+                }
+            }
+            for row in 0..FRAME.min(self.rows - first) {
+                ratios.clear();
+                let band =
+                    |((held, _), totals): (&(f64, _), &[f64; FRAME])| (totals[row] / held, *held);
+                ratios.extend(bands.iter().zip(&totals).map(band));
+                let place = ratios.len() / 2;
+                let (_, &mut (middle, _), _) =
+                    ratios.select_nth_unstable_by(place, |a, b| a.0.total_cmp(&b.0));
+                let near = ratios.iter().filter(|(r, _)| (r - middle).abs() <= 0.2 * middle);
+                let (sum, held) =
+                    near.fold((0.0, 0.0), |(s, h), (ratio, held)| (s + ratio * held, h + held));
+                scales.push((sum / held * one).round().clamp(1.0, 32.0 * one) as u32);
+            }
+        }
+        (self.model.scale_bits, self.model.scales) = (bits, scales);
+    }
+
+    /// Some columns of high rates.
+    fn sample(&self, most: usize) -> impl Iterator<Item = usize> + '_ {
+        let is_high = |&column: &usize| self.totals[column] >= 8 * self.rows as u64;
+        let high = (0..self.totals.len()).filter(is_high).count();
+        let step = high.div_ceil(most).max(1);
+        (0..self.totals.len()).filter(is_high).skip(step / 2).step_by(step)
     }
 
     /// How far counts vary beyond chance: of neighbouring rows, for these are what is predicted from.
-    fn spread(&self, scale_bits: u32, scales: &[u32]) -> u32 {
+    fn set_spread(&mut self) {
         let (mut beyond, mut squares) = (0.0, 0.0);
-        for column in self.cells.chunks_exact(self.rows) {
-            let mean = column.iter().map(|&n| n as f64).sum::<f64>() / self.rows as f64;
-            if mean < 8.0 {
-                continue;
-            }
-            for row in 1..self.rows {
-                let (a, b) = (column[row - 1] as f64, column[row] as f64);
-                let ratio = if scale_bits == 0 {
-                    1.0
-                } else {
-                    f64::from(scales[row]) / f64::from(scales[row - 1])
-                };
-                let off = b - a * ratio;
-                // Rows in which something happened are rare and would count for all others.
-                let expected = a * ratio * (1.0 + ratio);
-                if off * off > 25.0 * (expected + 0.02 * a * a) {
-                    continue;
+        for column in self.sample(1 + 8192 / self.rows) {
+            let mean = self.totals[column] as f64 / self.rows as f64;
+            for first in (0..self.rows).step_by(FRAME) {
+                let cells = self.cells(first, column);
+                for row in 1..cells.len() {
+                    let (a, b) = (cells[row - 1].double(), cells[row].double());
+                    let ratio = match self.model.scale_bits {
+                        0 => 1.0,
+                        _ => {
+                            f64::from(self.model.scales[first + row])
+                                / f64::from(self.model.scales[first + row - 1])
+                        }
+                    };
+                    let off = b - a * ratio;
+                    // Rows in which something happened are rare and would count for all others.
+                    let expected = a * ratio * (1.0 + ratio);
+                    if off * off > 25.0 * (expected + 0.02 * a * a) {
+                        continue;
+                    }
+                    beyond += (off * off - expected) / 2.0 / (mean + 1.0);
+                    squares += a * b / (mean + 1.0);
                 }
-                beyond += (off * off - expected) / 2.0 / (mean + 1.0);
-                squares += a * b / (mean + 1.0);
             }
         }
         let share = (beyond / squares).clamp(2f64.powi(-15), 1.0);
-        if share.is_nan() { 15 } else { (-share.log2()).round() as u32 }
+        self.model.spread = if share.is_nan() { 15 } else { (-share.log2()).round() as u32 };
     }
+
+    /// After how many rows high columns learn: tried on some. Larger groups are read faster.
+    fn set_group(&mut self) {
+        let columns: Vec<usize> = self.sample(SAMPLE).collect();
+        let codes = Codes::get();
+        let mut least = f64::INFINITY;
+        let mut best = 3;
+        let mut rates: Vec<u64> = Vec::new();
+        for bits in [3, 2, 1, 0] {
+            if columns.is_empty() || 1 << bits >= self.rows && bits > 0 {
+                continue;
+            }
+            self.model.group_bits = bits;
+            rates.clear();
+            rates.extend(columns.iter().map(|&column| self.model.rates[column]));
+            let mut cost = 0u64;
+            for first in (0..self.rows).step_by(FRAME) {
+                self.model.frame(first, FRAME.min(self.rows - first));
+                for (&column, rate) in columns.iter().zip(&mut rates) {
+                    let cells = self.cells(first, column);
+                    let Kind::High(code, bits) = self.model.kind((*rate).max(HIGH << 2)) else {
+                        continue;
+                    };
+                    let code = &codes.high[code];
+                    let price = |_, from_least: u64| {
+                        let step = from_least >> bits;
+                        cost += u64::from(match step {
+                            0..STEPS => u32::from(code.words[step as usize].1) + bits,
+                            _ => {
+                                let off = from_least.wrapping_sub(reach(bits)) as i64;
+                                let long = off.unsigned_abs() >> (bits + 2);
+                                u32::from(code.escape.1) + bits + 4 + 2 * (long + 1).ilog2()
+                            }
+                        });
+                    };
+                    *rate = self.model.each_high(*rate, bits, first, cells, price);
+                }
+            }
+            if (cost as f64) < least * GAIN {
+                (least, best) = (cost as f64, bits);
+            }
+        }
+        self.model.group_bits = best;
+    }
+}
+
+/// Columns that group sizes are tried on, and what a smaller one has to come down to.
+const SAMPLE: usize = 12;
+const GAIN: f64 = 0.96;
+/// The coarseness of first levels, by the logarithm of the rows they are for; one more where few rows hold much.
+const COARSE: [u32; 6] = [6, 5, 5, 5, 5, 4];
+
+impl Model {
+    /// Goes through the rows of a high column, and gives each with its distance from the least count of the
+    /// first step; the rate after them.
+    #[inline(always)]
+    fn each_high<T: Cell>(
+        &self,
+        mut rate: u64,
+        bits: u32,
+        first: usize,
+        cells: &[T],
+        mut each: impl FnMut(usize, u64),
+    ) -> u64 {
+        let shift = 6 + self.scale_bits;
+        let group = 1 << self.group_bits;
+        for (number, cells) in cells.chunks(group).enumerate() {
+            let expected = sixty_fourths(rate);
+            for (at, &count) in cells.iter().enumerate() {
+                let row = number * group + at;
+                let expected = u64::scaled(expected, self.scale(first + row), shift);
+                each(row, count.wide().wrapping_sub(expected).wrapping_add(reach(bits)));
+            }
+            if cells.len() == group {
+                rate = self.moved(rate, number, T::sum(cells));
+            }
+        }
+        rate
+    }
+}
+
+/// The rows of a lane in a low code.
+#[inline(always)]
+fn put_low<T: Cell, const WIDTH: usize>(stream: &mut BitWriter, code: &Code, lane: &[T]) {
+    let bits = if WIDTH == 1 { 4 } else { 8 / WIDTH };
+    for cells in lane.chunks(WIDTH) {
+        let (mut symbol, mut all) = (0u64, 0u64);
+        for (at, &count) in cells.iter().enumerate() {
+            all |= count.wide();
+            symbol |= count.wide() << (at * bits);
+        }
+        if all < 1 << bits && code.words[symbol as usize].1 > 0 {
+            let (word, length) = code.words[symbol as usize];
+            stream.put(word.into(), length.into());
+        } else {
+            stream.put(code.escape.0.into(), code.escape.1.into());
+            for at in 0..WIDTH {
+                put_long(stream, cells.get(at).map_or(0, |count| count.wide()), 0);
+            }
+        }
+    }
+}
+
+/// Differences, each to the one before, folded, in a Rice column.
+fn put_differences(bits: &mut BitWriter, mut last: i64, values: impl Iterator<Item = i64>) {
+    let folded: Vec<u64> =
+        values.map(|value| zigzag(value - std::mem::replace(&mut last, value))).collect();
+    put_column(bits, folded.into_iter());
 }
 
 const SCALE_OFFSET: f64 = 0.0;
@@ -691,16 +966,7 @@ impl<'a> Matrix<'a> {
             indexes: Vec::new(),
             wide: false,
             rows,
-            model: Model {
-                rates: Vec::new(),
-                spread: 0,
-                scale_bits: 0,
-                scales: Vec::new(),
-                scale_sum: 0,
-                inverse: 0,
-                rows: 0,
-                is_first: false,
-            },
+            model: Model::new(0),
             streams: [(); STREAMS].map(|()| Stream { bytes: &[], at_bit: 0, end_bit: 0 }),
             codes: Codes::get(),
             offset: at,
@@ -729,6 +995,7 @@ impl<'a> Matrix<'a> {
         self.wide = head.get(1, "width")? == 1;
         self.model.spread = head.get(4, "spread")? as u32;
         self.model.scale_bits = head.get(4, "scale bits")? as u32;
+        self.model.group_bits = head.get(2, "group bits")? as u32;
         let coarse = head.get(3, "level bits")? as u32;
         if self.model.scale_bits > SCALE_BITS_MAX {
             return Err(Reader::invalid(at, "scale bits", self.model.scale_bits, "at most 10"));
@@ -767,17 +1034,12 @@ impl<'a> Matrix<'a> {
         head.finish()
     }
 
-    /// Cells of a column of a frame, zeros after the last row: a multiple of eight.
-    fn height(&self) -> usize {
-        self.rows.next_multiple_of(LANE).min(FRAME)
-    }
-
     /// Decodes all frames. What was given to `each` counts only if all goes well.
     pub(crate) fn each_frame<T: Cell>(
         mut self,
         mut each: impl FnMut(Frame<'_, T>),
     ) -> Result<(), DecodeError> {
-        let height = self.height();
+        let height = height(self.rows);
         let mut cells = vec![T::default(); height * self.indexes.len()];
         let mut sums = vec![0; self.indexes.len()];
         let mut union = T::default();
@@ -790,18 +1052,14 @@ impl<'a> Matrix<'a> {
                     scales[..rows].copy_from_slice(&self.model.scales[first..first + rows]);
                 }
                 for (column, out) in cells.chunks_exact_mut(height).enumerate() {
-                    let (sum, all) = match <&mut [T; FRAME]>::try_from(&mut *out) {
+                    match <&mut [T; FRAME]>::try_from(&mut *out) {
                         Ok(out) if rows == FRAME => {
                             self.column(column, &scales, FRAME, out);
-                            total(out)
                         }
-                        _ => {
-                            self.column(column, &scales, rows, out);
-                            total(out)
-                        }
-                    };
+                        _ => self.column(column, &scales, rows, out),
+                    }
+                    let (sum, all) = total(out);
                     union = union.or(all);
-                    self.model.learn(column, sum);
                     sums[column] = sum;
                 }
                 each(Frame { first, rows, height, cells: &cells, sums: &sums });
@@ -837,8 +1095,11 @@ impl<'a> Matrix<'a> {
     ) {
         let codes = self.codes;
         let streams = &mut self.streams;
-        let code = match self.model.kind(column) {
-            Kind::Rare => return streams[0].rare(rows, out),
+        let code = match self.model.kind(self.model.rates[column]) {
+            Kind::Rare => {
+                streams[0].rare(rows, out);
+                return self.model.learn(column, T::sum(out));
+            }
             Kind::Low(code) => code,
             Kind::High(code, bits) => {
                 let code = &codes.high[code].lookup;
@@ -858,7 +1119,14 @@ impl<'a> Matrix<'a> {
                         |stream, lane| stream.high_slowly(code, bits, lane),
                     ),
                 }
-                return self.model.expect(column, bits, &scales[..rows], &mut out[..rows]);
+                let (before, out) = (self.model.rates[column], &mut out[..rows]);
+                self.model.rates[column] = match self.model.group_bits {
+                    3 => self.model.expect::<T, 8>(before, bits, &scales[..rows], out),
+                    2 => self.model.expect::<T, 4>(before, bits, &scales[..rows], out),
+                    1 => self.model.expect::<T, 2>(before, bits, &scales[..rows], out),
+                    _ => self.model.expect::<T, 1>(before, bits, &scales[..rows], out),
+                };
+                return;
             }
         };
         let (code, cells) = low_code(codes, code, rows);
@@ -894,6 +1162,7 @@ impl<'a> Matrix<'a> {
                 rest,
             ),
         }
+        self.model.learn(column, T::sum(out));
     }
 }
 
@@ -1007,20 +1276,36 @@ fn each_lane<'a, T: Cell>(
 }
 
 impl Model {
-    /// Adds what is expected of the rows.
+    /// Adds what is expected of the rows; the rate after them.
     #[inline(always)]
-    fn expect<T: Cell>(&self, column: usize, bits: u32, scales: &[u32], out: &mut [T]) {
-        let rate = self.sixty_fourths(column);
-        let shift = 6 + self.scale_bits;
+    fn expect<T: Cell, const GROUP: usize>(
+        &self,
+        mut rate: u64,
+        bits: u32,
+        scales: &[u32],
+        out: &mut [T],
+    ) -> u64 {
         let least = T::low(reach(bits).wrapping_neg());
-        if self.scale_bits == 0 {
-            let least = T::scaled(rate, 1, 6).plus(least);
-            out.iter_mut().for_each(|cell| *cell = cell.plus(least));
-        } else {
-            for (cell, &scale) in out.iter_mut().zip(scales) {
-                *cell = cell.plus(T::scaled(rate, scale, shift)).plus(least);
+        let shift = 6 + self.scale_bits;
+        let (groups, rest) = out.as_chunks_mut::<GROUP>();
+        let (group_scales, rest_scales) = scales.as_chunks::<GROUP>();
+        for (number, (cells, scales)) in groups.iter_mut().zip(group_scales).enumerate() {
+            let expected = sixty_fourths(rate);
+            if self.scale_bits == 0 {
+                let least = T::scaled(expected, 1, 6).plus(least);
+                cells.iter_mut().for_each(|cell| *cell = cell.plus(least));
+            } else {
+                for (cell, &scale) in cells.iter_mut().zip(scales) {
+                    *cell = cell.plus(T::scaled(expected, scale, shift)).plus(least);
+                }
             }
+            rate = self.moved(rate, number, T::sum(cells));
         }
+        let expected = sixty_fourths(rate);
+        for (cell, &scale) in rest.iter_mut().zip(rest_scales) {
+            *cell = cell.plus(T::scaled(expected, scale, shift)).plus(least);
+        }
+        rate
     }
 }
 
@@ -1058,7 +1343,7 @@ mod tests {
             })
             .collect();
         let mut out = Vec::new();
-        put(&mut out, &indexes(buckets.iter()), buckets.iter());
+        Table::new(Union::of(buckets.iter()), buckets.iter()).put(&mut out);
         let mut reader = Reader::new(&out);
         let matrix = Matrix::read(&mut reader, rows.len()).unwrap();
         let indexes = matrix.indexes.clone();

@@ -450,6 +450,7 @@ fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
     let is_wide = head.get(1) == 1;
     let spread = head.get(4) as u32;
     let scale_bits = head.get(4) as u32;
+    let group_bits = head.get(2) as u32;
     let coarseness = head.get(3) as u32;
     for gap in rice_column(&mut head, columns - 1) {
         indexes.push(indexes.last().unwrap() + gap as i64 + 1);
@@ -483,7 +484,16 @@ fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
         let scale_sum: u128 = scales.iter().sum();
         for column in 0..columns {
             let mut counts = vec![0u64; n];
-            let rate = rates[column];
+            let mut rate = rates[column];
+            let learnt = |rate: u128, counts: &[u64], scales: &[u128], m: u32| {
+                let sum: u128 = counts.iter().map(|&count| u128::from(count)).sum();
+                let inverse = (1u128 << (44 + scale_bits)) / scales.iter().sum::<u128>();
+                let mean = ((sum.min(u64::MAX.into()) * inverse) >> 32).min(1 << 52);
+                let off = mean.abs_diff(rate).min(1 << 31);
+                let jump = off * off > (rate + 4096).min(1 << 47) << (16 - m);
+                (mean, jump)
+            };
+            let mut is_high = false;
             let here = (rate * (scale_sum / n as u128)) >> scale_bits;
             if here < 32768 && here * (n as u128) < 2048 {
                 rare(&mut streams[0], &mut counts);
@@ -496,31 +506,52 @@ fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
                 let step = (v / 4).min(17);
                 let lengths = || Code { words: words(&high_lengths(v as usize % 4)) };
                 let code = codes.entry((true, v as usize % 4, 1)).or_insert_with(lengths);
-                for (row, count) in counts.iter_mut().enumerate() {
+                is_high = true;
+                let group = 1 << group_bits;
+                for row in 0..n {
+                    if row > 0 && row % group == 0 {
+                        let rows = row - group..row;
+                        let (mean, jump) =
+                            learnt(rate, &counts[rows.clone()], &scales[rows], group_bits);
+                        rate = match group_bits {
+                            _ if jump => mean,
+                            0 | 1 => (3 * rate + mean) / 4,
+                            _ => (rate + mean) / 2,
+                        };
+                    }
                     let stream = &mut streams[row / 8];
                     let expected =
                         ((rate / 64).min((1 << 32) - 1) * scales[row]) >> (6 + scale_bits);
                     let expected = expected as u64;
-                    *count = match code.read(stream) {
+                    let count = match code.read(stream) {
                         Some(k) => expected
                             .wrapping_sub((31 << step) / 2)
                             .wrapping_add((k as u64) << step)
                             .wrapping_add(stream.get(step)),
                         None => expected.wrapping_add(unfold(golomb(stream, step + 3)) as u64),
                     };
-                    if !is_wide {
-                        *count %= 1 << 32;
-                    }
+                    counts[row] = if is_wide { count } else { count % (1 << 32) };
+                }
+                if n.is_multiple_of(group) {
+                    let rows = n - group..n;
+                    let (mean, jump) =
+                        learnt(rate, &counts[rows.clone()], &scales[rows], group_bits);
+                    rate = match group_bits {
+                        _ if jump => mean,
+                        0 | 1 => (3 * rate + mean) / 4,
+                        _ => (rate + mean) / 2,
+                    };
                 }
             }
-            let sum: u128 = counts.iter().map(|&count| u128::from(count)).sum();
-            let inverse = (1u128 << (44 + scale_bits)) / scale_sum;
-            let mean = ((sum.min(u64::MAX.into()) * inverse) >> 32).min(1 << 52);
-            rates[column] = match rate {
-                _ if first == 0 => mean,
-                0..4096 => (3 * rate + mean) / 4,
-                _ => (rate + mean) / 2,
-            };
+            if !is_high {
+                let (mean, jump) = learnt(rate, &counts, scales, 5);
+                rate = match rate {
+                    _ if first == 0 || jump => mean,
+                    0..4096 => (3 * rate + mean) / 4,
+                    _ => (rate + mean) / 2,
+                };
+            }
+            rates[column] = rate;
             for (row, count) in counts.into_iter().enumerate() {
                 assert!(is_wide || count < 1 << 26);
                 cells[(first + row) * columns + column] = count;

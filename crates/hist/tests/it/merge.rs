@@ -304,3 +304,28 @@ fn a_zero_threshold_wider_than_the_first_bucket_holds() {
     values.iter().for_each(|&value| histogram.record(value));
     check(&cases::stripped(histogram), &Sample::new(&values));
 }
+
+/// Buckets of an explicit grid are wide enough to hide that a process began anew.
+#[test]
+fn what_is_left_after_a_hidden_restart_comes_back_from_bytes() {
+    let grid = Scheme::explicit(&[1.0, 1000.0]).unwrap();
+    let of = |values: &[f64]| {
+        let empty = Histogram::new(grid.clone()).with_thresholds(&[10.0, 500.0]).unwrap();
+        values.iter().fold(empty, |mut histogram, &value| {
+            histogram.record(value);
+            histogram
+        })
+    };
+    for (whole, taken) in [
+        (&[501.0, 502.0][..], &[101.0][..]),
+        (&[1e6, 0.5], &[1001.0]),
+        (&[600.0, 700.0, 800.0], &[2.0]),
+    ] {
+        let mut rest = of(whole);
+        rest.subtract(&of(taken)).unwrap();
+        let parts = rest.clone().into_parts();
+        let again = Histogram::from_parts(parts).unwrap();
+        assert_eq!(again.thresholds(), rest.thresholds());
+        assert_eq!((again.min_side(), again.max_side()), (rest.min_side(), rest.max_side()));
+    }
+}

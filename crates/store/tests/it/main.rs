@@ -9,6 +9,7 @@ mod full;
 mod kill;
 mod life;
 mod memory;
+mod model;
 mod power;
 #[path = "../../../journal/tests/it/processes.rs"]
 #[allow(dead_code, reason = "the journal's tests use more of it")]

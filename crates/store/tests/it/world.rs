@@ -9,7 +9,7 @@ use hist::Histogram;
 use hist::codec::header::Temporality;
 use journal::{Identity, Level};
 use model::{BatchWriter, Kind, Sample, Selector, Series, Value};
-use store::{Column, Grid, Options, Store};
+use store::{Column, Grid, Limits, Options, Store};
 
 pub(crate) const DIR: &str = "/store";
 
@@ -18,6 +18,7 @@ pub(crate) struct World {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) now: Arc<AtomicI64>,
     pub(crate) head_bytes_max: usize,
+    pub(crate) limits: Limits,
 }
 
 impl World {
@@ -26,7 +27,12 @@ impl World {
     }
 
     pub(crate) fn on(disk: Arc<dyn Disk>) -> World {
-        let world = World { disk, now: Arc::default(), head_bytes_max: 64 << 20 };
+        let world = World {
+            disk,
+            now: Arc::default(),
+            head_bytes_max: 64 << 20,
+            limits: Limits::default(),
+        };
         Store::create(&world.disk, Path::new(DIR), &settings()).unwrap();
         world
     }
@@ -46,6 +52,7 @@ impl World {
         };
         let options = Options {
             head_bytes_max: self.head_bytes_max,
+            limits: self.limits,
             background: false,
             journal,
             clock,

@@ -1,0 +1,251 @@
+//! The slow way: every sample that was taken is kept in a list, and every answer is worked out from all of it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use hist::codec::frame;
+use hist::codec::header::Temporality;
+use hist::{Histogram, Mixture};
+use journal::Identity;
+use model::{Kind, Sample, Selector, Series, Value};
+use store::Summary;
+
+/// A sample, and of a delta histogram the very values that were recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(crate) sample: Sample,
+    pub(crate) values: Vec<f64>,
+}
+
+/// What was taken in, by series.
+#[derive(Debug)]
+pub(crate) struct Evaluator {
+    pub(crate) series: Vec<Series>,
+    pub(crate) taken: Vec<Vec<Taken>>,
+    heard: BTreeMap<(u64, u64), u64>,
+}
+
+/// What happened, in the nanoseconds before its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Happened<T> {
+    pub(crate) end: i64,
+    pub(crate) value: T,
+}
+
+/// The nanosecond by which a sample is counted.
+pub(crate) fn moment(end: i64) -> i64 {
+    end.saturating_sub(1)
+}
+
+impl Evaluator {
+    pub(crate) fn new(series: Vec<Series>) -> Evaluator {
+        let taken = series.iter().map(|_| Vec::new()).collect();
+        Evaluator { series, taken, heard: BTreeMap::new() }
+    }
+
+    /// Takes a batch of samples by number of their series, unless it is known.
+    pub(crate) fn ingest(&mut self, identity: Identity, samples: &[(usize, Taken)]) {
+        let heard = self.heard.entry((identity.producer, identity.boot)).or_insert(0);
+        if identity.sequence <= *heard {
+            return;
+        }
+        *heard = identity.sequence;
+        for (series, taken) in samples {
+            self.taken[*series].push(taken.clone());
+        }
+    }
+
+    pub(crate) fn delete(&mut self, selector: &Selector, range: &Range<i64>) {
+        for (series, taken) in self.series.iter().zip(&mut self.taken) {
+            if selector.matches(series) {
+                taken.retain(|taken| !range.contains(&moment(taken.sample.end)));
+            }
+        }
+    }
+
+    /// Samples by time, each window once: counts add up, of two readings the greater stays.
+    pub(crate) fn settled(&self, series: usize) -> Vec<Settled> {
+        let mut windows: BTreeMap<(i64, i64), Vec<&Value>> = BTreeMap::new();
+        for Taken { sample, .. } in &self.taken[series] {
+            windows.entry((sample.end, sample.start)).or_default().push(&sample.value);
+        }
+        let kind = self.series[series].kind();
+        let settle = |((end, start), values): ((i64, i64), Vec<&Value>)| Settled {
+            start,
+            end,
+            values: settle(kind, &values),
+        };
+        windows.into_iter().map(settle).collect()
+    }
+
+    fn numbers(&self, series: usize) -> Vec<Happened<f64>> {
+        let rows = self.settled(series);
+        let number = |row: &Settled| match row.values[..] {
+            [Value::Number(number)] => number,
+            _ => panic!("{row:?} is no number"),
+        };
+        if !self.series[series].kind().is_cumulative() {
+            return rows.iter().map(|row| Happened { end: row.end, value: number(row) }).collect();
+        }
+        steps(&rows, number, |after, before| (after >= before).then(|| after - before))
+    }
+
+    fn histograms(&self, series: usize) -> Vec<Happened<Histogram>> {
+        let rows = self.settled(series);
+        let histogram = |value: &Value| match value {
+            Value::Histogram(histogram) => Histogram::clone(histogram),
+            other => panic!("{other:?} is no histogram"),
+        };
+        if !self.series[series].kind().is_cumulative() {
+            let all = rows.iter().flat_map(|row| {
+                let one = |value| Happened { end: row.end, value: histogram(value) };
+                row.values.iter().map(one)
+            });
+            return all.collect();
+        }
+        steps(
+            &rows,
+            |row| histogram(&row.values[0]),
+            |after, before| {
+                let mut added = after.clone();
+                added.subtract(before).ok().map(|()| added)
+            },
+        )
+    }
+
+    /// What `View::histograms` has to say of these columns.
+    pub(crate) fn mixtures(&self, series: &[usize], columns: &[Range<i64>]) -> Vec<Mixture> {
+        let mut mixtures = vec![Mixture::default(); columns.len()];
+        for &series in series {
+            for Happened { end, value } in self.histograms(series) {
+                if let Some(at) = column_of(columns, end)
+                    && (!value.is_empty() || value.nan_count() > 0)
+                {
+                    mixtures[at].add(&value).unwrap();
+                }
+            }
+        }
+        mixtures
+    }
+
+    /// The values themselves that delta histograms of these columns were recorded from, ascending.
+    pub(crate) fn values(&self, series: &[usize], columns: &[Range<i64>]) -> Vec<Vec<f64>> {
+        let mut values = vec![Vec::new(); columns.len()];
+        for &series in series {
+            for taken in &self.taken[series] {
+                if let Some(at) = column_of(columns, taken.sample.end) {
+                    values[at].extend(taken.values.iter().filter(|value| !value.is_nan()));
+                }
+            }
+        }
+        values.iter_mut().for_each(|values| values.sort_by(f64::total_cmp));
+        values
+    }
+
+    /// What `View::numbers` has to say of these columns; first and last only mean something of one series.
+    pub(crate) fn summaries(
+        &self,
+        series: &[usize],
+        columns: &[Range<i64>],
+    ) -> Vec<Option<Summary>> {
+        let mut summaries: Vec<Option<Summary>> = vec![None; columns.len()];
+        for &series in series {
+            for Happened { end, value } in self.numbers(series) {
+                if let Some(at) = column_of(columns, end) {
+                    summaries[at] = Some(with(summaries[at].as_ref(), value));
+                }
+            }
+        }
+        summaries
+    }
+}
+
+/// What is left of the samples of one window: one value, but for histograms of grids that do not nest, and texts.
+#[derive(Clone, Debug)]
+pub(crate) struct Settled {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) values: Vec<Value>,
+}
+
+fn settle(kind: Kind, values: &[&Value]) -> Vec<Value> {
+    let number = |value: &Value| match value {
+        Value::Number(number) => *number,
+        other => panic!("{other:?} is no number"),
+    };
+    let numbers = values.iter().map(|value| number(value));
+    match kind {
+        Kind::Histogram(Temporality::Delta) => values.iter().copied().cloned().collect(),
+        Kind::Histogram(Temporality::Cumulative) => {
+            let rank = |value: &Value| match value {
+                Value::Histogram(histogram) => {
+                    let mut bytes = Vec::new();
+                    frame::encode(histogram, Default::default(), &mut bytes);
+                    (histogram.count(), bytes)
+                }
+                other => panic!("{other:?} is no histogram"),
+            };
+            values.iter().copied().max_by_key(|value| rank(value)).cloned().into_iter().collect()
+        }
+        Kind::Counter(Temporality::Delta) => vec![Value::Number(numbers.sum())],
+        Kind::Counter(Temporality::Cumulative) | Kind::Gauge => {
+            numbers.max_by(f64::total_cmp).map(Value::Number).into_iter().collect()
+        }
+        Kind::Text => {
+            let mut texts: Vec<Value> = Vec::new();
+            for &value in values {
+                if !texts.contains(value) {
+                    texts.push(value.clone());
+                }
+            }
+            texts
+        }
+    }
+}
+
+/// What was added up to each reading. One that says since when it counts, and that is not before the reading
+/// before was made, counts whole, as does one that has less in it. The first counts only if it says since when.
+fn steps<T>(
+    rows: &[Settled],
+    of: impl Fn(&Settled) -> T,
+    added: impl Fn(&T, &T) -> Option<T>,
+) -> Vec<Happened<T>> {
+    let mut steps = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        let says_since = row.start < row.end;
+        let value = match at.checked_sub(1).map(|before| &rows[before]) {
+            None if says_since => of(row),
+            None => continue,
+            Some(before) if says_since && row.start >= before.end => of(row),
+            Some(before) => added(&of(row), &of(before)).unwrap_or_else(|| of(row)),
+        };
+        steps.push(Happened { end: row.end, value });
+    }
+    steps
+}
+
+fn column_of(columns: &[Range<i64>], end: i64) -> Option<usize> {
+    // Columns are in order and touch.
+    let at = columns.partition_point(|column| column.end <= moment(end));
+    columns.get(at).filter(|column| column.contains(&moment(end))).map(|_| at)
+}
+
+/// A summary with one number more. By hand: this is not the place to use the store's own addition.
+fn with(summary: Option<&Summary>, value: f64) -> Summary {
+    let Some(before) = summary else { return Summary::of(value) };
+    if value.is_nan() {
+        return Summary { nan: before.nan + 1, ..*before };
+    }
+    if before.count == 0 {
+        return Summary { nan: before.nan, ..Summary::of(value) };
+    }
+    Summary {
+        count: before.count + 1,
+        nan: before.nan,
+        sum: before.sum.plus(hist::Sum::new(value)),
+        min: before.min.min(value),
+        max: before.max.max(value),
+        first: before.first,
+        last: value,
+    }
+}

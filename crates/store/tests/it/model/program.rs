@@ -1,0 +1,612 @@
+//! Random programs: what is done to a store and to the evaluator alike, and what both are asked.
+
+use std::ops::Range;
+
+use hist::codec::header::Temporality::{Cumulative, Delta};
+use hist::{Bound, Histogram, Mixture, Scheme};
+use journal::{Identity, Level};
+use model::{BatchWriter, Kind, Sample, Selector, Series, Value};
+use proptest::prelude::*;
+use store::{Column, DAY, Grid, HOUR, MINUTE, Store, Summary};
+
+use super::evaluator::{Evaluator, Taken, moment};
+use crate::world::World;
+
+/// When programs begin: the start of a day.
+pub(crate) const BEGIN: i64 = 20_000 * DAY;
+
+/// One sample, as chance has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Draw {
+    series: usize,
+    /// How long before now it ended, in minutes.
+    age_min: i64,
+    /// Nanoseconds by which it misses the minute.
+    off_ns: i64,
+    span_s: i64,
+    values: Vec<f64>,
+    scheme: u8,
+    thresholds: bool,
+    /// Of what grows: 0 begins anew and says so, 1 begins anew and does not, others grow.
+    reset: u8,
+    says_since: bool,
+}
+
+/// One thing that is done.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Ingest(u64, Vec<Draw>),
+    /// A batch once more, as it was.
+    Repeat(usize),
+    /// The samples of a batch once more, in a new one.
+    Again(usize),
+    Advance(i64),
+    Seal,
+    Maintain,
+    Reopen,
+    /// Which series, from how many minutes before now, for how long, and by how many ns it misses.
+    Delete(usize, i64, i64, i64),
+    /// Which series, from how many days before today, how many days.
+    DeleteDays(usize, i64, i64),
+    Check(Question),
+    /// All that adds up, in columns that rollups are enough for.
+    CheckSums,
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    series: u16,
+    step: i64,
+    /// Nanoseconds by which columns miss the day.
+    off_ns: i64,
+}
+
+fn draw() -> impl Strategy<Value = Draw> {
+    let age = prop_oneof![
+        4 => Just(0i64),
+        3 => 0i64..60,
+        2 => (0i64..60).prop_map(|hours| hours * 60),
+        1 => 0i64..4 * 24 * 60,
+    ];
+    let span = prop_oneof![3 => Just(60), 1 => Just(0), 2 => 1i64..7200, 1 => Just(3600)];
+    let value = prop_oneof![
+        8 => (1i32..2000).prop_map(f64::from),
+        1 => (-50i32..=0).prop_map(f64::from),
+        1 => (1i32..40).prop_map(|n| f64::from(n) * 1e6),
+    ];
+    let off = prop_oneof![6 => Just(0i64), 1 => Just(1), 1 => Just(-1), 1 => -20_000_000_000i64..20_000_000_000];
+    (
+        (0..series().len(), age, off, span),
+        (prop::collection::vec(value, 0..5), 0u8..8, any::<bool>(), 0u8..12, any::<bool>()),
+    )
+        .prop_map(
+            |(
+                (series, age_min, off_ns, span_s),
+                (values, scheme, thresholds, reset, says_since),
+            )| {
+                Draw {
+                    series,
+                    age_min,
+                    off_ns,
+                    span_s,
+                    values,
+                    scheme,
+                    thresholds,
+                    reset,
+                    says_since,
+                }
+            },
+        )
+}
+
+fn question() -> impl Strategy<Value = Question> {
+    let step = prop_oneof![
+        Just(i64::MAX),
+        Just(DAY),
+        Just(HOUR),
+        Just(90 * MINUTE),
+        Just(6 * HOUR),
+        Just(17 * MINUTE),
+        Just(5 * MINUTE),
+        10 * MINUTE..3 * DAY,
+    ];
+    let off = prop_oneof![3 => Just(0i64), 1 => Just(1), 1 => Just(-1), 1 => -DAY..DAY];
+    let series = prop_oneof![Just(u16::MAX), any::<u16>(), (0u16..16).prop_map(|at| 1 << at)];
+    (series, step, off).prop_map(|(series, step, off_ns)| Question { series, step, off_ns })
+}
+
+/// Of what adds up only, so that rollups are enough; deleted are whole days. For programs with retention.
+pub(crate) fn adding_step() -> impl Strategy<Value = Step> {
+    let draw = draw().prop_map(|draw| Draw { series: [0, 1, 5][draw.series % 3], ..draw });
+    prop_oneof![
+        12 => (0u64..2, prop::collection::vec(draw, 1..8)).prop_map(|(producer, draws)| Step::Ingest(producer, draws)),
+        1 => any::<usize>().prop_map(Step::Again),
+        2 => (1i64..120).prop_map(|minutes| Step::Advance(minutes * MINUTE)),
+        4 => (1i64..20).prop_map(|hours| Step::Advance(hours * HOUR)),
+        3 => Just(Step::Seal),
+        6 => Just(Step::Maintain),
+        1 => Just(Step::Reopen),
+        1 => (0..2usize, 0i64..5, 0i64..3).prop_map(|(which, age, length)| Step::DeleteDays(which, age, length)),
+        2 => Just(Step::CheckSums),
+    ]
+}
+
+/// Everything but retention, which makes the store forget what the evaluator knows.
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (0u64..2, prop::collection::vec(draw(), 1..12)).prop_map(|(producer, draws)| Step::Ingest(producer, draws)),
+        1 => any::<usize>().prop_map(Step::Repeat),
+        1 => any::<usize>().prop_map(Step::Again),
+        3 => (1i64..120).prop_map(|minutes| Step::Advance(minutes * MINUTE)),
+        2 => (1i64..20).prop_map(|hours| Step::Advance(hours * HOUR)),
+        1 => (DAY..2 * DAY).prop_map(Step::Advance),
+        3 => Just(Step::Seal),
+        4 => Just(Step::Maintain),
+        1 => Just(Step::Reopen),
+        1 => (0..6usize, 0i64..3 * 24 * 60, 0i64..36 * 60, -1i64..2)
+            .prop_map(|(which, age, length, off)| Step::Delete(which, age, length, off)),
+        3 => question().prop_map(Step::Check),
+    ]
+}
+
+pub(crate) fn series() -> Vec<Series> {
+    let named = |name: &str, kind, host: &str| {
+        Series::new(name, kind).with_label("host", host).checked().unwrap()
+    };
+    vec![
+        named("latency", Kind::Histogram(Delta), "a"),
+        named("latency", Kind::Histogram(Delta), "b"),
+        named("waited", Kind::Histogram(Cumulative), "a"),
+        named("waited", Kind::Histogram(Cumulative), "b"),
+        named("waited", Kind::Histogram(Cumulative), "c"),
+        named("requests", Kind::Counter(Delta), "a"),
+        named("bytes", Kind::Counter(Cumulative), "a"),
+        named("bytes", Kind::Counter(Cumulative), "b"),
+        named("load", Kind::Gauge, "a"),
+        named("version", Kind::Text, "a"),
+    ]
+}
+
+/// The grid of a series' histograms: any, of delta; of cumulative one each, for another one begins anew.
+fn scheme(series: usize, draw: u8) -> Scheme {
+    match (series, draw) {
+        (0, 0) => Scheme::LogLinear10,
+        (0, 1) | (3, _) => Scheme::explicit(&[0.0, 1.0, 10.0, 100.0, 1000.0]).unwrap(),
+        (0, 2 | 3) | (1, 0) => Scheme::exp2(3).unwrap(),
+        (4, _) => Scheme::LogLinear10,
+        _ => Scheme::default(),
+    }
+}
+
+/// What a process that counts has counted.
+#[derive(Clone, Debug)]
+struct Counting {
+    since: i64,
+    histogram: Histogram,
+    number: f64,
+}
+
+/// A store and the evaluator beside it.
+pub(crate) struct Run {
+    pub(crate) world: World,
+    pub(crate) store: Option<Store>,
+    pub(crate) evaluator: Evaluator,
+    counting: Vec<Option<Counting>>,
+    sent: Vec<(Identity, Vec<(usize, Taken)>)>,
+    sequences: [u64; 2],
+    pub(crate) now: i64,
+}
+
+impl Run {
+    pub(crate) fn new() -> Run {
+        let world = World::new();
+        world.set_now(BEGIN);
+        let store = Some(world.open().unwrap());
+        let series = series();
+        let counting = vec![None; series.len()];
+        Run {
+            world,
+            store,
+            evaluator: Evaluator::new(series),
+            counting,
+            sent: Vec::new(),
+            sequences: [0; 2],
+            now: BEGIN,
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        self.store.as_ref().unwrap()
+    }
+
+    pub(crate) fn advance(&mut self, ns: i64) {
+        self.now += ns;
+        self.world.set_now(self.now);
+    }
+
+    pub(crate) fn reopen(&mut self) {
+        self.store = None;
+        self.store = Some(self.world.open().unwrap());
+    }
+
+    pub(crate) fn step(&mut self, step: &Step) {
+        match step {
+            Step::Ingest(producer, draws) => {
+                let samples = draws.iter().map(|draw| (draw.series, self.sample(draw))).collect();
+                self.send(*producer, samples);
+            }
+            Step::Repeat(which) if !self.sent.is_empty() => {
+                let (identity, samples) = self.sent[which % self.sent.len()].clone();
+                self.ingest(identity, &samples);
+            }
+            Step::Again(which) if !self.sent.is_empty() => {
+                let (identity, samples) = self.sent[which % self.sent.len()].clone();
+                self.send(1 - identity.producer, samples);
+            }
+            Step::Repeat(_) | Step::Again(_) => {}
+            Step::Advance(ns) => self.advance(*ns),
+            Step::Seal => self.store().seal().unwrap(),
+            Step::Maintain => {
+                // What was rolled up to be dropped is dropped the next time.
+                let is_done = (0..4).any(|_| !self.store().maintain().unwrap());
+                assert!(is_done, "there is always something to do");
+            }
+            Step::Reopen => self.reopen(),
+            Step::Delete(which, age_min, length_min, off_ns) => {
+                let selector = ["latency", "and(host:a)", "waited", "bytes", "load", "*"][*which];
+                let start = self.now - age_min * MINUTE + off_ns;
+                self.delete(selector, start..start + length_min * MINUTE + off_ns.abs());
+            }
+            Step::DeleteDays(which, age, days) => {
+                let start = self.now - self.now.rem_euclid(DAY) - age * DAY;
+                self.delete(["latency", "*"][*which], start..start + days * DAY);
+            }
+            Step::Check(question) => self.check(question),
+            Step::CheckSums => {
+                let Some(extent) = self.extent() else { return };
+                let start = extent.start - extent.start.rem_euclid(DAY);
+                let length = extent.end - start;
+                for step in [HOUR, 7 * HOUR, DAY, length + DAY - length % DAY] {
+                    let grid = Grid { start, step, columns: (length as u64).div_ceil(step as u64) };
+                    self.compare_answers(grid, &[0, 1]);
+                    self.compare_answers(grid, &[1]);
+                    self.compare_sums(grid, &[5]);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn delete(&mut self, selector: &str, range: Range<i64>) {
+        let selector = Selector::parse(selector).unwrap();
+        self.store().delete(&selector, range.clone()).unwrap();
+        self.evaluator.delete(&selector, &range);
+    }
+
+    /// Takes samples in, as the next batch of a producer.
+    pub(crate) fn send(&mut self, producer: u64, samples: Vec<(usize, Taken)>) {
+        let sequence = &mut self.sequences[producer as usize];
+        *sequence += 1;
+        let identity = Identity { producer, boot: 1, sequence: *sequence };
+        self.ingest(identity, &samples);
+        self.sent.push((identity, samples));
+    }
+
+    fn ingest(&mut self, identity: Identity, samples: &[(usize, Taken)]) {
+        let mut batch = BatchWriter::default();
+        for (series, taken) in samples {
+            batch.series(&self.evaluator.series[*series]);
+            batch.sample(&taken.sample).unwrap();
+        }
+        let _ack = self.store().ingest(Some(identity), &batch.finish(), Level::Disk).unwrap();
+        self.evaluator.ingest(identity, samples);
+    }
+
+    fn sample(&mut self, draw: &Draw) -> Taken {
+        let end = self.now - draw.age_min * MINUTE + draw.off_ns;
+        let start = end - draw.span_s * 1_000_000_000;
+        let kind = self.evaluator.series[draw.series].kind();
+        let scheme = scheme(draw.series, draw.scheme);
+        let mut histogram = Histogram::new(scheme);
+        if draw.thresholds {
+            histogram = histogram.with_thresholds(&[10.0, 500.0]).unwrap();
+        }
+        draw.values.iter().for_each(|&value| histogram.record(value));
+        let number = draw.values.first().copied().unwrap_or(0.0);
+        let mut taken =
+            Taken { sample: Sample { start, end, value: Value::Number(number) }, values: vec![] };
+        let sample = &mut taken.sample;
+        if kind.is_cumulative() {
+            let counting = &mut self.counting[draw.series];
+            let counting = match counting {
+                Some(counting) if draw.reset > 1 => {
+                    counting.histogram.merge(&histogram).unwrap();
+                    counting.number += number.abs();
+                    counting
+                }
+                _ => counting.insert(Counting {
+                    since: start,
+                    histogram: histogram.clone(),
+                    number: number.abs(),
+                }),
+            };
+            let says_since = draw.says_since && draw.reset != 1 && counting.since < end;
+            sample.start = if says_since { counting.since } else { end };
+            sample.value = match kind {
+                Kind::Histogram(_) => Value::Histogram(Box::new(counting.histogram.clone())),
+                _ => Value::Number(counting.number),
+            };
+            return taken;
+        }
+        match kind {
+            Kind::Histogram(_) => {
+                sample.value = Value::Histogram(Box::new(histogram));
+                taken.values.clone_from(&draw.values);
+            }
+            Kind::Text => sample.value = Value::Text(format!("v{number}")),
+            Kind::Gauge if draw.scheme == 0 => sample.value = Value::Number(f64::NAN),
+            _ => {}
+        }
+        taken
+    }
+
+    /// From when to when the evaluator has samples.
+    pub(crate) fn extent(&self) -> Option<Range<i64>> {
+        let moments =
+            || self.evaluator.taken.iter().flatten().map(|taken| moment(taken.sample.end));
+        Some(moments().min()?..moments().max()? + 1)
+    }
+
+    pub(crate) fn check(&self, question: &Question) {
+        let Some(extent) = self.extent() else { return };
+        let grid = grid(question, extent);
+        let chosen: Vec<usize> =
+            (0..self.evaluator.series.len()).filter(|at| question.series >> at & 1 == 1).collect();
+        self.compare(grid, &chosen);
+    }
+
+    /// Compares all there is, of these series.
+    pub(crate) fn compare(&self, grid: Grid, chosen: &[usize]) {
+        let of = |is: fn(Kind) -> bool| -> Vec<usize> {
+            let series = &self.evaluator.series;
+            chosen.iter().copied().filter(|&at| is(series[at].kind())).collect()
+        };
+        self.compare_histograms(grid, &of(|kind| matches!(kind, Kind::Histogram(_))));
+        self.compare_numbers(grid, &of(|kind| matches!(kind, Kind::Counter(_) | Kind::Gauge)));
+        for &series in chosen {
+            self.compare_samples(grid.range(), series);
+        }
+    }
+
+    /// Compares columns alone: rows as they came may be kept no longer.
+    pub(crate) fn compare_answers(&self, grid: Grid, series: &[usize]) {
+        match self.evaluator.series[series[0]].kind() {
+            Kind::Histogram(_) => self.compare_histograms(grid, series),
+            _ => self.compare_numbers(grid, series),
+        }
+    }
+
+    /// Compares the sums of numbers alone: how many they were made of nobody knows once rows are gone.
+    pub(crate) fn compare_sums(&self, grid: Grid, series: &[usize]) {
+        let view = self.store().view().unwrap();
+        let found = self.found(series, &view);
+        let expected = self.evaluator.summaries(series, &ranges(grid));
+        let answer = view.numbers(&found, grid).unwrap();
+        let sum = |value: Option<Summary>| value.map(|value| value.sum.value());
+        for (column, expected) in answer.zip(expected) {
+            let column = column.unwrap();
+            assert_eq!(sum(column.value), sum(expected), "{} of {grid:?}", at(column.start));
+        }
+    }
+
+    fn found(&self, series: &[usize], view: &store::View) -> Vec<store::Found> {
+        let all = view.select(&Selector::All);
+        let wanted = series.iter().map(|&at| &self.evaluator.series[at]);
+        wanted
+            .filter_map(|wanted| all.iter().find(|found| found.series == *wanted).cloned())
+            .collect()
+    }
+
+    fn compare_histograms(&self, grid: Grid, series: &[usize]) {
+        let view = self.store().view().unwrap();
+        let found = self.found(series, &view);
+        let columns = ranges(grid);
+        let answer: Vec<Column<Mixture>> =
+            view.histograms(&found, grid).unwrap().collect::<store::Result<_>>().unwrap();
+        let expected = self.evaluator.mixtures(series, &columns);
+        let values = self.evaluator.values(series, &columns);
+        let are_delta =
+            series.iter().all(|&at| self.evaluator.series[at].kind() == Kind::Histogram(Delta));
+        assert_eq!(answer.len(), expected.len());
+        for ((column, expected), values) in answer.iter().zip(&expected).zip(&values) {
+            let place = || {
+                format!(
+                    "column {} to {} of {grid:?}, series {series:?}",
+                    at(column.start),
+                    at(column.end)
+                )
+            };
+            assert_eq!(column.gaps, [], "{}", place());
+            same_mixtures(&column.value, expected, are_delta, &place);
+            if are_delta {
+                brackets_contain(&column.value, values, &place);
+            }
+        }
+    }
+
+    fn compare_numbers(&self, grid: Grid, series: &[usize]) {
+        let view = self.store().view().unwrap();
+        let found = self.found(series, &view);
+        let columns = ranges(grid);
+        let answer: Vec<Column<Option<Summary>>> =
+            view.numbers(&found, grid).unwrap().collect::<store::Result<_>>().unwrap();
+        let expected = self.evaluator.summaries(series, &columns);
+        assert_eq!(answer.len(), expected.len());
+        for (column, expected) in answer.iter().zip(&expected) {
+            let place = || {
+                format!(
+                    "column {} to {} of {grid:?}, series {series:?}",
+                    at(column.start),
+                    at(column.end)
+                )
+            };
+            assert_eq!(column.gaps, [], "{}", place());
+            let known = |summary: &Option<Summary>| {
+                summary.map(|s| match series.len() {
+                    1 => s,
+                    // Which of several series is the first means nothing.
+                    _ => Summary { first: 0.0, last: 0.0, ..s },
+                })
+            };
+            assert_eq!(known(&column.value), known(expected), "{}", place());
+        }
+    }
+
+    fn compare_samples(&self, range: Range<i64>, series: usize) {
+        let view = self.store().view().unwrap();
+        let mut samples: Vec<Sample> = Vec::new();
+        for found in self.found(&[series], &view) {
+            let gaps =
+                view.samples(&found, range.clone(), &mut |sample| samples.push(sample)).unwrap();
+            assert_eq!(gaps, []);
+        }
+        let mut expected = self.evaluator.settled(series);
+        expected.retain(|row| range.contains(&moment(row.end)));
+        let mut at = 0;
+        for row in expected {
+            let of_row: Vec<&Value> = samples[at..]
+                .iter()
+                .take_while(|sample| (sample.start, sample.end) == (row.start, row.end))
+                .map(|sample| &sample.value)
+                .collect();
+            at += of_row.len();
+            same_values(&of_row, &row.values, &|| format!("{row:?} of series {series}"));
+        }
+        assert_eq!(samples[at..], [], "samples of series {series} that were not sent");
+    }
+}
+
+pub(crate) fn at(time: i64) -> String {
+    let time = time - BEGIN;
+    format!(
+        "day {} {:>02}:{:02} and {} ns",
+        time.div_euclid(DAY),
+        time.rem_euclid(DAY) / HOUR,
+        time.rem_euclid(HOUR) / MINUTE,
+        time.rem_euclid(MINUTE)
+    )
+}
+
+pub(crate) fn ranges(grid: Grid) -> Vec<Range<i64>> {
+    (0..grid.columns).map(|at| grid.column(at)).collect()
+}
+
+/// The grid of a question, over everything that is there.
+fn grid(question: &Question, extent: Range<i64>) -> Grid {
+    /// More take long, and show no more.
+    const COLUMNS_MAX: i64 = 700;
+    let first = extent.start - extent.start.rem_euclid(DAY);
+    let start = if question.off_ns > 0 { first - DAY } else { first } + question.off_ns;
+    let length = extent.end + 1 - start;
+    let step = question.step.min(length).max(length / COLUMNS_MAX + 1);
+    Grid { start, step, columns: (length as u64).div_ceil(step as u64) }
+}
+
+/// The same buckets on the same grids; sides too, to the bit. Where readings were subtracted, which sides are
+/// still exact depends on what was put together first: what both know has to agree.
+#[track_caller]
+pub(crate) fn same_mixtures(
+    found: &Mixture,
+    expected: &Mixture,
+    strict: bool,
+    place: &dyn Fn() -> String,
+) {
+    let parts = |mixture: &Mixture| {
+        let mut parts: Vec<Histogram> = mixture.parts().to_vec();
+        parts.retain(|part| !part.is_empty() || part.nan_count() > 0);
+        parts.sort_by_key(|part| format!("{:?}", part.scheme()));
+        parts
+    };
+    let (found, expected) = (parts(found), parts(expected));
+    let schemes =
+        |parts: &[Histogram]| parts.iter().map(|part| part.scheme().clone()).collect::<Vec<_>>();
+    assert_eq!(
+        schemes(&found),
+        schemes(&expected),
+        "grids of {}: {found:#?} {expected:#?}",
+        place()
+    );
+    for (found, expected) in found.iter().zip(&expected) {
+        let counts = |h: &Histogram| {
+            let (positive, negative) = (h.positive().clone(), h.negative().clone());
+            let beside = [h.zero_count(), h.overflow(), h.underflow(), h.nan_count()];
+            (positive, negative, beside, h.thresholds().to_vec())
+        };
+        assert_eq!(counts(found), counts(expected), "counts of {}", place());
+        let sum = |h: &Histogram| h.sum_side().value();
+        assert_eq!(sum(found), sum(expected), "sum of {}", place());
+        for side in [Histogram::min_side, Histogram::max_side] {
+            let (found, expected) = (side(found), side(expected));
+            if strict || found.exact().is_some() && expected.exact().is_some() {
+                assert_eq!(found, expected, "sides of {}", place());
+            }
+        }
+        if strict {
+            assert_eq!(found.sum_side(), expected.sum_side(), "sum of {}", place());
+        }
+    }
+}
+
+fn same_values(found: &[&Value], expected: &[Value], place: &dyn Fn() -> String) {
+    let mixture = |values: &mut dyn Iterator<Item = &Value>| {
+        let mut mixture = Mixture::default();
+        for value in values {
+            if let Value::Histogram(histogram) = value
+                && (!histogram.is_empty() || histogram.nan_count() > 0)
+            {
+                mixture.add(histogram).unwrap();
+            }
+        }
+        mixture
+    };
+    match expected {
+        [Value::Histogram(_), ..] => {
+            let (found, expected) =
+                (mixture(&mut found.iter().copied()), mixture(&mut expected.iter()));
+            same_mixtures(&found, &expected, true, place);
+        }
+        [Value::Number(expected)] => {
+            let [Value::Number(found)] = found else { panic!("{found:?} for {}", place()) };
+            assert_eq!(found.to_bits(), expected.to_bits(), "{}", place());
+        }
+        expected => {
+            let text = |value: &Value| format!("{value:?}");
+            let mut found: Vec<String> = found.iter().map(|value| text(value)).collect();
+            let mut expected: Vec<String> = expected.iter().map(text).collect();
+            found.sort();
+            expected.sort();
+            assert_eq!(found, expected, "{}", place());
+        }
+    }
+}
+
+fn brackets_contain(found: &Mixture, values: &[f64], place: &dyn Fn() -> String) {
+    assert_eq!(found.count(), values.len() as u64, "{}", place());
+    let Some((least, greatest)) = values.first().zip(values.last()) else { return };
+    let end = |bracket: Option<hist::Bracket>| bracket.unwrap().estimate.to_bits();
+    assert_eq!(end(found.min()), least.to_bits(), "least of {}", place());
+    assert_eq!(end(found.max()), greatest.to_bits(), "greatest of {}", place());
+    assert!(found.sum().contains(values.iter().sum()), "sum of {}", place());
+    for q in [0.25, 0.5, 0.9, 1.0] {
+        let rank = (q * values.len() as f64).ceil().max(1.0) as usize;
+        assert!(found.quantile(q).unwrap().contains(values[rank - 1]), "{q} of {}", place());
+    }
+    for limit in [0.0, 10.0, 500.0] {
+        let above = values.iter().filter(|&&value| value > limit).count() as u64;
+        assert!(
+            found.count_above(limit, Bound::Exclusive).contains(above),
+            "{limit} in {}",
+            place()
+        );
+    }
+}

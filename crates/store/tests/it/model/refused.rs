@@ -1,0 +1,108 @@
+//! What is refused, and leaves nothing behind.
+
+use journal::Level;
+use model::{BatchWriter, Selector};
+use store::{Error, Limits, Refused, Store};
+
+use crate::world::{World, histogram, identity, latency, sample};
+
+fn batch(hosts: &[&str]) -> model::Batch {
+    let mut batch = BatchWriter::default();
+    for host in hosts {
+        batch.series(&latency(host));
+        batch.sample(&sample(0, 60, histogram(&[1.0]))).unwrap();
+    }
+    batch.finish()
+}
+
+fn hosts(store: &Store) -> Vec<String> {
+    let found = store.view().unwrap().select(&Selector::All);
+    found.iter().map(|found| found.series.label("host").unwrap_or_default().to_owned()).collect()
+}
+
+fn world(limits: Limits) -> World {
+    World { limits, ..World::new() }
+}
+
+#[track_caller]
+fn refused(store: &Store, sequence: u64, hosts: &[&str]) -> Refused {
+    let end = store.journal().marks().end;
+    let refused = store.ingest(Some(identity(sequence)), &batch(hosts), Level::Disk).unwrap_err();
+    assert_eq!(store.journal().marks().end, end, "nothing is journaled");
+    match refused {
+        Error::Cardinality(refused) => refused,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_limit_on_series_refuses_with_the_name_though_nobody_has_read_the_journal() {
+    let world = world(Limits { series_max: 3, ..Limits::default() });
+    let store = world.open().unwrap();
+    for (sequence, host) in [(1, "a"), (2, "b"), (3, "c")] {
+        let _ack = store.ingest(Some(identity(sequence)), &batch(&[host]), Level::Disk).unwrap();
+    }
+    let refused = refused(&store, 4, &["d"]);
+    let series = r#"latency{host="d"}"#.to_owned();
+    assert_eq!(refused, Refused::Series { series, found: 4, max: 3 });
+    // The same batch without it is a new one: its sequence was not used up.
+    let _ack = store.ingest(Some(identity(4)), &batch(&["a", "c"]), Level::Disk).unwrap();
+    assert_eq!(hosts(&store), ["a", "b", "c"]);
+    drop(store);
+    assert_eq!(hosts(&world.open().unwrap()), ["a", "b", "c"]);
+}
+
+#[test]
+fn limits_on_values_and_metrics_refuse_with_their_names() {
+    let store = world(Limits { values_per_label_max: 2, ..Limits::default() }).open().unwrap();
+    let _ack = store.ingest(Some(identity(1)), &batch(&["a", "b"]), Level::Disk).unwrap();
+    let found = refused(&store, 2, &["a", "c"]);
+    let (metric, label) = ("latency".to_owned(), "host".to_owned());
+    assert_eq!(found, Refused::ValuesPerLabel { metric, label, found: 3, max: 2 });
+    let store = world(Limits { series_per_metric_max: 2, ..Limits::default() }).open().unwrap();
+    let _ack = store.ingest(Some(identity(1)), &batch(&["a", "b"]), Level::Disk).unwrap();
+    let found = refused(&store, 2, &["c"]);
+    let metric = "latency".to_owned();
+    assert_eq!(found, Refused::SeriesPerMetric { metric, found: 3, max: 2 });
+}
+
+#[test]
+fn a_store_opened_with_lower_limits_keeps_its_series() {
+    let mut world = World::new();
+    let store = world.open().unwrap();
+    let _ack = store.ingest(Some(identity(1)), &batch(&["a", "b", "c"]), Level::Disk).unwrap();
+    store.seal().unwrap();
+    let _ack = store.ingest(Some(identity(2)), &batch(&["d"]), Level::Disk).unwrap();
+    drop(store);
+    world.limits.series_max = 1;
+    let store = world.open().unwrap();
+    world.set_now(3 * store::DAY);
+    store.maintain().unwrap();
+    assert_eq!(hosts(&store), ["a", "b", "c", "d"]);
+    refused(&store, 3, &["e"]);
+    assert_eq!(store.stat().unwrap().notes, [""; 0]);
+}
+
+#[test]
+fn an_unknown_number_is_refused() {
+    let store = World::new().open().unwrap();
+    let series = latency("a");
+    let by_id = || {
+        let mut batch = BatchWriter::default();
+        batch.known_series(series.id(), &series);
+        batch.sample(&sample(0, 60, histogram(&[1.0]))).unwrap();
+        batch.finish()
+    };
+    let end = store.journal().marks().end;
+    let ingest = |sequence| store.ingest(Some(identity(sequence)), &by_id(), Level::Disk);
+    let refused = ingest(1).unwrap_err();
+    assert!(matches!(refused, Error::UnknownSeries { id } if id == series.id()), "{refused}");
+    assert_eq!(store.journal().marks().end, end);
+    let _ack = store.ingest(Some(identity(1)), &batch(&["a"]), Level::Disk).unwrap();
+    let _ack = ingest(2).unwrap();
+    let view = store.view().unwrap();
+    let found = view.select(&Selector::All);
+    let mut count = 0;
+    view.samples(&found[0], 0..100, &mut |_| count += 1).unwrap();
+    assert_eq!(count, 1, "two samples of one window, which add up");
+}
