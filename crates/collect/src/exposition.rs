@@ -1,4 +1,4 @@
-//! Prometheus text (0.0.4) and OpenMetrics text: classic histograms, one per series.
+//! Prometheus text (0.0.4) and OpenMetrics text: classic histograms, one per series; counters and gauges as numbers.
 //!
 //! The lines `name_bucket{…,le="…"}` that agree in name, in all labels but `le`, and in time stamp are one
 //! histogram; its bounds are the `le` values, in whatever spelling. The unit is that of `# UNIT`, else of
@@ -18,6 +18,8 @@ use crate::reading::{Over, Reading, Sink, Value};
 use crate::trouble::{Place, Trouble, quote};
 use crate::unit::Unit;
 
+const COUNTER: &str = "a counter";
+const GAUGE: &str = "a gauge";
 /// No label set is longer.
 const LINE_BYTES_MAX: usize = 1 << 20;
 /// Series of one input; a server with more has a problem of its own.
@@ -105,8 +107,8 @@ impl Page {
                 let kind = match kind {
                     "histogram" => Kind::Histogram,
                     "gaugehistogram" => Kind::GaugeHistogram,
-                    "counter" => Kind::Other("a counter"),
-                    "gauge" => Kind::Other("a gauge"),
+                    "counter" => Kind::Other(COUNTER),
+                    "gauge" => Kind::Other(GAUGE),
                     "summary" => {
                         Kind::Other("part of a summary, which holds quantiles and no distribution")
                     }
@@ -144,9 +146,26 @@ impl Page {
             let count = whole(sample.value)?;
             self.series(line, metric, sample)?.count = Some(count);
         } else if !stem("_created").is_some_and(|metric| self.is_histogram(metric)) {
-            number::parse(sample.value.as_bytes())
+            let number = number::parse(sample.value.as_bytes())
                 .ok_or_else(|| ("a number", quote(sample.value.as_bytes())))?;
-            sink.skipped(self.kind_of(&sample.name));
+            let kind = self.kind_of(&sample.name);
+            let over = match kind {
+                COUNTER => Over::Total,
+                GAUGE => Over::Moment,
+                _ => {
+                    sink.skipped(kind);
+                    return Ok(());
+                }
+            };
+            sink.reading(Reading {
+                metric: sample.name.clone(),
+                labels: sample.labels.clone(),
+                unit: self.unit_of(&sample.name),
+                start: sample.time,
+                end: sample.time,
+                over,
+                value: Value::Number(number),
+            });
         }
         Ok(())
     }
@@ -156,6 +175,13 @@ impl Page {
             Some(kind) => matches!(kind, Kind::Histogram | Kind::GaugeHistogram),
             None => self.series.last().is_some_and(|series| series.metric == metric),
         }
+    }
+
+    /// Of a counter or a gauge: OpenMetrics' counters end with what their unit does not.
+    fn unit_of(&self, name: &str) -> Option<Unit> {
+        let stem = name.strip_suffix("_total").unwrap_or(name);
+        let said = self.units.get(stem).or_else(|| self.units.get(name)).cloned();
+        said.or_else(|| Unit::of_name(stem))
     }
 
     fn kind_of(&self, name: &str) -> &'static str {
@@ -203,6 +229,7 @@ impl Page {
     /// `cut`: the input was left before its end, so the last series may lack lines.
     fn finish(self, cut: bool, sink: &mut dyn Sink) {
         let last = self.series.len().saturating_sub(1);
+        let (units, kinds) = (self.units, self.kinds);
         for (at, series) in self.series.into_iter().enumerate() {
             let histogram = match series.histogram() {
                 Ok(histogram) => histogram,
@@ -216,9 +243,8 @@ impl Page {
                     continue;
                 }
             };
-            let is_moment = self.kinds.get(&series.metric) == Some(&Kind::GaugeHistogram);
-            let unit =
-                self.units.get(&series.metric).cloned().or_else(|| Unit::of_name(&series.metric));
+            let is_moment = kinds.get(&series.metric) == Some(&Kind::GaugeHistogram);
+            let unit = units.get(&series.metric).cloned().or_else(|| Unit::of_name(&series.metric));
             sink.reading(Reading {
                 metric: series.metric,
                 labels: series.labels,
@@ -457,12 +483,16 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_are_skipped_and_counted() {
+    fn counters_and_gauges_are_numbers_and_other_kinds_are_counted() {
         check(
-            "# TYPE c counter\nc_total 5\n# TYPE s summary\ns{quantile=\"0.9\"} 1\ns_sum 2\ns_count 3\nup 1\n",
+            "# TYPE cpu_seconds counter\ncpu_seconds_total{mode=\"user\"} 5.5\n# TYPE g gauge\ng 7 1500\n\
+             # TYPE s summary\ns{quantile=\"0.9\"} 1\ns_sum 2\ns_count 3\nup 1\n",
+            &[
+                "cpu_seconds_total{mode=\"user\"} number 5.5 [s]",
+                "g number 7 @Some(1500000000000)..Some(1500000000000)",
+            ],
             &[],
-            &[],
-            5,
+            4,
         );
     }
 

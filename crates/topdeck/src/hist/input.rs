@@ -228,7 +228,11 @@ impl Sink for Taker<'_> {
                     self.take(&reading, histogram);
                 }
             }
-            Value::Integer(_) | Value::Number(_) => self.skipped("a single number"),
+            Value::Integer(_) | Value::Number(_) => self.skipped(match reading.over {
+                Over::Total | Over::Interval => "a counter",
+                Over::Moment if self.is_page => "a gauge",
+                Over::Moment => "a single number",
+            }),
             Value::Text(_) => self.skipped("a text"),
         }
     }

@@ -405,6 +405,15 @@ fn pages_of_prometheus_are_compared_with_the_page_before() {
     fs::write(folder.path().join("first.prom"), page(100, 5)).unwrap();
     fs::write(folder.path().join("second.prom"), page(130, 6)).unwrap();
     good(&folder, "import s first.prom --start 2015-09-09T12:00:00Z");
+    fs::write(
+        folder.path().join("kinds.prom"),
+        "# TYPE a counter\na_total 5\n# TYPE b gauge\nb 7\n",
+    )
+    .unwrap();
+    good(&folder, "import s kinds.prom --start 2015-09-09T12:00:00Z");
+    let lines = good(&folder, "store export s 'or(__kind:gauge,__kind:cumulative-count)'");
+    assert!(lines.contains("\"kind\":\"cumulative-count\",\"number\":5.0"), "{lines}");
+    assert!(lines.contains("\"kind\":\"gauge\",\"number\":7.0"), "{lines}");
     let alone = good(&folder, "heatmap s rpc_seconds");
     assert!(alone.contains("These histograms are cumulative"), "{alone}");
     good(&folder, "import s second.prom --start 2015-09-09T12:01:00Z");
