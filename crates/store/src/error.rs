@@ -55,7 +55,7 @@ pub enum Error {
         dir: PathBuf,
     },
     /// The manifest and the copy before it are both damaged.
-    #[error("{}: {why}; restore a snapshot, or move the file away and `topdeck store repair` makes one from the parts", path.display())]
+    #[error("{}: {why}, nor is its copy whole; put one of them back, or make a store of a snapshot with `topdeck store restore`", path.display())]
     Manifest {
         /// The file.
         path: PathBuf,
