@@ -89,7 +89,51 @@ impl Store {
     }
 }
 
+/// Where looking at everything, over and over and slowly, has come to.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    /// The part that is looked at, and how many of its chunks were.
+    at: (u64, usize),
+    /// Bytes that may be read now.
+    bytes: f64,
+}
+
 impl Inner {
+    /// Looks at the next chunks, as many as the rate allows after `elapsed`. What is damaged is noted.
+    pub(crate) fn look_on(&self, round: &mut Round, elapsed: Duration) -> Result<()> {
+        let rate = self.options.scrub_bytes_per_second as f64;
+        round.bytes = (round.bytes + rate * elapsed.as_secs_f64()).min(rate);
+        let mut bytes = Vec::new();
+        while round.bytes > 0.0 {
+            let next = {
+                let state = self.state();
+                state.manifest.parts.range(round.at.0..).next().map(|(_, part)| part.clone())
+            };
+            let Some(info) = next else {
+                // All over again, but not sooner than the next time.
+                round.at = (0, 0);
+                return Ok(());
+            };
+            if info.number != round.at.0 {
+                round.at = (info.number, 0);
+            }
+            let part = self.part(info.number)?;
+            let Some(place) = part.places()?.get(round.at.1).copied() else {
+                for what in part.damage()? {
+                    self.note(format!("{}: {what}", part.name()));
+                }
+                round.at = (info.number + 1, 0);
+                continue;
+            };
+            if let Err(gap) = gather::read(&*part, &place, &mut bytes)? {
+                self.note(gap.reason);
+            }
+            round.at.1 += 1;
+            round.bytes -= f64::from(place.length);
+        }
+        Ok(())
+    }
+
     /// Looks at a part.
     pub(crate) fn look_at(&self, info: &PartInfo, report: &mut Report) {
         let is_rollup = info.resolution != Resolution::Base && self.is_base_there(info);

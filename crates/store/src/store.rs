@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use disk::Disk;
 use journal::{Ack, Clock, Identity, Item, Journal, Level, Subscriber};
@@ -17,6 +17,7 @@ use model::{Batch, BatchReader, Gap, Selector, Series, SeriesRef};
 
 use crate::backend::{Backend, Part};
 use crate::change::Change;
+use crate::check::Round;
 use crate::error::{Error, Result};
 use crate::head::Head;
 use crate::index::{Cardinality, Index, Limits};
@@ -41,6 +42,9 @@ pub struct Options {
     pub grace: i64,
     /// How many series, and values of a label, are taken.
     pub limits: Limits,
+    /// How many bytes of parts the thread looks at in a second, over and over: 1 MiB by default, none if 0.
+    /// What it finds damaged stands in the notes of [`Stat`].
+    pub scrub_bytes_per_second: u64,
     /// A thread of its own feeds the store and keeps it in order: `true` by default. Otherwise whoever has it
     /// calls [`Store::maintain`].
     pub background: bool,
@@ -56,6 +60,7 @@ impl Default for Options {
             head_bytes_max: 128 << 20,
             grace: 10 * MINUTE,
             limits: Limits::default(),
+            scrub_bytes_per_second: 1 << 20,
             background: true,
             journal: journal::Options { alone: true, ..journal::Options::default() },
             clock: journal::wall_clock(),
@@ -745,12 +750,18 @@ impl Inner {
     /// What the thread does.
     fn run(&self) {
         const PAUSE: Duration = Duration::from_millis(100);
+        let (mut round, mut looked) = (Round::default(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
             if let Err(error) = self.maintain() {
                 self.note(format!("maintenance: {error}"));
                 if self.check_running().is_err() {
                     return;
                 }
+            }
+            let elapsed = looked.elapsed();
+            looked += elapsed;
+            if let Err(error) = self.look_on(&mut round, elapsed) {
+                self.note(format!("looking at parts: {error}"));
             }
             // Not at every batch: the head is read by whoever asks, this only keeps it from falling far behind.
             std::thread::sleep(PAUSE);

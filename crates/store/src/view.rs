@@ -291,6 +291,56 @@ impl View {
         Ok(rows)
     }
 
+    /// Days of which coarser rows are kept than some piece needs: they are not empty.
+    fn dropped(&self, series: &[Asked], plan: &[Vec<Run>; 5], covered: &Covered) -> Vec<Gap> {
+        let live: BTreeSet<(i64, u64)> =
+            self.manifest.base_parts().map(|part| (part.day(), part.number)).collect();
+        let known: BTreeSet<(i64, u64)> = covered.iter().flatten().copied().collect();
+        let mut gaps = Vec::new();
+        for resolution in Resolution::ALL {
+            let is_there = |part: &(i64, u64)| {
+                live.contains(part) || covered[resolution as usize].contains(part)
+            };
+            let lacking: BTreeSet<i64> =
+                known.iter().filter(|part| !is_there(part)).map(|part| part.0).collect();
+            let mut days = BTreeMap::new();
+            for piece in plan[resolution as usize].iter().flat_map(|(range, _)| by_days(range)) {
+                let day = slot(piece.end, DAY);
+                if lacking.contains(&day) {
+                    let held = days.entry(day).or_insert(piece.clone());
+                    *held = held.start.min(piece.start)..held.end.max(piece.end);
+                }
+            }
+            for (day, Range { start, end }) in days {
+                let finer = |part: &PartInfo| match part.resolution {
+                    Resolution::Base => part.day() == day,
+                    other => other == resolution && part.covers.contains_key(&day),
+                };
+                let coarser =
+                    |part: &PartInfo| part.resolution > resolution && part.covers.contains_key(&day);
+                let mut lost = series.iter().filter(|series| {
+                    self.has_rows(series, day, coarser) && !self.has_rows(series, day, finer)
+                });
+                if let Some(first) = lost.next() {
+                    let series = &first.found.series;
+                    let reason = format!("rows of {series} finer than rollups were dropped; ask for longer columns");
+                    gaps.push(Gap { start, end, producer: None, lost: None, reason });
+                }
+            }
+        }
+        gaps
+    }
+
+    /// Whether a series has rows of a day in parts that are wanted. A part that cannot be read has none: who
+    /// reads its rows says so.
+    fn has_rows(&self, series: &Asked, day: i64, wanted: impl Fn(&PartInfo) -> bool) -> bool {
+        self.manifest.parts.values().filter(|part| wanted(part)).any(|part| {
+            let places = self.inner.part(part.number).and_then(|part| part.find(&series.id));
+            let is_of = |place: &Place| place.start < day.saturating_add(DAY) && day < place.end;
+            places.is_ok_and(|places| places.iter().any(is_of))
+        })
+    }
+
     /// What is in no rollup yet, or in one that is not there.
     fn is_loose(&self, info: &PartInfo, resolution: Resolution, covered: &Covered) -> bool {
         resolution == Resolution::Base
@@ -317,6 +367,7 @@ impl View {
         let plan = plan(columns);
         let mut merge = Merge::new(columns.len());
         let covered = self.covered();
+        gaps.extend(self.dropped(series, &plan, &covered));
         let (adding, readings): (Vec<&Asked>, Vec<&Asked>) =
             series.iter().partition(|series| !series.found.series.kind().is_cumulative());
         if !adding.is_empty() {
@@ -431,6 +482,7 @@ impl View {
     ) -> Result<Vec<Option<Summary>>> {
         let plan = plan(columns);
         let covered = self.covered();
+        gaps.extend(self.dropped(series, &plan, &covered));
         let mut sums: Vec<Option<Summary>> = vec![None; columns.len()];
         for series in series {
             let Rows::Summaries(rows) = self.happened(series, &plan, &covered, gaps)? else {

@@ -94,3 +94,46 @@ fn damage_is_found_and_rollups_are_mended() {
     assert_eq!(counts(&store), expected);
     assert_eq!(store.verify(None, &mut |_| {}).unwrap().damage, []);
 }
+
+#[test]
+fn what_is_finer_than_what_is_kept_is_a_gap() {
+    let world = World::new();
+    let store = filled(&world);
+    let keep = store::Keep {
+        resolution: store::Resolution::Base,
+        duration: Some(2 * DAY),
+        selector: model::Selector::All,
+    };
+    store.set_keep(vec![keep]).unwrap();
+    ingest(&store, 200, &[(&latency("a"), sample(9 * DAY, 9 * DAY + HOUR, histogram(&[3.0])))]);
+    world.set_now(20 * DAY);
+    store.seal().unwrap();
+    while store.maintain().unwrap() {}
+    let seconds = Grid { start: 0, step: 20_000_000_000, columns: 3 * 60 * 24 };
+    let fine = columns(&store, "latency", seconds);
+    assert!(fine.iter().all(|column| column.value.count() == 0 && !column.gaps.is_empty()));
+    assert!(fine[0].gaps[0].reason.contains("longer columns"), "{}", fine[0].gaps[0]);
+    let hours = columns(&store, "latency", Grid { start: 0, step: HOUR, columns: 24 });
+    assert!(hours.iter().all(|column| column.value.count() == 2 && column.gaps.is_empty()));
+    // A day without rows is empty, not unknown.
+    let empty = columns(&store, "latency", Grid { start: 5 * DAY, step: MINUTE, columns: 10 });
+    assert!(empty.iter().all(|column| column.gaps.is_empty()));
+}
+
+#[test]
+fn a_store_looks_at_its_parts_by_itself() {
+    let disk = SimDisk::new(1);
+    let world = World::on(Arc::new(disk.process()) as Arc<dyn Disk>);
+    drop(filled(&world));
+    let number = world.open().unwrap().stat().unwrap().parts[0].number;
+    disk.flip_bit(Path::new(&format!("{DIR}/parts/{number:016x}.part")), 90, 3);
+    let options = store::Options { scrub_bytes_per_second: 1 << 30, ..world.options() };
+    let options = store::Options { background: true, ..options };
+    let store = Store::open(Arc::clone(&world.disk), Path::new(DIR), &options).unwrap();
+    let is_noted = || store.stat().unwrap().notes.iter().any(|note| note.contains(&format!("{number:016x}")));
+    let noted = (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        is_noted()
+    });
+    assert!(noted, "{:?}", store.stat().unwrap().notes);
+}

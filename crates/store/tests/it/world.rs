@@ -42,6 +42,10 @@ impl World {
     }
 
     pub(crate) fn open_at(&self, dir: &str) -> store::Result<Store> {
+        Store::open(Arc::clone(&self.disk), Path::new(dir), &self.options())
+    }
+
+    pub(crate) fn options(&self) -> Options {
         let now = Arc::clone(&self.now);
         let clock: journal::Clock = Arc::new(move || now.load(Ordering::Relaxed));
         let journal = journal::Options {
@@ -50,15 +54,14 @@ impl World {
             clock: Arc::clone(&clock),
             ..journal::Options::default()
         };
-        let options = Options {
+        Options {
             head_bytes_max: self.head_bytes_max,
             limits: self.limits,
             background: false,
             journal,
             clock,
             ..Options::default()
-        };
-        Store::open(Arc::clone(&self.disk), Path::new(dir), &options)
+        }
     }
 
     pub(crate) fn set_now(&self, now: i64) {
