@@ -1,11 +1,13 @@
 //! The store from outside.
 
 mod basics;
+mod checks;
 mod copies;
 #[path = "../../../journal/tests/it/dying.rs"]
 mod dying;
 mod flips;
 mod full;
+mod fuzzed;
 mod golden;
 mod kill;
 mod layout;
