@@ -133,8 +133,8 @@ pub(crate) fn generation(bytes: &[u8]) -> Option<u64> {
     Manifest::read(bytes).ok().map(|manifest| manifest.generation)
 }
 
-/// The version of a manifest that is whole and that this program does not read: there is no telling from a damaged
-/// one.
+/// The version of a manifest that this program does not read; `None` also of one whose checksum is wrong, for then
+/// the version may be.
 pub(crate) fn other_version(bytes: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?;
     let version = version(text).filter(|&version| version != VERSION)?;

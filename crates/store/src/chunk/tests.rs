@@ -1,3 +1,5 @@
+//! Chunks come back, and damage of any kind is found.
+
 use hist::Scheme;
 use proptest::prelude::*;
 
