@@ -14,13 +14,18 @@ mod journal_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use more of it")]
 mod model;
+#[path = "../../crates/store/tests/it/checks.rs"]
+mod store_checks;
 #[path = "../../crates/hist/tests/it/truth.rs"]
 mod truth;
 
 /// Runs the check of a target on one input. Panics where something broke.
 pub fn check(target: &str, bytes: &[u8]) {
-    let mut all =
-        checks::CHECKS.iter().chain(&collect_checks::CHECKS).chain(&journal_checks::CHECKS);
+    let mut all = checks::CHECKS
+        .iter()
+        .chain(&collect_checks::CHECKS)
+        .chain(&journal_checks::CHECKS)
+        .chain(&store_checks::CHECKS);
     let found = all.find(|(name, _)| *name == target);
     let (_, check) = found.unwrap_or_else(|| panic!("no check is named {target}"));
     check(bytes);

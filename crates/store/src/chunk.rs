@@ -39,13 +39,13 @@ use crate::row::{Row, Rows, Summary};
 use crate::times;
 
 /// First bytes of a chunk.
-pub(crate) const MAGIC: [u8; 4] = *b"tdck";
+pub const MAGIC: [u8; 4] = *b"tdck";
 /// The version that is written, and the only one that is read.
-pub(crate) const VERSION: u8 = 1;
+pub const VERSION: u8 = 1;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 52;
 /// The fields of the header: name, offset, size.
-pub const FIELDS: [(&str, usize, usize); 10] = [
+pub const FIELDS: [(&str, usize, usize); 11] = [
     ("magic", 0, 4),
     ("version", 4, 1),
     ("content", 5, 1),
@@ -56,13 +56,14 @@ pub const FIELDS: [(&str, usize, usize); 10] = [
     ("end", 32, 8),
     ("rows", 40, 4),
     ("length", 44, 4),
+    ("checksum", 48, 4),
 ];
 const CHECKSUM_AT: usize = 48;
 
 /// Rows of a chunk at the most: a quarter of a day at one sample a minute.
-pub(crate) const ROWS_MAX: usize = 360;
+pub const ROWS_MAX: usize = 360;
 /// Bytes of a chunk at the most.
-pub(crate) const BYTES_MAX: usize = 64 << 20;
+pub const BYTES_MAX: usize = 64 << 20;
 /// Bytes of texts in a chunk, before compression, at the most.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Zstandard's fast end: texts are few.
@@ -223,6 +224,16 @@ fn put_header(bytes: &mut [u8], header: &Header) {
     bytes[32..40].copy_from_slice(&header.end.to_le_bytes());
     bytes[40..44].copy_from_slice(&(header.rows as u32).to_le_bytes());
     bytes[44..48].copy_from_slice(&(header.length as u32).to_le_bytes());
+    let checksum = checksum(bytes);
+    bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Makes a chunk of bytes that would be one but for magic, version, length and checksum.
+pub(crate) fn put_right(bytes: &mut [u8]) {
+    let length = (bytes.len() - HEADER_BYTES) as u32;
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4] = VERSION;
+    bytes[44..48].copy_from_slice(&length.to_le_bytes());
     let checksum = checksum(bytes);
     bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
 }
@@ -547,8 +558,13 @@ fn summaries(reader: &mut Reader<'_>, rows: usize) -> Result<Vec<Summary>, Fault
 
 fn texts(reader: &mut Reader<'_>, rows: usize) -> Result<Vec<String>, Fault> {
     let packed = reader.bytes("texts").map_err(|error| error.to_string())?;
-    // A single text may be as large as a journal's record.
-    let bytes = zstd::bulk::decompress(packed, BYTES_MAX).map_err(|error| error.to_string())?;
+    // A single text may be as large as a journal's record, so what is taken is what the frame says, within bounds:
+    // 128 KiB a block, whose least is a head of three bytes and a byte.
+    let says = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
+    let room = (packed.len() / 4).saturating_mul(128 << 10).min(BYTES_MAX);
+    let says = says.and_then(|bytes| usize::try_from(bytes).ok()).filter(|&bytes| bytes <= room);
+    let says = says.ok_or("texts of no size, or of more than there can be")?;
+    let bytes = zstd::bulk::decompress(packed, says).map_err(|error| error.to_string())?;
     let mut reader = Reader::new(&bytes);
     (0..rows)
         .map(|_| reader.text("text").map(str::to_owned).map_err(|error| error.to_string()))

@@ -44,8 +44,47 @@ mod error;
 
 /// What the formats' pages are held to.
 pub mod layout {
-    pub use crate::chunk::{FIELDS as CHUNK_FIELDS, HEADER_BYTES as CHUNK_HEADER_BYTES};
-    pub use crate::part::{ENTRY_BYTES, FOOTER, FOOTER_BYTES, HEADER_BYTES as PART_HEADER_BYTES};
+    pub use crate::chunk::{
+        BYTES_MAX as CHUNK_BYTES_MAX, FIELDS as CHUNK_FIELDS, HEADER_BYTES as CHUNK_HEADER_BYTES,
+        MAGIC as CHUNK_MAGIC, ROWS_MAX as CHUNK_ROWS_MAX, VERSION as CHUNK_VERSION,
+    };
+    pub use crate::manifest::VERSION as MANIFEST_VERSION;
+    pub use crate::part::{
+        ENTRY, ENTRY_BYTES, FOOTER, FOOTER_BYTES, FOOTER_MAGIC, HEADER as PART_HEADER,
+        HEADER_BYTES as PART_HEADER_BYTES, MAGIC as PART_MAGIC, VERSION as PART_VERSION,
+    };
+}
+
+/// The parsers below checksums, for fuzzing: a checksum keeps a fuzzer out, and a bug of a writer in.
+#[doc(hidden)]
+pub mod fuzzing {
+    use crate::chunk::{self, HEADER_BYTES};
+    use crate::manifest::Manifest;
+
+    /// Reads any bytes as a chunk, once magic, version, length and checksum are put right: how many rows it has.
+    pub fn chunk(bytes: &[u8]) -> Option<usize> {
+        if bytes.len() < HEADER_BYTES {
+            return None;
+        }
+        let mut bytes = bytes.to_vec();
+        chunk::put_right(&mut bytes);
+        let header = chunk::check(&bytes).ok()?;
+        let rows = chunk::decode(&header, &bytes).ok()?.len();
+        assert_eq!(rows, header.rows, "BUG: other rows than the header says");
+        Some(rows)
+    }
+
+    /// Reads any bytes as a manifest, once its checksum is put right. What is read is read again as it is written.
+    pub fn manifest(text: &[u8]) -> bool {
+        let checksum = format!("checksum {:08x}\n", crc32c::crc32c(text));
+        let Ok(manifest) = Manifest::read(&[text, checksum.as_bytes()].concat()) else {
+            return false;
+        };
+        let written = manifest.write();
+        let again = Manifest::read(&written).expect("BUG: what was written is not read");
+        assert_eq!(again.write(), written, "BUG: written twice, it differs");
+        true
+    }
 }
 
 pub use check::{Damage, Progress, Report};

@@ -150,6 +150,11 @@ impl Backend for Local {
             self.read_file(&self.manifest_path(true))?,
         ];
         let are_alike = copies[0] == copies[1];
+        // One that a newer program wrote is not to be written over with an older copy.
+        let is_other = |bytes: &&Vec<u8>| crate::manifest::other_version(bytes).is_some();
+        if let Some(other) = copies.iter().flatten().find(is_other) {
+            return Ok(Some((other.clone(), are_alike)));
+        }
         let sound = copies
             .iter()
             .flatten()

@@ -17,19 +17,22 @@
 //! ```
 //! Numbers are decimal, ids hexadecimal, times and durations ns; `-` stands for what is not known, not
 //! limited or empty. `COVERS` is what a rollup was made of: for each day its number since the epoch, a colon, and
-//! numbers of base parts and ranges of them with commas between; days have semicolons between. `docs/formats/manifest.md` says the same to a stranger.
+//! numbers of base parts and ranges of them with commas between; days have semicolons between.
+//! `docs/formats/manifest.md` says the same to a stranger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::path::Path;
 
 use model::{Gap, Selector};
 
+use crate::error::Error;
 use crate::resolution::{DAY, Resolution};
 
 const TITLE: &str = "topdeck store ";
 /// The version that is written, and the only one that is read.
-pub(crate) const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// Gaps that are remembered at the most; then neighbours are joined.
 const GAPS_MAX: usize = 4096;
@@ -130,7 +133,33 @@ pub(crate) fn generation(bytes: &[u8]) -> Option<u64> {
     Manifest::read(bytes).ok().map(|manifest| manifest.generation)
 }
 
+/// The version of a manifest that this program does not read; `None` also of one whose checksum is wrong, for then
+/// the version may be.
+pub(crate) fn other_version(bytes: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let version = version(text).filter(|&version| version != VERSION)?;
+    let (body, last) = split_last_line(text);
+    (last == checksum_line(body)).then_some(version)
+}
+
+fn version(text: &str) -> Option<u32> {
+    text.strip_prefix(TITLE)?.lines().next()?.parse().ok()
+}
+
+fn split_last_line(text: &str) -> (&str, &str) {
+    text.split_at(text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1))
+}
+
 impl Manifest {
+    /// Reads the one of a folder.
+    pub(crate) fn open(bytes: &[u8], dir: &Path) -> Result<Manifest, Error> {
+        let path = dir.join("manifest");
+        if let Some(found) = other_version(bytes) {
+            return Err(Error::Version { path, found, known: VERSION });
+        }
+        Manifest::read(bytes).map_err(|why| Error::Manifest { path, why })
+    }
+
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut out = format!("{TITLE}{VERSION}\ngeneration {}\n", self.generation);
         let mut line = |text: std::fmt::Arguments<'_>| {
@@ -186,15 +215,13 @@ impl Manifest {
     /// Reads one; what is wrong with it otherwise.
     pub(crate) fn read(bytes: &[u8]) -> Result<Manifest, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
-        let version = text.strip_prefix(TITLE).and_then(|rest| rest.lines().next());
-        let Some(version) = version.and_then(|version| version.parse::<u32>().ok()) else {
+        let Some(version) = version(text) else {
             return Err("does not begin with the manifest's title".to_owned());
         };
         if version != VERSION {
             return Err(format!("has version {version}, this topdeck reads version {VERSION}"));
         }
-        let end = text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1);
-        let (body, last) = text.split_at(end);
+        let (body, last) = split_last_line(text);
         // As text: a number may be written in several ways, a flipped bit changes the case of a digit.
         if last != checksum_line(body) {
             return Err("its checksum does not match".to_owned());

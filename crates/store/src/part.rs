@@ -7,14 +7,13 @@
 //!     12     8  number   the part's
 //!     20     4  checksum CRC-32C of the 20 bytes before
 //! ```
-//! Then chunks, each as in `chunk.rs`, next to each other; the forms; the index; and 56 bytes:
+//! Then chunks, each as in `chunk.rs`, next to each other; the forms; the index; and the footer, 52 bytes:
 //!
 //! ```text
 //! forms     zstd of each series' form as length and bytes, by ascending id
-//! index     48 bytes a chunk, by ascending series and start: series 16, offset u64, length u32, rows u32,
-//!           start i64, end i64
+//! index     48 bytes a chunk, by ascending series, start and offset: see ENTRY
 //! footer    magic b"tdpend\0\0", forms at u64, index at u64, chunks u64, bytes of forms unpacked u64,
-//!           checksum of forms u32, checksum of index u32, number u64 xor 0, ... see FOOTER
+//!           CRC-32C of the forms as packed, of the index, and of the 48 bytes before: see FOOTER
 //! ```
 //! A part whose footer or index is damaged is read by looking for chunks: each says whose it is.
 //! `docs/formats/part.md` says the same to a stranger.
@@ -33,15 +32,27 @@ use crate::chunk::{self, Header};
 use crate::error::{Doing, Error, Result};
 
 /// First bytes of a part.
-pub(crate) const MAGIC: [u8; 8] = *b"tdpart\0\0";
+pub const MAGIC: [u8; 8] = *b"tdpart\0\0";
 /// First bytes of its footer.
-pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"tdpend\0\0";
+pub const FOOTER_MAGIC: [u8; 8] = *b"tdpend\0\0";
 /// The version that is written, and the only one that is read.
-pub(crate) const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 /// Bytes before the first chunk.
 pub const HEADER_BYTES: usize = 24;
+/// The fields of the header: name, offset, size.
+pub const HEADER: [(&str, usize, usize); 4] =
+    [("magic", 0, 8), ("version", 8, 4), ("number", 12, 8), ("checksum", 20, 4)];
 /// Bytes of an entry of the index.
 pub const ENTRY_BYTES: usize = 48;
+/// The fields of an entry of the index: name, offset, size.
+pub const ENTRY: [(&str, usize, usize); 6] = [
+    ("series", 0, 16),
+    ("offset", 16, 8),
+    ("length", 24, 4),
+    ("rows", 28, 4),
+    ("start", 32, 8),
+    ("end", 40, 8),
+];
 /// Bytes of the footer.
 pub const FOOTER_BYTES: usize = 52;
 /// The fields of the footer: name, offset, size.

@@ -50,8 +50,7 @@ impl Store {
             let backend = Local::open(Arc::clone(disk), snapshot)?;
             let (bytes, _) =
                 backend.manifest()?.ok_or_else(|| Error::Missing { dir: snapshot.to_owned() })?;
-            Manifest::read(&bytes)
-                .map_err(|why| Error::Manifest { path: snapshot.join("manifest"), why })?
+            Manifest::open(&bytes, snapshot)?
         };
         if manifest.journal.is_some() {
             return Err(Error::NoSnapshot { dir: snapshot.to_owned() });

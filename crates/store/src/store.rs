@@ -193,8 +193,7 @@ impl Store {
         let mut notes = Vec::new();
         let found = backend.manifest()?.ok_or_else(|| Error::Missing { dir: dir.to_owned() })?;
         let (bytes, mut are_alike) = found;
-        let mut manifest = Manifest::read(&bytes)
-            .map_err(|why| Error::Manifest { path: dir.join("manifest"), why })?;
+        let mut manifest = Manifest::open(&bytes, dir)?;
         if !are_alike {
             // A crash came between them, or one is damaged. Both say the same before parts go that one still
             // names: it may be the only one some day.

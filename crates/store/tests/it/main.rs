@@ -1,12 +1,16 @@
 //! The store from outside.
 
 mod basics;
+mod checks;
 mod copies;
 #[path = "../../../journal/tests/it/dying.rs"]
 mod dying;
 mod flips;
 mod full;
+mod fuzzed;
+mod golden;
 mod kill;
+mod layout;
 mod life;
 mod memory;
 mod model;

@@ -1,0 +1,58 @@
+//! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes this file by
+//! path, and `fuzzed` repeats the checks on inputs that once broke something.
+
+use ::model::{Batch, BatchWriter, Sample, Selector, Series, SeriesId};
+
+/// Panics where something broke.
+pub(crate) type Check = fn(&[u8]);
+
+/// Name and check of each target of `fuzz/`.
+pub(crate) const CHECKS: [(&str, Check); 3] =
+    [("batch", batch), ("selector", selector), ("store_chunk", store_chunk)];
+
+/// What passes is read to its end, and what is of series that it has the forms of is taken by a writer.
+fn batch(bytes: &[u8]) {
+    let Ok(batch) = Batch::check(bytes.to_owned()) else { return };
+    assert_eq!(batch.bytes(), bytes);
+    let mut reader = batch.read();
+    let (mut samples, mut again) = (0, BatchWriter::default());
+    for entry in reader.by_ref() {
+        let entry = entry.expect("BUG: it was checked");
+        let value = entry.decode().expect("BUG: it was checked");
+        assert!(entry.start <= entry.end);
+        samples += 1;
+        if let ::model::SeriesRef::Form(form) = entry.series {
+            let series = Series::from_form(form).expect("BUG: it was checked");
+            assert_eq!(series.id(), SeriesId::of_form(form), "one series, one id");
+            again.series(&series);
+            again.sample(&Sample { start: entry.start, end: entry.end, value }).unwrap();
+        }
+    }
+    assert_eq!(samples, batch.samples());
+    reader.gaps().iter().for_each(|gap| again.gap(gap.clone()));
+    let again = again.finish();
+    assert_eq!(Batch::check(again.bytes().to_owned()), Ok(again));
+}
+
+/// What is read is shown in a way that is read as the same.
+fn selector(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(selector) = Selector::parse(text) else { return };
+    let shown = selector.to_string();
+    // What is shown may be longer than what was written, and than what is read.
+    if shown.len() <= ::model::selector::LENGTH_MAX {
+        let again = Selector::parse(&shown);
+        assert_eq!(again.as_ref(), Ok(&selector), "{text:?} is shown as {shown:?}");
+    }
+}
+
+/// The first byte chooses a parser, the others are its input.
+fn store_chunk(bytes: &[u8]) {
+    let Some((choice, bytes)) = bytes.split_first() else { return };
+    match choice % 2 {
+        // Texts of more could be packed so well that they alone reach the fuzzer's limit of memory.
+        0 if bytes.len() <= 1024 => drop(store::fuzzing::chunk(bytes)),
+        0 => {}
+        _ => drop(store::fuzzing::manifest(bytes)),
+    }
+}

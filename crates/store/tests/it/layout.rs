@@ -1,0 +1,57 @@
+//! The tables of `docs/formats/chunk.md` and `part.md` are those of the code.
+
+use store::layout::*;
+
+const CHUNK: &str = include_str!("../../../../docs/formats/chunk.md");
+const PART: &str = include_str!("../../../../docs/formats/part.md");
+const MANIFEST: &str = include_str!("../../../../docs/formats/manifest.md");
+
+/// The rows of the table below a heading: field, offset, size.
+fn table<'a>(page: &'a str, heading: &str) -> Vec<(&'a str, usize, usize)> {
+    let below = page
+        .split(&format!("\n{heading}\n"))
+        .nth(1)
+        .unwrap_or_else(|| panic!("no heading {heading:?}"));
+    let rows = below.lines().skip_while(|line| !line.starts_with("| offset"));
+    rows.take_while(|line| line.starts_with('|'))
+        .filter_map(|line| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            Some((cells[3], cells[1].parse().ok()?, cells[2].parse().ok()?))
+        })
+        .collect()
+}
+
+#[track_caller]
+fn check(page: &str, heading: &str, fields: &[(&str, usize, usize)], bytes: usize) {
+    assert_eq!(table(page, heading), fields, "{heading}");
+    let mut end = 0;
+    for &(field, offset, size) in fields {
+        assert_eq!(offset, end, "{heading}, {field}: fields are next to each other");
+        end += size;
+    }
+    assert_eq!(end, bytes, "{heading}");
+}
+
+#[test]
+fn the_pages_tell_where_each_byte_lies() {
+    check(CHUNK, "## Header", &CHUNK_FIELDS, CHUNK_HEADER_BYTES);
+    check(PART, "## Header", &PART_HEADER, PART_HEADER_BYTES);
+    check(PART, "## Index", &ENTRY, ENTRY_BYTES);
+    check(PART, "## Footer", &FOOTER, FOOTER_BYTES);
+    assert!(PART.contains(&format!("The last {FOOTER_BYTES} bytes of the file.")));
+}
+
+#[test]
+fn the_pages_tell_magic_numbers_limits_and_versions() {
+    let told = |page: &str, text: String| assert!(page.contains(&text), "{text}");
+    told(CHUNK, format!("| magic | `{}` |", CHUNK_MAGIC.escape_ascii()));
+    for magic in [PART_MAGIC, FOOTER_MAGIC] {
+        let name = magic.strip_suffix(&[0, 0]).unwrap();
+        told(PART, format!("| magic | `{}` and two zero bytes |", name.escape_ascii()));
+    }
+    told(CHUNK, format!("| rows | at most {CHUNK_ROWS_MAX} |"));
+    told(CHUNK, format!("at most {CHUNK_BYTES_MAX} |"));
+    told(CHUNK, format!("| version | {CHUNK_VERSION} |"));
+    told(PART, format!("| version | {PART_VERSION}; "));
+    told(MANIFEST, format!("| `topdeck store {MANIFEST_VERSION}` |"));
+}
