@@ -316,14 +316,17 @@ impl View {
                     Resolution::Base => part.day() == day,
                     other => other == resolution && part.covers.contains_key(&day),
                 };
-                let coarser =
-                    |part: &PartInfo| part.resolution > resolution && part.covers.contains_key(&day);
+                let coarser = |part: &PartInfo| {
+                    part.resolution > resolution && part.covers.contains_key(&day)
+                };
                 let mut lost = series.iter().filter(|series| {
                     self.has_rows(series, day, coarser) && !self.has_rows(series, day, finer)
                 });
                 if let Some(first) = lost.next() {
                     let series = &first.found.series;
-                    let reason = format!("rows of {series} finer than rollups were dropped; ask for longer columns");
+                    let reason = format!(
+                        "rows of {series} finer than rollups were dropped; ask for longer columns"
+                    );
                     gaps.push(Gap { start, end, producer: None, lost: None, reason });
                 }
             }

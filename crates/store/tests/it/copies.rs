@@ -130,7 +130,8 @@ fn a_store_looks_at_its_parts_by_itself() {
     let options = store::Options { scrub_bytes_per_second: 1 << 30, ..world.options() };
     let options = store::Options { background: true, ..options };
     let store = Store::open(Arc::clone(&world.disk), Path::new(DIR), &options).unwrap();
-    let is_noted = || store.stat().unwrap().notes.iter().any(|note| note.contains(&format!("{number:016x}")));
+    let is_noted =
+        || store.stat().unwrap().notes.iter().any(|note| note.contains(&format!("{number:016x}")));
     let noted = (0..600).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
         is_noted()
