@@ -1,4 +1,7 @@
 //! Numbers in a column, compressed by pco (github.com/pcodec/pcodec): to the last bit, NaN included.
+//!
+//! Bytes that claim a dictionary make pco reserve up to 256 MiB (2^25 numbers) before it looks whether it is there. Only
+//! bytes with a matching checksum come here.
 
 use pco::data_types::Number;
 use pco::{ChunkConfig, standalone};
@@ -9,7 +12,7 @@ pub(crate) fn put<T: Number>(numbers: &[T]) -> Vec<u8> {
         .expect("BUG: this level is one of pco's")
 }
 
-/// pco's default is 8. Measured on random walks of 360 doubles: 4 is within 1 % of its size.
+/// Of pco's 0 to 12, below its default of 8: a column has 360 numbers at the most. Chosen, not measured.
 const LEVEL: usize = 4;
 
 /// Takes a column of exactly `rows` numbers out.
