@@ -100,7 +100,7 @@ pub(crate) struct Round {
 
 impl Inner {
     /// Looks at the next chunks, as many as the rate allows after `elapsed`. What is damaged is noted.
-    pub(crate) fn look_on(&self, round: &mut Round, elapsed: Duration) -> Result<()> {
+    pub(crate) fn look_on(&self, round: &mut Round, elapsed: Duration) {
         let rate = self.options.scrub_bytes_per_second as f64;
         round.bytes = (round.bytes + rate * elapsed.as_secs_f64()).min(rate);
         let mut bytes = Vec::new();
@@ -112,26 +112,35 @@ impl Inner {
             let Some(info) = next else {
                 // All over again, but not sooner than the next time.
                 round.at = (0, 0);
-                return Ok(());
+                return;
             };
             if info.number != round.at.0 {
                 round.at = (info.number, 0);
             }
-            let part = self.part(info.number)?;
-            let Some(place) = part.places()?.get(round.at.1).copied() else {
-                for what in part.damage()? {
-                    self.note(format!("{}: {what}", part.name()));
+            let opened = self.part(info.number).and_then(|part| Ok((part.places()?, part)));
+            let (places, part) = match opened {
+                Ok(opened) => opened,
+                // One that cannot be read must not keep the others from being looked at.
+                Err(error) => {
+                    self.note(error.to_string());
+                    round.at = (info.number + 1, 0);
+                    continue;
                 }
+            };
+            let Some(&place) = places.get(round.at.1) else {
+                let damage = part.damage().unwrap_or_else(|error| vec![error.to_string()]);
+                damage.iter().for_each(|what| self.note(format!("{}: {what}", part.name())));
                 round.at = (info.number + 1, 0);
                 continue;
             };
-            if let Err(gap) = gather::read(&*part, &place, &mut bytes)? {
-                self.note(gap.reason);
+            match gather::read(&*part, &place, &mut bytes) {
+                Ok(Ok(_)) => {}
+                Ok(Err(gap)) => self.note(gap.reason),
+                Err(error) => self.note(error.to_string()),
             }
             round.at.1 += 1;
             round.bytes -= f64::from(place.length);
         }
-        Ok(())
     }
 
     /// Looks at a part.

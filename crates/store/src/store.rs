@@ -759,9 +759,7 @@ impl Inner {
             }
             let elapsed = looked.elapsed();
             looked += elapsed;
-            if let Err(error) = self.look_on(&mut round, elapsed) {
-                self.note(format!("looking at parts: {error}"));
-            }
+            self.look_on(&mut round, elapsed);
             // Not at every batch: the head is read by whoever asks, this only keeps it from falling far behind.
             std::thread::sleep(PAUSE);
             let woken = locked(&self.wake.0);

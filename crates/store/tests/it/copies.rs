@@ -125,8 +125,12 @@ fn a_store_looks_at_its_parts_by_itself() {
     let disk = SimDisk::new(1);
     let world = World::on(Arc::new(disk.process()) as Arc<dyn Disk>);
     drop(filled(&world));
-    let number = world.open().unwrap().stat().unwrap().parts[0].number;
-    disk.flip_bit(Path::new(&format!("{DIR}/parts/{number:016x}.part")), 90, 3);
+    let parts = world.open().unwrap().stat().unwrap().parts;
+    let path = |number: u64| format!("{DIR}/parts/{number:016x}.part");
+    // One that is not there does not keep the others from being looked at.
+    world.disk.remove(Path::new(&path(parts[0].number))).unwrap();
+    let number = parts[1].number;
+    disk.flip_bit(Path::new(&path(number)), 90, 3);
     let options = store::Options { scrub_bytes_per_second: 1 << 30, ..world.options() };
     let options = store::Options { background: true, ..options };
     let store = Store::open(Arc::clone(&world.disk), Path::new(DIR), &options).unwrap();
