@@ -1,0 +1,1 @@
+//! CAQL, the stream language of Circonus.

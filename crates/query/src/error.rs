@@ -1,0 +1,110 @@
+//! What can be wrong with a question, and where in its text.
+
+use std::fmt;
+use std::ops::Range;
+
+/// A stretch of an expression, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Where it begins.
+    pub start: usize,
+    /// Where it ends.
+    pub end: usize,
+}
+
+impl Place {
+    /// From one byte to another.
+    pub fn new(start: usize, end: usize) -> Place {
+        Place { start, end: end.max(start) }
+    }
+
+    /// From where this begins to where the other ends.
+    pub fn to(self, other: Place) -> Place {
+        Place::new(self.start, other.end)
+    }
+
+    /// As line and column of a text, both from 1; columns are characters.
+    pub fn line_and_column(self, text: &str) -> (usize, usize) {
+        let before = text.get(..self.start).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        (line, column)
+    }
+}
+
+impl From<Range<usize>> for Place {
+    fn from(range: Range<usize>) -> Place {
+        Place::new(range.start, range.end)
+    }
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The expression cannot be read, or asks for what cannot be: the asker's.
+    #[error("{message}")]
+    Parse {
+        /// Where in the expression.
+        place: Place,
+        /// What is wrong there, and what would be right.
+        message: String,
+    },
+    /// What was found does not allow what is asked: the asker's, or the data's.
+    #[error("{message}")]
+    Execution {
+        /// Where in the expression.
+        place: Place,
+        /// What is wrong, and what would be right.
+        message: String,
+    },
+    /// More than a limit allows.
+    #[error("the query needs more {what} than {max} ({found}); {remedy}")]
+    Limit {
+        /// What there is too much of, with the limit's name.
+        what: &'static str,
+        /// How much there was when it was noticed.
+        found: u64,
+        /// How much is allowed.
+        max: u64,
+        /// What to ask instead, and which setting raises the limit.
+        remedy: String,
+    },
+    /// What is stored cannot be read.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// What this crate gives back.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Where in the expression, if it is known.
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Error::Parse { place, .. } | Error::Execution { place, .. } => Some(*place),
+            _ => None,
+        }
+    }
+
+    /// The message, with the line of the expression and a mark below the place.
+    pub fn show(&self, expression: &str) -> String {
+        let Some(place) = self.place() else { return self.to_string() };
+        let (line, column) = place.line_and_column(expression);
+        let text = expression.lines().nth(line - 1).unwrap_or("");
+        let within = text.chars().count() + 1 - column.min(text.chars().count() + 1);
+        let length = expression
+            .get(place.start..place.end)
+            .map_or(1, |marked| marked.lines().next().unwrap_or("").chars().count());
+        let mark = "^".repeat(length.min(within).max(1));
+        let blank: String =
+            text.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        format!("{line}:{column}: {self}\n  {text}\n  {blank}{mark}")
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}..{}", self.start, self.end)
+    }
+}

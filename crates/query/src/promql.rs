@@ -1,0 +1,1 @@
+//! PromQL, as of Prometheus 3.15.
