@@ -184,9 +184,9 @@ mod tests {
         hist = { path = 'crates/hist' }\ncollect = { path = 'crates/collect' }\nanyhow = '1'\n";
     const HIST: &str = "[package.metadata.topdeck]\nlayer = 0\n[dependencies]\nanyhow = '1'\n";
     const COLLECT: &str =
-        "[package.metadata.topdeck]\nlayer = 3\n[dependencies]\nhist.workspace = true\n";
+        "[package.metadata.topdeck]\nlayer = 4\n[dependencies]\nhist.workspace = true\n";
     const TABLE: &str =
-        "| layer | crate | job |\n|---|---|---|\n| 0 | `hist` | x |\n| 3 | `collect` | y |\n";
+        "| layer | crate | job |\n|---|---|---|\n| 0 | `hist` | x |\n| 4 | `collect` | y |\n";
 
     #[track_caller]
     fn check_table(table: &str, expected: &[&str]) {
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_crate_without_row_is_found() {
         let problem = "crates/collect/Cargo.toml:1: crate `collect` has no row in the table of \
-                       ARCHITECTURE.md: add `| 3 | `collect` | its job |`";
+                       ARCHITECTURE.md: add `| 4 | `collect` | its job |`";
         check_table("| 0 | `hist` | x |\n", &[problem]);
     }
 
@@ -256,15 +256,15 @@ mod tests {
     #[test]
     fn an_arrow_up_is_found() {
         let hist = HIST.replace("anyhow = '1'", "collect = { workspace = true }");
-        let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 3): depend \
+        let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 4): depend \
                        on lower layers only; move what is shared down";
         check_edges(&hist, COLLECT, &[problem]);
     }
 
     #[test]
     fn an_arrow_between_roles_is_found() {
-        let hist = HIST.replace("layer = 0", "layer = 3");
-        let problem = "crates/collect/Cargo.toml:4: `collect` (layer 3) → `hist` (layer 3): roles \
+        let hist = HIST.replace("layer = 0", "layer = 4");
+        let problem = "crates/collect/Cargo.toml:4: `collect` (layer 4) → `hist` (layer 4): roles \
                        do not know each other; join them in `topdeck`";
         check_edges(&hist, COLLECT, &[problem]);
     }
@@ -275,7 +275,7 @@ mod tests {
             "[dependencies]\nanyhow = '1'",
             "[target.'cfg(unix)'.dependencies]\ncollect = {}",
         );
-        let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 3): depend \
+        let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 4): depend \
                        on lower layers only; move what is shared down";
         check_edges(&hist, COLLECT, &[problem]);
     }
