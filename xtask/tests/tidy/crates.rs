@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn a_row_with_another_layer_is_found() {
         let problem = "ARCHITECTURE.md:4: `collect` is in layer 2: crates/collect/Cargo.toml says \
-                       3; make them agree";
-        check_table(&TABLE.replace("| 3", "| 2"), &[problem]);
+                       4; make them agree";
+        check_table(&TABLE.replace("| 4", "| 2"), &[problem]);
     }
 
     #[test]
