@@ -1,1 +1,5 @@
 //! CAQL, the stream language of Circonus.
+
+mod stage;
+
+pub(crate) use stage::Stage;

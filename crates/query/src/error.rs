@@ -70,6 +70,9 @@ pub enum Error {
         /// What to ask instead, and which setting raises the limit.
         remedy: String,
     },
+    /// It took too long, or nobody waits for it any more.
+    #[error("the query took longer than it may; ask for less, or raise timeout")]
+    Time,
     /// What is stored cannot be read.
     #[error(transparent)]
     Store(#[from] store::Error),

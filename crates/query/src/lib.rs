@@ -3,12 +3,25 @@
 //! Times are nanoseconds since the Unix epoch, as `i64`. The crate reads no file and knows no clock of its own.
 #![forbid(unsafe_code)]
 
-mod error;
-mod histogram;
-mod note;
 pub mod caql;
+mod error;
+mod eval;
+mod histogram;
+mod labels;
+mod limits;
+mod note;
+mod plan;
 pub mod promql;
+mod source;
+mod stream;
+mod value;
 
 pub use error::{Error, Place, Result};
+pub use eval::Settings;
 pub use histogram::{FloatHistogram, Grid, ResetHint};
+pub use labels::{Labels, NAME, TYPE, UNIT};
+pub use limits::Limits;
 pub use note::{Note, Notes};
+pub use source::{Handle, Read, Source};
+pub use stream::{Reading, Readings, Steps, Stream, seconds};
+pub use value::{STALE_BITS, Value, is_stale};

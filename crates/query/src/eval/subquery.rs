@@ -1,0 +1,61 @@
+//! Subqueries: an expression's values on steps of its own, as readings.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::eval::Evaluation;
+use crate::eval::select::EachReadings;
+use crate::histogram::ResetHint;
+use crate::plan::{Ranged, RangedOf};
+use crate::stream::{Reading, Readings, Steps};
+use crate::value::Value;
+
+impl Evaluation<'_> {
+    pub(crate) fn each_of_subquery(
+        &mut self,
+        ranged: &Ranged,
+        steps: Steps,
+        each: &mut EachReadings<'_>,
+    ) -> Result<()> {
+        let RangedOf::Subquery { inner, step, shift } = &ranged.of else {
+            panic!("BUG: no subquery");
+        };
+        let step = step.unwrap_or(self.settings.subquery_step);
+        let first = shift.apply(steps.start).saturating_sub(ranged.range);
+        let end = shift.apply(steps.end());
+        // The first whole multiple of the step that lies after the start of the first stretch.
+        let start = (first.div_euclid(step) + 1).saturating_mul(step);
+        let own = Steps::over(start, end, step);
+        for stream in self.streams(inner, own)? {
+            let held = stream.samples();
+            let values = stream.points.into_iter().enumerate();
+            let readings = values.filter_map(|(at, point)| {
+                let (time, value) = (own.time(at), unhinted(point?));
+                Some(Reading { start: time, time, value })
+            });
+            let readings = Readings {
+                labels: stream.labels,
+                drops_name: stream.drops_name,
+                readings: readings.collect(),
+            };
+            each(self, readings)?;
+            self.budget.release(held);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a histogram is the first after a reset was said of the readings as they came. The subquery picks
+/// others, or one of them twice: it has to be looked for again.
+fn unhinted(value: Value) -> Value {
+    match value {
+        Value::Histogram(histogram)
+            if matches!(histogram.hint, ResetHint::Reset | ResetHint::NotReset) =>
+        {
+            let mut histogram = Arc::unwrap_or_clone(histogram);
+            histogram.hint = ResetHint::Unknown;
+            Value::Histogram(Arc::new(histogram))
+        }
+        other => other,
+    }
+}

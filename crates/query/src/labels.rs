@@ -1,0 +1,144 @@
+//! What a stream is called: labels in order of their names, the metric's name among them as `__name__`.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Under which label a metric's name stands.
+pub const NAME: &str = "__name__";
+/// Under which label a metric's type stands, where labels for type and unit are asked for.
+pub const TYPE: &str = "__type__";
+/// Under which label a metric's unit stands, likewise.
+pub const UNIT: &str = "__unit__";
+
+/// Labels in order of their names, each once, none empty. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
+
+impl Default for Labels {
+    fn default() -> Labels {
+        Labels(Arc::new([]))
+    }
+}
+
+impl Labels {
+    /// Of any pairs: the last of each name counts, and an empty value is none.
+    pub fn new<N: Into<Arc<str>>, V: Into<Arc<str>>>(
+        pairs: impl IntoIterator<Item = (N, V)>,
+    ) -> Labels {
+        let mut held: Vec<(Arc<str>, Arc<str>)> =
+            pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        held.reverse();
+        held.sort_by(|a, b| a.0.cmp(&b.0));
+        held.dedup_by(|a, b| a.0 == b.0);
+        held.retain(|(_, value)| !value.is_empty());
+        Labels(held.into())
+    }
+
+    /// A label's value; the empty text where it is not.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.binary_search_by(|(held, _)| (**held).cmp(name)).map_or("", |at| &self.0[at].1)
+    }
+
+    /// The metric's name; the empty text where there is none.
+    pub fn name(&self) -> &str {
+        self.get(NAME)
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// These, with one set to a value; to the empty one, without it.
+    pub fn with(&self, name: &str, value: &str) -> Labels {
+        let mut pairs = self.0.to_vec();
+        match pairs.binary_search_by(|(held, _)| (**held).cmp(name)) {
+            Ok(at) if value.is_empty() => drop(pairs.remove(at)),
+            Ok(at) => pairs[at].1 = value.into(),
+            Err(_) if value.is_empty() => return self.clone(),
+            Err(at) => pairs.insert(at, (name.into(), value.into())),
+        }
+        Labels(pairs.into())
+    }
+
+    /// Those that are wanted.
+    pub fn keep(&self, wanted: impl Fn(&str) -> bool) -> Labels {
+        if self.0.iter().all(|(name, _)| wanted(name)) {
+            return self.clone();
+        }
+        Labels(self.0.iter().filter(|(name, _)| wanted(name)).cloned().collect())
+    }
+
+    /// Without the metric's name, type and unit: what is left of them says nothing about a result.
+    pub fn without_metadata(&self) -> Labels {
+        self.keep(|name| !is_metadata(name))
+    }
+
+    /// How many bytes they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.iter().map(|(name, value)| name.len() + value.len() + 64).sum()
+    }
+}
+
+/// Whether a label tells of the metric and not of who was measured.
+pub(crate) fn is_metadata(name: &str) -> bool {
+    matches!(name, NAME | TYPE | UNIT)
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == ':')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':');
+        let mut others = self.iter().filter(|(label, _)| !plain || *label != NAME).peekable();
+        if plain {
+            out.write_str(name)?;
+            if others.peek().is_none() {
+                return Ok(());
+            }
+        }
+        out.write_str("{")?;
+        for (at, (label, value)) in others.enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            let plain = label.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            match plain {
+                true => write!(out, "{comma}{label}={value:?}")?,
+                false => write!(out, "{comma}{label:?}={value:?}")?,
+            }
+        }
+        out.write_str("}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_sorted_and_each_once() {
+        let labels = Labels::new([("b", "1"), ("a", "2"), ("b", "3"), ("c", "")]);
+        assert_eq!(labels.iter().collect::<Vec<_>>(), [("a", "2"), ("b", "3")]);
+        assert_eq!(labels.get("b"), "3");
+        assert_eq!(labels.get("c"), "");
+    }
+
+    #[test]
+    fn setting_and_unsetting() {
+        let labels = Labels::new([(NAME, "up"), ("host", "a")]);
+        assert_eq!(labels.with("host", "b").to_string(), r#"up{host="b"}"#);
+        assert_eq!(labels.with("host", "").to_string(), "up");
+        assert_eq!(labels.with("zone", "eu").get("zone"), "eu");
+        assert_eq!(labels.without_metadata().to_string(), r#"{host="a"}"#);
+    }
+}

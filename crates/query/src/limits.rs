@@ -1,0 +1,101 @@
+//! What one question may cost. Over a limit is an error that names it, never a part of an answer.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+
+/// The most that one question may cost; every command and setting uses these names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Samples held at one time: a number is one, a histogram one for each bucket and eight. `max_samples`.
+    pub samples: u64,
+    /// Series that one selector may pick. `max_series`.
+    pub series: u64,
+    /// Bytes held at one time, counted where they grow with data. `max_bytes`.
+    pub bytes: u64,
+    /// Steps of an answer. `max_steps`.
+    pub steps: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { samples: 50_000_000, series: 100_000, bytes: 1 << 30, steps: 110_000 }
+    }
+}
+
+/// What is left of them while a question is worked on. Shared by threads.
+pub(crate) struct Budget<'a> {
+    limits: Limits,
+    samples: AtomicU64,
+    is_over: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl<'a> Budget<'a> {
+    pub(crate) fn new(limits: Limits, is_over: &'a (dyn Fn() -> bool + Sync)) -> Budget<'a> {
+        Budget { limits, samples: AtomicU64::new(0), is_over }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Counts samples that are held from now on.
+    pub(crate) fn hold(&self, samples: u64) -> Result<()> {
+        // Only an amount: nothing else is ordered by it.
+        let found = self.samples.fetch_add(samples, Ordering::Relaxed).saturating_add(samples);
+        let (max, bytes) = (self.limits.samples, found.saturating_mul(BYTES_OF_SAMPLE));
+        if found > max {
+            let remedy =
+                "ask for longer steps, a shorter time or fewer series, or raise max_samples"
+                    .to_owned();
+            return Err(Error::Limit {
+                what: "samples in memory (max_samples)",
+                found,
+                max,
+                remedy,
+            });
+        }
+        if bytes > self.limits.bytes {
+            let remedy = "ask for longer steps, a shorter time or fewer series, or raise max_bytes"
+                .to_owned();
+            return Err(Error::Limit {
+                what: "bytes of memory (max_bytes)",
+                found: bytes,
+                max: self.limits.bytes,
+                remedy,
+            });
+        }
+        self.check()
+    }
+
+    /// Counts samples that are held no more.
+    pub(crate) fn release(&self, samples: u64) {
+        self.samples.fetch_sub(samples, Ordering::Relaxed);
+    }
+
+    /// Counts the series that a selector picked.
+    pub(crate) fn series(&self, found: usize) -> Result<()> {
+        let max = self.limits.series;
+        if found as u64 > max {
+            let remedy = "select fewer series, or raise max_series".to_owned();
+            return Err(Error::Limit {
+                what: "series (max_series)",
+                found: found as u64,
+                max,
+                remedy,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether there is time left.
+    pub(crate) fn check(&self) -> Result<()> {
+        match (self.is_over)() {
+            true => Err(Error::Time),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What a sample takes: a value with its presence is 16 bytes, a bucket of a histogram too.
+const BYTES_OF_SAMPLE: u64 = 16;

@@ -1,0 +1,48 @@
+//! What is read: the face of a store towards questions.
+
+use std::ops::Range;
+
+use hist::Mixture;
+use model::{Gap, Kind, Selector};
+use store::{Grid, Summary};
+
+use crate::error::Result;
+use crate::labels::Labels;
+use crate::stream::Reading;
+
+/// A series that a selector picked. `key` means something only to the source that gave it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Handle {
+    /// Name and labels.
+    pub labels: Labels,
+    /// What its samples are.
+    pub kind: Kind,
+    /// In what it is measured; the empty text where that is not known.
+    pub unit: String,
+    /// By which the source knows it again.
+    pub key: usize,
+}
+
+/// Values of columns of time, and what is known to be missing.
+pub struct Read<T> {
+    /// One for each column, or each reading.
+    pub values: Vec<T>,
+    /// What is missing.
+    pub gaps: Vec<Gap>,
+}
+
+/// What questions read from. All reads of one question see the same moment.
+pub trait Source: Sync {
+    /// The series that a selector picks, in no order.
+    fn select(&self, selector: &Selector) -> Result<Vec<Handle>>;
+
+    /// Readings of a series as they came, that were made after `range.start` and not after `range.end`, by time.
+    fn readings(&self, series: &Handle, range: Range<i64>) -> Result<Read<Reading>>;
+
+    /// Distributions of series of histograms, put together: what ended within each column, its start excluded
+    /// and its end included. Of cumulative series it is what was added.
+    fn histograms(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>>;
+
+    /// Numbers of series of counts or gauges, put together likewise; `None` where there are none.
+    fn numbers(&self, series: &[&Handle], grid: Grid) -> Result<Read<Option<Summary>>>;
+}

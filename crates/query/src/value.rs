@@ -1,0 +1,86 @@
+//! What a stream has at a moment: a number, perhaps with the bracket that the truth lies in, or a distribution.
+
+use std::sync::Arc;
+
+use hist::{Bracket, Mixture};
+
+use crate::histogram::FloatHistogram;
+
+/// A value at a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A number as it is.
+    Number(f64),
+    /// A number that is known to lie within bounds: a statistic of a distribution.
+    Bracket(Box<Bracket>),
+    /// A histogram with counts that PromQL reckons with.
+    Histogram(Arc<FloatHistogram>),
+    /// What was measured, whole: counts are exact, and so are the extremes where the source told them.
+    Distribution(Arc<Mixture>),
+}
+
+impl Value {
+    /// A statistic; without bounds where there is no width.
+    pub fn of_bracket(bracket: Bracket) -> Value {
+        match bracket.is_exact() {
+            true => Value::Number(bracket.estimate),
+            false => Value::Bracket(Box::new(bracket)),
+        }
+    }
+
+    /// The number; `None` of a distribution.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Value::Number(number) => Some(*number),
+            Value::Bracket(bracket) => Some(bracket.estimate),
+            Value::Histogram(_) | Value::Distribution(_) => None,
+        }
+    }
+
+    /// The number as bounds; `None` of a distribution.
+    pub fn bracket(&self) -> Option<Bracket> {
+        match self {
+            Value::Number(number) => Some(Bracket::exact(*number)),
+            Value::Bracket(bracket) => Some(**bracket),
+            Value::Histogram(_) | Value::Distribution(_) => None,
+        }
+    }
+
+    /// The histogram as PromQL reckons with it; `None` of a number.
+    pub fn histogram(&self) -> Option<Arc<FloatHistogram>> {
+        match self {
+            Value::Number(_) | Value::Bracket(_) => None,
+            Value::Histogram(histogram) => Some(Arc::clone(histogram)),
+            Value::Distribution(mixture) => Some(Arc::new(FloatHistogram::from(&**mixture))),
+        }
+    }
+
+    /// Whether it is a distribution of either kind.
+    pub fn is_distribution(&self) -> bool {
+        matches!(self, Value::Histogram(_) | Value::Distribution(_))
+    }
+
+    /// For how many samples it counts towards the limit: Prometheus' measure, 16 bytes a sample.
+    pub(crate) fn samples(&self) -> u64 {
+        match self {
+            Value::Number(_) | Value::Bracket(_) => 1,
+            Value::Histogram(histogram) => {
+                (histogram.positive.len() + histogram.negative.len()) as u64 + 8
+            }
+            Value::Distribution(mixture) => mixture
+                .parts()
+                .iter()
+                .map(|part| (part.positive().len() + part.negative().len()) as u64 + 8)
+                .sum::<u64>()
+                .max(1),
+        }
+    }
+}
+
+/// Whether a number is the mark that says: from here on this series is no more. As Prometheus writes it.
+pub fn is_stale(number: f64) -> bool {
+    number.to_bits() == STALE_BITS
+}
+
+/// The bits of that NaN.
+pub const STALE_BITS: u64 = 0x7ff0_0000_0000_0002;
