@@ -89,9 +89,7 @@ impl<'a> Evaluation<'a> {
             Op::Exact(exact) => self.exact(exact, steps),
             Op::Once(inner) => self.once(inner, steps),
             Op::Negate(inner) => self.negate(inner, steps),
-            Op::Over { function, over, args, at } => {
-                self.over(function, over, args, *at, node.place, steps)
-            }
+            Op::Over(over) => self.over(over, node.place, steps),
             Op::Call { function, args } => self.call(function, args, node.place, steps),
             Op::Aggregate(aggregate) => self.aggregate(aggregate, node.place, steps),
             Op::Binary(binary) => self.binary(binary, node.place, steps),

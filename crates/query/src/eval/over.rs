@@ -16,14 +16,20 @@ pub(crate) fn function(_name: &str) -> Option<&'static Function> {
     unimplemented!()
 }
 
+/// A function of readings, and what it is applied to.
+#[derive(Clone, Debug)]
+pub(crate) struct Over {
+    pub(crate) function: &'static Function,
+    /// The readings.
+    pub(crate) of: Ranged,
+    /// Numbers, in the order of the arguments without the readings.
+    pub(crate) args: Vec<Node>,
+}
+
 impl Evaluation<'_> {
-    /// `at` is the place of the readings among the arguments; `args` are the others.
     pub(crate) fn over(
         &mut self,
-        _function: &'static Function,
-        _over: &Ranged,
-        _args: &[Node],
-        _at: usize,
+        _over: &Over,
         _place: Place,
         _steps: Steps,
     ) -> Result<Vec<Stream>> {
