@@ -33,12 +33,7 @@ pub(crate) enum Op {
     Once(Box<Node>),
     Negate(Box<Node>),
     /// A function of readings over time.
-    Over {
-        function: &'static over::Function,
-        over: Ranged,
-        args: Vec<Node>,
-        at: usize,
-    },
+    Over(Box<over::Over>),
     /// A function of what is there at each step.
     Call {
         function: &'static call::Function,
