@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod caql;
+mod ask;
 mod error;
 mod eval;
 mod histogram;
@@ -13,9 +14,11 @@ mod note;
 mod plan;
 pub mod promql;
 mod source;
+mod stored;
 mod stream;
 mod value;
 
+pub use ask::{Answer, Data, Language, Question, ask};
 pub use error::{Error, Place, Result};
 pub use eval::Settings;
 pub use histogram::{FloatHistogram, Grid, ResetHint};
@@ -23,5 +26,6 @@ pub use labels::{Labels, NAME, TYPE, UNIT};
 pub use limits::Limits;
 pub use note::{Note, Notes};
 pub use source::{Handle, Read, Source};
+pub use stored::Stored;
 pub use stream::{Reading, Readings, Steps, Stream, seconds};
 pub use value::{STALE_BITS, Value, is_stale};
