@@ -21,7 +21,9 @@ mod value;
 pub use ask::{Answer, Data, Language, Question, ask};
 pub use error::{Error, Place, Result};
 pub use eval::Settings;
-pub use histogram::{FloatHistogram, Grid, ResetHint};
+pub use histogram::{
+    Bucket, Combined, Compensation, FloatHistogram, Grid, Incompatible, ResetHint,
+};
 pub use labels::{Labels, NAME, TYPE, UNIT};
 pub use limits::Limits;
 pub use note::{Note, Notes};

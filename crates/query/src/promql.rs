@@ -1,1 +1,3 @@
 //! PromQL, as of Prometheus 3.15.
+
+pub mod quantile;
