@@ -3,10 +3,10 @@
 //! Times are nanoseconds since the Unix epoch, as `i64`. The crate reads no file and knows no clock of its own.
 #![forbid(unsafe_code)]
 
+pub mod caql;
 mod error;
 mod histogram;
 mod note;
-pub mod caql;
 pub mod promql;
 
 pub use error::{Error, Place, Result};
