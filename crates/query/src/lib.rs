@@ -3,8 +3,8 @@
 //! Times are nanoseconds since the Unix epoch, as `i64`. The crate reads no file and knows no clock of its own.
 #![forbid(unsafe_code)]
 
-pub mod caql;
 mod ask;
+pub mod caql;
 mod error;
 mod eval;
 mod histogram;
