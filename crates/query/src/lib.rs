@@ -5,8 +5,10 @@
 
 mod ask;
 pub mod caql;
+pub mod compare;
 mod error;
 mod eval;
+pub mod explain;
 mod histogram;
 mod labels;
 mod limits;
