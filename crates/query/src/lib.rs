@@ -11,6 +11,7 @@ pub mod promql;
 
 pub use error::{Error, Place, Result};
 pub use histogram::{
-    Bucket, Combined, Compensation, FloatHistogram, Grid, Incompatible, ResetHint,
+    Bucket, Combined, Compensation, Description, DescriptionError, FloatHistogram, Grid,
+    Incompatible, Invalid, Keep, ResetHint, parse_description,
 };
 pub use note::{Note, Notes};
