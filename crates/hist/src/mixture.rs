@@ -20,6 +20,12 @@ pub struct Mixture {
     parts: Vec<Histogram>,
 }
 
+impl From<Histogram> for Mixture {
+    fn from(histogram: Histogram) -> Mixture {
+        Mixture { parts: vec![histogram] }
+    }
+}
+
 impl Mixture {
     /// Adds all values of `histogram`.
     pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {

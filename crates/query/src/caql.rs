@@ -1,5 +1,26 @@
 //! CAQL, the stream language of Circonus.
+//!
+//! [`parse`] makes a tree of a text, `Signature` says what functions there are, and `bind` puts the arguments of
+//! a call where its function wants them.
+//!
+//! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and [`ARGUMENTS_MAX`], which together bound what
+//! a text from outside can take.
 
+pub mod ast;
+mod lexer;
+mod parse;
+mod show;
 mod stage;
 
+pub use ast::{Argument, Body, Call, Constant, Directives, Expr, Form, Literal, Operator, Query};
+pub use parse::parse;
 pub(crate) use stage::Stage;
+
+/// Bytes of an expression at the most: some thousands of calls.
+pub const EXPRESSION_BYTES_MAX: usize = 256 << 10;
+/// How deep a tree is at the most; a pipe of so many calls is as deep. What walks a tree is recursive.
+pub const DEPTH_MAX: usize = 100;
+/// Sources of a call, and operands of a chain of one operator, at the most.
+pub const SOURCES_MAX: usize = 1000;
+/// Arguments of a call at the most.
+pub const ARGUMENTS_MAX: usize = 1000;

@@ -1,8 +1,25 @@
 //! Histograms as PromQL reckons with them: counts are floats, for rates and differences have fractions.
 
+mod bound;
+mod bucket;
+mod compensation;
+mod counts;
+mod hint;
+mod logarithm;
+mod number;
+mod sum;
+
 use std::sync::Arc;
 
 use hist::Scheme;
+
+pub use bucket::Bucket;
+pub use compensation::Compensation;
+pub use hint::ResetHint;
+pub use sum::{Combined, Incompatible};
+
+pub(crate) use compensation::{Kahan, add_compensated};
+pub(crate) use logarithm::{exp2, log2};
 
 /// Which buckets there are.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,22 +28,8 @@ pub enum Grid {
     Exponential(i32),
     /// Custom upper bounds (schema −53): bucket `i` ends at `bounds[i]`, inclusive; the last, `bounds.len()`, at infinity.
     Custom(Arc<[f64]>),
-    /// Another family's buckets, as `hist` numbers them.
+    /// Another family's buckets, as `hist` numbers them; values beyond the last are under `i32::MAX`.
     Native(Scheme),
-}
-
-/// What is known of a counter's reset before this histogram.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ResetHint {
-    /// Nothing: it has to be looked for.
-    #[default]
-    Unknown,
-    /// There was one.
-    Reset,
-    /// There was none.
-    NotReset,
-    /// It is no counter.
-    Gauge,
 }
 
 /// A histogram with counts that may be fractions, or negative.
@@ -50,8 +53,118 @@ pub struct FloatHistogram {
     pub hint: ResetHint,
 }
 
+/// The sum that marks the end of a series: a NaN that no computation makes.
+const STALE: u64 = hist::codec::prometheus::STALE_MARKER;
+
+impl Default for FloatHistogram {
+    /// Nothing, in schema 0.
+    fn default() -> FloatHistogram {
+        FloatHistogram {
+            grid: Grid::Exponential(0),
+            zero_threshold: 0.0,
+            zero_count: 0.0,
+            count: 0.0,
+            sum: 0.0,
+            positive: Vec::new(),
+            negative: Vec::new(),
+            hint: ResetHint::Unknown,
+        }
+    }
+}
+
+impl FloatHistogram {
+    /// Multiplies all counts and the sum. A negative factor makes it a gauge.
+    pub fn mul(&mut self, factor: f64) {
+        self.each(|value| value * factor);
+        if factor < 0.0 {
+            self.hint = ResetHint::Gauge;
+        }
+    }
+
+    /// Divides all counts and the sum. A negative divisor makes it a gauge; division by zero leaves no
+    /// buckets.
+    pub fn div(&mut self, divisor: f64) {
+        if divisor == 0.0 {
+            self.positive.clear();
+            self.negative.clear();
+        }
+        self.each(|value| value / divisor);
+        if divisor < 0.0 {
+            self.hint = ResetHint::Gauge;
+        }
+    }
+
+    /// Turns the sign of all counts and of the sum, which makes it a gauge.
+    pub fn negate(&mut self) {
+        self.mul(-1.0);
+    }
+
+    fn each(&mut self, f: impl Fn(f64) -> f64) {
+        let values = [&mut self.zero_count, &mut self.count, &mut self.sum];
+        let buckets = self.positive.iter_mut().chain(&mut self.negative).map(|(_, count)| count);
+        for value in values.into_iter().chain(buckets) {
+            *value = f(*value);
+        }
+        counts::drop_empty(&mut self.positive);
+        counts::drop_empty(&mut self.negative);
+    }
+
+    /// Whether this is no histogram but the mark that the series has ended.
+    pub fn is_stale(&self) -> bool {
+        self.sum.to_bits() == STALE
+    }
+
+    /// Whether a count, the sum or a bound has left the doubles.
+    pub fn has_overflow(&self) -> bool {
+        let bounds: &[f64] = match &self.grid {
+            Grid::Custom(bounds) => bounds,
+            _ => &[],
+        };
+        [self.zero_count, self.count, self.sum]
+            .iter()
+            .chain(bounds)
+            .chain(self.positive.iter().chain(&self.negative).map(|(_, count)| count))
+            .any(|value| value.is_infinite())
+    }
+
+    /// Whether both are the same data: bit for bit, so that NaN is NaN, and whatever the hint.
+    pub fn equals(&self, other: &FloatHistogram) -> bool {
+        let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
+        let same_counts = |a: &[(i32, f64)], b: &[(i32, f64)]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && same(a.1, b.1))
+        };
+        self.grid == other.grid
+            && self.zero_threshold == other.zero_threshold
+            && same(self.zero_count, other.zero_count)
+            && same(self.count, other.count)
+            && same(self.sum, other.sum)
+            && same_counts(&self.positive, &other.positive)
+            && same_counts(&self.negative, &other.negative)
+    }
+
+    /// How many bytes Prometheus reckons that this takes, by which it limits samples: a word for each
+    /// run of buckets, each bucket and each custom bound, beside the fields.
+    pub fn size(&self) -> usize {
+        let runs = |counts: &[(i32, f64)]| {
+            let gaps = counts.windows(2).filter(|pair| pair[1].0 != pair[0].0.wrapping_add(1));
+            usize::from(!counts.is_empty()) + gaps.count()
+        };
+        let bounds = match &self.grid {
+            Grid::Custom(bounds) => bounds.len(),
+            _ => 0,
+        };
+        let words = runs(&self.positive) + runs(&self.negative) + bounds;
+        168 + 8 * (words + self.positive.len() + self.negative.len())
+    }
+}
+
 impl From<&hist::Mixture> for FloatHistogram {
     fn from(_: &hist::Mixture) -> FloatHistogram {
+        unimplemented!("replaced by the float branch")
+    }
+}
+impl From<&hist::Histogram> for FloatHistogram {
+    fn from(_: &hist::Histogram) -> FloatHistogram {
         unimplemented!("replaced by the float branch")
     }
 }

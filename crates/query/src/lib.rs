@@ -3,6 +3,7 @@
 //! Times are nanoseconds since the Unix epoch, as `i64`. The crate reads no file and knows no clock of its own.
 #![forbid(unsafe_code)]
 
+mod ask;
 pub mod caql;
 mod error;
 mod eval;
@@ -13,15 +14,20 @@ mod note;
 mod plan;
 pub mod promql;
 mod source;
+mod stored;
 mod stream;
 mod value;
 
+pub use ask::{Answer, Data, Language, Question, ask};
 pub use error::{Error, Place, Result};
 pub use eval::Settings;
-pub use histogram::{FloatHistogram, Grid, ResetHint};
+pub use histogram::{
+    Bucket, Combined, Compensation, FloatHistogram, Grid, Incompatible, ResetHint,
+};
 pub use labels::{Labels, NAME, TYPE, UNIT};
 pub use limits::Limits;
 pub use note::{Note, Notes};
 pub use source::{Handle, Read, Source};
+pub use stored::Stored;
 pub use stream::{Reading, Readings, Steps, Stream, seconds};
 pub use value::{STALE_BITS, Value, is_stale};

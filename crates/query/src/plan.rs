@@ -8,6 +8,7 @@ use model::Selector;
 use crate::caql;
 use crate::error::Place;
 use crate::eval::{aggregate, binary, call, over};
+use crate::promql::Matcher;
 
 /// A piece of work.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ pub(crate) enum Op {
     /// Readings of a stretch of time before each step.
     Ranged(Box<Ranged>),
     /// What happened in a stretch of time before each step, exactly, out of the coarsest rollups that fit.
-    Exact(Exact),
+    Exact(Box<Exact>),
     /// The same at each step: worked out once.
     Once(Box<Node>),
     Negate(Box<Node>),
@@ -49,12 +50,12 @@ pub(crate) enum Op {
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch {
     pub(crate) selector: Selector,
+    /// The same as it was written, for what is absent.
+    pub(crate) matchers: Vec<Matcher>,
     /// The metric's name, where the expression says it.
     pub(crate) name: String,
     pub(crate) shift: Shift,
     pub(crate) extension: Extension,
-    /// Labels that the selector names with `=`, for what is absent.
-    pub(crate) equal: Vec<(String, String)>,
     pub(crate) place: Place,
 }
 
@@ -126,4 +127,7 @@ pub(crate) struct Exact {
     pub(crate) is_rate: bool,
     /// Series whose labels agree are put together.
     pub(crate) grouping: Option<aggregate::Grouping>,
+    /// What the expression says in standard PromQL: the same only for distributions that are deltas, and done
+    /// where something else was selected.
+    pub(crate) standard: Option<Node>,
 }

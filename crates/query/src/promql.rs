@@ -1,1 +1,58 @@
 //! PromQL, as of Prometheus 3.15.
+
+mod ast;
+mod check;
+mod duration;
+mod functions;
+mod lexer;
+mod matcher;
+mod number;
+mod parse;
+mod pattern;
+mod plan;
+pub mod quantile;
+mod quantiles;
+mod quote;
+mod show;
+
+pub use ast::{At, BinaryOp, Cardinality, Expr, ExprKind, Matching, ValueType, VectorSelector};
+pub use duration::{Duration, DurationExpr, DurationKind, DurationOp};
+pub use functions::{AggregateOp, FUNCTIONS, Function, Variadic, function};
+pub use matcher::{MatchOp, Matcher, REGEX_SIZE_MAX, whole_regex};
+pub use number::{parse_duration, parse_number, show_duration};
+pub use parse::{parse, parse_series_labels};
+pub(crate) use plan::plan;
+
+/// Bytes of an expression at the most.
+pub const LENGTH_MAX: usize = 256 << 10;
+/// How deep an expression nests at the most. Reading, checking, showing and evaluating are recursive; operators in a
+/// row count, as `a + b + c` is `(a + b) + c`.
+pub const NESTING_MAX: usize = 100;
+/// Regexes of an expression at the most, each of which may take [`REGEX_SIZE_MAX`] once compiled.
+pub const REGEXES_MAX: usize = 128;
+
+/// Which parts of the language that Prometheus has behind feature flags may be used. Without any, the default, it is
+/// the language of a Prometheus without flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Functions and aggregations: `promql-experimental-functions`.
+    pub experimental_functions: bool,
+    /// Durations with operators, `step()` and so on: `promql-duration-expr`.
+    pub duration_expressions: bool,
+    /// `anchored` and `smoothed`: `promql-extended-range-selectors`.
+    pub extended_selectors: bool,
+    /// `fill`, `fill_left` and `fill_right`: `promql-binop-fill-modifiers`.
+    pub binop_fill: bool,
+}
+
+impl Options {
+    /// Everything.
+    pub fn all() -> Options {
+        Options {
+            experimental_functions: true,
+            duration_expressions: true,
+            extended_selectors: true,
+            binop_fill: true,
+        }
+    }
+}

@@ -4,6 +4,7 @@ use crate::error::{Place, Result};
 use crate::eval::Evaluation;
 use crate::labels::{Labels, NAME, is_metadata};
 use crate::plan::Node;
+use crate::promql::AggregateOp;
 use crate::stream::{Steps, Stream};
 
 /// Which streams are put together.
@@ -28,29 +29,10 @@ impl Grouping {
     }
 }
 
-/// How they are put together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Sum,
-    Avg,
-    Count,
-    Min,
-    Max,
-    Group,
-    Stddev,
-    Stdvar,
-    TopK,
-    BottomK,
-    Quantile,
-    CountValues,
-    LimitK,
-    LimitRatio,
-}
-
 /// An aggregation.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregate {
-    pub(crate) way: Way,
+    pub(crate) way: AggregateOp,
     pub(crate) grouping: Grouping,
     pub(crate) of: Node,
     /// How many, which quantile, or under which label.

@@ -1,0 +1,157 @@
+//! Asking: text in, answer out.
+
+use model::Gap;
+
+use crate::error::{Error, Place, Result};
+use crate::eval::{Evaluation, Settings, merge_same};
+use crate::note::Notes;
+use crate::plan::{Node, Op};
+use crate::source::Source;
+use crate::stream::{Readings, Steps, Stream};
+use crate::{caql, promql};
+
+/// In which language a question is put.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Language {
+    /// Prometheus'.
+    #[default]
+    PromQl,
+    /// Circonus'.
+    Caql,
+}
+
+/// A question.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// What is asked.
+    pub text: &'a str,
+    /// In which language.
+    pub language: Language,
+    /// The first moment that is asked about, in nanoseconds since the Unix epoch.
+    pub start: i64,
+    /// The last; in CAQL, the end, which is excluded.
+    pub end: i64,
+    /// Nanoseconds from one to the next; 0 asks about one moment, the start.
+    pub step: i64,
+    /// Which parts of PromQL are understood.
+    pub options: promql::Options,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What was asked for.
+    pub data: Data,
+    /// The moments that it has values for.
+    pub steps: Steps,
+    /// What it should not be read without.
+    pub notes: Notes,
+    /// What is known to be missing in what was read.
+    pub gaps: Vec<Gap>,
+}
+
+/// The kinds of answers, as Prometheus tells them apart.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    /// One number for each step.
+    Scalar(Vec<f64>),
+    /// A text.
+    Text(String),
+    /// Streams at one moment, each with one point, in the order that the question gives them.
+    Vector(Vec<Stream>),
+    /// Streams over time.
+    Matrix(Vec<Stream>),
+    /// Readings as they came.
+    Readings(Vec<Readings>),
+}
+
+/// Works out an answer. `is_over` says that nobody waits for it any more, or that its time is up.
+pub fn ask(
+    source: &dyn Source,
+    question: &Question<'_>,
+    settings: &Settings,
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Result<Answer> {
+    let steps = steps_of(question, settings)?;
+    match question.language {
+        Language::PromQl => {
+            let expression = promql::parse(question.text, &question.options)?;
+            let (kind, node) = promql::plan(&expression, question, settings)?;
+            let mut evaluation = Evaluation::new(source, settings, is_over);
+            let data = promql_data(&mut evaluation, kind, &node, steps)?;
+            Ok(finish(evaluation, data, steps))
+        }
+        Language::Caql => {
+            let _ = caql::parse(question.text)?;
+            unimplemented!()
+        }
+    }
+}
+
+fn finish(evaluation: Evaluation<'_>, data: Data, steps: Steps) -> Answer {
+    let mut gaps = evaluation.gaps;
+    gaps.sort();
+    gaps.dedup();
+    Answer { data, steps, notes: evaluation.notes, gaps }
+}
+
+fn steps_of(question: &Question<'_>, settings: &Settings) -> Result<Steps> {
+    if question.step == 0 {
+        return Ok(Steps::at(question.start));
+    }
+    let invalid = |message: &str| {
+        let place = Place::new(0, question.text.len());
+        Err(Error::Parse { place, message: message.to_owned() })
+    };
+    if question.step < 0 {
+        return invalid("the step is negative: give a step above nought");
+    }
+    if question.end < question.start {
+        return invalid("the end lies before the start");
+    }
+    let steps = Steps::over(question.start, question.end, question.step);
+    let max = settings.limits.steps;
+    if steps.count as u64 > max {
+        let remedy = "ask for longer steps or a shorter time, or raise max_steps".to_owned();
+        let (what, found) = ("steps (max_steps)", steps.count as u64);
+        return Err(Error::Limit { what, found, max, remedy });
+    }
+    Ok(steps)
+}
+
+fn promql_data(
+    evaluation: &mut Evaluation<'_>,
+    kind: promql::ValueType,
+    node: &Node,
+    steps: Steps,
+) -> Result<Data> {
+    match (&node.op, kind) {
+        (Op::Text(text), _) => Ok(Data::Text(text.clone())),
+        (Op::Ranged(ranged), _) => {
+            let mut readings = evaluation.ranged(ranged, steps.start)?;
+            for series in readings.iter_mut().filter(|series| series.drops_name) {
+                series.labels = series.labels.without_metadata();
+            }
+            readings.sort_by(|a, b| a.labels.cmp(&b.labels));
+            Ok(Data::Readings(readings))
+        }
+        (_, promql::ValueType::Scalar) => Ok(Data::Scalar(evaluation.scalar(node, steps)?)),
+        _ => {
+            let mut streams = evaluation.streams(node, steps)?;
+            if streams.iter().any(|stream| stream.drops_name) {
+                for stream in streams.iter_mut().filter(|stream| stream.drops_name) {
+                    stream.labels = stream.labels.without_metadata();
+                }
+                streams = merge_same(streams, node.place)?;
+            }
+            streams.retain(|stream| !stream.is_empty());
+            Ok(match steps.is_instant() {
+                true => Data::Vector(streams),
+                false => {
+                    streams.sort_by(|a, b| a.labels.cmp(&b.labels));
+                    Data::Matrix(streams)
+                }
+            })
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! From text to tree.
+//!
+//! ```text
+//! query     <- directive* pipe
+//! directive <- '#' word ('=' value)?
+//! pipe      <- operation ('|' call)*
+//! operation <- unary (operator unary)*          the operators' order is their precedence, one level each
+//! unary     <- ('!' / '-') unary / 'not' operation / primary
+//! primary   <- call / constant / sign? (number / duration) / text / '(' pipe ')'
+//! call      <- name ('(' (argument (',' argument)*)? ')')? ('{' (pipe (',' pipe)*)? '}')?     one of both at least
+//! argument  <- (name '=')? (sign? (number / duration) / text / constant)
+//! ```
+//! A sign belongs to the number right behind it where an operand is due, and is an operator everywhere else. `not`
+//! takes everything up to the next pipe, comma or bracket.
+
+use super::ast::{
+    Argument, Body, Call, Constant, Directives, Expr, Form, Literal, Operator, Query,
+};
+use super::lexer::{Lexer, Token, TokenKind, is_quote};
+use super::{ARGUMENTS_MAX, DEPTH_MAX, EXPRESSION_BYTES_MAX, SOURCES_MAX};
+use crate::error::{Error, Place, Result};
+
+/// Reads a query.
+pub fn parse(text: &str) -> Result<Query> {
+    if text.len() > EXPRESSION_BYTES_MAX {
+        return Err(limit("bytes", text.len(), EXPRESSION_BYTES_MAX, "ask for less at once"));
+    }
+    let mut lexer = Lexer::new(text, 0);
+    let (directives, is_promql) = head(&mut lexer)?;
+    if is_promql {
+        let offset = lexer.at();
+        let text = text[offset..].to_owned();
+        return Ok(Query { directives, body: Body::Promql { text, offset } });
+    }
+    let token = lexer.next()?;
+    if token.kind == TokenKind::End {
+        let message = "there is no expression: write one, such as find(\"name\")";
+        return Err(Error::Parse { place: token.place, message: message.to_owned() });
+    }
+    let mut parser = Parser { lexer, token, end: 0, level: 0 };
+    let node = parser.pipe()?;
+    match parser.token.kind {
+        TokenKind::End => Ok(Query { directives, body: Body::Caql(node.expr) }),
+        _ => Err(parser.expected("an operator, | or the end")),
+    }
+}
+
+// The head.
+
+const DIRECTIVES: &str =
+    "#preview, #serial, #min_period=10s, #lang=\"promql\", #lookback_window=5m";
+
+/// Reads directives, and says whether PromQL follows them.
+fn head(lexer: &mut Lexer<'_>) -> Result<(Directives, bool)> {
+    let mut directives = Directives::default();
+    let mut is_promql = false;
+    loop {
+        lexer.blanks_and_comments();
+        let start = lexer.at();
+        if !lexer.take("#") {
+            return Ok((directives, is_promql));
+        }
+        let name = lexer.word();
+        let place = Place::new(start, lexer.at());
+        let refused = |message: String| Error::Parse { place, message };
+        match name {
+            "preview" => directives.preview = true,
+            "serial" | "strict" => directives.serial = true,
+            "min_period" | "lookback_window" => {
+                let ns = span(lexer, name)?;
+                let field = match name {
+                    "min_period" => &mut directives.min_period_ns,
+                    _ => &mut directives.lookback_ns,
+                };
+                if field.replace(ns).is_some() {
+                    return Err(refused(format!("#{name} is given twice")));
+                }
+            }
+            "lang" => match language(lexer)?.as_str() {
+                "promql" => is_promql = true,
+                "caql" => is_promql = false,
+                other => {
+                    let message =
+                        format!("there is no #lang={other:?}: write \"caql\" or \"promql\"");
+                    return Err(refused(message));
+                }
+            },
+            // In PromQL, # begins a comment.
+            _ if is_promql => {
+                *lexer = lexer.at_byte(start);
+                return Ok((directives, is_promql));
+            }
+            _ => return Err(refused(format!("there is no #{name}; there are {DIRECTIVES}"))),
+        }
+    }
+}
+
+/// `=`, and a number of seconds or a duration.
+fn span(lexer: &mut Lexer<'_>, name: &str) -> Result<i64> {
+    lexer.blanks_and_comments();
+    let start = lexer.at();
+    let is_given = lexer.take("=");
+    let quoted = is_given && lexer.peek().is_some_and(is_quote);
+    // No blanks in it: what follows on the same line may be an expression that begins with a number.
+    let ns = match (is_given, quoted) {
+        (false, _) => None,
+        (true, false) => lexer.seconds_or_duration()?,
+        (true, true) => {
+            let mut inner = Lexer::new(lexer.text_in_quotes()?, 0);
+            inner.seconds_or_duration().ok().flatten()
+        }
+    };
+    ns.filter(|ns| *ns > 0).ok_or_else(|| {
+        let message =
+            format!("#{name} wants seconds or a duration above 0: #{name}=60 or #{name}=1m");
+        lexer.error(start, lexer.at(), message)
+    })
+}
+
+/// `=`, and a word, in quotes or not.
+fn language(lexer: &mut Lexer<'_>) -> Result<String> {
+    let start = lexer.at();
+    if !lexer.take("=") {
+        return Err(lexer.error(start, start, "#lang wants a language: #lang=\"promql\""));
+    }
+    let is_quoted = lexer.peek().is_some_and(is_quote);
+    Ok(if is_quoted { lexer.text_in_quotes()? } else { lexer.word() }.to_owned())
+}
+
+// The expression.
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    /// The next one, not yet taken.
+    token: Token<'a>,
+    /// Where the one before it ends.
+    end: usize,
+    /// How deep the parser is in brackets, signs and right operands.
+    level: usize,
+}
+
+/// A node, and how many lie on the longest way down.
+struct Node {
+    expr: Expr,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn pipe(&mut self) -> Result<Node> {
+        let mut left = self.operation(0)?;
+        while self.take("|")? {
+            let Some(name) = self.name_of_call() else {
+                return Err(self.expected("a call after |, such as stats:sum()"));
+            };
+            let right = self.call(name, Some(left))?;
+            if self.operator_between().is_some() {
+                let message = "a call follows |, and nothing is computed with it: write (… | f()) + 1, or f(){…} + 1";
+                return Err(self.refused(message));
+            }
+            left = right;
+        }
+        Ok(left)
+    }
+
+    /// A chain of operators no looser than this level.
+    fn operation(&mut self, least: usize) -> Result<Node> {
+        let mut left = self.unary()?;
+        while let Some((level, operator)) =
+            self.operator_between().filter(|(level, _)| *level >= least)
+        {
+            let mut operands = vec![left];
+            while self.operator_between() == Some((level, operator)) {
+                if operator.is_comparison() && operands.len() == 2 {
+                    let symbol = operator.symbol();
+                    let message = format!(
+                        "comparisons take exactly two operands: write (a {symbol} b) and (b {symbol} c)"
+                    );
+                    return Err(self.refused(&message));
+                }
+                if operands.len() == SOURCES_MAX {
+                    let remedy = "use op:sum or stats:sum with one find";
+                    return Err(limit(
+                        "operands in a chain",
+                        operands.len() + 1,
+                        SOURCES_MAX,
+                        remedy,
+                    ));
+                }
+                self.advance()?;
+                operands.push(self.deeper(|parser| parser.operation(level + 1))?);
+            }
+            left = operation(operator, operands)?;
+        }
+        Ok(left)
+    }
+
+    fn unary(&mut self) -> Result<Node> {
+        let start = self.token.place.start;
+        if self.token.kind == TokenKind::Name("not") {
+            self.advance()?;
+            let operand = self.deeper(|parser| parser.operation(0))?;
+            return Ok(operation(Operator::Not, vec![operand])?.from(start));
+        }
+        if self.take("!")? {
+            let operand = self.deeper(Parser::unary)?;
+            return Ok(operation(Operator::Not, vec![operand])?.from(start));
+        }
+        if let Some(literal) = self.signed()? {
+            return Ok(Node::leaf(literal, Place::new(start, self.end)));
+        }
+        // `signed` left a sign that no number follows.
+        if self.take("-")? {
+            let operand = self.deeper(Parser::unary)?;
+            return Ok(operation(Operator::Negate, vec![operand])?.from(start));
+        }
+        self.primary()
+    }
+
+    fn primary(&mut self) -> Result<Node> {
+        let start = self.token.place.start;
+        if let Some(name) = self.name_of_call() {
+            return self.call(name, None);
+        }
+        if let Some(literal) = self.literal()? {
+            return Ok(Node::leaf(literal, Place::new(start, self.end)));
+        }
+        if self.take("(")? {
+            let mut inner = self.deeper(Parser::pipe)?;
+            if !self.take(")")? {
+                return Err(self.expected("an operator, | or `)`"));
+            }
+            inner.expr.place = Place::new(start, self.end);
+            return Ok(inner);
+        }
+        Err(self.expected("a call, a number, a duration, a text or `(`"))
+    }
+
+    // Calls.
+
+    /// The name of a call, if one is next.
+    fn name_of_call(&self) -> Option<&'a str> {
+        match self.token.kind {
+            TokenKind::Name("not" | "and" | "or") => None,
+            TokenKind::Name(name) if Constant::of_name(name).is_none() => Some(name),
+            _ => None,
+        }
+    }
+
+    fn call(&mut self, name: &str, piped: Option<Node>) -> Result<Node> {
+        let name_place = self.token.place;
+        self.advance()?;
+        let (mut has_arguments, mut has_sources) = (false, false);
+        let mut arguments = Vec::new();
+        if self.take("(")? {
+            has_arguments = true;
+            self.list(")", |parser| parser.argument(&mut arguments))?;
+        }
+        let start = piped.as_ref().map_or(name_place.start, |node| node.expr.place.start);
+        let mut depth = piped.as_ref().map_or(0, |node| node.depth);
+        let mut sources: Vec<Expr> = piped.into_iter().map(|node| node.expr).collect();
+        if self.take("{")? {
+            has_sources = true;
+            self.list("}", |parser| {
+                if sources.len() == SOURCES_MAX {
+                    let remedy = "find can give many streams from one source";
+                    return Err(limit("sources in a call", sources.len() + 1, SOURCES_MAX, remedy));
+                }
+                let source = parser.deeper(Parser::pipe)?;
+                depth = depth.max(source.depth);
+                sources.push(source.expr);
+                Ok(())
+            })?;
+        }
+        if !has_arguments && !has_sources {
+            let message = format!("`{name}` wants a block: write {name}(…) or {name}{{…}}");
+            return Err(Error::Parse { place: name_place, message });
+        }
+        let name = name.replace("::", ":");
+        let call = Call { name, name_place, arguments, sources };
+        Node::new(Form::Call(call), Place::new(start, self.end), depth + 1)
+    }
+
+    /// What stands between brackets, of which the opening one is taken, and commas.
+    fn list(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        if self.take(close)? {
+            return Ok(());
+        }
+        loop {
+            item(self)?;
+            if self.take(close)? {
+                return Ok(());
+            }
+            if !self.take(",")? {
+                return Err(self.expected(&format!("`,` or `{close}`")));
+            }
+        }
+    }
+
+    fn argument(&mut self, arguments: &mut Vec<Argument>) -> Result<()> {
+        if arguments.len() == ARGUMENTS_MAX {
+            let remedy = "split the call into several";
+            return Err(limit("arguments in a call", arguments.len() + 1, ARGUMENTS_MAX, remedy));
+        }
+        let start = self.token.place;
+        let mut name = None;
+        if let TokenKind::Name(word) = self.token.kind
+            && Constant::of_name(word).is_none()
+        {
+            self.advance()?;
+            if !self.take("=")? {
+                let message = format!(
+                    "`{word}` is no value: a text stands in quotes, \"{word}\", and streams in braces behind the arguments"
+                );
+                return Err(Error::Parse { place: start, message });
+            }
+            if arguments.iter().any(|argument: &Argument| argument.name.as_deref() == Some(word)) {
+                let message = format!("`{word}` is given twice");
+                return Err(Error::Parse { place: start, message });
+            }
+            name = Some(word.to_owned());
+        }
+        let value = match self.signed()? {
+            Some(value) => Some(value),
+            None => self.literal()?,
+        };
+        let Some(value) = value else {
+            return Err(self.expected("a number, a duration, a text or a constant"));
+        };
+        let place = Place::new(start.start, self.end);
+        if name.is_none()
+            && let Some(before) = arguments.last().and_then(|argument| argument.name.as_deref())
+        {
+            let message = format!("values without a name come first: move this before {before}=");
+            return Err(Error::Parse { place, message });
+        }
+        arguments.push(Argument { name, value, place });
+        Ok(())
+    }
+
+    // Literals.
+
+    /// A number or a duration right behind a sign. Without one, nothing is taken, except that a plus sign has to be
+    /// followed by one.
+    fn signed(&mut self) -> Result<Option<Literal>> {
+        let TokenKind::Symbol(sign @ ("+" | "-")) = self.token.kind else { return Ok(None) };
+        let digit = self.lexer.peek().is_some_and(|c| c.is_ascii_digit());
+        if !digit && sign == "-" {
+            return Ok(None);
+        }
+        if !digit {
+            return Err(
+                self.refused("a plus sign before one operand wants a number right behind it")
+            );
+        }
+        self.advance()?;
+        let literal = match self.literal()? {
+            Some(Literal::Number(number)) if sign == "-" => Literal::Number(-number),
+            Some(Literal::Duration(ns)) if sign == "-" => Literal::Duration(-ns),
+            Some(literal) => literal,
+            None => return Err(self.expected("a number")),
+        };
+        Ok(Some(literal))
+    }
+
+    fn literal(&mut self) -> Result<Option<Literal>> {
+        let literal = match &self.token.kind {
+            TokenKind::Number(number) => Literal::Number(*number),
+            TokenKind::Duration(ns) => Literal::Duration(*ns),
+            TokenKind::Text(text) => Literal::Text(text.clone()),
+            TokenKind::Name(name) => match Constant::of_name(name) {
+                Some(constant) => Literal::Constant(constant),
+                None => return Ok(None),
+            },
+            TokenKind::Symbol(_) | TokenKind::End => return Ok(None),
+        };
+        self.advance()?;
+        Ok(Some(literal))
+    }
+
+    // Tokens.
+
+    /// The operator that is next and stands between operands, and its level.
+    fn operator_between(&self) -> Option<(usize, Operator)> {
+        let (TokenKind::Symbol(word) | TokenKind::Name(word)) = self.token.kind else {
+            return None;
+        };
+        let mut operators = Operator::BETWEEN.into_iter().enumerate();
+        operators.find(|(_, operator)| operator.symbol() == word)
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.end = self.token.place.end;
+        self.token = self.lexer.next()?;
+        Ok(())
+    }
+
+    fn take(&mut self, symbol: &str) -> Result<bool> {
+        let is_there = matches!(self.token.kind, TokenKind::Symbol(found) if found == symbol);
+        if is_there {
+            self.advance()?;
+        }
+        Ok(is_there)
+    }
+
+    /// Does what makes the parser recurse, within the limit.
+    fn deeper(&mut self, inner: impl FnOnce(&mut Self) -> Result<Node>) -> Result<Node> {
+        if self.level == DEPTH_MAX {
+            return Err(too_deep(self.level + 1));
+        }
+        self.level += 1;
+        let node = inner(self);
+        self.level -= 1;
+        node
+    }
+
+    fn expected(&self, expected: &str) -> Error {
+        let found = match &self.token.kind {
+            TokenKind::Name(name) => format!("`{name}`"),
+            TokenKind::Number(number) => format!("the number {number}"),
+            TokenKind::Duration(_) => "a duration".to_owned(),
+            TokenKind::Text(_) => "a text".to_owned(),
+            TokenKind::Symbol("=") => {
+                return self.refused("a single = names an argument: a comparison is written ==");
+            }
+            TokenKind::Symbol(symbol) => format!("`{symbol}`"),
+            TokenKind::End => "the end".to_owned(),
+        };
+        self.refused(&format!("found {found}, expected {expected}"))
+    }
+
+    /// The next token is what is wrong.
+    fn refused(&self, message: &str) -> Error {
+        Error::Parse { place: self.token.place, message: message.to_owned() }
+    }
+}
+
+impl Node {
+    fn new(form: Form, place: Place, depth: usize) -> Result<Node> {
+        if depth > DEPTH_MAX {
+            return Err(too_deep(depth));
+        }
+        Ok(Node { expr: Expr { form, place }, depth })
+    }
+
+    fn leaf(literal: Literal, place: Place) -> Node {
+        Node { expr: Expr { form: Form::Literal(literal), place }, depth: 1 }
+    }
+
+    fn from(mut self, start: usize) -> Node {
+        self.expr.place.start = start;
+        self
+    }
+}
+
+fn operation(operator: Operator, operands: Vec<Node>) -> Result<Node> {
+    let depth = operands.iter().map(|node| node.depth).max().unwrap_or(0) + 1;
+    let operands: Vec<Expr> = operands.into_iter().map(|node| node.expr).collect();
+    let ends = operands.first().zip(operands.last());
+    let place = ends.map_or_else(Place::default, |(first, last)| first.place.to(last.place));
+    Node::new(Form::Operation { operator, operands }, place, depth)
+}
+
+fn too_deep(found: usize) -> Error {
+    limit("levels of calls, operators and brackets", found, DEPTH_MAX, "split the query")
+}
+
+fn limit(what: &'static str, found: usize, max: usize, remedy: &str) -> Error {
+    Error::Limit { what, found: found as u64, max: max as u64, remedy: remedy.to_owned() }
+}

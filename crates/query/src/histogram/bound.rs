@@ -1,0 +1,107 @@
+//! Where buckets begin and end.
+//!
+//! Prometheus reads its exponential bounds from tables that are off the exact powers of two by up to three
+//! steps of a double. Quantiles that are to agree with it to the last bit need the very same bounds, so
+//! [`STEPS_OFF`] holds that difference; powers of two themselves are exact. A value within that distance of
+//! a bound may be counted on its other side by a recorder whose bounds are exact, as those of `hist` are.
+
+use std::sync::LazyLock;
+
+use hist::Scheme;
+
+use super::Grid;
+
+/// What lies beyond the last bucket of a [`Grid::Native`] is counted under this index.
+pub(super) const BEYOND: i32 = i32::MAX;
+
+/// By how many doubles Prometheus' entry `k` of 256 lies above the greatest double not above `2^(k/256)`, plus 3.
+#[rustfmt::skip]
+const STEPS_OFF: &[u8; 256] = b"\
+3434433434333433332234323333332243333333333333223322343334333323\
+3334343333223322343344333433343433334444332234233323343333223322\
+3333332133223322332223222222221133333334332233222312332322122222\
+2311332222121212121112010100110022222212231123122211231211011200";
+
+/// `2^(k/256 - 1)` as Prometheus has it.
+static FRACTIONS: LazyLock<[f64; 256]> = LazyLock::new(|| {
+    let octave = Scheme::exp2(8).expect("BUG: 8 is a scale");
+    std::array::from_fn(|k| {
+        let (floor, _) = octave.edges(k as i32 - 256).expect("BUG: an octave below 1");
+        f64::from_bits(floor.to_bits() + u64::from(STEPS_OFF[k] - b'0') - 3)
+    })
+});
+
+impl Grid {
+    /// Where bucket `index` begins and ends, of those for positive values. An index without a bucket has no
+    /// width.
+    pub fn edges(&self, index: i32) -> (f64, f64) {
+        match self {
+            Grid::Exponential(schema) => {
+                (exponential(i64::from(index) - 1, *schema), exponential(index.into(), *schema))
+            }
+            Grid::Custom(bounds) => {
+                (custom(i64::from(index) - 1, bounds), custom(index.into(), bounds))
+            }
+            Grid::Native(scheme) => scheme.edges(index).unwrap_or_else(|| outside(scheme, index)),
+        }
+    }
+
+    /// Whether a bucket holds its upper edge rather than its lower one.
+    pub(super) fn is_upper_inclusive(&self) -> bool {
+        !matches!(self, Grid::Native(Scheme::LogLinear2(_) | Scheme::LogLinear10))
+    }
+
+    /// Whether values are taken as evenly spread within a bucket; else their logarithms are.
+    pub(crate) fn is_linear(&self) -> bool {
+        match self {
+            Grid::Exponential(_) => false,
+            Grid::Custom(_) => true,
+            Grid::Native(scheme) => !matches!(scheme, Scheme::Exp2(_) | Scheme::Log(_)),
+        }
+    }
+
+    /// Whether the buckets are custom ones, which have no zero bucket and no mirror image.
+    pub fn is_custom(&self) -> bool {
+        matches!(self, Grid::Custom(_))
+    }
+}
+
+/// The upper bound of a bucket. The last finite one ends at the greatest double: what follows it is for
+/// infinities.
+fn exponential(index: i64, schema: i32) -> f64 {
+    let schema = schema.clamp(-10, 8);
+    let (fraction, exponent) = if schema < 0 {
+        (0.5, (index << -schema) + 1)
+    } else {
+        let step = (index & ((1 << schema) - 1)) << (8 - schema);
+        (FRACTIONS[step as usize], (index >> schema) + 1)
+    };
+    if fraction == 0.5 && exponent == 1025 { f64::MAX } else { scaled(fraction, exponent) }
+}
+
+/// `fraction * 2^exponent`, rounded once.
+pub(super) fn scaled(fraction: f64, exponent: i64) -> f64 {
+    let power = |exponent: i64| f64::from_bits(((exponent + 1023) as u64) << 52);
+    match exponent {
+        1025.. => f64::INFINITY,
+        -1000..=1024 => fraction * 2.0 * power(exponent - 1),
+        -1080..=-1001 => fraction * power(-1000) * power(exponent + 1000),
+        _ => 0.0,
+    }
+}
+
+fn custom(index: i64, bounds: &[f64]) -> f64 {
+    match usize::try_from(index) {
+        Ok(index) => bounds.get(index).copied().unwrap_or(f64::INFINITY),
+        Err(_) => f64::NEG_INFINITY,
+    }
+}
+
+/// The edges of an index that a scheme has no bucket for.
+fn outside(scheme: &Scheme, index: i32) -> (f64, f64) {
+    match scheme {
+        _ if index <= 0 => (0.0, 0.0),
+        Scheme::LogLinear10 => (1e128, f64::INFINITY),
+        _ => (f64::MAX, f64::INFINITY),
+    }
+}

@@ -1,0 +1,127 @@
+//! One bucket with its bounds, and walks over all of a histogram's.
+
+use std::fmt;
+
+use super::logarithm::log2;
+use super::number::Number;
+use super::{FloatHistogram, Grid};
+
+/// Values between two bounds, and how many there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bucket {
+    /// Where it begins.
+    pub lower: f64,
+    /// Where it ends.
+    pub upper: f64,
+    /// Whether `lower` itself belongs to it.
+    pub lower_inclusive: bool,
+    /// Whether `upper` itself belongs to it.
+    pub upper_inclusive: bool,
+    /// How many values it holds.
+    pub count: f64,
+}
+
+impl Bucket {
+    fn positive(grid: &Grid, index: i32, count: f64) -> Bucket {
+        let (lower, upper) = grid.edges(index);
+        let (lower_inclusive, upper_inclusive) = match grid {
+            Grid::Custom(_) => (index == 0, true),
+            _ if grid.is_upper_inclusive() => (lower < 0.0, upper > 0.0),
+            _ => (true, upper.is_infinite()),
+        };
+        Bucket { lower, upper, lower_inclusive, upper_inclusive, count }
+    }
+
+    fn negative(grid: &Grid, index: i32, count: f64) -> Bucket {
+        let mirrored = Bucket::positive(grid, index, count);
+        Bucket {
+            lower: -mirrored.upper,
+            upper: -mirrored.lower,
+            lower_inclusive: mirrored.upper_inclusive,
+            upper_inclusive: mirrored.lower_inclusive,
+            count,
+        }
+    }
+
+    /// The share of the bucket's values at or below `value`, which lies strictly between its bounds. They are
+    /// spread evenly, or their logarithms are.
+    pub(crate) fn fraction_below(&self, value: f64, linear: bool) -> f64 {
+        if linear {
+            return (value - self.lower) / (self.upper - self.lower);
+        }
+        let [lower, upper, at] = [self.lower, self.upper, value].map(|bound| log2(bound.abs()));
+        if value > 0.0 {
+            (at - lower) / (upper - lower)
+        } else {
+            1.0 - (at - upper) / (lower - upper)
+        }
+    }
+
+    /// Without what the zero bucket holds already.
+    fn clipped(mut self, zero_threshold: f64) -> Bucket {
+        if self.upper < 0.0 && self.upper > -zero_threshold {
+            self.upper = -zero_threshold;
+        } else if self.lower > 0.0 && self.lower < zero_threshold {
+            self.lower = zero_threshold;
+        }
+        self
+    }
+}
+
+/// As Prometheus writes it: `(0.5,1]:3`.
+impl fmt::Display for Bucket {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{}{},{}{}:{}",
+            if self.lower_inclusive { '[' } else { '(' },
+            Number(self.lower),
+            Number(self.upper),
+            if self.upper_inclusive { ']' } else { ')' },
+            Number(self.count),
+        )
+    }
+}
+
+impl FloatHistogram {
+    /// Buckets of positive values, from the lowest up; all buckets if they are custom.
+    pub fn positive_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
+        self.positive.iter().map(|&(index, count)| Bucket::positive(&self.grid, index, count))
+    }
+
+    /// Buckets of negative values, from the one next to zero down.
+    pub fn negative_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
+        self.negative.iter().map(|&(index, count)| Bucket::negative(&self.grid, index, count))
+    }
+
+    /// The bucket around zero, empty or not.
+    pub fn zero_bucket(&self) -> Bucket {
+        Bucket {
+            lower: -self.zero_threshold,
+            upper: self.zero_threshold,
+            lower_inclusive: true,
+            upper_inclusive: true,
+            count: self.zero_count,
+        }
+    }
+
+    /// All buckets from the lowest to the highest. The neighbours of the zero bucket begin where it ends.
+    pub fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
+        let clip = |bucket: Bucket| bucket.clipped(self.zero_threshold);
+        let zero = (self.zero_count > 0.0).then(|| self.zero_bucket());
+        self.negative_buckets().rev().map(clip).chain(zero).chain(self.positive_buckets().map(clip))
+    }
+}
+
+/// As Prometheus writes it: `{count:3, sum:4.5, (0.5,1]:1, (1,2]:2}`.
+impl fmt::Display for FloatHistogram {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{{count:{}, sum:{}", Number(self.count), Number(self.sum))?;
+        let zero = (self.zero_count != 0.0 && !self.grid.is_custom()).then(|| self.zero_bucket());
+        let below = self.negative_buckets().rev();
+        for bucket in below.chain(zero).chain(self.positive_buckets()) {
+            write!(out, ", {bucket}")?;
+        }
+        write!(out, "}}")
+    }
+}

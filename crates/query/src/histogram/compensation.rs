@@ -1,0 +1,80 @@
+//! Sums of many histograms whose rounding is made good in the end: Kahan's summation, as Neumaier improved it.
+
+use super::FloatHistogram;
+use super::counts::{self, Counts};
+
+/// A sum and what rounding lost of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Kahan {
+    /// The sum, rounded.
+    pub(crate) sum: f64,
+    /// What has to be added to it.
+    pub(crate) lost: f64,
+}
+
+impl Kahan {
+    /// Both, to be taken apart.
+    pub(crate) fn parts(self) -> (f64, f64) {
+        (self.sum, self.lost)
+    }
+
+    /// Both sums together.
+    pub(super) fn plus(self, other: Kahan) -> Kahan {
+        let sum = add_compensated(other.sum, self);
+        if other.lost == 0.0 { sum } else { add_compensated(other.lost, sum) }
+    }
+}
+
+/// The sum with `more` in it. A sum that leaves the doubles has lost nothing that could be told.
+pub(crate) fn add_compensated(more: f64, Kahan { sum, lost }: Kahan) -> Kahan {
+    let total = sum + more;
+    let lost = if total.is_infinite() {
+        0.0
+    } else if sum.abs() >= more.abs() {
+        lost + ((sum - total) + more)
+    } else {
+        lost + ((more - total) + sum)
+    };
+    Kahan { sum: total, lost }
+}
+
+/// What rounding lost of a sum of histograms, bucket by bucket. Starts empty; belongs to one histogram.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Compensation {
+    pub(super) zero_count: f64,
+    pub(super) count: f64,
+    pub(super) sum: f64,
+    pub(super) positive: Counts,
+    pub(super) negative: Counts,
+}
+
+impl Compensation {
+    /// For the histogram times `factor`.
+    pub fn mul(&mut self, factor: f64) {
+        self.each(|lost| lost * factor);
+    }
+
+    /// For the histogram divided by `divisor`, which is not 0.
+    pub fn div(&mut self, divisor: f64) {
+        self.each(|lost| lost / divisor);
+    }
+
+    fn each(&mut self, f: impl Fn(f64) -> f64) {
+        let values = [&mut self.zero_count, &mut self.count, &mut self.sum];
+        let buckets = self.positive.iter_mut().chain(&mut self.negative).map(|(_, lost)| lost);
+        for lost in values.into_iter().chain(buckets) {
+            *lost = f(*lost);
+        }
+    }
+}
+
+impl FloatHistogram {
+    /// Adds what was lost on the way, once the sum is complete.
+    pub fn settle(&mut self, compensation: &Compensation) {
+        self.zero_count += compensation.zero_count;
+        self.count += compensation.count;
+        self.sum += compensation.sum;
+        counts::add(&mut self.positive, &compensation.positive, 1.0);
+        counts::add(&mut self.negative, &compensation.negative, 1.0);
+    }
+}

@@ -1,0 +1,94 @@
+//! Logarithm and power to base 2, rounded as Prometheus' are.
+//!
+//! A quantile between two exponential bounds goes through both. What the platform offers rounds differently
+//! in the last place, so these follow the reductions and polynomials that Go's `math` shares with FreeBSD's
+//! msun (`e_log.c`, `e_exp.c`, Sun Microsystems 1993), each a few operations in a fixed order. Neither
+//! fuses multiplications with additions.
+
+/// ln 2 in two parts: the first has zeros at its end, so that small multiples of it are exact.
+const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
+const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+
+/// Coefficients of the odd function `(ln(1 + f) - f) / f` in `s = f / (2 + f)`.
+const LOG: [f64; 7] = [
+    6.666_666_666_666_735e-1,
+    3.999_999_999_940_942e-1,
+    2.857_142_874_366_239e-1,
+    2.222_219_843_214_978_4e-1,
+    1.818_357_216_161_805e-1,
+    1.531_383_769_920_937_3e-1,
+    1.479_819_860_511_658_6e-1,
+];
+
+/// Coefficients of `r (e^r + 1) / (e^r - 1)` in `r²`.
+const EXP: [f64; 5] = [
+    1.666_666_666_666_666_6e-1,
+    -2.777_777_777_701_559_3e-3,
+    6.613_756_321_437_934e-5,
+    -1.653_390_220_546_525_2e-6,
+    4.138_136_797_057_238_5e-8,
+];
+
+/// The logarithm of a value that is not below zero.
+pub(crate) fn log2(value: f64) -> f64 {
+    if value.is_nan() || value == f64::INFINITY {
+        return value;
+    }
+    if value <= 0.0 {
+        return if value == 0.0 { f64::NEG_INFINITY } else { f64::NAN };
+    }
+    let (fraction, exponent) = halved(value);
+    if fraction == 0.5 {
+        return f64::from(exponent - 1);
+    }
+    natural(fraction) * std::f64::consts::LOG2_E + f64::from(exponent)
+}
+
+/// The natural logarithm of a value between a half and one.
+fn natural(fraction: f64) -> f64 {
+    let (f, k) = if fraction < std::f64::consts::FRAC_1_SQRT_2 {
+        (fraction * 2.0 - 1.0, -1.0)
+    } else {
+        (fraction - 1.0, 0.0)
+    };
+    let [l1, l2, l3, l4, l5, l6, l7] = LOG;
+    let s = f / (2.0 + f);
+    let s2 = s * s;
+    let s4 = s2 * s2;
+    let odd = s2 * (l1 + s4 * (l3 + s4 * (l5 + s4 * l7)));
+    let even = s4 * (l2 + s4 * (l4 + s4 * l6));
+    let half_square = 0.5 * f * f;
+    k * LN2_HIGH - ((half_square - (s * (half_square + (odd + even)) + k * LN2_LOW)) - f)
+}
+
+/// Two to the power of `exponent`.
+pub(crate) fn exp2(exponent: f64) -> f64 {
+    if exponent.is_nan() {
+        return exponent;
+    }
+    if exponent > 1023.9999999999999 {
+        return f64::INFINITY;
+    }
+    if exponent < -1074.0 {
+        return 0.0;
+    }
+    let whole = (exponent + 0.5f64.copysign(exponent)).trunc();
+    let rest = exponent - whole;
+    let (high, low) = (rest * LN2_HIGH, -rest * LN2_LOW);
+    let r = high - low;
+    let t = r * r;
+    let [p1, p2, p3, p4, p5] = EXP;
+    let c = r - t * (p1 + t * (p2 + t * (p3 + t * (p4 + t * p5))));
+    let power = 1.0 - ((low - (r * c) / (2.0 - c)) - high);
+    let (fraction, more) = halved(power);
+    super::bound::scaled(fraction, more as i64 + whole as i64)
+}
+
+/// A positive finite value as fraction from a half up to one, and power of two.
+fn halved(value: f64) -> (f64, i32) {
+    let (value, shift) =
+        if value < f64::MIN_POSITIVE { (value * 2f64.powi(52), 52) } else { (value, 0) };
+    let bits = value.to_bits();
+    let exponent = (bits >> 52) as i32 - 1022 - shift;
+    (f64::from_bits(bits & !(0x7ff << 52) | 1022 << 52), exponent)
+}

@@ -1,0 +1,349 @@
+//! Sums and differences of histograms, also of such whose buckets or zero buckets differ.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hist::Scheme;
+
+use super::compensation::{Compensation, Kahan, add_compensated};
+use super::counts::{self, Counts};
+use super::{FloatHistogram, Grid};
+
+/// What happened on the way to a sum or difference; an answer should say so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Combined {
+    /// Custom bounds differed: those that both have remain.
+    pub bounds_reconciled: bool,
+    /// One histogram said that there was a counter reset, the other that there was none.
+    pub resets_collide: bool,
+}
+
+/// Why two histograms cannot be added, subtracted or compared.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Incompatible {
+    /// One has custom bounds, the other has not.
+    #[error(
+        "histograms incompatible: cannot apply this operation on histograms with a mix of exponential and custom bucket schemas"
+    )]
+    ExponentialWithCustom,
+    /// Neither's buckets fold into the other's, nor both into coarser ones.
+    #[error("histograms incompatible: {left} and {right} have no coarser buckets in common")]
+    Schemes {
+        /// The grid of the one,
+        left: String,
+        /// and of the other.
+        right: String,
+    },
+}
+
+impl FloatHistogram {
+    /// Adds all that is in `other`. The coarser grid and the wider zero bucket of the two remain.
+    pub fn add(&mut self, other: &FloatHistogram) -> Result<Combined, Incompatible> {
+        self.combine(other, 1.0)
+    }
+
+    /// Takes away all that is in `other`, as [`Self::add`] adds it. The difference of two counters is a
+    /// gauge: whoever asked for one says so in `hint`.
+    pub fn sub(&mut self, other: &FloatHistogram) -> Result<Combined, Incompatible> {
+        self.combine(other, -1.0)
+    }
+
+    fn combine(&mut self, other: &FloatHistogram, sign: f64) -> Result<Combined, Incompatible> {
+        let target = self.grid.common(&other.grid)?;
+        let other_zero_count = self.reconcile_zero(other, None).sum;
+        self.zero_count += sign * other_zero_count;
+        self.count += sign * other.count;
+        self.sum += sign * other.sum;
+        for positive in [true, false] {
+            let theirs = other.outside_zero(positive, self.zero_threshold);
+            let ours = if positive { &mut self.positive } else { &mut self.negative };
+            if self.grid != target {
+                *ours = counts::fold(ours, |index| self.grid.fold(index, &target));
+            }
+            if other.grid == target {
+                counts::add(ours, theirs, sign);
+            } else {
+                let mut theirs = other.grid.fold_each(theirs, &target);
+                // Custom buckets go into ours one by one, exponential ones only once they are one.
+                if !target.is_custom() {
+                    theirs = counts::fold(&theirs, |index| index);
+                }
+                counts::add(ours, &theirs, sign);
+            }
+        }
+        Ok(self.combined(other, target))
+    }
+
+    /// Adds all that is in `other` and keeps what rounding loses in `compensation`, which starts empty and
+    /// is added by [`Self::settle`] in the end.
+    pub fn kahan_add(
+        &mut self,
+        other: &FloatHistogram,
+        compensation: &mut Compensation,
+    ) -> Result<Combined, Incompatible> {
+        let target = self.grid.common(&other.grid)?;
+        let c = compensation;
+        let other_zero = self.reconcile_zero(other, Some(c));
+        let plus = |sum: &mut f64, lost: &mut f64, more: Kahan| {
+            (*sum, *lost) = Kahan { sum: *sum, lost: *lost }.plus(more).parts();
+        };
+        plus(&mut self.zero_count, &mut c.zero_count, other_zero);
+        plus(&mut self.count, &mut c.count, Kahan { sum: other.count, lost: 0.0 });
+        plus(&mut self.sum, &mut c.sum, Kahan { sum: other.sum, lost: 0.0 });
+        for positive in [true, false] {
+            let theirs = other.outside_zero(positive, self.zero_threshold);
+            let (ours, rest) = if positive {
+                (&mut self.positive, &mut c.positive)
+            } else {
+                (&mut self.negative, &mut c.negative)
+            };
+            if self.grid != target {
+                counts::fold_kahan(ours, rest, |index| self.grid.fold(index, &target));
+            }
+            if other.grid == target {
+                counts::add_kahan(ours, rest, theirs, &[]);
+            } else {
+                let mut their_rest = Counts::new();
+                let mut theirs = other.grid.fold_each(theirs, &target);
+                if !target.is_custom() {
+                    counts::fold_kahan(&mut theirs, &mut their_rest, |index| index);
+                }
+                counts::add_kahan(ours, rest, &theirs, &their_rest);
+            }
+        }
+        Ok(self.combined(other, target))
+    }
+
+    fn combined(&mut self, other: &FloatHistogram, target: Grid) -> Combined {
+        let bounds_reconciled = self.grid.is_custom() && self.grid != other.grid;
+        self.grid = target;
+        let resets_collide;
+        (self.hint, resets_collide) = self.hint.combine(other.hint);
+        Combined { bounds_reconciled, resets_collide }
+    }
+
+    /// The same histogram on a coarser grid, one that [`Grid::common`] gave for its own and another.
+    pub(super) fn fold(&self, target: &Grid) -> FloatHistogram {
+        let fold = |counts: &[_]| counts::fold(counts, |index| self.grid.fold(index, target));
+        FloatHistogram {
+            grid: target.clone(),
+            positive: fold(&self.positive),
+            negative: fold(&self.negative),
+            ..*self
+        }
+    }
+
+    /// Reduces the resolution to a coarser exponential schema. Says whether it could: only an exponential
+    /// histogram of a finer schema can.
+    pub fn reduce(&mut self, schema: i32) -> bool {
+        let target = Grid::Exponential(schema);
+        let is_coarser = matches!(self.grid, Grid::Exponential(own) if own > schema);
+        if is_coarser && self.grid.common(&target).is_ok_and(|common| common == target) {
+            *self = self.fold(&target);
+            return true;
+        }
+        false
+    }
+
+    /// The buckets that reach beyond a zero bucket, of which there are no more than that are counted in it.
+    pub(super) fn outside_zero(&self, positive: bool, threshold: f64) -> &[(i32, f64)] {
+        let counts = if positive { &self.positive } else { &self.negative };
+        if self.grid.is_custom() || threshold == self.zero_threshold && threshold == 0.0 {
+            return counts;
+        }
+        let within = counts.partition_point(|&(index, _)| self.grid.edges(index).1 <= threshold);
+        &counts[within..]
+    }
+
+    /// Widens the zero bucket until it has the width that `other`'s needs too and ends within no bucket of
+    /// either. Gives `other`'s count of it.
+    fn reconcile_zero(
+        &mut self,
+        other: &FloatHistogram,
+        mut compensation: Option<&mut Compensation>,
+    ) -> Kahan {
+        let (mut theirs, mut threshold) =
+            (Kahan { sum: other.zero_count, lost: 0.0 }, other.zero_threshold);
+        if self.grid.is_custom() {
+            return Kahan::default();
+        }
+        // Each turn widens one of them, up to a bucket's bound at most; equal or NaN ends it.
+        loop {
+            if self.zero_threshold > threshold {
+                (theirs, threshold) = other.zero_count_within(self.zero_threshold, None);
+            } else if threshold > self.zero_threshold {
+                let own;
+                (own, self.zero_threshold) =
+                    self.zero_count_within(threshold, compensation.as_deref());
+                self.zero_count = own.sum;
+                let grid = &self.grid;
+                let end = self.zero_threshold;
+                let is_outside = |&(index, _): &(i32, f64)| grid.edges(index).0 >= end;
+                self.positive.retain(is_outside);
+                self.negative.retain(is_outside);
+                if let Some(c) = compensation.as_deref_mut() {
+                    c.zero_count = own.lost;
+                    c.positive.retain(is_outside);
+                    c.negative.retain(is_outside);
+                }
+            } else {
+                return theirs;
+            }
+        }
+    }
+
+    /// How many values there would be in a zero bucket as wide as this, which is moved up to the end of the
+    /// bucket that it would cut.
+    pub(super) fn zero_count_within(
+        &self,
+        threshold: f64,
+        compensation: Option<&Compensation>,
+    ) -> (Kahan, f64) {
+        let mut threshold = threshold;
+        let lost = compensation.map_or(0.0, |c| c.zero_count);
+        if threshold <= self.zero_threshold {
+            return (Kahan { sum: self.zero_count, lost }, threshold);
+        }
+        let sides = || {
+            [
+                (&self.positive, compensation.map(|c| &c.positive)),
+                (&self.negative, compensation.map(|c| &c.negative)),
+            ]
+        };
+        // Either side may move the threshold, and then the other has to be looked at again.
+        loop {
+            let before = threshold;
+            for (counts, _) in sides() {
+                for &(index, _) in counts {
+                    let (lower, upper) = self.grid.edges(index);
+                    if lower >= threshold {
+                        break;
+                    }
+                    threshold = threshold.max(upper);
+                }
+            }
+            if threshold == before {
+                break;
+            }
+        }
+        let mut zero = Kahan { sum: self.zero_count, lost };
+        for (counts, rest) in sides() {
+            for &(index, count) in counts {
+                if self.grid.edges(index).0 >= threshold {
+                    break;
+                }
+                zero = add_compensated(count, zero);
+                let lost = rest.and_then(|rest| {
+                    rest.binary_search_by_key(&index, |lost| lost.0).ok().map(|at| rest[at].1)
+                });
+                zero = add_compensated(lost.unwrap_or(0.0), zero);
+            }
+        }
+        (zero, threshold)
+    }
+}
+
+impl Grid {
+    /// The finest grid into which buckets of both fold.
+    pub fn common(&self, other: &Grid) -> Result<Grid, Incompatible> {
+        if self == other {
+            return Ok(self.clone());
+        }
+        match (self, other) {
+            (Grid::Exponential(a), Grid::Exponential(b)) => Ok(Grid::Exponential(*a.min(b))),
+            (Grid::Custom(a), Grid::Custom(b)) => Ok(Grid::Custom(intersection(a, b))),
+            (Grid::Custom(_), Grid::Exponential(_)) | (Grid::Exponential(_), Grid::Custom(_)) => {
+                Err(Incompatible::ExponentialWithCustom)
+            }
+            _ => self
+                .scheme()
+                .zip(other.scheme())
+                .and_then(|(a, b)| a.common(&b))
+                .map(Grid::Native)
+                .ok_or_else(|| Incompatible::Schemes {
+                    left: self.to_string(),
+                    right: other.to_string(),
+                }),
+        }
+    }
+
+    /// The bucket of `coarser`, a grid that [`Self::common`] gave, into which bucket `index` goes.
+    pub(super) fn fold(&self, index: i32, coarser: &Grid) -> i32 {
+        let shifted = |from: i32, to: i32, index: i64| index >> (from - to).clamp(0, 31);
+        match (self, coarser) {
+            (Grid::Exponential(from), Grid::Exponential(to)) => {
+                (shifted(*from, *to, i64::from(index) - 1) + 1) as i32
+            }
+            (Grid::Exponential(from), Grid::Native(Scheme::Exp2(to))) => {
+                shifted(*from, to.scale().into(), i64::from(index) - 1) as i32
+            }
+            (Grid::Native(Scheme::Exp2(from)), Grid::Native(Scheme::Exp2(to))) => {
+                shifted(from.scale().into(), to.scale().into(), index.into()) as i32
+            }
+            (Grid::Custom(from), Grid::Custom(to)) => match custom_bound(from, index) {
+                Some(bound) => to.partition_point(|&wider| wider < bound) as i32,
+                None => to.len() as i32,
+            },
+            (Grid::Native(from), Grid::Native(to)) if index != super::bound::BEYOND => {
+                from.edges(index).map_or(index, |(lower, _)| bucket_of(to, lower))
+            }
+            _ => index,
+        }
+    }
+
+    /// Counts under the indexes of a coarser grid. An index may come more than once, one after another.
+    fn fold_each(&self, counts: &[(i32, f64)], coarser: &Grid) -> Counts {
+        counts.iter().map(|&(index, count)| (self.fold(index, coarser), count)).collect()
+    }
+
+    /// As `hist` has it.
+    fn scheme(&self) -> Option<Scheme> {
+        match self {
+            Grid::Exponential(schema) => Scheme::exp2(*schema).ok(),
+            Grid::Custom(_) => None,
+            Grid::Native(scheme) => Some(scheme.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Grid::Exponential(schema) => write!(out, "exponential schema {schema}"),
+            Grid::Custom(bounds) => write!(out, "{} custom bounds", bounds.len()),
+            Grid::Native(scheme) => scheme.fmt(out),
+        }
+    }
+}
+
+fn custom_bound(bounds: &[f64], index: i32) -> Option<f64> {
+    match usize::try_from(index) {
+        Ok(index) => bounds.get(index).copied(),
+        Err(_) => Some(f64::NEG_INFINITY),
+    }
+}
+
+/// The bounds that both have.
+fn intersection(a: &[f64], b: &[f64]) -> Arc<[f64]> {
+    let mut b = b.iter().copied().peekable();
+    let is_shared = |bound: &f64| {
+        while b.next_if(|other| other < bound).is_some() {}
+        b.next_if(|other| other == bound).is_some()
+    };
+    a.iter().copied().filter(is_shared).collect()
+}
+
+/// The log-linear bucket that begins last of those that begin at or below `value`. Its buckets are counted
+/// from zero up.
+fn bucket_of(scheme: &Scheme, value: f64) -> i32 {
+    let (mut low, mut high) = (0, i32::MAX);
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        match scheme.edges(middle) {
+            Some((lower, _)) if lower <= value => low = middle,
+            _ => high = middle,
+        }
+    }
+    low
+}

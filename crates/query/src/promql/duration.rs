@@ -1,0 +1,202 @@
+//! Lengths of time in expressions: plain ones, and those that are worked out when step and range are known.
+
+use crate::error::{Error, Place, Result};
+
+/// A length of time.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Duration {
+    /// Nanoseconds.
+    Nanos(i64),
+    /// To be worked out.
+    Expr(DurationExpr),
+}
+
+/// A length of time that is to be worked out, in seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DurationExpr {
+    /// What it is.
+    pub kind: DurationKind,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// What a length of time is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DurationKind {
+    /// Seconds, signs included.
+    Seconds(f64),
+    /// `step()`: the step of the query.
+    Step,
+    /// `range()`: from the first to the last time of the query.
+    Range,
+    /// `-duration`.
+    Negative(Box<DurationExpr>),
+    /// `(duration)`.
+    Paren(Box<DurationExpr>),
+    /// `left op right`, `min_of(left, right)`, `max_of(left, right)`.
+    Two(DurationOp, Box<DurationExpr>, Box<DurationExpr>),
+}
+
+/// What two lengths of time are put together with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum DurationOp {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Power,
+    MinOf,
+    MaxOf,
+}
+
+impl DurationOp {
+    /// As it is written.
+    pub fn text(self) -> &'static str {
+        match self {
+            DurationOp::Add => "+",
+            DurationOp::Subtract => "-",
+            DurationOp::Multiply => "*",
+            DurationOp::Divide => "/",
+            DurationOp::Modulo => "%",
+            DurationOp::Power => "^",
+            DurationOp::MinOf => "min_of",
+            DurationOp::MaxOf => "max_of",
+        }
+    }
+}
+
+/// More seconds than this are more nanoseconds than an `i64` holds.
+const SECONDS_MAX: f64 = 9_223_372_036.854_776;
+
+/// Whether seconds do not fit into nanoseconds. NaN does not compare, and is not caught here, as in Prometheus.
+pub(super) fn is_out_of_range(seconds: f64) -> bool {
+    seconds > SECONDS_MAX || seconds < -SECONDS_MAX
+}
+
+/// Nanoseconds of plain seconds, rounded.
+pub(super) fn nanos(seconds: f64) -> i64 {
+    (seconds * 1e9).round() as i64
+}
+
+impl Duration {
+    /// No time at all.
+    pub const ZERO: Duration = Duration::Nanos(0);
+
+    /// The length of a range or a step, more than 0, with the step and the range of the query.
+    pub fn resolve(&self, step_ns: i64, range_ns: i64) -> Result<i64> {
+        self.worked_out(step_ns, range_ns, false)
+    }
+
+    /// The length of an offset, which may be negative.
+    pub fn resolve_offset(&self, step_ns: i64, range_ns: i64) -> Result<i64> {
+        self.worked_out(step_ns, range_ns, true)
+    }
+
+    fn worked_out(&self, step_ns: i64, range_ns: i64, may_be_negative: bool) -> Result<i64> {
+        let tree = match self {
+            Duration::Nanos(nanos) => return Ok(*nanos),
+            Duration::Expr(tree) => tree,
+        };
+        let seconds = tree.seconds(step_ns, range_ns)?;
+        let wrong = if !seconds.is_finite() {
+            "duration is NaN or infinite"
+        } else if seconds <= 0.0 && !may_be_negative {
+            "duration must be greater than 0"
+        } else if is_out_of_range(seconds) {
+            "duration is out of range"
+        } else {
+            // Whole milliseconds, towards 0: what Prometheus gives.
+            return Ok(((seconds * 1000.0) as i64).saturating_mul(1_000_000));
+        };
+        Err(tree.error(wrong))
+    }
+
+    pub(super) fn clear_places(&mut self) {
+        if let Duration::Expr(tree) = self {
+            tree.clear_places();
+        }
+    }
+}
+
+impl DurationExpr {
+    fn seconds(&self, step_ns: i64, range_ns: i64) -> Result<f64> {
+        let (op, left, right) = match &self.kind {
+            DurationKind::Seconds(seconds) => return Ok(*seconds),
+            DurationKind::Step => return Ok(step_ns as f64 / 1e9),
+            DurationKind::Range => return Ok(range_ns as f64 / 1e9),
+            DurationKind::Negative(inner) => return Ok(-inner.seconds(step_ns, range_ns)?),
+            DurationKind::Paren(inner) => return inner.seconds(step_ns, range_ns),
+            DurationKind::Two(op, left, right) => {
+                (*op, left.seconds(step_ns, range_ns)?, right.seconds(step_ns, range_ns)?)
+            }
+        };
+        Ok(match op {
+            DurationOp::Add => left + right,
+            DurationOp::Subtract => left - right,
+            DurationOp::Multiply => left * right,
+            DurationOp::Divide if right == 0.0 => return Err(self.error("division by zero")),
+            DurationOp::Divide => left / right,
+            DurationOp::Modulo if right == 0.0 => return Err(self.error("modulo by zero")),
+            DurationOp::Modulo => left % right,
+            DurationOp::Power => left.powf(right),
+            // Unlike `f64::min`, NaN wins, as in Go; both are refused in the end.
+            _ if left.is_nan() || right.is_nan() => f64::NAN,
+            DurationOp::MinOf => left.min(right),
+            DurationOp::MaxOf => left.max(right),
+        })
+    }
+
+    fn error(&self, message: &str) -> Error {
+        Error::Execution { place: self.place, message: message.to_owned() }
+    }
+
+    fn clear_places(&mut self) {
+        self.place = Place::default();
+        match &mut self.kind {
+            DurationKind::Negative(inner) | DurationKind::Paren(inner) => inner.clear_places(),
+            DurationKind::Two(_, left, right) => {
+                left.clear_places();
+                right.clear_places();
+            }
+            DurationKind::Seconds(_) | DurationKind::Step | DurationKind::Range => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ast::ExprKind;
+    use super::super::{Options, parse};
+
+    /// With a step of 10 s in a range of 1 h.
+    #[track_caller]
+    fn check(range: &str, expected: Result<i64, &str>) {
+        let expr = parse(&format!("x[{range}]"), &Options::all()).unwrap();
+        let ExprKind::Matrix { range, .. } = expr.kind else { panic!("no range: {expr:?}") };
+        let found = range.resolve(10_000_000_000, 3_600_000_000_000).map_err(|e| e.to_string());
+        assert_eq!(found, expected.map(|ms| ms * 1_000_000).map_err(str::to_owned));
+    }
+
+    #[test]
+    fn durations_are_worked_out() {
+        check("5m", Ok(300_000));
+        check("step()", Ok(10_000));
+        check("range() / 2", Ok(1_800_000));
+        check("step() + 2 * 3", Ok(16_000));
+        check("-(2 - step()) ^ 2 + 100", Ok(36_000));
+        check("max_of(step(), min_of(1m, 2m))", Ok(60_000));
+        check("1m % 7", Ok(4_000));
+        check("1 / 3 + 0", Ok(333));
+    }
+
+    #[test]
+    fn durations_that_cannot_be() {
+        check("5 - step()", Err("duration must be greater than 0"));
+        check("step() / (step() - 10)", Err("division by zero"));
+        check("step() % (step() - 10)", Err("modulo by zero"));
+        check("(-2) ^ 0.5", Err("duration is NaN or infinite"));
+        check("1e9 * 1e9", Err("duration is out of range"));
+    }
+}

@@ -1,0 +1,548 @@
+//! The words of an expression, one at a time.
+//!
+//! What a character means depends on what came before: braces and brackets have words of their own. Messages and
+//! their places are those of Prometheus, also where a place says more about its lexer than about the text.
+
+use crate::error::{Error, Place, Result};
+
+use super::ast::BinaryOp;
+use super::functions::AggregateOp;
+use super::quote::{code_point, quoted, quoted_char};
+
+/// A word and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) place: Place,
+}
+
+/// What a word is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    End,
+    Identifier,
+    /// With a colon.
+    MetricIdentifier,
+    Number,
+    Duration,
+    Text,
+    LeftParen,
+    RightParen,
+    LeftBrace,
+    RightBrace,
+    LeftBracket,
+    RightBracket,
+    Comma,
+    Colon,
+    /// `=`
+    Equals,
+    /// `=~`
+    Like,
+    /// `!~`
+    NotLike,
+    /// `@`
+    At,
+    Op(BinaryOp),
+    Aggregate(AggregateOp),
+    Word(Word),
+}
+
+/// Words that mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    Anchored,
+    Bool,
+    By,
+    Fill,
+    FillLeft,
+    FillRight,
+    GroupLeft,
+    GroupRight,
+    Ignoring,
+    Offset,
+    On,
+    Smoothed,
+    Without,
+    End,
+    MaxOf,
+    MinOf,
+    Range,
+    Start,
+    Step,
+}
+
+const WORDS: [(&str, Kind); 25] = [
+    ("and", Kind::Op(BinaryOp::And)),
+    ("or", Kind::Op(BinaryOp::Or)),
+    ("unless", Kind::Op(BinaryOp::Unless)),
+    ("atan2", Kind::Op(BinaryOp::Atan2)),
+    ("inf", Kind::Number),
+    ("nan", Kind::Number),
+    ("anchored", Kind::Word(Word::Anchored)),
+    ("bool", Kind::Word(Word::Bool)),
+    ("by", Kind::Word(Word::By)),
+    ("fill", Kind::Word(Word::Fill)),
+    ("fill_left", Kind::Word(Word::FillLeft)),
+    ("fill_right", Kind::Word(Word::FillRight)),
+    ("group_left", Kind::Word(Word::GroupLeft)),
+    ("group_right", Kind::Word(Word::GroupRight)),
+    ("ignoring", Kind::Word(Word::Ignoring)),
+    ("offset", Kind::Word(Word::Offset)),
+    ("on", Kind::Word(Word::On)),
+    ("smoothed", Kind::Word(Word::Smoothed)),
+    ("without", Kind::Word(Word::Without)),
+    ("end", Kind::Word(Word::End)),
+    ("max_of", Kind::Word(Word::MaxOf)),
+    ("min_of", Kind::Word(Word::MinOf)),
+    ("range", Kind::Word(Word::Range)),
+    ("start", Kind::Word(Word::Start)),
+    ("step", Kind::Word(Word::Step)),
+];
+
+fn word(text: &str) -> Option<Kind> {
+    let is = |name: &str| name.eq_ignore_ascii_case(text);
+    let aggregate = || AggregateOp::ALL.into_iter().find(|op| is(op.text())).map(Kind::Aggregate);
+    WORDS.iter().find(|(name, _)| is(name)).map(|(_, kind)| *kind).or_else(aggregate)
+}
+
+/// The words that may stand in a duration within brackets.
+fn duration_word(text: &str) -> Option<Kind> {
+    use Word::{MaxOf, MinOf, Range, Step};
+    word(text).filter(|kind| matches!(kind, Kind::Word(MaxOf | MinOf | Range | Step)))
+}
+
+pub(super) fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r')
+}
+
+fn is_letter(c: char) -> bool {
+    c == '_' || c.is_ascii_alphabetic()
+}
+
+fn is_letter_or_digit(c: char) -> bool {
+    is_letter(c) || c.is_ascii_digit()
+}
+
+impl Token {
+    /// How a message calls it.
+    pub(super) fn describe(&self, text: &str) -> String {
+        let value = text.get(self.place.start..self.place.end).unwrap_or("");
+        let short = || match value.char_indices().nth(10) {
+            Some((end, _)) if value.len() > 10 => format!("{}...", quoted(&value[..end])),
+            _ => quoted(value),
+        };
+        match self.kind {
+            Kind::End => "end of input".to_owned(),
+            Kind::Identifier => format!("identifier {}", quoted(value)),
+            Kind::MetricIdentifier => format!("metric identifier {}", quoted(value)),
+            Kind::Text => format!("string {}", short()),
+            Kind::Number => format!("number {}", short()),
+            Kind::Duration => format!("duration {}", short()),
+            Kind::Op(_) | Kind::Like | Kind::NotLike | Kind::At => format!("<op:{value}>"),
+            Kind::Aggregate(_) => format!("<aggr:{value}>"),
+            Kind::Word(
+                Word::End | Word::MaxOf | Word::MinOf | Word::Range | Word::Start | Word::Step,
+            ) => short(),
+            Kind::Word(_) => format!("<{value}>"),
+            _ => short(),
+        }
+    }
+}
+
+/// Reads words.
+pub(super) struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+    /// Where the word begins.
+    start: usize,
+    parens: usize,
+    is_in_braces: bool,
+    is_in_brackets: bool,
+    /// Within brackets, before the first number.
+    is_before_number: bool,
+    had_colon: bool,
+    had_number: bool,
+}
+
+impl<'a> Lexer<'a> {
+    pub(super) fn new(text: &'a str) -> Lexer<'a> {
+        Lexer {
+            text,
+            at: 0,
+            start: 0,
+            parens: 0,
+            is_in_braces: false,
+            is_in_brackets: false,
+            is_before_number: false,
+            had_colon: false,
+            had_number: false,
+        }
+    }
+
+    /// The next word; after the last, `End`. After an error there is nothing more to ask for.
+    pub(super) fn next(&mut self) -> Result<Token> {
+        let kind = self.kind()?;
+        let place = Place::new(self.start, self.at);
+        Ok(Token { kind, place })
+    }
+
+    fn kind(&mut self) -> Result<Kind> {
+        if self.is_in_braces {
+            self.skip(true);
+            self.in_braces()
+        } else if self.is_before_number {
+            self.skip(false);
+            self.in_duration()
+        } else {
+            self.skip(true);
+            self.in_expression()
+        }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn bump(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    fn take(&mut self, accepts: impl Fn(char) -> bool) -> bool {
+        let is_next = self.peek().is_some_and(accepts);
+        if is_next {
+            self.bump();
+        }
+        is_next
+    }
+
+    fn take_all(&mut self, accepts: impl Fn(char) -> bool) {
+        while self.take(&accepts) {}
+    }
+
+    /// Goes on to the next word.
+    fn skip(&mut self, with_comments: bool) {
+        loop {
+            self.take_all(is_blank);
+            if !with_comments || self.peek() != Some('#') {
+                break;
+            }
+            self.take_all(|c| c != '\n' && c != '\r');
+        }
+        self.start = self.at;
+    }
+
+    fn error<T>(&self, message: impl Into<String>) -> Result<T> {
+        let place = Place::new(self.start, self.text.len());
+        Err(Error::Parse { place, message: message.into() })
+    }
+
+    /// An error after a word that was already complete.
+    fn error_after<T>(&mut self, message: impl Into<String>) -> Result<T> {
+        self.start = self.at;
+        self.error(message)
+    }
+
+    fn in_expression(&mut self) -> Result<Kind> {
+        let Some(c) = self.bump() else {
+            return match (self.parens, self.is_in_brackets) {
+                (0, false) => Ok(Kind::End),
+                (0, true) => self.error("unclosed left bracket"),
+                _ => self.error("unclosed left parenthesis"),
+            };
+        };
+        let found = quoted_char(c);
+        Ok(match c {
+            ',' => Kind::Comma,
+            '=' if self.take(|c| c == '=') => Kind::Op(BinaryOp::Equal),
+            '=' if self.peek() == Some('~') => {
+                return self.error("unexpected character after '=': '~'");
+            }
+            '=' => Kind::Equals,
+            '!' if self.take(|c| c == '=') => Kind::Op(BinaryOp::NotEqual),
+            '!' => return self.not("unexpected character after '!'"),
+            '<' if self.take(|c| c == '=') => Kind::Op(BinaryOp::LessOrEqual),
+            '<' if self.take(|c| c == '/') => Kind::Op(BinaryOp::TrimUpper),
+            '<' => Kind::Op(BinaryOp::Less),
+            '>' if self.take(|c| c == '=') => Kind::Op(BinaryOp::GreaterOrEqual),
+            '>' if self.take(|c| c == '/') => Kind::Op(BinaryOp::TrimLower),
+            '>' => Kind::Op(BinaryOp::Greater),
+            '+' | '-' | '*' | '/' | '%' | '^' => arithmetic(c),
+            c if self.is_number(c) => return self.number(),
+            '"' | '\'' | '`' => return self.quotes(c),
+            ':' if self.is_in_brackets && self.had_colon => {
+                return self.error(format!("unexpected colon {found}"));
+            }
+            ':' if self.is_in_brackets => {
+                self.had_colon = true;
+                Kind::Colon
+            }
+            c if is_letter(c) && self.is_in_brackets => match self.duration_word(c) {
+                Some(kind) => kind,
+                None => return self.error(format!("unexpected character: {found}, expected ':'")),
+            },
+            c if is_letter(c) || c == ':' => self.word(),
+            '(' | ')' => return self.paren(c),
+            '{' => {
+                self.is_in_braces = true;
+                Kind::LeftBrace
+            }
+            '[' if self.is_in_brackets => {
+                return self.error(format!("unexpected left bracket {found}"));
+            }
+            '[' => {
+                (self.is_in_brackets, self.is_before_number) = (true, true);
+                self.had_colon = false;
+                Kind::LeftBracket
+            }
+            ']' if self.is_in_brackets => {
+                self.is_in_brackets = false;
+                Kind::RightBracket
+            }
+            ']' => return self.error(format!("unexpected right bracket {found}")),
+            '@' => Kind::At,
+            _ => return self.error(format!("unexpected character: {found}")),
+        })
+    }
+
+    fn in_braces(&mut self) -> Result<Kind> {
+        let Some(c) = self.bump() else {
+            return self.error("unexpected end of input inside braces");
+        };
+        let found = quoted_char(c);
+        Ok(match c {
+            c if is_letter(c) => {
+                self.take_all(is_letter_or_digit);
+                Kind::Identifier
+            }
+            ',' => Kind::Comma,
+            '"' | '\'' | '`' => return self.quotes(c),
+            '=' if self.take(|c| c == '~') => Kind::Like,
+            '=' => Kind::Equals,
+            '!' if self.take(|c| c == '~') => Kind::NotLike,
+            '!' if self.take(|c| c == '=') => Kind::Op(BinaryOp::NotEqual),
+            '!' => return self.not("unexpected character after '!' inside braces"),
+            '{' => return self.error(format!("unexpected left brace {found}")),
+            '}' => {
+                self.is_in_braces = false;
+                Kind::RightBrace
+            }
+            _ => return self.error(format!("unexpected character inside braces: {found}")),
+        })
+    }
+
+    /// Within brackets, before the first number: from there on the words are those of expressions.
+    fn in_duration(&mut self) -> Result<Kind> {
+        let Some(c) = self.bump() else {
+            return self.error("unexpected end of input in duration expression");
+        };
+        Ok(match c {
+            ']' => {
+                (self.is_in_brackets, self.is_before_number) = (false, false);
+                self.had_colon = false;
+                Kind::RightBracket
+            }
+            ':' if !self.had_number => {
+                return self.error_after("unexpected colon before duration in duration expression");
+            }
+            ':' if self.had_colon => {
+                return self.error_after("unexpected repeated colon in duration expression");
+            }
+            ':' => {
+                self.had_colon = true;
+                Kind::Colon
+            }
+            '(' | ')' => return self.paren(c),
+            ',' => Kind::Comma,
+            '+' | '-' | '*' | '/' | '%' | '^' => arithmetic(c),
+            c if self.is_number(c) => {
+                (self.is_before_number, self.had_number) = (false, true);
+                return self.number();
+            }
+            c => match self.duration_word(c) {
+                Some(kind) => kind,
+                None => {
+                    let found = quoted_char(c);
+                    return self
+                        .error(format!("unexpected character in duration expression: {found}"));
+                }
+            },
+        })
+    }
+
+    fn not(&mut self, message: &str) -> Result<Kind> {
+        // Where the text ends Prometheus shows its mark for that, which is no character.
+        let found = self.peek().map_or("'\u{fffd}'".to_owned(), quoted_char);
+        self.error(format!("{message}: {found}"))
+    }
+
+    fn paren(&mut self, c: char) -> Result<Kind> {
+        if c == '(' {
+            self.parens += 1;
+            return Ok(Kind::LeftParen);
+        }
+        match self.parens.checked_sub(1) {
+            Some(parens) => self.parens = parens,
+            None => return self.error_after("unexpected right parenthesis ')'"),
+        }
+        Ok(Kind::RightParen)
+    }
+
+    fn word(&mut self) -> Kind {
+        self.take_all(|c| is_letter_or_digit(c) || c == ':');
+        let text = &self.text[self.start..self.at];
+        match word(text) {
+            // So that metrics may have these names.
+            Some(Kind::Word(Word::Fill | Word::FillLeft | Word::FillRight))
+                if !self.text[self.at..].trim_start_matches(is_blank).starts_with('(') =>
+            {
+                Kind::Identifier
+            }
+            Some(kind) => kind,
+            None if text.contains(':') => Kind::MetricIdentifier,
+            None => Kind::Identifier,
+        }
+    }
+
+    fn duration_word(&mut self, first: char) -> Option<Kind> {
+        matches!(first.to_ascii_lowercase(), 's' | 'r' | 'm').then(|| {
+            self.take_all(is_letter);
+            duration_word(&self.text[self.start..self.at])
+        })?
+    }
+
+    fn is_number(&self, c: char) -> bool {
+        c.is_ascii_digit() || c == '.' && self.peek().is_some_and(|c| c.is_ascii_digit())
+    }
+
+    fn number(&mut self) -> Result<Kind> {
+        self.at = self.start;
+        if self.plain_number() {
+            return Ok(Kind::Number);
+        }
+        if self.units() {
+            return Ok(Kind::Duration);
+        }
+        let text = &self.text[self.start..self.at];
+        self.error(format!("bad number or duration syntax: {}", quoted(text)))
+    }
+
+    /// Whether a number stands here. If not, what was read so far may go on as a duration, or is shown as wrong.
+    fn plain_number(&mut self) -> bool {
+        let is_hex = self.take(|c| c == '0') && self.take(|c| matches!(c, 'x' | 'X'));
+        let is_digit = |c: char| if is_hex { c.is_ascii_hexdigit() } else { c.is_ascii_digit() };
+        if is_hex {
+            self.take(|c| c == '_');
+        }
+        let is_bad = |c: char| matches!(c, '.' | '_' | 'e' | 'E');
+        // A first dot and a first digit are not looked at closely: `.5.5` fails later, as a number.
+        self.take(|c| c == '.');
+        self.take(is_digit);
+        let (mut had_dot, mut had_exponent) = (false, false);
+        loop {
+            match self.peek() {
+                Some('.') => {
+                    self.bump();
+                    if had_dot || self.take(|c| matches!(c, '.' | '_')) || is_hex {
+                        return false;
+                    }
+                    had_dot = true;
+                }
+                // In hexadecimal numbers too, where it is a digit: so it is in Prometheus.
+                Some('e' | 'E') => {
+                    self.bump();
+                    if had_exponent {
+                        return false;
+                    }
+                    had_exponent = true;
+                    self.take(|c| matches!(c, '+' | '-'));
+                    if self.take(is_bad) || self.peek().is_none() {
+                        return false;
+                    }
+                }
+                Some('_') => {
+                    self.bump();
+                    if self.take(is_bad) || self.peek().is_none() {
+                        return false;
+                    }
+                }
+                Some(c) if is_digit(c) => self.take_all(is_digit),
+                next => return !next.is_some_and(is_letter_or_digit),
+            }
+        }
+    }
+
+    /// Whether units stand here; which, and in which order, is looked at when the duration is read.
+    fn units(&mut self) -> bool {
+        if !self.take(|c| matches!(c, 's' | 'm' | 'h' | 'd' | 'w' | 'y')) {
+            return false;
+        }
+        self.take(|c| c == 's');
+        while self.take(|c| c.is_ascii_digit()) {
+            self.take_all(|c| c.is_ascii_digit());
+            if !self.take(|c| matches!(c, 's' | 'm' | 'h' | 'd' | 'w')) {
+                return false;
+            }
+            self.take(|c| c == 's');
+        }
+        // What does not belong there is shown.
+        !self.take(is_letter_or_digit)
+    }
+
+    fn quotes(&mut self, quote: char) -> Result<Kind> {
+        let is_raw = quote == '`';
+        loop {
+            match self.bump() {
+                Some(c) if c == quote => return Ok(Kind::Text),
+                Some('\\') if !is_raw => self.escape(quote)?,
+                // What is no UTF-8 has become this on the way here.
+                Some(char::REPLACEMENT_CHARACTER) => return self.error("invalid UTF-8 rune"),
+                None if is_raw => return self.error("unterminated raw string"),
+                None => return self.error("unterminated quoted string"),
+                Some('\n') if !is_raw => return self.error("unterminated quoted string"),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn escape(&mut self, quote: char) -> Result<()> {
+        let (digits, base, max) = match self.peek() {
+            Some('a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '\\') => (0, 10, 0),
+            Some(c) if c == quote => (0, 10, 0),
+            Some('0'..='7') => (3, 8, 255),
+            Some('x') => (2, 16, 255),
+            Some('u') => (4, 16, 0x10_ffff),
+            Some('U') => (8, 16, 0x10_ffff),
+            Some(c) => return self.error(format!("unknown escape sequence {}", code_point(c))),
+            None => return self.error("escape sequence not terminated"),
+        };
+        if base != 8 {
+            self.bump();
+        }
+        let mut number = 0u32;
+        for _ in 0..digits {
+            let Some(c) = self.bump() else { return self.error("escape sequence not terminated") };
+            let Some(digit) = c.to_digit(base) else {
+                let found = code_point(c);
+                return self.error(format!("illegal character {found} in escape sequence"));
+            };
+            number = number.wrapping_mul(base).wrapping_add(digit);
+        }
+        if number > max && digits > 0 || (0xd800..0xe000).contains(&number) {
+            return self.error("escape sequence is an invalid Unicode code point");
+        }
+        Ok(())
+    }
+}
+
+fn arithmetic(c: char) -> Kind {
+    Kind::Op(match c {
+        '+' => BinaryOp::Add,
+        '-' => BinaryOp::Subtract,
+        '*' => BinaryOp::Multiply,
+        '/' => BinaryOp::Divide,
+        '%' => BinaryOp::Modulo,
+        _ => BinaryOp::Power,
+    })
+}

@@ -1,0 +1,108 @@
+//! Conditions on labels.
+
+use regex::{Regex, RegexBuilder};
+
+use super::pattern;
+
+/// Bytes of a regex once compiled at the most, and of what it remembers while it searches.
+pub const REGEX_SIZE_MAX: usize = 1 << 20;
+/// How deep groups and classes of a regex nest at the most.
+const REGEX_NESTING_MAX: u32 = 100;
+
+/// A condition on a label; a label that is missing is the empty text.
+#[derive(Clone, Debug)]
+pub struct Matcher {
+    /// The label; `__name__` for the metric's name.
+    pub name: String,
+    /// How it is compared.
+    pub op: MatchOp,
+    /// With what.
+    pub value: String,
+    regex: Option<Regex>,
+}
+
+/// How a label is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum MatchOp {
+    Equal,
+    NotEqual,
+    Regex,
+    NotRegex,
+}
+
+impl MatchOp {
+    /// As it is written.
+    pub fn text(self) -> &'static str {
+        match self {
+            MatchOp::Equal => "=",
+            MatchOp::NotEqual => "!=",
+            MatchOp::Regex => "=~",
+            MatchOp::NotRegex => "!~",
+        }
+    }
+}
+
+impl PartialEq for Matcher {
+    fn eq(&self, other: &Matcher) -> bool {
+        (&self.name, self.op, &self.value) == (&other.name, other.op, &other.value)
+    }
+}
+
+impl Eq for Matcher {}
+
+impl Matcher {
+    /// A condition; the error says what is wrong with the regex.
+    pub fn new(
+        name: impl Into<String>,
+        op: MatchOp,
+        value: impl Into<String>,
+    ) -> Result<Matcher, String> {
+        let value = value.into();
+        let regex = match op {
+            MatchOp::Regex | MatchOp::NotRegex => Some(whole_regex(&value)?),
+            MatchOp::Equal | MatchOp::NotEqual => None,
+        };
+        Ok(Matcher { name: name.into(), op, value, regex })
+    }
+
+    /// That a label has a value.
+    pub fn equal(name: impl Into<String>, value: impl Into<String>) -> Matcher {
+        Matcher { name: name.into(), op: MatchOp::Equal, value: value.into(), regex: None }
+    }
+
+    /// Whether a value fulfils it.
+    pub fn matches(&self, value: &str) -> bool {
+        let is_found = match &self.regex {
+            Some(regex) => regex.is_match(value),
+            None => self.value == value,
+        };
+        is_found == matches!(self.op, MatchOp::Equal | MatchOp::Regex)
+    }
+
+    /// The regex of `=~` and `!~`, which is for the whole value.
+    pub fn regex(&self) -> Option<&Regex> {
+        self.regex.as_ref()
+    }
+}
+
+/// A regex as PromQL has them: for the whole of a text, in which `.` is a line's end too, written as in Go.
+pub fn whole_regex(text: &str) -> Result<Regex, String> {
+    let failed = |why: &str| format!("error parsing regexp: {why}: `{text}`");
+    let translated = pattern::translate(text).map_err(|why| failed(&why))?;
+    RegexBuilder::new(&format!("^(?s:{translated})$"))
+        .size_limit(REGEX_SIZE_MAX)
+        .dfa_size_limit(REGEX_SIZE_MAX)
+        .nest_limit(REGEX_NESTING_MAX)
+        .build()
+        .map_err(|error| match error {
+            regex::Error::CompiledTooBig(max) => {
+                failed(&format!("more than {max} bytes once compiled (REGEX_SIZE_MAX)"))
+            }
+            error => {
+                let shown = error.to_string();
+                let why = shown.lines().last().unwrap_or_default().trim();
+                failed(why.strip_prefix("error: ").unwrap_or(why))
+            }
+        })
+}

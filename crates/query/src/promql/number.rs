@@ -1,0 +1,176 @@
+//! Numbers and durations as texts.
+
+/// Units, the longest first: the order in which they must be written.
+const UNITS: [(&str, i64); 7] = [
+    ("y", 365 * 24 * 3600 * 1_000_000_000),
+    ("w", 7 * 24 * 3600 * 1_000_000_000),
+    ("d", 24 * 3600 * 1_000_000_000),
+    ("h", 3600 * 1_000_000_000),
+    ("m", 60 * 1_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+];
+
+/// Nanoseconds of a duration like `1h30m`; a year has 365 days. `0` needs no unit.
+pub fn parse_duration(text: &str) -> Result<i64, String> {
+    let invalid = || format!("not a valid duration string: {}", super::quote::quoted(text));
+    match text {
+        "0" => return Ok(0),
+        "" => return Err("empty duration string".to_owned()),
+        _ => {}
+    }
+    let (mut rest, mut sum) = (text, 0i64);
+    let mut units = UNITS.iter();
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let count: u64 = rest[..digits].parse().map_err(|_| invalid())?;
+        rest = &rest[digits..];
+        let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let unit;
+        (unit, rest) = rest.split_at(letters);
+        if unit.is_empty() {
+            return Err(invalid());
+        }
+        if UNITS.iter().all(|(name, _)| *name != unit) {
+            let (unit, text) = (super::quote::quoted(unit), super::quote::quoted(text));
+            return Err(format!("unknown unit {unit} in duration {text}"));
+        }
+        // What was looked at is gone: a unit that comes again, or too late, is not found.
+        let (_, nanos) = units.find(|(name, _)| *name == unit).ok_or_else(invalid)?;
+        sum = i64::try_from(count)
+            .ok()
+            .and_then(|count| count.checked_mul(*nanos))
+            .and_then(|nanos| sum.checked_add(nanos))
+            .ok_or("duration out of range")?;
+    }
+    Ok(sum)
+}
+
+/// A duration as it is shown: whole milliseconds, years and weeks only if nothing is left over.
+pub fn show_duration(nanos: i64) -> String {
+    let mut rest = (nanos / 1_000_000).unsigned_abs();
+    if rest == 0 {
+        return "0s".to_owned();
+    }
+    let mut text = String::from(if nanos < 0 { "-" } else { "" });
+    for (name, unit) in UNITS {
+        let unit = (unit / 1_000_000) as u64;
+        if matches!(name, "y" | "w") && rest % unit != 0 {
+            continue;
+        }
+        let count = rest / unit;
+        if count > 0 {
+            text.push_str(&format!("{count}{name}"));
+            rest %= unit;
+        }
+    }
+    text
+}
+
+/// A number as it is written in an expression: `1`, `0x1f`, `017`, `1_000`, `1e3`, `.5`, `Inf`, `NaN`, with or
+/// without a sign.
+pub fn parse_number(text: &str) -> Result<f64, String> {
+    let failed = |why: &str| {
+        let text = super::quote::quoted(text);
+        format!("error parsing number: strconv.ParseFloat: parsing {text}: {why}")
+    };
+    let (sign, plain) = match text.as_bytes().first() {
+        Some(b'-') => (-1.0, &text[1..]),
+        Some(b'+') => (1.0, &text[1..]),
+        _ => (1.0, text),
+    };
+    if let Some(whole) = whole_number(plain) {
+        return Ok(sign * whole as f64);
+    }
+    match plain.to_ascii_lowercase().as_str() {
+        "inf" | "infinity" => return Ok(sign * f64::INFINITY),
+        "nan" => return Ok(f64::NAN),
+        lower if lower.starts_with("0x") => {
+            // Without an exponent, no hexadecimal number is a float; with one, none gets past the lexer.
+            return Err(failed("invalid syntax"));
+        }
+        _ => {}
+    }
+    let is_number =
+        plain.bytes().all(|c| matches!(c, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
+    match plain.parse::<f64>() {
+        Ok(number) if is_number && number.is_finite() => Ok(sign * number),
+        Ok(_) if is_number => Err(failed("value out of range")),
+        _ => Err(failed("invalid syntax")),
+    }
+}
+
+/// An integer as in Go: prefixes `0x`, `0o`, `0b` or `0` for the base, `_` between digits.
+fn whole_number(text: &str) -> Option<i64> {
+    let lower = text.to_ascii_lowercase();
+    let (base, digits) = match lower.as_bytes() {
+        [b'0', b'x', ..] => (16, &lower[2..]),
+        [b'0', b'o', ..] => (8, &lower[2..]),
+        [b'0', b'b', ..] => (2, &lower[2..]),
+        [b'0', _, ..] => (8, &lower[1..]),
+        _ => (10, &*lower),
+    };
+    // A prefix counts as a digit before a `_`.
+    let first = if base == 10 { b'_' } else { b'0' };
+    let pairs = std::iter::once(first).chain(digits.bytes()).zip(digits.bytes());
+    let are_apart = pairs.fold(true, |fine, (before, c)| fine && (before != b'_' || c != b'_'));
+    if !are_apart || digits.ends_with('_') || digits.starts_with(['+', '-']) {
+        return None;
+    }
+    i64::from_str_radix(&digits.replace('_', ""), base).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: f64) {
+        let found = parse_number(text).unwrap();
+        assert!(found == expected || found.is_nan() && expected.is_nan(), "{text}: {found}");
+    }
+
+    #[test]
+    fn numbers() {
+        check("1", 1.0);
+        check("-0x1F", -31.0);
+        check("0x_1F", 31.0);
+        check("017", 15.0);
+        check("089", 89.0);
+        check("1_000", 1000.0);
+        check("5.", 5.0);
+        check(".5e1", 5.0);
+        check("+Inf", f64::INFINITY);
+        check("-inf", f64::NEG_INFINITY);
+        check("nAn", f64::NAN);
+        check("9223372036854775808", 9_223_372_036_854_775_808.0);
+        for text in ["", "-", "_1", "1_", "1__0", "1_0.5", "0x", "1e", "--1", "1e999", "e", "1s"] {
+            assert!(parse_number(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, ms) in [("0", 0), ("5m", 300_000), ("1h30m", 5_400_000), ("1s1ms", 1001)] {
+            assert_eq!(parse_duration(text), Ok(ms * 1_000_000), "{text}");
+        }
+        assert_eq!(parse_duration("292y"), Ok(292 * UNITS[0].1));
+        assert_eq!(parse_duration("293y").unwrap_err(), "duration out of range");
+        assert_eq!(parse_duration("5hs").unwrap_err(), "unknown unit \"hs\" in duration \"5hs\"");
+        for text in ["5m1h", "5m1m", "m", "5", "-5m", "1.5h", ""] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_shown() {
+        for text in ["0s", "5m", "1h30m", "90d", "2w", "1y", "-1d1ms", "12w1d"] {
+            let nanos = text.strip_prefix('-').map_or_else(
+                || parse_duration(text).unwrap(),
+                |positive| -parse_duration(positive).unwrap(),
+            );
+            let expected = if text == "12w1d" { "85d" } else { text };
+            assert_eq!(show_duration(nanos), expected);
+        }
+    }
+}

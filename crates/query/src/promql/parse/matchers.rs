@@ -1,0 +1,139 @@
+//! What stands in braces: conditions of selectors, and the labels of a series.
+
+use crate::error::{Error, Place, Result};
+
+use super::super::ast::BinaryOp;
+use super::super::lexer::{Kind, Word};
+use super::super::matcher::{MatchOp, Matcher};
+use super::super::quote::unquoted;
+use super::super::{Options, REGEXES_MAX};
+use super::{Context, Parser};
+
+/// A name, labels in the order they are written, and the text after them.
+///
+/// For series as test scripts describe them: `name{label="value"} …`. The name, also one in quotes within the braces,
+/// is the label `__name__`, and comes first.
+pub fn parse_series_labels(text: &str) -> Result<(Vec<(String, String)>, &str)> {
+    let options = Options::default();
+    let mut parser = Parser::new(text, &options)?;
+    let result = parser.series_labels();
+    let end = parser.end;
+    let labels = parser.finish(result)?;
+    Ok((labels, text.get(end..).unwrap_or("")))
+}
+
+const IN_MATCHERS: &str = "label matching";
+const IN_LABELS: &str = "label set";
+
+impl Parser<'_> {
+    /// Conditions in braces.
+    pub(super) fn matchers(&mut self) -> Result<Vec<Matcher>> {
+        self.next()?;
+        let mut matchers = Vec::new();
+        while !self.take(Kind::RightBrace)? {
+            matchers.extend(self.matcher()?);
+            match self.peek()?.kind {
+                Kind::Comma => drop(self.next()?),
+                Kind::RightBrace => {}
+                _ => return Err(self.unexpected_in(IN_MATCHERS, "\",\" or \"}\"")),
+            }
+        }
+        Ok(matchers)
+    }
+
+    /// A condition; none if its regex is wrong, which is noted.
+    fn matcher(&mut self) -> Result<Option<Matcher>> {
+        let (name, place, is_quoted) = self.label_name((IN_MATCHERS, "identifier or \"}\""))?;
+        let op = match self.peek()?.kind {
+            Kind::Equals => MatchOp::Equal,
+            Kind::Op(BinaryOp::NotEqual) => MatchOp::NotEqual,
+            Kind::Like => MatchOp::Regex,
+            Kind::NotLike => MatchOp::NotRegex,
+            _ if is_quoted => return Ok(Some(Matcher::equal("__name__", name))),
+            _ => return Err(self.unexpected_in(IN_MATCHERS, "label matching operator")),
+        };
+        self.next()?;
+        let (value, place) = self.label_value(IN_MATCHERS, place)?;
+        if matches!(op, MatchOp::Regex | MatchOp::NotRegex) {
+            self.regexes += 1;
+            if self.regexes > REGEXES_MAX {
+                return Err(Error::Limit {
+                    what: "regexes (REGEXES_MAX)",
+                    found: self.regexes as u64,
+                    max: REGEXES_MAX as u64,
+                    remedy: "write several as one, with |".to_owned(),
+                });
+            }
+        }
+        let matcher = Matcher::new(name, op, value);
+        Ok(matcher.map_err(|message| self.note(place, message)).ok())
+    }
+
+    fn label_name(&mut self, context: Context) -> Result<(String, Place, bool)> {
+        let token = self.peek()?;
+        let name = match token.kind {
+            Kind::Identifier => self.written(token).to_owned(),
+            Kind::Text => unquoted(self.written(token)),
+            _ => return Err(self.unexpected_in(context.0, context.1)),
+        };
+        self.next()?;
+        Ok((name, token.place, token.kind == Kind::Text))
+    }
+
+    fn label_value(&mut self, context: &'static str, name: Place) -> Result<(String, Place)> {
+        let token = self.peek()?;
+        if token.kind != Kind::Text {
+            return Err(self.unexpected_in(context, "string"));
+        }
+        self.next()?;
+        Ok((unquoted(self.written(token)), name.to(token.place)))
+    }
+
+    fn series_labels(&mut self) -> Result<Vec<(String, String)>> {
+        let mut labels = Vec::new();
+        let token = self.peek()?;
+        let is_name = match token.kind {
+            Kind::Identifier | Kind::MetricIdentifier | Kind::Aggregate(_) => true,
+            Kind::Op(op) => op.is_set(),
+            Kind::Word(word) => !matches!(
+                word,
+                Word::Bool | Word::GroupLeft | Word::GroupRight | Word::Ignoring | Word::On
+            ),
+            _ => false,
+        };
+        if is_name {
+            self.next()?;
+            labels.push(("__name__".to_owned(), self.written(token).to_owned()));
+        }
+        // What follows a name without braces are no words of expressions: it must not be looked at.
+        let has_braces = self.text.get(self.end..).is_some_and(|rest| rest.starts_with('{'));
+        if !is_name || has_braces {
+            if self.peek()?.kind != Kind::LeftBrace {
+                return Err(self.unexpected());
+            }
+            self.next()?;
+            self.labels(&mut labels)?;
+        }
+        Ok(labels)
+    }
+
+    fn labels(&mut self, labels: &mut Vec<(String, String)>) -> Result<()> {
+        while !self.take(Kind::RightBrace)? {
+            let (name, place, is_quoted) = self.label_name((IN_LABELS, "identifier or \"}\""))?;
+            if self.take(Kind::Equals)? {
+                let (value, _) = self.label_value(IN_LABELS, place)?;
+                labels.push((name, value));
+            } else if is_quoted {
+                labels.insert(0, ("__name__".to_owned(), name));
+            } else {
+                return Err(self.unexpected_in(IN_LABELS, "\"=\""));
+            }
+            match self.peek()?.kind {
+                Kind::Comma => drop(self.next()?),
+                Kind::RightBrace => {}
+                _ => return Err(self.unexpected_in(IN_LABELS, "\",\" or \"}\"")),
+            }
+        }
+        Ok(())
+    }
+}

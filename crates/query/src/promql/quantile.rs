@@ -1,0 +1,107 @@
+//! Quantiles, shares and spreads: Prometheus' number, and the bounds that the truth lies within.
+//!
+//! The number follows Prometheus to the last bit. The bounds come from the buckets alone, as they are: where
+//! Prometheus takes a lowest bucket or the zero bucket to begin at 0, the bounds do not. They hold as long as
+//! counts are not negative and no value lies outside of its bucket.
+
+mod classic;
+mod native;
+
+pub use classic::{Forced, Level, Repair, classic_fraction, classic_quantile};
+pub use native::{NanNote, average, fraction, quantile, stddev, variance};
+
+/// A number and the bounds of what is true.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bracketed {
+    /// What Prometheus answers.
+    pub estimate: f64,
+    /// The truth is not below.
+    pub lower: f64,
+    /// The truth is not above.
+    pub upper: f64,
+}
+
+impl Bracketed {
+    /// A number without doubt, or NaN, of which nothing is known.
+    pub fn exact(value: f64) -> Bracketed {
+        Bracketed { estimate: value, lower: value, upper: value }
+    }
+
+    /// Bounds, moved out to the estimate where rounding has put it outside of them. NaN stays alone.
+    fn new(lower: f64, estimate: f64, upper: f64) -> Bracketed {
+        if estimate.is_nan() {
+            return Bracketed::exact(estimate);
+        }
+        Bracketed { estimate, lower: lower.min(estimate), upper: upper.max(estimate) }
+    }
+}
+
+/// The answer to a `q` outside of 0 to 1, which no histogram changes.
+fn out_of_range(q: f64) -> Option<f64> {
+    if q.is_nan() {
+        Some(f64::NAN)
+    } else if q < 0.0 {
+        Some(f64::NEG_INFINITY)
+    } else {
+        (q > 1.0).then_some(f64::INFINITY)
+    }
+}
+
+/// How far a sum of counts may be off the rank that it is compared with, from rounding alone.
+fn slack(count: f64) -> f64 {
+    count.abs() * 1e-12
+}
+
+/// Puts samples into the order that [`of_sorted`] wants: NaN first.
+pub fn sort_samples(samples: &mut [f64]) {
+    samples.sort_by(|a, b| {
+        b.is_nan().cmp(&a.is_nan()).then(a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))
+    });
+}
+
+/// The quantile of samples that [`sort_samples`] has sorted: between two of them, which are its bounds.
+pub fn of_sorted(q: f64, samples: &[f64]) -> Bracketed {
+    let Some(last) = samples.len().checked_sub(1) else { return Bracketed::exact(f64::NAN) };
+    if let Some(answer) = out_of_range(q) {
+        return Bracketed::exact(answer);
+    }
+    let rank = q * last as f64;
+    let whole = rank.floor();
+    let weight = rank - whole;
+    let below = (whole as usize).min(last);
+    let above = (below + 1).min(last);
+    let (lower, upper) = (samples[below], samples[above]);
+    let upper_bound = if weight == 0.0 { lower } else { upper };
+    Bracketed::new(lower, lower * (1.0 - weight) + upper * weight, upper_bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(q: f64, samples: &[f64], lower: f64, estimate: f64, upper: f64) {
+        let mut samples = samples.to_vec();
+        sort_samples(&mut samples);
+        let found = of_sorted(q, &samples);
+        let same = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
+        assert!(
+            same(found.lower, lower) && same(found.estimate, estimate) && same(found.upper, upper),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn quantiles_of_samples() {
+        check(0.5, &[], f64::NAN, f64::NAN, f64::NAN);
+        check(0.5, &[3.0], 3.0, 3.0, 3.0);
+        check(0.5, &[3.0, 1.0], 1.0, 2.0, 3.0);
+        check(0.25, &[4.0, 1.0, 2.0], 1.0, 1.5, 2.0);
+        check(1.0, &[4.0, 1.0, 2.0], 4.0, 4.0, 4.0);
+        check(-0.1, &[1.0], f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY);
+        check(1.1, &[1.0], f64::INFINITY, f64::INFINITY, f64::INFINITY);
+        check(f64::NAN, &[1.0], f64::NAN, f64::NAN, f64::NAN);
+        check(0.0, &[1.0, f64::NAN], f64::NAN, f64::NAN, f64::NAN);
+        check(1.0, &[1.0, f64::NAN], 1.0, 1.0, 1.0);
+    }
+}

@@ -1,0 +1,181 @@
+//! Classic histograms: cumulative counts by upper bound, as the label `le` has it.
+
+use super::{Bracketed, out_of_range, slack};
+
+/// Counts that differ by less than this share are taken as equal: rounding of rates makes such differences.
+const TOLERANCE: f64 = 1e-12;
+
+/// How many values lie at or below a bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// The bound, infinity for the last.
+    pub upper_bound: f64,
+    /// How many.
+    pub count: f64,
+}
+
+/// What had to be done to counts that did not rise with their bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Repair {
+    /// Some fell by more than rounding explains, and were raised.
+    pub forced: Option<Forced>,
+    /// Some differed by so little that they were made equal.
+    pub small_differences: bool,
+}
+
+/// Counts that fell, and were raised to the greatest before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Forced {
+    /// The least bound whose count was raised.
+    pub min_bound: f64,
+    /// The greatest.
+    pub max_bound: f64,
+    /// By how much one was raised, at most.
+    pub max_difference: f64,
+}
+
+/// `histogram_quantile` of a classic histogram. Buckets may come in any order, and are left sorted, with
+/// rising counts and each bound once.
+///
+/// NaN where there are fewer than two buckets, none of them reaches to infinity, or nothing is counted.
+pub fn classic_quantile(q: f64, levels: &mut Vec<Level>) -> (Bracketed, Repair) {
+    if let Some(answer) = out_of_range(q) {
+        return (Bracketed::exact(answer), Repair::default());
+    }
+    let unknown = Bracketed::exact(f64::NAN);
+    if !sort_to_infinity(levels) {
+        return (unknown, Repair::default());
+    }
+    let repair = repair(levels);
+    let [.., second, last] = levels.as_slice() else { return (unknown, repair) };
+    if last.count == 0.0 {
+        return (unknown, repair);
+    }
+    let rank = q * last.count;
+    let below_last = levels.len() - 1;
+    let at = levels[..below_last].partition_point(|level| level.count < rank);
+    let estimate = if at == below_last {
+        second.upper_bound
+    } else if at == 0 && levels[0].upper_bound <= 0.0 {
+        levels[0].upper_bound
+    } else {
+        let before = at.checked_sub(1).map(|before| levels[before]);
+        let Level { upper_bound: start, count: under } =
+            before.unwrap_or(Level { upper_bound: 0.0, count: 0.0 });
+        let Level { upper_bound: end, count } = levels[at];
+        start + (end - start) * ((rank - under) / (count - under))
+    };
+    // A rank at the end of one bucket may as well be at the beginning of the next that holds anything.
+    let slack = slack(last.count);
+    let first = levels.partition_point(|level| level.count < rank - slack).min(at);
+    let end = levels.partition_point(|level| level.count <= rank + slack).clamp(at, below_last);
+    let lower = if first == 0 { f64::NEG_INFINITY } else { levels[first - 1].upper_bound };
+    (Bracketed::new(lower, estimate, levels[end].upper_bound), repair)
+}
+
+/// `histogram_fraction` of a classic histogram: the share of values between two bounds. Buckets are left
+/// sorted, each bound once.
+pub fn classic_fraction(lower: f64, upper: f64, levels: &mut Vec<Level>) -> Bracketed {
+    let unknown = Bracketed::exact(f64::NAN);
+    if !sort_to_infinity(levels) {
+        return unknown;
+    }
+    let Some(&Level { count, .. }) = levels.last() else { return unknown };
+    if count == 0.0 || lower.is_nan() || upper.is_nan() {
+        return unknown;
+    }
+    if lower >= upper {
+        return Bracketed::exact(0.0);
+    }
+    let ([low_rank, low_least, low_most], [high_rank, high_least, high_most]) =
+        (rank_of(lower, levels), rank_of(upper, levels));
+    Bracketed::new(
+        (high_least - low_most).max(0.0) / count,
+        (high_rank.min(count) - low_rank.min(count)) / count,
+        (high_most - low_least) / count,
+    )
+}
+
+/// How many values lie at or below `value`: Prometheus' number, the least, the most.
+fn rank_of(value: f64, levels: &[Level]) -> [f64; 3] {
+    let start = if levels[0].upper_bound > 0.0 { 0.0 } else { f64::NEG_INFINITY };
+    let mut before = Level { upper_bound: start, count: 0.0 };
+    // The lowest bucket begins at infinity, whatever Prometheus takes it for.
+    let mut is_lowest = true;
+    for &level in levels {
+        let reaches = |bound: f64| if is_lowest { f64::NEG_INFINITY } else { bound };
+        if level.upper_bound <= value {
+            before = level;
+            is_lowest = false;
+            continue;
+        }
+        let rank = if before.upper_bound >= value {
+            before.count
+        } else if before.upper_bound == f64::NEG_INFINITY {
+            level.count
+        } else {
+            before.count
+                + (level.count - before.count) * (value - before.upper_bound)
+                    / (level.upper_bound - before.upper_bound)
+        };
+        let most = if reaches(before.upper_bound) < value { level.count } else { before.count };
+        return [rank, before.count, most];
+    }
+    [before.count; 3]
+}
+
+/// Sorts by bound and adds up what has the same. Says whether the last reaches to infinity.
+fn sort_to_infinity(levels: &mut Vec<Level>) -> bool {
+    levels.sort_by(|a, b| a.upper_bound.total_cmp(&b.upper_bound));
+    levels.dedup_by(|next, kept| {
+        let same = next.upper_bound == kept.upper_bound;
+        if same {
+            kept.count += next.count;
+        }
+        same
+    });
+    levels.last().is_some_and(|last| last.upper_bound == f64::INFINITY)
+}
+
+/// Makes the counts rise.
+fn repair(levels: &mut [Level]) -> Repair {
+    let mut repair = Repair::default();
+    let Some((first, rest)) = levels.split_first_mut() else { return repair };
+    let mut before = first.count;
+    for level in rest {
+        if level.count == before {
+            continue;
+        }
+        if almost_equal(before, level.count) {
+            repair.small_differences = true;
+        } else if level.count < before {
+            let difference = before - level.count;
+            let forced = repair.forced.get_or_insert(Forced {
+                min_bound: f64::INFINITY,
+                max_bound: f64::NEG_INFINITY,
+                max_difference: 0.0,
+            });
+            forced.min_bound = forced.min_bound.min(level.upper_bound);
+            forced.max_bound = forced.max_bound.max(level.upper_bound);
+            forced.max_difference = forced.max_difference.max(difference);
+        } else {
+            before = level.count;
+            continue;
+        }
+        level.count = before;
+    }
+    repair
+}
+
+/// Whether two counts differ by no more than rounding explains.
+fn almost_equal(a: f64, b: f64) -> bool {
+    if a.is_nan() && b.is_nan() || a == b {
+        return true;
+    }
+    let size = a.abs() + b.abs();
+    let difference = (a - b).abs();
+    if a == 0.0 || b == 0.0 || size < f64::MIN_POSITIVE {
+        return difference < TOLERANCE * f64::MIN_POSITIVE;
+    }
+    difference / size.min(f64::MAX) < TOLERANCE
+}

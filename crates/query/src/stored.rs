@@ -1,0 +1,117 @@
+//! A store, as questions read it.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hist::Mixture;
+use model::{Kind, Selector};
+use store::{Column, Columns, Found, Grid, Summary, View};
+
+use crate::error::Result;
+use crate::histogram::FloatHistogram;
+use crate::labels::{Labels, NAME};
+use crate::source::{Handle, Read, Source};
+use crate::stream::Reading;
+use crate::value::Value;
+
+/// What a store has at one moment.
+pub struct Stored<'a> {
+    view: &'a View,
+    /// What was picked: handles have places in it.
+    found: Mutex<Vec<Arc<Found>>>,
+}
+
+impl<'a> Stored<'a> {
+    /// Reads from a view.
+    pub fn new(view: &'a View) -> Stored<'a> {
+        Stored { view, found: Mutex::default() }
+    }
+
+    fn found(&self, handles: &[&Handle]) -> Vec<Found> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.iter().map(|handle| Found::clone(&found[handle.key])).collect()
+    }
+}
+
+impl Source for Stored<'_> {
+    fn select(&self, selector: &Selector) -> Result<Vec<Handle>> {
+        let picked = self.view.select(selector);
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let handle = |picked: Found| {
+            let series = &picked.series;
+            let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let labels = Labels::new(pairs.chain([(NAME, series.name())]));
+            let (kind, unit, key) = (series.kind(), series.unit().to_owned(), found.len());
+            found.push(Arc::new(picked));
+            Handle { labels, kind, unit, key }
+        };
+        Ok(picked.into_iter().map(handle).collect())
+    }
+
+    fn readings(&self, series: &Handle, range: Range<i64>) -> Result<Read<Reading>> {
+        let found = self.found(&[series]);
+        let mut values = Vec::new();
+        let gaps = self.view.samples(&found[0], range, &mut |sample| {
+            let value = match sample.value {
+                model::Value::Number(number) => Value::Number(number),
+                model::Value::Histogram(histogram) if series.kind.is_cumulative() => {
+                    Value::Histogram(Arc::new(FloatHistogram::from(&*histogram)))
+                }
+                model::Value::Histogram(histogram) => {
+                    Value::Distribution(Arc::new(Mixture::from(*histogram)))
+                }
+                model::Value::Text(_) => return,
+            };
+            values.push(Reading { start: sample.start, time: sample.end, value });
+        })?;
+        // Two samples of the same moment: deltas of several producers, or an instant that was measured twice.
+        let is_delta = !series.kind.is_cumulative() && series.kind != Kind::Gauge;
+        values.dedup_by(|later, held| {
+            later.time == held.time && {
+                held.value = if is_delta { both(&held.value, &later.value) } else { later.value.clone() };
+                true
+            }
+        });
+        Ok(Read { values, gaps })
+    }
+
+    fn histograms(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
+        columns(self.view.histograms(&self.found(series), grid)?)
+    }
+
+    fn numbers(&self, series: &[&Handle], grid: Grid) -> Result<Read<Option<Summary>>> {
+        columns(self.view.numbers(&self.found(series), grid)?)
+    }
+}
+
+fn columns<T>(columns: Columns<'_, T>) -> Result<Read<T>> {
+    let (mut values, mut gaps) = (Vec::new(), Vec::new());
+    for column in columns {
+        let Column { value, gaps: missing, .. } = column?;
+        values.push(value);
+        for gap in missing {
+            if gaps.last() != Some(&gap) {
+                gaps.push(gap);
+            }
+        }
+    }
+    Ok(Read { values, gaps })
+}
+
+/// What happened in both.
+fn both(a: &Value, b: &Value) -> Value {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => Value::Number(a + b),
+        (Value::Distribution(a), Value::Distribution(b)) => {
+            let mut sum = Mixture::clone(a);
+            for part in b.parts() {
+                if sum.add(part).is_err() {
+                    // More than 2^64 values at one moment: what was first stands.
+                    return Value::Distribution(Arc::clone(a));
+                }
+            }
+            Value::Distribution(Arc::new(sum))
+        }
+        _ => a.clone(),
+    }
+}
