@@ -44,7 +44,8 @@ pub(crate) fn duration(text: &str) -> Result<i64, String> {
             _ => return Err(wrong()),
         };
         rest = &rest[letters..];
-        nanos = count.checked_mul(unit).and_then(|more| nanos.checked_add(more)).ok_or_else(wrong)?;
+        nanos =
+            count.checked_mul(unit).and_then(|more| nanos.checked_add(more)).ok_or_else(wrong)?;
     }
     match text {
         "" => Err(wrong()),
