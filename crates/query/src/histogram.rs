@@ -28,6 +28,7 @@ pub use valid::Invalid;
 
 pub(crate) use compensation::{Kahan, add_compensated};
 pub(crate) use logarithm::{exp2, log2};
+pub(crate) use number::Number;
 
 /// Which buckets there are.
 #[derive(Clone, Debug, PartialEq)]
