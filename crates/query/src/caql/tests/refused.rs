@@ -310,7 +310,7 @@ fn functions_and_arguments() {
             1 | window:sum(5m, align=\'middle\')
                 [align='middle'] align of window:sum is one of "start", "end"; found the text "middle"
             1 | delay(-1m)
-                [-1m] delay of delay is a duration, such as 5m; found the duration -1m
+                [-1m] delay of delay is a duration, such as 5m; found the duration -1m, below 0
             1 | fill(NULL)
                 [NULL] value of fill is a number; found NULL
             1 | fill(VIEW_RANGE)
