@@ -79,6 +79,9 @@ pub fn parse_number(text: &str) -> Result<f64, String> {
         Some(b'+') => (1.0, &text[1..]),
         _ => (1.0, text),
     };
+    if plain.starts_with(['+', '-']) {
+        return Err(failed("invalid syntax"));
+    }
     if let Some(whole) = whole_number(plain) {
         return Ok(sign * whole as f64);
     }
@@ -114,7 +117,7 @@ fn whole_number(text: &str) -> Option<i64> {
     let first = if base == 10 { b'_' } else { b'0' };
     let pairs = std::iter::once(first).chain(digits.bytes()).zip(digits.bytes());
     let are_apart = pairs.fold(true, |fine, (before, c)| fine && (before != b'_' || c != b'_'));
-    if !are_apart || digits.ends_with('_') || digits.starts_with(['+', '-']) {
+    if !are_apart || digits.ends_with('_') {
         return None;
     }
     i64::from_str_radix(&digits.replace('_', ""), base).ok()

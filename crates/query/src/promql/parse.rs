@@ -19,7 +19,7 @@ use super::lexer::{Kind, Lexer, Token, Word};
 use super::matcher::Matcher;
 use super::number::{parse_duration, parse_number};
 use super::quote::{quoted, unquoted};
-use super::{LENGTH_MAX, NESTING_MAX, Options};
+use super::{HEIGHT_MAX, LENGTH_MAX, NESTING_MAX, Options};
 
 /// Reads an expression and checks its types.
 pub fn parse(text: &str, options: &Options) -> Result<Expr> {
@@ -69,14 +69,7 @@ pub(super) struct Node {
 
 impl<'a> Parser<'a> {
     pub(super) fn new(text: &'a str, options: &'a Options) -> Result<Parser<'a>> {
-        if text.len() > LENGTH_MAX {
-            return Err(Error::Limit {
-                what: "bytes of expression (LENGTH_MAX)",
-                found: text.len() as u64,
-                max: LENGTH_MAX as u64,
-                remedy: "split it, or record a part of it".to_owned(),
-            });
-        }
+        limit("bytes of expression (LENGTH_MAX)", text.len(), LENGTH_MAX)?;
         Ok(Parser {
             text,
             options,
@@ -169,7 +162,7 @@ impl<'a> Parser<'a> {
     /// Reads something that nests.
     pub(super) fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.nesting += 1;
-        check_depth(self.nesting)?;
+        limit("nested expressions (NESTING_MAX)", self.nesting, NESTING_MAX)?;
         let result = read(self);
         self.nesting -= 1;
         result
@@ -678,20 +671,16 @@ fn shifts(expr: &mut Expr) -> Option<(&mut Duration, &mut Option<At>)> {
 
 fn node(kind: ExprKind, place: Place, height_within: usize) -> Result<Node> {
     let height = height_within + 1;
-    check_depth(height)?;
+    limit("levels in a tree of operators (HEIGHT_MAX)", height, HEIGHT_MAX)?;
     Ok(Node { expr: Expr { kind, place }, height })
 }
 
-fn check_depth(depth: usize) -> Result<()> {
-    if depth <= NESTING_MAX {
+fn limit(what: &'static str, found: usize, max: usize) -> Result<()> {
+    if found <= max {
         return Ok(());
     }
-    Err(Error::Limit {
-        what: "nested expressions (NESTING_MAX)",
-        found: depth as u64,
-        max: NESTING_MAX as u64,
-        remedy: "split it, or record a part of it; operators in a row nest too".to_owned(),
-    })
+    let remedy = "split it, or record a part of it".to_owned();
+    Err(Error::Limit { what, found: found as u64, max: max as u64, remedy })
 }
 
 /// Words that are functions as well.
