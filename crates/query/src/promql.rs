@@ -11,6 +11,8 @@ mod parse;
 mod pattern;
 mod quote;
 mod show;
+#[cfg(test)]
+mod tests;
 
 pub use ast::{At, BinaryOp, Cardinality, Expr, ExprKind, Matching, ValueType, VectorSelector};
 pub use duration::{Duration, DurationExpr, DurationKind, DurationOp};

@@ -72,16 +72,11 @@ impl Parser<'_> {
                 let left = self.signed(token.place, negative, inner);
                 self.operators(left, SUM)?
             }
-            // Numbers in parentheses after a sign need no switch; after a plus, so that they need none when shown
-            // without it, no parentheses either.
-            (Kind::LeftParen, Some(negative)) => match self.paren_duration()? {
-                DurationExpr { kind: DurationKind::Paren(inner), .. }
-                    if !negative && matches!(inner.kind, DurationKind::Seconds(_)) =>
-                {
-                    *inner
-                }
-                inner => self.signed(token.place, negative, inner),
-            },
+            // Numbers in parentheses after a sign need no switch.
+            (Kind::LeftParen, Some(negative)) => {
+                let inner = self.paren_duration()?;
+                self.signed(token.place, negative, inner)
+            }
             (_, Some(negative)) => {
                 let inner = self.duration_primary(token.place.start)?;
                 self.signed(token.place, negative, inner)
@@ -166,8 +161,18 @@ impl Parser<'_> {
                     Word::Range => DurationKind::Range,
                     _ => self.min_or_max(word)?,
                 };
-                let place = token.place.to(self.expect(Kind::RightParen)?.place);
-                self.experimental(Place::new(blamed_from, place.end));
+                let mut place = token.place.to(self.expect(Kind::RightParen)?.place);
+                let mut blamed = Place::new(blamed_from, place.end);
+                // As in Prometheus, the place of two lengths is what they fill, whatever stands around.
+                if let DurationKind::Two(_, left, right) = &kind {
+                    place = left.place.to(right.place);
+                    if blamed_from == token.place.start {
+                        blamed = place;
+                    } else {
+                        blamed.end = place.end;
+                    }
+                }
+                self.experimental(blamed);
                 Ok(DurationExpr { kind, place })
             }
             _ => Err(self.unexpected()),
