@@ -101,7 +101,8 @@ pub fn explain(
                 return Ok(Mixture::default());
             }
             let step = range.end - range.start;
-            let read = source.histograms(&[handle], Grid { start: range.start, step, columns: 1 })?;
+            let read =
+                source.histograms(&[handle], Grid { start: range.start, step, columns: 1 })?;
             gaps.extend(read.gaps);
             Ok(read.values.into_iter().next().unwrap_or_default())
         };
@@ -164,8 +165,11 @@ fn split(
         let part = |x: f64| if x > 0.0 { x * (x / middle).log2() } else { 0.0 };
         (part(p) + part(q)) / 2.0
     };
-    let divergence =
-        splits.iter().map(|of| term(of.share_inside, of.share_outside)).sum::<f64>().clamp(0.0, 1.0);
+    let divergence = splits
+        .iter()
+        .map(|of| term(of.share_inside, of.share_outside))
+        .sum::<f64>()
+        .clamp(0.0, 1.0);
     let excess = |of: &ValueSplit| of.share_inside - of.share_outside;
     splits.sort_by(|a, b| excess(b).total_cmp(&excess(a)).then(a.value.cmp(&b.value)));
     let label = if name == NAME { "name" } else { name }.to_owned();

@@ -87,7 +87,8 @@ pub(crate) fn show_expected(expected: &Expected) -> String {
             for (labels, items) in series {
                 let _ = write!(shown, "\n      {labels}");
                 for item in items {
-                    let value = item.as_ref().map_or("_".to_owned(), |written| show(&written.value));
+                    let value =
+                        item.as_ref().map_or("_".to_owned(), |written| show(&written.value));
                     let _ = write!(shown, " {value}");
                 }
             }

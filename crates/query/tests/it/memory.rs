@@ -121,7 +121,8 @@ fn continues(before: &FloatHistogram, histogram: &FloatHistogram) -> bool {
 
 impl Source for Memory {
     fn select(&self, selector: &Selector) -> Result<Vec<Handle>> {
-        let picked = self.series.iter().enumerate().filter(|(_, held)| selector.matches(&held.series));
+        let picked =
+            self.series.iter().enumerate().filter(|(_, held)| selector.matches(&held.series));
         let handle = |(key, held): (usize, &Held)| Handle {
             labels: held.labels.clone(),
             kind: held.series.kind(),

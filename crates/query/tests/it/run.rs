@@ -56,7 +56,8 @@ pub(crate) fn run(text: &str) -> Report {
             }
             CommandKind::Eval(eval) => {
                 let result = catch_unwind(AssertUnwindSafe(|| answer(&memory, &eval)));
-                let result = result.unwrap_or_else(|panic| Err(format!("it panics: {}", said(&*panic))));
+                let result =
+                    result.unwrap_or_else(|panic| Err(format!("it panics: {}", said(&*panic))));
                 result.map_err(|message| format!("{}\n    {message}", eval.expr))
             }
         };
@@ -83,7 +84,11 @@ fn said(panic: &(dyn std::any::Any + Send)) -> &str {
 /// Asks a question in all ways, and compares.
 fn answer(memory: &Memory, eval: &Eval) -> Result<(), String> {
     if eval.is_range {
-        return check(eval, &eval.expr, ask_for(memory, &eval.expr, eval.start, eval.end, eval.step));
+        return check(
+            eval,
+            &eval.expr,
+            ask_for(memory, &eval.expr, eval.start, eval.end, eval.step),
+        );
     }
     let time = eval.end;
     let mut questions = vec![(eval.expr.clone(), time)];
@@ -96,12 +101,16 @@ fn answer(memory: &Memory, eval: &Eval) -> Result<(), String> {
         questions.extend(others.into_iter().map(|time| (fixed.clone(), time)));
     }
     for (expr, time) in questions {
-        let asked = |way: &str, wrong: String| format!("{way} {expr} at {} s: {wrong}", query::seconds(time));
-        check(eval, &expr, ask_for(memory, &expr, time, time, 0)).map_err(|wrong| asked("", wrong))?;
+        let asked = |way: &str, wrong: String| {
+            format!("{way} {expr} at {} s: {wrong}", query::seconds(time))
+        };
+        check(eval, &expr, ask_for(memory, &expr, time, time, 0))
+            .map_err(|wrong| asked("", wrong))?;
         if eval.expect.fail.is_some() || !eval.is_for_range_too || asks_for_its_range(&expr) {
             continue;
         }
-        check_over_range(memory, eval, &expr, time).map_err(|wrong| asked("over a range,", wrong))?;
+        check_over_range(memory, eval, &expr, time)
+            .map_err(|wrong| asked("over a range,", wrong))?;
     }
     Ok(())
 }
@@ -143,14 +152,8 @@ fn check_over_range(memory: &Memory, eval: &Eval, expr: &str, time: i64) -> Resu
 }
 
 fn ask_for(memory: &Memory, expr: &str, start: i64, end: i64, step: i64) -> query::Result<Answer> {
-    let question = Question {
-        text: expr,
-        language: Language::PromQl,
-        start,
-        end,
-        step,
-        options: options(),
-    };
+    let question =
+        Question { text: expr, language: Language::PromQl, start, end, step, options: options() };
     let settings =
         Settings { delayed_name_removal: true, start_timestamps: true, ..Settings::default() };
     ask(memory, &question, &settings, &|| false)
