@@ -18,6 +18,7 @@ pub mod promql;
 mod source;
 mod stored;
 mod stream;
+mod unit;
 mod value;
 
 pub use ask::{Answer, Data, Language, Question, ask};
