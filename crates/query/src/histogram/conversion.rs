@@ -86,3 +86,55 @@ fn add_at(counts: &mut Counts, index: i32, count: f64) {
         Err(at) => counts.insert(at, (index, count)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(scheme: Scheme, values: &[f64], expected: &str) {
+        let mut histogram = Histogram::new(scheme);
+        values.iter().for_each(|&value| histogram.record(value));
+        let float = FloatHistogram::from(&histogram);
+        assert_eq!(float.to_string(), expected);
+        assert_eq!(float.count, values.len() as f64);
+        assert_eq!(float.validate(), Ok(()));
+    }
+
+    #[test]
+    fn nothing_is_lost() {
+        let values = [-3.0, 0.0, 3.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+        check(
+            Scheme::exp2(0).unwrap(),
+            &values,
+            "{count:6, sum:NaN, [-Inf,-1.7976931348623157e+308):1, [-4,-2):1, [-0,0]:1, (2,4]:1, (1.7976931348623157e+308,+Inf]:1}",
+        );
+        check(
+            Scheme::explicit(&[0.0, 5.0]).unwrap(),
+            &values,
+            "{count:6, sum:NaN, [-Inf,0]:3, (0,5]:1, (5,+Inf]:1}",
+        );
+        check(
+            Scheme::LogLinear10,
+            &[1.05, 1e-200, 1e200],
+            "{count:3, sum:1e+200, [-9.999999999999999e-129,9.999999999999999e-129]:1, [1,1.1):1, [1e+128,+Inf]:1}",
+        );
+        check(Scheme::log_linear2(1).unwrap(), &[3.5], "{count:1, sum:3.5, [3,4):1}");
+        check(Scheme::exp2(-5).unwrap(), &[3.0], "{count:1, sum:3, (1,4.294967296e+09]:1}");
+    }
+
+    #[test]
+    fn mixtures() {
+        let mut mixture = Mixture::default();
+        assert_eq!(FloatHistogram::from_mixture(&mixture).unwrap(), FloatHistogram::default());
+        let mut one = Histogram::new(Scheme::exp2(3).unwrap());
+        one.record(2.0);
+        mixture.add(&one).unwrap();
+        assert_eq!(FloatHistogram::from_mixture(&mixture).unwrap(), (&one).into());
+        let mut other = Histogram::new(Scheme::LogLinear10);
+        other.record(7.0);
+        mixture.add(&other).unwrap();
+        let both = FloatHistogram::from_mixture(&mixture).unwrap();
+        assert!(matches!(both.grid, Grid::Native(Scheme::LogLinear2(_))) && both.count == 2.0);
+    }
+}
