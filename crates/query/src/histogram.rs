@@ -3,11 +3,16 @@
 mod bound;
 mod bucket;
 mod compensation;
+mod conversion;
 mod counts;
+mod description;
 mod hint;
 mod logarithm;
 mod number;
+mod reset;
 mod sum;
+mod trim;
+mod valid;
 
 use std::sync::Arc;
 
@@ -15,8 +20,11 @@ use hist::Scheme;
 
 pub use bucket::Bucket;
 pub use compensation::Compensation;
+pub use description::{Description, DescriptionError, parse_description};
 pub use hint::ResetHint;
 pub use sum::{Combined, Incompatible};
+pub use trim::Keep;
+pub use valid::Invalid;
 
 pub(crate) use compensation::{Kahan, add_compensated};
 pub(crate) use logarithm::{exp2, log2};

@@ -22,7 +22,8 @@ pub use ask::{Answer, Data, Language, Question, ask};
 pub use error::{Error, Place, Result};
 pub use eval::Settings;
 pub use histogram::{
-    Bucket, Combined, Compensation, FloatHistogram, Grid, Incompatible, ResetHint,
+    Bucket, Combined, Compensation, Description, DescriptionError, FloatHistogram, Grid,
+    Incompatible, Invalid, Keep, ResetHint, parse_description,
 };
 pub use labels::{Labels, NAME, TYPE, UNIT};
 pub use limits::Limits;

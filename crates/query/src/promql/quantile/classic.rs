@@ -53,7 +53,8 @@ pub fn classic_quantile(q: f64, levels: &mut Vec<Level>) -> (Bracketed, Repair) 
     }
     let rank = q * last.count;
     let below_last = levels.len() - 1;
-    let at = levels[..below_last].partition_point(|level| level.count < rank);
+    let is_reached = |level: &Level| level.count >= rank;
+    let at = levels[..below_last].partition_point(|level| !is_reached(level));
     let estimate = if at == below_last {
         second.upper_bound
     } else if at == 0 && levels[0].upper_bound <= 0.0 {

@@ -1,0 +1,112 @@
+//! Whether a histogram is one: bounds that rise, counts that are not negative, nothing where nothing may be.
+
+use super::number::Number;
+use super::{FloatHistogram, Grid};
+
+/// What is wrong with a histogram: whoever made it is to blame.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Invalid {
+    /// Bounds out of order, not a number, or infinite.
+    #[error("custom buckets: histogram custom bound {} is {}, wanted finite ones that rise", position + 1, Number(*found))]
+    Bound {
+        /// Which bound.
+        position: usize,
+        /// What it is.
+        found: f64,
+    },
+    /// A bucket that the grid does not have.
+    #[error("histogram has bucket {index}, which {grid} do not reach")]
+    Index {
+        /// Which bucket.
+        index: i32,
+        /// The grid.
+        grid: String,
+    },
+    /// Buckets out of order.
+    #[error("histogram has bucket {index} after one that is not lower")]
+    Order {
+        /// Which bucket.
+        index: i32,
+    },
+    /// What custom buckets do not have.
+    #[error("custom buckets: must have no {what}")]
+    BesideCustom {
+        /// What there is.
+        what: &'static str,
+    },
+    /// A schema that there is not.
+    #[error(
+        "histogram has an invalid schema, which must be between -4 and 8 for exponential buckets, or -53 for custom buckets, got schema {found}"
+    )]
+    Schema {
+        /// Which one.
+        found: i32,
+    },
+    /// A count below zero.
+    #[error("histogram has {what} whose observation count is negative: {}", Number(*found))]
+    NegativeCount {
+        /// Where.
+        what: &'static str,
+        /// How many.
+        found: f64,
+    },
+}
+
+impl FloatHistogram {
+    /// Looks for what no recorded histogram has. That the count is the sum of the buckets is not looked at:
+    /// rounding allows for less.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        match &self.grid {
+            Grid::Custom(bounds) => {
+                self.check_bounds(bounds)?;
+                self.check_beside_custom()?;
+            }
+            Grid::Exponential(schema) if !(-4..=8).contains(schema) => {
+                return Err(Invalid::Schema { found: *schema });
+            }
+            _ => {}
+        }
+        for counts in [&self.positive, &self.negative] {
+            if let Some(pair) = counts.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+                return Err(Invalid::Order { index: pair[1].0 });
+            }
+        }
+        let buckets = |counts: &[(i32, f64)], what| {
+            counts.iter().map(|&(_, count)| (what, count)).collect::<Vec<_>>()
+        };
+        let mut all = buckets(&self.negative, "a negative bucket");
+        all.extend([("a zero bucket", self.zero_count), ("a total", self.count)]);
+        all.extend(buckets(&self.positive, "a positive bucket"));
+        match all.into_iter().find(|&(_, count)| count < 0.0) {
+            Some((what, found)) => Err(Invalid::NegativeCount { what, found }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_bounds(&self, bounds: &[f64]) -> Result<(), Invalid> {
+        for (position, &found) in bounds.iter().enumerate() {
+            let rises = position == 0 || bounds[position - 1] < found;
+            if !rises || !(found < f64::INFINITY) {
+                return Err(Invalid::Bound { position, found });
+            }
+        }
+        let has = |index: i32| usize::try_from(index).is_ok_and(|index| index <= bounds.len());
+        match self.positive.iter().find(|&&(index, _)| !has(index)) {
+            Some(&(index, _)) => Err(Invalid::Index { index, grid: self.grid.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_beside_custom(&self) -> Result<(), Invalid> {
+        let found = [
+            ("zero count", self.zero_count != 0.0),
+            ("zero threshold", self.zero_threshold != 0.0),
+            ("negative buckets", !self.negative.is_empty()),
+        ];
+        match found.into_iter().find(|&(_, is_there)| is_there) {
+            Some((what, _)) => Err(Invalid::BesideCustom { what }),
+            None => Ok(()),
+        }
+    }
+}
