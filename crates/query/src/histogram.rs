@@ -28,6 +28,7 @@ pub use valid::Invalid;
 
 pub(crate) use compensation::{Kahan, add_compensated};
 pub(crate) use logarithm::{exp2, log2};
+pub(crate) use number::Number;
 
 /// Which buckets there are.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,11 +169,6 @@ impl FloatHistogram {
 
 impl From<&hist::Mixture> for FloatHistogram {
     fn from(_: &hist::Mixture) -> FloatHistogram {
-        unimplemented!("replaced by the float branch")
-    }
-}
-impl From<&hist::Histogram> for FloatHistogram {
-    fn from(_: &hist::Histogram) -> FloatHistogram {
         unimplemented!("replaced by the float branch")
     }
 }
