@@ -1,8 +1,18 @@
 //! Many streams put together into fewer: `sum by (…)` and its like.
 
-use crate::error::{Place, Result};
+mod count_values;
+mod fold;
+mod hash;
+mod heap;
+mod mean;
+mod pick;
+mod sum;
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Place, Result};
 use crate::eval::Evaluation;
-use crate::labels::{Labels, NAME, is_metadata};
+use crate::labels::{Labels, NAME};
 use crate::plan::Node;
 use crate::promql::AggregateOp;
 use crate::stream::{Steps, Stream};
@@ -27,6 +37,27 @@ impl Grouping {
     fn names(&self, label: &str) -> bool {
         self.labels.iter().any(|held| held == label)
     }
+
+    /// The groups, in the order of their first streams.
+    fn groups(&self, streams: Vec<Stream>) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut known: HashMap<Labels, usize> = HashMap::new();
+        for stream in streams {
+            let labels = self.labels_of(&stream.labels);
+            let at = *known.entry(labels).or_insert_with_key(|labels| {
+                groups.push(Group { labels: labels.clone(), members: Vec::new() });
+                groups.len() - 1
+            });
+            groups[at].members.push(stream);
+        }
+        groups
+    }
+}
+
+/// Streams that are put together.
+struct Group {
+    labels: Labels,
+    members: Vec<Stream>,
 }
 
 /// An aggregation.
@@ -42,11 +73,55 @@ pub(crate) struct Aggregate {
 impl Evaluation<'_> {
     pub(crate) fn aggregate(
         &mut self,
-        _aggregate: &Aggregate,
-        _place: Place,
-        _steps: Steps,
+        aggregate: &Aggregate,
+        place: Place,
+        steps: Steps,
     ) -> Result<Vec<Stream>> {
-        let _ = is_metadata;
-        unimplemented!()
+        if aggregate.way == AggregateOp::CountValues {
+            return self.count_values(aggregate, place, steps);
+        }
+        let params = match &aggregate.param {
+            Some(node) => Params { numbers: self.scalar(node, steps)?, place: node.place },
+            None => Params { numbers: Vec::new(), place },
+        };
+        let streams = self.streams(&aggregate.of, steps)?;
+        match aggregate.way {
+            AggregateOp::TopK
+            | AggregateOp::BottomK
+            | AggregateOp::LimitK
+            | AggregateOp::LimitRatio => self.pick(aggregate, &params, streams, place, steps),
+            _ => self.fold(aggregate, &params, streams, steps),
+        }
     }
+}
+
+/// The parameter of an aggregation at each step.
+struct Params {
+    numbers: Vec<f64>,
+    place: Place,
+}
+
+impl Params {
+    fn has_nan(&self) -> bool {
+        self.numbers.iter().any(|number| number.is_nan())
+    }
+
+    /// The greatest; NaN if one is.
+    fn max(&self) -> f64 {
+        self.least_by(|number| -number).map_or(f64::NAN, |least| -least)
+    }
+
+    /// The least; NaN if one is.
+    fn min(&self) -> f64 {
+        self.least_by(|number| number).unwrap_or(f64::NAN)
+    }
+
+    fn least_by(&self, key: impl Fn(f64) -> f64) -> Option<f64> {
+        let keys = self.numbers.iter().map(|number| key(*number));
+        (!self.has_nan()).then(|| keys.fold(f64::INFINITY, f64::min))
+    }
+}
+
+fn failed<T>(place: Place, message: String) -> Result<T> {
+    Err(Error::Execution { place, message })
 }

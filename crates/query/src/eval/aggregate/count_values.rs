@@ -1,0 +1,79 @@
+//! `count_values`: how many streams of a group have the same value, one result for each value.
+
+use std::collections::HashMap;
+
+use crate::error::{Place, Result};
+use crate::eval::Evaluation;
+use crate::labels::{Labels, NAME};
+use crate::plan::Op;
+use crate::stream::{Steps, Stream};
+use crate::value::Value;
+
+use super::{Aggregate, failed};
+
+impl Evaluation<'_> {
+    pub(super) fn count_values(
+        &mut self,
+        aggregate: &Aggregate,
+        place: Place,
+        steps: Steps,
+    ) -> Result<Vec<Stream>> {
+        let Some(Op::Text(label)) = aggregate.param.as_ref().map(|param| &param.op) else {
+            panic!("BUG: no label to count values under");
+        };
+        if label.is_empty() {
+            return failed(place, "invalid label name \"\"".to_owned());
+        }
+        let grouping = &aggregate.grouping;
+        let is_shown = !grouping.is_without || label != NAME && !grouping.names(label);
+        let streams = self.streams(&aggregate.of, steps)?;
+        let mut results: Vec<Stream> = Vec::new();
+        let mut known: HashMap<Labels, usize> = HashMap::new();
+        for stream in &streams {
+            let group = grouping.labels_of(&stream.labels).with(label, "");
+            // Values often stay for a while.
+            let mut recent: Option<(&Value, usize)> = None;
+            let mut made = 0;
+            for (step, value) in stream.points.iter().enumerate() {
+                let Some(value) = value else { continue };
+                let at = match recent {
+                    Some((same, at)) if same == value => at,
+                    _ => {
+                        let labels = match is_shown {
+                            true => group.with(label, &shown(value)),
+                            false => group.clone(),
+                        };
+                        *known.entry(labels).or_insert_with_key(|labels| {
+                            results.push(Stream::new(labels.clone(), vec![None; steps.count]));
+                            results.len() - 1
+                        })
+                    }
+                };
+                recent = Some((value, at));
+                let point = &mut results[at].points[step];
+                let count = match point {
+                    Some(count) => count.number().unwrap_or(0.0),
+                    None => {
+                        made += 1;
+                        0.0
+                    }
+                };
+                *point = Some(Value::Number(count + 1.0));
+            }
+            self.budget.hold(made)?;
+        }
+        self.release(&streams);
+        Ok(results)
+    }
+}
+
+/// A value as Prometheus makes a label of it.
+fn shown(value: &Value) -> String {
+    match (value.number(), value.histogram()) {
+        (Some(f64::INFINITY), _) => "+Inf".to_owned(),
+        (Some(f64::NEG_INFINITY), _) => "-Inf".to_owned(),
+        (Some(number), _) => number.to_string(),
+        (None, Some(histogram)) => histogram.to_string(),
+        (None, None) => String::new(),
+    }
+}

@@ -1,0 +1,347 @@
+//! Operators between streams of two sides that find each other by their labels.
+//!
+//! Streams that agree in the labels that count are a group. In a group, one side has at each step at most one
+//! stream ("the one"), the other may have several ("the many"); one-to-one allows only one there, too. Groups are
+//! worked out one after another; what goes wrong is told as if it had been done step by step: the error of the
+//! earliest step, and of each step only the last note.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Place, Result};
+use crate::eval::{Evaluation, same_labels};
+use crate::labels::Labels;
+use crate::limits::Budget;
+use crate::promql::Cardinality;
+use crate::stream::{Steps, Stream};
+use crate::value::Value;
+
+use super::element::{self, Trouble};
+use super::{Binary, Signatures, changes_meaning, signature};
+
+pub(super) fn join(
+    evaluation: &mut Evaluation<'_>,
+    binary: &Binary,
+    left: Vec<Stream>,
+    right: Vec<Stream>,
+    place: Place,
+    steps: Steps,
+) -> Result<Vec<Stream>> {
+    let signatures = Signatures::of(&binary.matching, &left, &right);
+    let mut groups = vec![Group::default(); signatures.count];
+    let is_turned = binary.matching.cardinality == Cardinality::OneToMany;
+    let (many, one, many_is, one_is) = match is_turned {
+        true => (right, left, signatures.right, signatures.left),
+        false => (left, right, signatures.left, signatures.right),
+    };
+    for (at, signature) in many_is.iter().enumerate() {
+        groups[*signature].many.push(at);
+    }
+    for (at, signature) in one_is.iter().enumerate() {
+        groups[*signature].one.push(at);
+    }
+    let mut join = Join {
+        binary,
+        is_turned,
+        is_delayed: evaluation.settings.delayed_name_removal,
+        place,
+        many: &many,
+        one: &one,
+        asked: asked(binary, &many, &one, steps),
+        recent: vec![None; many.len() + one.len()],
+        found: HashMap::new(),
+        results: Vec::new(),
+        by_labels: HashMap::new(),
+        troubles: vec![None; steps.count],
+        failure: None,
+    };
+    for (number, group) in groups.iter().enumerate() {
+        join.group(number, group, &evaluation.budget)?;
+    }
+    if let Some((_, error)) = join.failure {
+        return Err(error);
+    }
+    for (_, trouble) in join.troubles.into_iter().flatten() {
+        trouble.tell(binary.operator, place, &mut evaluation.notes);
+    }
+    let mut results = join.results;
+    results.retain(|result| !result.stream.is_empty());
+    results.sort_by_key(|result| result.order);
+    evaluation.release(&many);
+    evaluation.release(&one);
+    Ok(results.into_iter().map(|result| result.stream).collect())
+}
+
+/// Streams that agree in the labels that count.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    many: Vec<usize>,
+    one: Vec<usize>,
+}
+
+/// Where Prometheus would be, going through a step: streams of the many come first, then those of the one that
+/// found nothing.
+type Order = (bool, usize);
+
+/// When an error shows: at which step, at which part of it, and there at which stream.
+type Moment = (usize, u8, usize);
+
+struct Output {
+    stream: Stream,
+    order: Order,
+    /// For which group, and at which step, it came up last.
+    last: Option<(usize, usize)>,
+}
+
+struct Join<'a> {
+    binary: &'a Binary,
+    /// The one stands left.
+    is_turned: bool,
+    /// Names of what a comparison made 0 or 1 go at the end; those that arithmetic makes untrue go at once.
+    is_delayed: bool,
+    place: Place,
+    many: &'a [Stream],
+    one: &'a [Stream],
+    /// Steps at which there can be a result at all.
+    asked: Vec<bool>,
+    /// For each stream of the many, and then each of the one without any of the many: which it met last (one more
+    /// than its index; 0 for none), and which output that gave.
+    recent: Vec<Option<(usize, usize)>>,
+    /// The same of all that met, where a stream met several.
+    found: HashMap<(usize, usize), usize>,
+    results: Vec<Output>,
+    by_labels: HashMap<Labels, usize>,
+    /// Of each step, the last that is to be told.
+    troubles: Vec<Option<(Order, Trouble)>>,
+    failure: Option<(Moment, Error)>,
+}
+
+/// At which steps anything can match: where a side is empty and nothing stands in for it, nothing is even looked at.
+fn asked(binary: &Binary, many: &[Stream], one: &[Stream], steps: Steps) -> Vec<bool> {
+    let present = |streams: &[Stream]| {
+        let mut present = vec![false; steps.count];
+        for stream in streams {
+            for (present, point) in present.iter_mut().zip(&stream.points) {
+                *present |= point.is_some();
+            }
+        }
+        present
+    };
+    let is_filled = binary.matching.fill_left.is_some() || binary.matching.fill_right.is_some();
+    let of = |(many, one)| if is_filled { many || one } else { many && one };
+    present(many).into_iter().zip(present(one)).map(of).collect()
+}
+
+impl Join<'_> {
+    fn group(&mut self, number: usize, group: &Group, budget: &Budget<'_>) -> Result<()> {
+        let (matching, many, one) = (&self.binary.matching, self.many, self.one);
+        let (fill_many, fill_one) = (matching.fill_left, matching.fill_right);
+        if group.many.is_empty() && fill_many.is_none() && group.one.len() < 2
+            || group.one.is_empty() && fill_one.is_none()
+        {
+            return Ok(());
+        }
+        for step in 0..self.asked.len() {
+            if !self.asked[step] {
+                continue;
+            }
+            if self.failure.as_ref().is_some_and(|((failed, ..), _)| step > *failed) {
+                break;
+            }
+            let mut present = group.one.iter().filter(|at| one[**at].points[step].is_some());
+            let single = present.next().copied();
+            if let (Some(first), Some(second)) = (single, present.next().copied()) {
+                let error = self.ambiguous(first, second);
+                self.fail((step, 0, second), error);
+                continue;
+            }
+            let (mut is_matched, mut made) = (false, 0);
+            for at in &group.many {
+                let Some(value) = &many[*at].points[step] else { continue };
+                let filled;
+                let other = match (single, fill_one) {
+                    (Some(at), _) => one[at].points[step].as_ref(),
+                    (None, Some(fill)) => {
+                        filled = Value::Number(fill);
+                        Some(&filled)
+                    }
+                    (None, None) => break,
+                };
+                let Some(other) = other else { continue };
+                let pair = Pair { many: Some(*at), one: single, group: number, step };
+                made += self.pair(&pair, value, other, &mut is_matched);
+            }
+            if let (Some(fill), Some(at), false) = (fill_many, single, is_matched)
+                && let Some(value) = &one[at].points[step]
+            {
+                let pair = Pair { many: None, one: single, group: number, step };
+                made += self.pair(&pair, &Value::Number(fill), value, &mut is_matched);
+            }
+            budget.hold(made)?;
+        }
+        Ok(())
+    }
+
+    /// Works out a pair; says for how many samples the result counts.
+    fn pair(&mut self, pair: &Pair, many: &Value, one: &Value, is_matched: &mut bool) -> u64 {
+        let binary = self.binary;
+        let (left, right) = if self.is_turned { (one, many) } else { (many, one) };
+        let order = pair.order();
+        let outcome = match element::apply(binary.operator, left, right) {
+            Ok(outcome) => outcome,
+            Err(trouble) => {
+                self.remark(pair.step, order, trouble);
+                return 0;
+            }
+        };
+        if let Some(remark) = outcome.remark {
+            self.remark(pair.step, order, remark);
+        }
+        let at = self.output(pair);
+        let output = &mut self.results[at];
+        let moment = (pair.step, 1 + u8::from(order.0), order.1);
+        let met = Some((pair.group, pair.step));
+        if binary.matching.cardinality == Cardinality::OneToOne {
+            if *is_matched {
+                let error = self.error(
+                    "multiple matches for labels: many-to-one matching must be explicit \
+                     (group_left/group_right)",
+                );
+                self.fail(moment, error);
+                return 0;
+            }
+        } else if output.last == met {
+            let error = self
+                .error("multiple matches for labels: grouping labels must ensure unique matches");
+            self.fail(moment, error);
+            return 0;
+        }
+        *is_matched = true;
+        output.last = met;
+        let value = match (binary.is_bool, outcome.holds) {
+            (true, holds) => Value::Number(f64::from(holds)),
+            (false, true) => outcome.value,
+            (false, false) => return 0,
+        };
+        let point = &mut output.stream.points[pair.step];
+        if point.is_some() {
+            self.fail((pair.step, 3, 0), same_labels(self.place));
+            return 0;
+        }
+        let samples = value.samples();
+        *point = Some(value);
+        samples
+    }
+
+    /// Which output two streams have.
+    fn output(&mut self, pair: &Pair) -> usize {
+        let (slot, met) = (pair.slot(self.many.len()), pair.one.map_or(0, |at| at + 1));
+        if let Some((recent, output)) = self.recent[slot]
+            && recent == met
+        {
+            return output;
+        }
+        let output = match self.found.get(&(slot, met)) {
+            Some(output) => *output,
+            None => {
+                let output = self.new_output(pair);
+                self.found.insert((slot, met), output);
+                output
+            }
+        };
+        self.recent[slot] = Some((met, output));
+        output
+    }
+
+    fn new_output(&mut self, pair: &Pair) -> usize {
+        let labels = self.labels(pair);
+        let next = self.results.len();
+        let at = *self.by_labels.entry(labels.clone()).or_insert(next);
+        if at < next {
+            let output = &mut self.results[at];
+            output.order = output.order.min(pair.order());
+            return at;
+        }
+        let mut stream = Stream::new(labels, vec![None; self.asked.len()]);
+        // Whether names of the operands are to go is forgotten: so Prometheus has it.
+        stream.drops_name = self.binary.is_bool && self.is_delayed;
+        self.results.push(Output { stream, order: pair.order(), last: None });
+        at
+    }
+
+    fn labels(&self, pair: &Pair) -> Labels {
+        let matching = &self.binary.matching;
+        let labels =
+            |streams: &[Stream], at: Option<usize>| at.map(|at| streams[at].labels.clone());
+        let (many, one) = (labels(self.many, pair.many), labels(self.one, pair.one));
+        // What stands in for a stream is called like the group.
+        let group = |other: &Option<Labels>| {
+            other.as_ref().map(|labels| signature(matching, labels)).unwrap_or_default()
+        };
+        let one = one.unwrap_or_else(|| group(&many));
+        let mut result = many.unwrap_or_else(|| signature(matching, &one));
+        if changes_meaning(self.binary.operator) || self.binary.is_bool && !self.is_delayed {
+            result = result.without_metadata();
+        }
+        if matching.cardinality == Cardinality::OneToOne {
+            let named = |label: &str| matching.labels.iter().any(|held| held == label);
+            result = result.keep(|label| named(label) == matching.on);
+        }
+        for label in &matching.include {
+            result = result.with(label, one.get(label));
+        }
+        result
+    }
+
+    fn remark(&mut self, step: usize, order: Order, trouble: Trouble) {
+        let held = &mut self.troubles[step];
+        if held.is_none_or(|(last, _)| last <= order) {
+            *held = Some((order, trouble));
+        }
+    }
+
+    fn fail(&mut self, moment: Moment, error: Error) {
+        if self.failure.as_ref().is_none_or(|(earliest, _)| moment < *earliest) {
+            self.failure = Some((moment, error));
+        }
+    }
+
+    fn ambiguous(&self, first: usize, second: usize) -> Error {
+        let group = signature(&self.binary.matching, &self.one[second].labels);
+        let mut names = [first, second].map(|at| self.one[at].labels.to_string());
+        names.sort();
+        let ([first, second], side) = (names, if self.is_turned { "left" } else { "right" });
+        self.error(&format!(
+            "found duplicate series for the match group {group} on the {side} hand-side of the \
+             operation: [{first}, {second}];many-to-many matching not allowed: matching labels must \
+             be unique on one side"
+        ))
+    }
+
+    fn error(&self, message: &str) -> Error {
+        Error::Execution { place: self.place, message: message.to_owned() }
+    }
+}
+
+/// Two streams that met at a step; `None` where a number stands in.
+struct Pair {
+    many: Option<usize>,
+    one: Option<usize>,
+    group: usize,
+    step: usize,
+}
+
+impl Pair {
+    fn order(&self) -> Order {
+        match (self.many, self.one) {
+            (Some(at), _) => (false, at),
+            (None, at) => (true, at.unwrap_or(0)),
+        }
+    }
+
+    fn slot(&self, many: usize) -> usize {
+        match self.order() {
+            (false, at) => at,
+            (true, at) => many + at,
+        }
+    }
+}
