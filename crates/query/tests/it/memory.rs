@@ -26,6 +26,9 @@ pub(crate) struct Memory {
 struct Held {
     labels: Labels,
     series: Series,
+    /// As they were loaded.
+    loaded: Vec<Reading>,
+    /// As they are read.
     readings: Vec<Reading>,
 }
 
@@ -54,15 +57,17 @@ impl Memory {
             None => {
                 let series = series_of(labels)?;
                 self.places.insert(labels.clone(), self.series.len());
-                self.series.push(Held { labels: labels.clone(), series, readings: Vec::new() });
+                let (loaded, readings) = (Vec::new(), Vec::new());
+                self.series.push(Held { labels: labels.clone(), series, loaded, readings });
                 self.series.len() - 1
             }
         };
-        let held = &mut self.series[at].readings;
-        held.extend(readings);
-        held.sort_by_key(|reading| reading.time);
-        held.dedup_by_key(|reading| reading.time);
-        hint(held);
+        let held = &mut self.series[at];
+        held.loaded.extend(readings);
+        held.loaded.sort_by_key(|reading| reading.time);
+        held.loaded.dedup_by_key(|reading| reading.time);
+        held.readings = held.loaded.clone();
+        hint(&mut held.readings);
         Ok(())
     }
 }

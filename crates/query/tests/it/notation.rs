@@ -1,9 +1,10 @@
-//! The small notations of scripts: durations, numbers, texts, and series with their values.
+//! The small notations of scripts: texts, and series with their values.
 //!
 //! `metric{label="value"} 1 2+3x2 _ stale {{sum:3 count:2}}x1`: each item is a value, `_` none, `x` says how
 //! often more it comes, and a number or histogram before `x` what is added each time.
 
-use query::{FloatHistogram, Labels, NAME, STALE_BITS, Value};
+use query::promql::{self, ExprKind, Options, parse_duration};
+use query::{FloatHistogram, Labels, NAME, STALE_BITS, Value, parse_description};
 
 /// One value of a series as it is written.
 #[derive(Clone, Debug)]
@@ -19,112 +20,24 @@ pub(crate) type Item = Option<Written>;
 /// How many values a line may have: more is a slip of the pen.
 const ITEMS_MAX: usize = 100_000;
 
-/// Nanoseconds of `1h30m`, `0`, `15ms`.
-pub(crate) fn duration(text: &str) -> Result<i64, String> {
-    let wrong = || format!("{text:?} is no duration, such as 1h30m");
-    if text == "0" {
-        return Ok(0);
-    }
-    let mut rest = text;
-    let mut nanos = 0i64;
-    while !rest.is_empty() {
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let count: i64 = rest[..digits].parse().map_err(|_| wrong())?;
-        rest = &rest[digits..];
-        let letters = rest.len() - rest.trim_start_matches(|c: char| c.is_alphabetic()).len();
-        let seconds = |seconds: i64| seconds * 1_000_000_000;
-        let unit = match &rest[..letters] {
-            "ms" => 1_000_000,
-            "s" => seconds(1),
-            "m" => seconds(60),
-            "h" => seconds(3600),
-            "d" => seconds(86_400),
-            "w" => seconds(7 * 86_400),
-            "y" => seconds(365 * 86_400),
-            _ => return Err(wrong()),
-        };
-        rest = &rest[letters..];
-        nanos =
-            count.checked_mul(unit).and_then(|more| nanos.checked_add(more)).ok_or_else(wrong)?;
-    }
-    match text {
-        "" => Err(wrong()),
-        _ => Ok(nanos),
-    }
-}
-
-/// A number that stands alone; whole ones may be hexadecimal or octal.
-pub(crate) fn number(text: &str) -> Option<f64> {
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
-    let octal = digits.strip_prefix('0').filter(|rest| !rest.is_empty());
-    let magnitude = match (hexadecimal, octal) {
-        (Some(hexadecimal), _) => i64::from_str_radix(hexadecimal, 16).ok()? as f64,
-        (None, Some(octal)) if octal.bytes().all(|digit| digit.is_ascii_digit()) => {
-            i64::from_str_radix(octal, 8).ok()? as f64
-        }
-        _ if digits.starts_with(['+', '-']) => return None,
-        _ => digits.parse().ok()?,
-    };
-    Some(if negative { -magnitude } else { magnitude })
-}
-
 /// A text in quotes or backquotes at the start, and what follows it.
 pub(crate) fn quoted(text: &str) -> Result<(String, &str), String> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'));
     let quote = quote.ok_or_else(|| format!("expected a text in quotes at {text:?}"))?;
-    let mut value = Vec::new();
-    let mut rest = &text[1..];
-    loop {
-        let Some(c) = rest.chars().next() else {
-            return Err(format!("the text does not end: {text}"));
-        };
-        rest = &rest[c.len_utf8()..];
-        if c == quote {
-            let value = String::from_utf8(value).map_err(|_| format!("no UTF-8: {text}"))?;
-            return Ok((value, rest));
-        }
-        if c == '\\' && quote != '`' {
-            rest = escape(rest, &mut value).ok_or_else(|| format!("unknown escape in {text}"))?;
-        } else {
-            value.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
-        }
+    let mut is_escaped = false;
+    let ends = |(_, c): &(usize, char)| {
+        let ends = *c == quote && !is_escaped;
+        is_escaped = *c == '\\' && quote != '`' && !is_escaped;
+        ends
+    };
+    let end = text.char_indices().skip(1).find_map(|at| ends(&at).then_some(at.0 + 1));
+    let end = end.ok_or_else(|| format!("the text does not end: {text}"))?;
+    let (literal, rest) = text.split_at(end);
+    match promql::parse(literal, &Options::default()).map(|expr| expr.kind) {
+        Ok(ExprKind::Text(value)) => Ok((value, rest)),
+        Ok(_) => Err(format!("no text: {literal}")),
+        Err(wrong) => Err(wrong.to_string()),
     }
-}
-
-/// What stands after a backslash; gives what follows it.
-fn escape<'a>(text: &'a str, value: &mut Vec<u8>) -> Option<&'a str> {
-    let c = text.chars().next()?;
-    let numeric = |from: usize, length: usize, radix: u32| {
-        let code = u32::from_str_radix(text.get(from..from + length)?, radix).ok()?;
-        Some((code, &text[from + length..]))
-    };
-    let byte = match c {
-        'a' => 7,
-        'b' => 8,
-        't' => b'\t',
-        'n' => b'\n',
-        'v' => 11,
-        'f' => 12,
-        'r' => b'\r',
-        '\\' | '"' | '\'' => c as u8,
-        'x' | '0'..='7' => {
-            let (code, rest) = if c == 'x' { numeric(1, 2, 16)? } else { numeric(0, 3, 8)? };
-            value.push(u8::try_from(code).ok()?);
-            return Some(rest);
-        }
-        'u' | 'U' => {
-            let (code, rest) = numeric(1, if c == 'u' { 4 } else { 8 }, 16)?;
-            value.extend(char::from_u32(code)?.encode_utf8(&mut [0; 4]).as_bytes());
-            return Some(rest);
-        }
-        _ => return None,
-    };
-    value.push(byte);
-    Some(&text[1..])
 }
 
 /// A series with its values.
@@ -227,7 +140,10 @@ fn histograms<'a>(text: &'a str, items: &mut Vec<Item>) -> Result<&'a str, Strin
     let sign = rest.chars().next().filter(|c| matches!(c, '+' | '-'));
     if let Some(sign) = sign {
         let (found, says, after) = histogram(&rest[1..])?;
-        step = Some(if sign == '-' { negated(&found) } else { found });
+        step = Some(found);
+        if sign == '-' {
+            step.iter_mut().for_each(FloatHistogram::negate);
+        }
         (says_hint, rest) = (says, after);
     }
     let (written, after) = rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
@@ -235,7 +151,7 @@ fn histograms<'a>(text: &'a str, items: &mut Vec<Item>) -> Result<&'a str, Strin
     let mut current = first;
     for at in 0..=more {
         if let Some(step) = step.as_ref().filter(|_| at > 0) {
-            current = sum(&current, step)?;
+            current.add(step).map_err(|wrong| wrong.to_string())?;
         }
         let value = Value::Histogram(current.clone().into());
         items.push(Some(Written { value, says_hint }));
@@ -246,9 +162,8 @@ fn histograms<'a>(text: &'a str, items: &mut Vec<Item>) -> Result<&'a str, Strin
 fn histogram(text: &str) -> Result<(FloatHistogram, bool, &str), String> {
     let end = text.find("}}").ok_or_else(|| format!("the histogram does not end: {text}"))? + 2;
     let (description, rest) = text.split_at(end);
-    let histogram = FloatHistogram::parse_description(description)
-        .map_err(|wrong| format!("{description}: {wrong}"))?;
-    Ok((histogram, description.contains("counter_reset_hint:"), rest))
+    let read = parse_description(description).map_err(|wrong| format!("{description}: {wrong}"))?;
+    Ok((read.histogram, read.hint_given, rest))
 }
 
 /// The number of `x5`.
@@ -302,6 +217,6 @@ fn leading_duration(text: &str) -> Result<(i64, &str), String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let digits = unsigned.trim_start_matches(|c: char| c.is_ascii_digit());
     let rest = digits.trim_start_matches(|c: char| c.is_ascii_alphabetic() && c != 'x');
-    let nanos = duration(&unsigned[..unsigned.len() - rest.len()])?;
+    let nanos = parse_duration(&unsigned[..unsigned.len() - rest.len()])?;
     Ok((if text.starts_with('-') { -nanos } else { nanos }, rest))
 }

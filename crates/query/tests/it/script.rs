@@ -4,6 +4,7 @@
 //! A line that is empty, or begins with `#`, ends what belongs to a command.
 
 use query::Labels;
+use query::promql::{parse_duration, parse_number};
 use regex::Regex;
 
 use crate::notation::{self, Item};
@@ -149,7 +150,7 @@ impl<'a> Lines<'a> {
 fn load(text: &str, lines: &mut Lines<'_>) -> Result<Load, String> {
     let (command, step) = text.split_once(char::is_whitespace).ok_or("expected load <step>")?;
     let mut load = Load {
-        step: notation::duration(step.trim())?,
+        step: parse_duration(step.trim())?,
         with_custom_buckets: command == "load_with_nhcb",
         series: Vec::new(),
     };
@@ -194,7 +195,7 @@ fn eval(text: &str, lines: &mut Lines<'_>) -> Result<Eval, String> {
     match words.next() {
         "instant" => {
             words.expect("at")?;
-            eval.start = notation::duration(words.next())?;
+            eval.start = parse_duration(words.next())?;
             eval.end = eval.start;
         }
         "range" => {
@@ -223,11 +224,11 @@ fn eval(text: &str, lines: &mut Lines<'_>) -> Result<Eval, String> {
 
 impl Eval {
     fn set_range(&mut self, words: &mut Words<'_>) -> Result<(), String> {
-        self.start = notation::duration(words.next())?;
+        self.start = parse_duration(words.next())?;
         words.expect("to")?;
-        self.end = notation::duration(words.next())?;
+        self.end = parse_duration(words.next())?;
         words.expect("step")?;
-        self.step = notation::duration(words.next())?;
+        self.step = parse_duration(words.next())?;
         match self.end < self.start {
             true => Err("the end is before the start".to_owned()),
             false => Ok(()),
@@ -260,7 +261,7 @@ impl Eval {
         if let Some(text) = line.strip_prefix("expect ") {
             return self.expect.read(text.trim()).map(|()| true);
         }
-        if let Some(number) = notation::number(line) {
+        if let Ok(number) = parse_number(line) {
             self.answer = Expected::Scalar(number);
             return Ok(false);
         }
