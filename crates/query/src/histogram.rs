@@ -20,6 +20,7 @@ pub use sum::{Combined, Incompatible};
 
 pub(crate) use compensation::{Kahan, add_compensated};
 pub(crate) use logarithm::{exp2, log2};
+pub(crate) use number::Number;
 
 /// Which buckets there are.
 #[derive(Clone, Debug, PartialEq)]
