@@ -4,7 +4,7 @@
 //! in Prometheus; of custom buckets, in the outermost. Values that are not numbers are in `count` and in no
 //! bucket, and make the sum NaN; so does a sum that is not known.
 
-use hist::{Histogram, MergeError, Mixture, Scheme};
+use hist::{Histogram, Mixture, Scheme};
 
 use super::bound::BEYOND;
 use super::counts::{Counts, drop_empty};
@@ -57,15 +57,19 @@ impl From<&Histogram> for FloatHistogram {
     }
 }
 
-impl FloatHistogram {
+impl From<&Mixture> for FloatHistogram {
     /// One histogram of several families: the only part, if there is but one, or all on a grid that keeps
-    /// their buckets nearly apart. None gives an empty one.
-    pub fn from_mixture(mixture: &Mixture) -> Result<FloatHistogram, MergeError> {
-        match mixture.parts() {
-            [] => Ok(FloatHistogram::default()),
-            [part] => Ok(part.into()),
-            _ => Ok((&mixture.flatten()?.histogram).into()),
-        }
+    /// their buckets nearly apart; of none, an empty one. It is what happened in a stretch of time, a gauge.
+    fn from(mixture: &Mixture) -> FloatHistogram {
+        let mut histogram = match mixture.parts() {
+            [] => FloatHistogram::default(),
+            [part] => part.into(),
+            _ => {
+                (&mixture.flatten().expect("BUG: a mixture counts within 64 bits").histogram).into()
+            }
+        };
+        histogram.hint = ResetHint::Gauge;
+        histogram
     }
 }
 
@@ -126,15 +130,17 @@ mod tests {
     #[test]
     fn mixtures() {
         let mut mixture = Mixture::default();
-        assert_eq!(FloatHistogram::from_mixture(&mixture).unwrap(), FloatHistogram::default());
+        let none = FloatHistogram { hint: ResetHint::Gauge, ..FloatHistogram::default() };
+        assert_eq!(FloatHistogram::from(&mixture), none);
         let mut one = Histogram::new(Scheme::exp2(3).unwrap());
         one.record(2.0);
         mixture.add(&one).unwrap();
-        assert_eq!(FloatHistogram::from_mixture(&mixture).unwrap(), (&one).into());
+        let gauge = FloatHistogram { hint: ResetHint::Gauge, ..(&one).into() };
+        assert_eq!(FloatHistogram::from(&mixture), gauge);
         let mut other = Histogram::new(Scheme::LogLinear10);
         other.record(7.0);
         mixture.add(&other).unwrap();
-        let both = FloatHistogram::from_mixture(&mixture).unwrap();
+        let both = FloatHistogram::from(&mixture);
         assert!(matches!(both.grid, Grid::Native(Scheme::LogLinear2(_))) && both.count == 2.0);
     }
 }
