@@ -21,6 +21,9 @@ pub(crate) type EachReadings<'a> = dyn FnMut(&mut Evaluation<'_>, Readings) -> R
 impl Evaluation<'_> {
     /// The latest reading of each series at each step.
     pub(crate) fn latest(&mut self, fetch: &Fetch, steps: Steps) -> Result<Vec<Stream>> {
+        if fetch.extension == Extension::Smoothed {
+            return self.smoothed(fetch, steps);
+        }
         self.latest_by(fetch, steps, |_, reading| Some(reading.value.clone()))
     }
 
