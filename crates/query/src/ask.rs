@@ -48,6 +48,8 @@ pub struct Answer {
     pub notes: Notes,
     /// What is known to be missing in what was read.
     pub gaps: Vec<Gap>,
+    /// In what the numbers are, or the values of the distributions, where that is known.
+    pub unit: Option<String>,
 }
 
 /// The kinds of answers, as Prometheus tells them apart.
@@ -79,7 +81,8 @@ pub fn ask(
             let (kind, node) = promql::plan(&expression, question, settings)?;
             let mut evaluation = Evaluation::new(source, settings, is_over);
             let data = promql_data(&mut evaluation, kind, &node, steps)?;
-            Ok(finish(evaluation, data, steps))
+            let unit = evaluation.unit(&node)?.text();
+            Ok(finish(evaluation, data, steps, unit))
         }
         Language::Caql => {
             let _ = caql::parse(question.text)?;
@@ -88,11 +91,11 @@ pub fn ask(
     }
 }
 
-fn finish(evaluation: Evaluation<'_>, data: Data, steps: Steps) -> Answer {
+fn finish(evaluation: Evaluation<'_>, data: Data, steps: Steps, unit: Option<String>) -> Answer {
     let mut gaps = evaluation.gaps;
     gaps.sort();
     gaps.dedup();
-    Answer { data, steps, notes: evaluation.notes, gaps }
+    Answer { data, steps, notes: evaluation.notes, gaps, unit }
 }
 
 fn steps_of(question: &Question<'_>, settings: &Settings) -> Result<Steps> {

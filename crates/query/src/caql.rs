@@ -1,19 +1,31 @@
 //! CAQL, the stream language of Circonus.
 //!
-//! [`parse`] makes a tree of a text, `Signature` says what functions there are, and `bind` puts the arguments of
-//! a call where its function wants them.
+//! [`parse`] makes a tree of a text, [`Signature`] says what functions there are, and [`bind()`] makes of it what can be
+//! evaluated: every call with its function and the values of its arguments.
 //!
 //! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and [`ARGUMENTS_MAX`], which together bound what
 //! a text from outside can take.
 
+mod arguments;
 pub mod ast;
+mod bind;
+mod functions;
+pub mod label;
 mod lexer;
 mod parse;
 mod show;
+pub mod signature;
 mod stage;
 
+#[cfg(test)]
+mod tests;
+
+pub use arguments::{Arguments, Context, Given};
 pub use ast::{Argument, Body, Call, Constant, Directives, Expr, Form, Literal, Operator, Query};
+pub use bind::{Bound, Kind, Meaning, REGEXES_MAX, bind};
+pub use functions::FIND_LIMIT_MAX;
 pub use parse::parse;
+pub use signature::Signature;
 pub(crate) use stage::Stage;
 
 /// Bytes of an expression at the most: some thousands of calls.

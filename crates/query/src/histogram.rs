@@ -166,9 +166,3 @@ impl FloatHistogram {
         168 + 8 * (words + self.positive.len() + self.negative.len())
     }
 }
-
-impl From<&hist::Mixture> for FloatHistogram {
-    fn from(_: &hist::Mixture) -> FloatHistogram {
-        unimplemented!("replaced by the float branch")
-    }
-}

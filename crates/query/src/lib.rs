@@ -5,8 +5,10 @@
 
 mod ask;
 pub mod caql;
+pub mod compare;
 mod error;
 mod eval;
+pub mod explain;
 mod histogram;
 mod labels;
 mod limits;
@@ -16,6 +18,7 @@ pub mod promql;
 mod source;
 mod stored;
 mod stream;
+mod unit;
 mod value;
 
 pub use ask::{Answer, Data, Language, Question, ask};

@@ -92,6 +92,8 @@ pub(crate) struct Ranged {
     pub(crate) of: RangedOf,
     /// Nanoseconds of the stretch; its start is excluded, its end included.
     pub(crate) range: i64,
+    /// Counters are meant: of a series of deltas its running total is read.
+    pub(crate) of_counters: bool,
     pub(crate) place: Place,
 }
 

@@ -14,6 +14,8 @@ pub mod quantile;
 mod quantiles;
 mod quote;
 mod show;
+#[cfg(test)]
+mod tests;
 
 pub use ast::{At, BinaryOp, Cardinality, Expr, ExprKind, Matching, ValueType, VectorSelector};
 pub use duration::{Duration, DurationExpr, DurationKind, DurationOp};
@@ -25,9 +27,11 @@ pub(crate) use plan::plan;
 
 /// Bytes of an expression at the most.
 pub const LENGTH_MAX: usize = 256 << 10;
-/// How deep an expression nests at the most. Reading, checking, showing and evaluating are recursive; operators in a
-/// row count, as `a + b + c` is `(a + b) + c`.
+/// How deep parentheses, calls, signs and right sides nest at the most: reading is recursive in these.
 pub const NESTING_MAX: usize = 100;
+/// How high a tree is at the most: checking, showing and evaluating are recursive. Operators in a row count, as
+/// `a + b + c` is `(a + b) + c`.
+pub const HEIGHT_MAX: usize = 256;
 /// Regexes of an expression at the most, each of which may take [`REGEX_SIZE_MAX`] once compiled.
 pub const REGEXES_MAX: usize = 128;
 

@@ -68,7 +68,8 @@ impl Source for Stored<'_> {
         let is_delta = !series.kind.is_cumulative() && series.kind != Kind::Gauge;
         values.dedup_by(|later, held| {
             later.time == held.time && {
-                held.value = if is_delta { both(&held.value, &later.value) } else { later.value.clone() };
+                held.value =
+                    if is_delta { both(&held.value, &later.value) } else { later.value.clone() };
                 true
             }
         });

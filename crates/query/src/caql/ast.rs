@@ -29,7 +29,7 @@ pub enum Body {
 }
 
 /// What `#…` lines ask for.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Directives {
     /// `#preview`: shortcuts are welcome on long ranges.
     pub preview: bool,

@@ -67,7 +67,7 @@ fn head(lexer: &mut Lexer<'_>) -> Result<(Directives, bool)> {
             "preview" => directives.preview = true,
             "serial" | "strict" => directives.serial = true,
             "min_period" | "lookback_window" => {
-                let ns = span(lexer, name)?;
+                let ns = span(lexer, start, name)?;
                 let field = match name {
                     "min_period" => &mut directives.min_period_ns,
                     _ => &mut directives.lookback_ns,
@@ -96,9 +96,7 @@ fn head(lexer: &mut Lexer<'_>) -> Result<(Directives, bool)> {
 }
 
 /// `=`, and a number of seconds or a duration.
-fn span(lexer: &mut Lexer<'_>, name: &str) -> Result<i64> {
-    lexer.blanks_and_comments();
-    let start = lexer.at();
+fn span(lexer: &mut Lexer<'_>, start: usize, name: &str) -> Result<i64> {
     let is_given = lexer.take("=");
     let quoted = is_given && lexer.peek().is_some_and(is_quote);
     // No blanks in it: what follows on the same line may be an expression that begins with a number.

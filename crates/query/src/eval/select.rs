@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use model::Kind;
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluation;
+use crate::histogram::{FloatHistogram, ResetHint};
 use crate::labels::{Labels, TYPE, UNIT};
 use crate::plan::{Extension, Fetch, Ranged, RangedOf};
 use crate::source::Handle;
@@ -81,6 +83,13 @@ impl Evaluation<'_> {
         for (labels, handles) in self.series(fetch)? {
             let mut readings = self.readings(&handles, range.clone())?;
             readings.retain(|reading| !is_mark(&reading.value));
+            let is_delta = |handle: &Handle| match handle.kind {
+                Kind::Histogram(_) | Kind::Counter(_) => !handle.kind.is_cumulative(),
+                Kind::Gauge | Kind::Text => false,
+            };
+            if ranged.of_counters && handles.iter().any(is_delta) {
+                run_total(&mut readings);
+            }
             let held: u64 = readings.iter().map(|reading| reading.value.samples()).sum();
             self.budget.hold(held)?;
             each(self, Readings { labels, drops_name: false, readings })?;
@@ -139,6 +148,36 @@ impl Evaluation<'_> {
             readings.sort_by_key(|reading| reading.time);
         }
         Ok(readings)
+    }
+}
+
+/// Makes of what happened between readings what a counter would show that began before the first of them.
+/// Functions of counters look at differences alone.
+fn run_total(readings: &mut [Reading]) {
+    let mut numbers = 0.0;
+    let mut histogram: Option<FloatHistogram> = None;
+    for reading in readings {
+        reading.start = reading.time;
+        match reading.value.histogram() {
+            None => {
+                numbers += reading.value.number().unwrap_or(0.0);
+                reading.value = Value::Number(numbers);
+            }
+            Some(more) => {
+                let total = match &mut histogram {
+                    None => histogram.insert(FloatHistogram::clone(&more)),
+                    Some(total) => {
+                        // Of another family of buckets: a counter that begins anew.
+                        if total.add(&more).is_err() {
+                            *total = FloatHistogram::clone(&more);
+                        }
+                        total
+                    }
+                };
+                total.hint = ResetHint::Unknown;
+                reading.value = Value::Histogram(Arc::new(total.clone()));
+            }
+        }
     }
 }
 

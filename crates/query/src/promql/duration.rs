@@ -72,7 +72,7 @@ const SECONDS_MAX: f64 = 9_223_372_036.854_776;
 
 /// Whether seconds do not fit into nanoseconds. NaN does not compare, and is not caught here, as in Prometheus.
 pub(super) fn is_out_of_range(seconds: f64) -> bool {
-    seconds > SECONDS_MAX || seconds < -SECONDS_MAX
+    seconds.abs() > SECONDS_MAX
 }
 
 /// Nanoseconds of plain seconds, rounded.

@@ -55,7 +55,7 @@ pub fn show_duration(nanos: i64) -> String {
     let mut text = String::from(if nanos < 0 { "-" } else { "" });
     for (name, unit) in UNITS {
         let unit = (unit / 1_000_000) as u64;
-        if matches!(name, "y" | "w") && rest % unit != 0 {
+        if matches!(name, "y" | "w") && !rest.is_multiple_of(unit) {
             continue;
         }
         let count = rest / unit;
@@ -79,6 +79,9 @@ pub fn parse_number(text: &str) -> Result<f64, String> {
         Some(b'+') => (1.0, &text[1..]),
         _ => (1.0, text),
     };
+    if plain.starts_with(['+', '-']) {
+        return Err(failed("invalid syntax"));
+    }
     if let Some(whole) = whole_number(plain) {
         return Ok(sign * whole as f64);
     }
@@ -91,13 +94,24 @@ pub fn parse_number(text: &str) -> Result<f64, String> {
         }
         _ => {}
     }
-    let is_number =
-        plain.bytes().all(|c| matches!(c, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
-    match plain.parse::<f64>() {
-        Ok(number) if is_number && number.is_finite() => Ok(sign * number),
-        Ok(_) if is_number => Err(failed("value out of range")),
-        _ => Err(failed("invalid syntax")),
+    let is_known = |c: u8| matches!(c, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-' | b'_');
+    if !plain.bytes().all(is_known) || !are_underscores_apart(plain, 10) {
+        return Err(failed("invalid syntax"));
     }
+    match plain.replace('_', "").parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(sign * number),
+        Ok(_) => Err(failed("value out of range")),
+        Err(_) => Err(failed("invalid syntax")),
+    }
+}
+
+/// Whether every `_` stands between two digits, or after the prefix of another base.
+fn are_underscores_apart(digits: &str, base: u32) -> bool {
+    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_digit(base));
+    digits.match_indices('_').all(|(at, _)| {
+        let is_after = at == 0 && base != 10 || is_digit(digits[..at].chars().next_back());
+        is_after && is_digit(digits[at + 1..].chars().next())
+    })
 }
 
 /// An integer as in Go: prefixes `0x`, `0o`, `0b` or `0` for the base, `_` between digits.
@@ -110,11 +124,7 @@ fn whole_number(text: &str) -> Option<i64> {
         [b'0', _, ..] => (8, &lower[1..]),
         _ => (10, &*lower),
     };
-    // A prefix counts as a digit before a `_`.
-    let first = if base == 10 { b'_' } else { b'0' };
-    let pairs = std::iter::once(first).chain(digits.bytes()).zip(digits.bytes());
-    let are_apart = pairs.fold(true, |fine, (before, c)| fine && (before != b'_' || c != b'_'));
-    if !are_apart || digits.ends_with('_') || digits.starts_with(['+', '-']) {
+    if !are_underscores_apart(digits, base) {
         return None;
     }
     i64::from_str_radix(&digits.replace('_', ""), base).ok()
@@ -138,13 +148,16 @@ mod tests {
         check("017", 15.0);
         check("089", 89.0);
         check("1_000", 1000.0);
+        check("1_0.0_5", 10.05);
         check("5.", 5.0);
         check(".5e1", 5.0);
         check("+Inf", f64::INFINITY);
         check("-inf", f64::NEG_INFINITY);
         check("nAn", f64::NAN);
         check("9223372036854775808", 9_223_372_036_854_775_808.0);
-        for text in ["", "-", "_1", "1_", "1__0", "1_0.5", "0x", "1e", "--1", "1e999", "e", "1s"] {
+        for text in
+            ["", "-", "_1", "1_", "1__0", "1_.5", "1e_5", "0x", "1e", "--1", "1e999", "e", "1s"]
+        {
             assert!(parse_number(text).is_err(), "{text}");
         }
     }

@@ -4,22 +4,24 @@
 //! for the innermost construct with a message of its own; here, `context` is that construct. Some errors do not keep
 //! it from reading on, and what it meets first is reported: those are noted in `first_error`.
 
+mod calls;
 mod durations;
 mod matchers;
+mod matching;
+mod suffixes;
 
 pub use matchers::parse_series_labels;
 
 use crate::error::{Error, Place, Result};
 
-use super::ast::{At, BinaryOp, Cardinality, Expr, ExprKind, Matching, VectorSelector};
+use super::ast::{BinaryOp, Expr, ExprKind, VectorSelector};
 use super::check::check;
 use super::duration::Duration;
-use super::functions::{AggregateOp, FUNCTIONS, function};
 use super::lexer::{Kind, Lexer, Token, Word};
 use super::matcher::Matcher;
 use super::number::{parse_duration, parse_number};
-use super::quote::{quoted, unquoted};
-use super::{LENGTH_MAX, NESTING_MAX, Options};
+use super::quote::unquoted;
+use super::{HEIGHT_MAX, LENGTH_MAX, NESTING_MAX, Options};
 
 /// Reads an expression and checks its types.
 pub fn parse(text: &str, options: &Options) -> Result<Expr> {
@@ -45,38 +47,29 @@ pub(super) fn error(place: Place, message: impl Into<String>) -> Error {
 /// What a message calls the construct, and what it says was expected.
 type Context = (&'static str, &'static str);
 
-pub(super) const IN_GROUPING: &str = "grouping opts";
-
 /// Reads words into trees.
 pub(super) struct Parser<'a> {
-    pub(super) text: &'a str,
-    pub(super) options: &'a Options,
+    text: &'a str,
+    options: &'a Options,
     lexer: Lexer<'a>,
     peeked: Option<Token>,
     /// Where the last word that was taken ends.
-    pub(super) end: usize,
-    pub(super) context: Context,
+    end: usize,
+    context: Context,
     first_error: Option<Error>,
     nesting: usize,
-    pub(super) regexes: usize,
+    regexes: usize,
 }
 
 /// An expression and how deep it nests.
 pub(super) struct Node {
-    pub(super) expr: Expr,
+    expr: Expr,
     height: usize,
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn new(text: &'a str, options: &'a Options) -> Result<Parser<'a>> {
-        if text.len() > LENGTH_MAX {
-            return Err(Error::Limit {
-                what: "bytes of expression (LENGTH_MAX)",
-                found: text.len() as u64,
-                max: LENGTH_MAX as u64,
-                remedy: "split it, or record a part of it".to_owned(),
-            });
-        }
+    fn new(text: &'a str, options: &'a Options) -> Result<Parser<'a>> {
+        limit("bytes of expression (LENGTH_MAX)", text.len(), LENGTH_MAX)?;
         Ok(Parser {
             text,
             options,
@@ -92,7 +85,7 @@ impl<'a> Parser<'a> {
 
     // Words.
 
-    pub(super) fn peek(&mut self) -> Result<Token> {
+    fn peek(&mut self) -> Result<Token> {
         if let Some(token) = self.peeked {
             return Ok(token);
         }
@@ -101,14 +94,14 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    pub(super) fn next(&mut self) -> Result<Token> {
+    fn next(&mut self) -> Result<Token> {
         let token = self.peek()?;
         self.peeked = None;
         self.end = token.place.end;
         Ok(token)
     }
 
-    pub(super) fn take(&mut self, kind: Kind) -> Result<bool> {
+    fn take(&mut self, kind: Kind) -> Result<bool> {
         let is_next = self.peek()?.kind == kind;
         if is_next {
             self.next()?;
@@ -116,26 +109,26 @@ impl<'a> Parser<'a> {
         Ok(is_next)
     }
 
-    pub(super) fn expect(&mut self, kind: Kind) -> Result<Token> {
+    fn expect(&mut self, kind: Kind) -> Result<Token> {
         if self.peek()?.kind != kind {
             return Err(self.unexpected());
         }
         self.next()
     }
 
-    pub(super) fn written(&self, token: Token) -> &'a str {
+    fn written(&self, token: Token) -> &'a str {
         self.text.get(token.place.start..token.place.end).unwrap_or("")
     }
 
     // Errors.
 
     /// Notes an error that does not keep the parser from reading on.
-    pub(super) fn note(&mut self, place: Place, message: impl Into<String>) {
+    fn note(&mut self, place: Place, message: impl Into<String>) {
         self.first_error.get_or_insert_with(|| error(place, message));
     }
 
     /// The error that the next word cannot be there.
-    pub(super) fn unexpected(&mut self) -> Error {
+    fn unexpected(&mut self) -> Error {
         let token = match self.peek() {
             Ok(token) => token,
             Err(error) => return error,
@@ -151,13 +144,13 @@ impl<'a> Parser<'a> {
         error(token.place, message)
     }
 
-    pub(super) fn unexpected_in(&mut self, context: &'static str, expected: &'static str) -> Error {
+    fn unexpected_in(&mut self, context: &'static str, expected: &'static str) -> Error {
         self.context = (context, expected);
         self.unexpected()
     }
 
     /// What was read, unless an error was met before it, or instead.
-    pub(super) fn finish<T>(self, result: Result<T>) -> Result<T> {
+    fn finish<T>(self, result: Result<T>) -> Result<T> {
         match (self.first_error, result) {
             // A limit is not about what is written, and always said.
             (_, Err(limit @ Error::Limit { .. })) => Err(limit),
@@ -167,16 +160,16 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads something that nests.
-    pub(super) fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.nesting += 1;
-        check_depth(self.nesting)?;
+        limit("nested expressions (NESTING_MAX)", self.nesting, NESTING_MAX)?;
         let result = read(self);
         self.nesting -= 1;
         result
     }
 
     /// Reads something in a construct with a message of its own.
-    pub(super) fn within<T>(
+    fn within<T>(
         &mut self,
         context: Context,
         read: impl FnOnce(&mut Self) -> Result<T>,
@@ -218,88 +211,6 @@ impl<'a> Parser<'a> {
         let (left, right) = (Box::new(left.expr), Box::new(right.expr));
         let matching = Some(matching);
         node(ExprKind::Binary { op, left, right, matching, return_bool }, place, height)
-    }
-
-    /// What may stand between an operator and its right side.
-    fn modifiers(&mut self) -> Result<(bool, Matching)> {
-        let mut matching = Matching::default();
-        let return_bool = self.take(Kind::Word(Word::Bool))?;
-        let on_or_ignoring = self.peek()?.kind;
-        if matches!(on_or_ignoring, Kind::Word(Word::On | Word::Ignoring)) {
-            self.next()?;
-            matching.on = on_or_ignoring == Kind::Word(Word::On);
-            matching.labels = self.grouping()?;
-            matching.cardinality = match self.peek()?.kind {
-                Kind::Word(Word::GroupLeft) => Cardinality::ManyToOne,
-                Kind::Word(Word::GroupRight) => Cardinality::OneToMany,
-                _ => Cardinality::OneToOne,
-            };
-            if matching.cardinality != Cardinality::OneToOne {
-                self.next()?;
-                let after = self.peek()?.kind;
-                let is_fill =
-                    matches!(after, Kind::Word(Word::Fill | Word::FillLeft | Word::FillRight));
-                if after == Kind::LeftParen || !is_fill && !begins_expr(after) {
-                    matching.include = self.grouping()?;
-                }
-            }
-        }
-        if self.take(Kind::Word(Word::Fill))? {
-            matching.fill_left = Some(self.fill_value()?);
-            matching.fill_right = matching.fill_left;
-        } else if self.take(Kind::Word(Word::FillLeft))? {
-            matching.fill_left = Some(self.fill_value()?);
-            if self.take(Kind::Word(Word::FillRight))? {
-                matching.fill_right = Some(self.fill_value()?);
-            }
-        } else if self.take(Kind::Word(Word::FillRight))? {
-            matching.fill_right = Some(self.fill_value()?);
-            if self.take(Kind::Word(Word::FillLeft))? {
-                matching.fill_left = Some(self.fill_value()?);
-            }
-        }
-        Ok((return_bool, matching))
-    }
-
-    fn fill_value(&mut self) -> Result<f64> {
-        self.expect(Kind::LeftParen)?;
-        let value = self.signed_number()?;
-        self.expect(Kind::RightParen)?;
-        Ok(value)
-    }
-
-    /// Labels in parentheses.
-    fn grouping(&mut self) -> Result<Vec<String>> {
-        if self.peek()?.kind != Kind::LeftParen {
-            return Err(self.unexpected_in(IN_GROUPING, "\"(\""));
-        }
-        self.next()?;
-        let mut labels = Vec::new();
-        while !self.take(Kind::RightParen)? {
-            let token = self.peek()?;
-            let label = match token.kind {
-                Kind::Text => unquoted(self.written(token)),
-                Kind::Identifier | Kind::MetricIdentifier | Kind::Aggregate(_) => {
-                    self.written(token).to_owned()
-                }
-                Kind::Word(word) if word != Word::Without => self.written(token).to_owned(),
-                Kind::Op(op) if op.is_set() || op == BinaryOp::Atan2 => {
-                    self.written(token).to_owned()
-                }
-                _ => return Err(self.unexpected_in(IN_GROUPING, "label")),
-            };
-            self.next()?;
-            if label.is_empty() {
-                self.note(token.place, "invalid label name for grouping: \"\"");
-            }
-            labels.push(label);
-            match self.peek()?.kind {
-                Kind::Comma => drop(self.next()?),
-                Kind::RightParen => {}
-                _ => return Err(self.unexpected_in(IN_GROUPING, "\",\" or \")\"")),
-            }
-        }
-        Ok(labels)
     }
 
     fn unary(&mut self) -> Result<Node> {
@@ -377,103 +288,10 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn aggregate(&mut self, op: AggregateOp, token: Token) -> Result<Node> {
-        let (before, (args, height)) = self
-            .within(("aggregation", ""), |parser| Ok((parser.by_or_without()?, parser.args()?)))?;
-        let (without, grouping) = match before {
-            Some(before) => before,
-            None => self.by_or_without()?.unwrap_or_default(),
-        };
-        let place = Place::new(token.place.start, self.end);
-        let expected = 1 + usize::from(op.param().is_some());
-        if args.is_empty() {
-            self.note(place, "no arguments for aggregate expression provided");
-        } else if op.is_experimental() && !self.options.experimental_functions {
-            self.note(
-                place,
-                format!(
-                    "{}() is experimental and must be enabled with \
-                     --enable-feature=promql-experimental-functions",
-                    op.text()
-                ),
-            );
-        } else if args.len() != expected {
-            let found = args.len();
-            self.note(
-                place,
-                format!(
-                    "wrong number of arguments for aggregate expression provided, \
-                     expected {expected}, got {found}"
-                ),
-            );
-        }
-        let mut args = args.into_iter().rev().map(Box::new);
-        let Some(expr) = args.next() else { return node(ExprKind::Number(0.0), place, 0) };
-        let param = args.next();
-        node(ExprKind::Aggregate { op, expr, param, grouping, without }, place, height)
-    }
-
-    /// Whether the labels are dropped, and which.
-    fn by_or_without(&mut self) -> Result<Option<(bool, Vec<String>)>> {
-        let without = match self.peek()?.kind {
-            Kind::Word(Word::By) => false,
-            Kind::Word(Word::Without) => true,
-            _ => return Ok(None),
-        };
-        self.next()?;
-        Ok(Some((without, self.grouping()?)))
-    }
-
-    /// Arguments in parentheses, and how deep the deepest nests.
-    fn args(&mut self) -> Result<(Vec<Expr>, usize)> {
-        self.expect(Kind::LeftParen)?;
-        let (mut args, mut height) = (Vec::new(), 0);
-        if self.take(Kind::RightParen)? {
-            return Ok((args, height));
-        }
-        loop {
-            let arg = self.expr(0)?;
-            height = height.max(arg.height);
-            args.push(arg.expr);
-            loop {
-                let token = self.peek()?;
-                match token.kind {
-                    Kind::RightParen => {
-                        self.next()?;
-                        return Ok((args, height));
-                    }
-                    Kind::Comma => drop(self.next()?),
-                    _ => return Err(self.unexpected()),
-                }
-                if begins_expr(self.peek()?.kind) {
-                    break;
-                }
-                self.note(token.place, "trailing commas not allowed in function call args");
-            }
-        }
-    }
-
-    fn call(&mut self, token: Token) -> Result<Node> {
-        let (args, height) = self.args()?;
-        let place = Place::new(token.place.start, self.end);
-        let name = self.written(token);
-        let Some(function) = function(name) else {
-            let hint =
-                nearest_function(name).map(|near| format!("; did you mean {}?", quoted(near)));
-            let message = format!("unknown function with name {}", quoted(name));
-            self.note(token.place, message + &hint.unwrap_or_default());
-            return node(ExprKind::Number(0.0), place, 0);
-        };
-        if function.is_experimental && !self.options.experimental_functions {
-            self.note(token.place, format!("function {} is not enabled", quoted(name)));
-        }
-        node(ExprKind::Call { function, args }, place, height)
-    }
-
     // Numbers.
 
     /// A number, or a duration in seconds.
-    pub(super) fn number(&mut self) -> Result<f64> {
+    fn number(&mut self) -> Result<f64> {
         let token = self.next()?;
         let text = self.written(token);
         let number = match token.kind {
@@ -502,150 +320,6 @@ impl<'a> Parser<'a> {
         Ok(if sign < 0.0 { -number } else { number })
     }
 
-    // Suffixes.
-
-    fn brackets(&mut self, inner: Node) -> Result<Node> {
-        const RANGE: Context =
-            ("subquery or range selector", "number, duration, step(), or range()");
-        const STEP: Context = ("subquery selector", "number, duration, step(), range(), or \"]\"");
-        let open = self.next()?;
-        let range = self.within(RANGE, Parser::positive_duration)?;
-        let (start, height) = (inner.expr.place.start, inner.height);
-        match self.peek()?.kind {
-            Kind::RightBracket => {
-                let close = self.next()?;
-                let place = Place::new(start, close.place.end);
-                let expr = match inner.expr.kind {
-                    ExprKind::Selector(selector) => {
-                        if selector.offset != Duration::ZERO {
-                            let between = open.place.to(close.place);
-                            self.note(between, "no offset modifiers allowed before range");
-                        } else if selector.at.is_some() {
-                            let between = open.place.to(close.place);
-                            self.note(between, "no @ modifiers allowed before range");
-                        }
-                        ExprKind::Matrix { selector, range }
-                    }
-                    other => {
-                        let between = open.place.to(close.place);
-                        self.note(between, "ranges only allowed for vector selectors");
-                        other
-                    }
-                };
-                node(expr, place, height)
-            }
-            Kind::Colon => {
-                self.next()?;
-                let step = self.within(STEP, |parser| match parser.peek()?.kind {
-                    Kind::RightBracket => Ok(None),
-                    _ => parser.positive_duration().map(Some),
-                })?;
-                if self.peek()?.kind != Kind::RightBracket {
-                    return Err(self.unexpected_in("subquery selector", "\"]\""));
-                }
-                let place = Place::new(start, self.next()?.place.end);
-                let (expr, offset, at) = (Box::new(inner.expr), Duration::ZERO, None);
-                node(ExprKind::Subquery { expr, range, step, offset, at }, place, height)
-            }
-            _ => Err(self.unexpected_in("subquery or range", "\":\" or \"]\"")),
-        }
-    }
-
-    fn offset(&mut self, expr: &mut Expr) -> Result<()> {
-        const OFFSET: Context = ("offset", "number, duration, step(), or range()");
-        self.next()?;
-        let offset = self.within(OFFSET, Parser::offset_duration)?;
-        let place = expr.place;
-        let Some((known, _)) = shifts(expr) else {
-            let message = "offset modifier must be preceded by an instant vector selector or \
-                           range vector selector or a subquery";
-            self.note(place, message);
-            return Ok(());
-        };
-        let is_twice = std::mem::replace(known, offset) != Duration::ZERO;
-        if is_twice {
-            self.note(place, "offset may not be set multiple times");
-        }
-        self.extend_place(expr);
-        Ok(())
-    }
-
-    fn at(&mut self, expr: &mut Expr) -> Result<()> {
-        self.next()?;
-        let at = self.within(("@", "timestamp"), |parser| {
-            let at = match parser.peek()?.kind {
-                Kind::Word(Word::Start) => At::Start,
-                Kind::Word(Word::End) => At::End,
-                _ => {
-                    let seconds = parser.signed_number()?;
-                    return Ok(At::Time(parser.time(seconds, expr.place)));
-                }
-            };
-            parser.next()?;
-            parser.expect(Kind::LeftParen)?;
-            parser.expect(Kind::RightParen)?;
-            Ok(at)
-        })?;
-        let place = expr.place;
-        let Some((_, known)) = shifts(expr) else {
-            let message = "@ modifier must be preceded by an instant vector selector or \
-                           range vector selector or a subquery";
-            self.note(place, message);
-            return Ok(());
-        };
-        if known.replace(at).is_some() {
-            self.note(place, "@ <timestamp> may not be set multiple times");
-            return Ok(());
-        }
-        self.extend_place(expr);
-        Ok(())
-    }
-
-    /// Nanoseconds of a time in seconds, to the millisecond. Beyond what nanoseconds can say there is no data, so
-    /// times out there are moved to the last that can be said.
-    fn time(&mut self, seconds: f64, place: Place) -> i64 {
-        const MS_MAX: f64 = (i64::MAX / 1_000_000) as f64;
-        if !seconds.is_finite() || seconds.abs() >= i64::MAX as f64 {
-            let shown = match seconds {
-                f64::INFINITY => "+Inf".to_owned(),
-                f64::NEG_INFINITY => "-Inf".to_owned(),
-                seconds => format!("{seconds:.6}"),
-            };
-            self.note(place, format!("timestamp out of bounds for @ modifier: {shown}"));
-        }
-        let ms = (seconds * 1000.0).round().clamp(-MS_MAX, MS_MAX) as i64;
-        ms * 1_000_000
-    }
-
-    fn extend_range(&mut self, expr: &mut Expr, anchored: bool) {
-        let name = if anchored { "anchored" } else { "smoothed" };
-        let place = expr.place;
-        if !self.options.extended_selectors {
-            return self.note(place, format!("{name} modifier is experimental and not enabled"));
-        }
-        match &mut expr.kind {
-            ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => {
-                selector.anchored |= anchored;
-                selector.smoothed |= !anchored;
-                if selector.anchored && selector.smoothed {
-                    self.note(place, "anchored and smoothed modifiers cannot be used together");
-                }
-            }
-            ExprKind::Subquery { .. } => {
-                self.note(place, format!("{name} modifier is not supported for subqueries"));
-            }
-            _ => self.note(place, format!("{name} modifier not implemented")),
-        }
-    }
-
-    /// A suffix belongs to what it follows.
-    fn extend_place(&self, expr: &mut Expr) {
-        expr.place.end = self.end;
-        if let ExprKind::Selector(selector) = &mut expr.kind {
-            selector.place.end = self.end;
-        }
-    }
-
     // Selectors.
 
     fn selector(&mut self, name: Option<Token>) -> Result<Node> {
@@ -665,33 +339,18 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Offset and time of what can have them.
-fn shifts(expr: &mut Expr) -> Option<(&mut Duration, &mut Option<At>)> {
-    match &mut expr.kind {
-        ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => {
-            Some((&mut selector.offset, &mut selector.at))
-        }
-        ExprKind::Subquery { offset, at, .. } => Some((offset, at)),
-        _ => None,
-    }
-}
-
 fn node(kind: ExprKind, place: Place, height_within: usize) -> Result<Node> {
     let height = height_within + 1;
-    check_depth(height)?;
+    limit("levels in a tree of operators (HEIGHT_MAX)", height, HEIGHT_MAX)?;
     Ok(Node { expr: Expr { kind, place }, height })
 }
 
-fn check_depth(depth: usize) -> Result<()> {
-    if depth <= NESTING_MAX {
+fn limit(what: &'static str, found: usize, max: usize) -> Result<()> {
+    if found <= max {
         return Ok(());
     }
-    Err(Error::Limit {
-        what: "nested expressions (NESTING_MAX)",
-        found: depth as u64,
-        max: NESTING_MAX as u64,
-        remedy: "split it, or record a part of it; operators in a row nest too".to_owned(),
-    })
+    let remedy = "split it, or record a part of it".to_owned();
+    Err(Error::Limit { what, found: found as u64, max: max as u64, remedy })
 }
 
 /// Words that are functions as well.
@@ -710,30 +369,4 @@ fn begins_expr(kind: Kind) -> bool {
         Kind::Word(word) => !matches!(word, Bool | GroupLeft | GroupRight | Ignoring | On),
         _ => false,
     }
-}
-
-/// A function that may have been meant.
-fn nearest_function(name: &str) -> Option<&'static str> {
-    const LENGTH_MAX: usize = 40;
-    const DISTANCE_MAX: usize = 2;
-    if name.len() > LENGTH_MAX {
-        return None;
-    }
-    let near = FUNCTIONS.iter().map(|function| (distance(name, function.name), function.name));
-    let (distance, name) = near.min()?;
-    (distance <= DISTANCE_MAX && distance < name.len()).then_some(name)
-}
-
-/// How many letters have to be put in, left out or changed.
-fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in to.bytes().enumerate() {
-            let changed = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[to.len()]
 }

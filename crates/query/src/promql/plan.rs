@@ -55,7 +55,8 @@ struct Planned {
 impl Planned {
     /// Worked out once, where that is worth it.
     fn once(self) -> Node {
-        let is_plain = matches!(self.node.op, Op::Number(_) | Op::Text(_) | Op::Ranged(_) | Op::Once(_));
+        let is_plain =
+            matches!(self.node.op, Op::Number(_) | Op::Text(_) | Op::Ranged(_) | Op::Once(_));
         if !self.is_same || is_plain {
             return self.node;
         }
@@ -152,10 +153,10 @@ impl Planner {
             let args = args.into_iter().enumerate().map(own).collect();
             return of(Op::Call { function, args }, is_same);
         };
-        let (ranged, is_fixed) = self.ranged(args[at].unwrapped())?;
+        let (mut ranged, is_fixed) = self.ranged(args[at].unwrapped())?;
+        ranged.of_counters = OF_COUNTERS.contains(&name);
         let others = args.iter().enumerate().filter(|(other, _)| *other != at);
-        let others: Vec<Planned> =
-            others.map(|(_, arg)| self.node(arg)).collect::<Result<_>>()?;
+        let others: Vec<Planned> = others.map(|(_, arg)| self.node(arg)).collect::<Result<_>>()?;
         let is_same = is_fixed
             && !DEPENDS_ON_STEP.contains(&name)
             && others.iter().all(|other| other.is_same);
@@ -201,7 +202,8 @@ impl Planner {
                 let fetch = self.fetch(selector)?;
                 let is_same = fetch.shift.at.is_some();
                 let range = range.resolve(self.step, total)?;
-                Ok((Ranged { of: RangedOf::Series(fetch), range, place }, is_same))
+                let of = RangedOf::Series(fetch);
+                Ok((Ranged { of, range, of_counters: false, place }, is_same))
             }
             ExprKind::Subquery { expr: inner, range, step, offset, at } => {
                 let inner = self.node(inner)?.once();
@@ -211,7 +213,7 @@ impl Planner {
                 let shift = Shift { offset, at: self.at(*at) };
                 let is_same = shift.at.is_some();
                 let of = RangedOf::Subquery { inner, step, shift };
-                Ok((Ranged { of, range, place }, is_same))
+                Ok((Ranged { of, range, of_counters: false, place }, is_same))
             }
             _ => panic!("BUG: the types were checked"),
         }
@@ -244,6 +246,9 @@ impl Planner {
     }
 }
 
+/// Functions of what only grows.
+const OF_COUNTERS: [&str; 3] = ["increase", "irate", "rate"];
+
 /// Functions whose value depends on the step itself, not only on what they are applied to.
 const DEPENDS_ON_STEP: [&str; 14] = [
     "day_of_month",
@@ -263,7 +268,12 @@ const DEPENDS_ON_STEP: [&str; 14] = [
 ];
 
 /// A sum of what happened, where series can be put together while they are read.
-fn summed_exactly(op: AggregateOp, grouping: &Grouping, inner: &Node, place: Place) -> Option<Exact> {
+fn summed_exactly(
+    op: AggregateOp,
+    grouping: &Grouping,
+    inner: &Node,
+    place: Place,
+) -> Option<Exact> {
     let Op::Exact(exact) = &inner.op else { return None };
     let says_name = grouping.labels.iter().any(|label| crate::labels::is_metadata(label));
     if op != AggregateOp::Sum || exact.grouping.is_some() || says_name {
@@ -288,10 +298,13 @@ pub(crate) fn of_matchers(matchers: &[Matcher], place: Place) -> Result<Selector
             })
         };
         Ok(match matcher.op {
-            MatchOp::Equal => Selector::tag(matcher.name.as_str(), Pattern::Exact(matcher.value.clone())),
-            MatchOp::NotEqual => {
-                Selector::negated(Selector::tag(matcher.name.as_str(), Pattern::Exact(matcher.value.clone())))
+            MatchOp::Equal => {
+                Selector::tag(matcher.name.as_str(), Pattern::Exact(matcher.value.clone()))
             }
+            MatchOp::NotEqual => Selector::negated(Selector::tag(
+                matcher.name.as_str(),
+                Pattern::Exact(matcher.value.clone()),
+            )),
             MatchOp::Regex => regex()?,
             MatchOp::NotRegex => Selector::negated(regex()?),
         })

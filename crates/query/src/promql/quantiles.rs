@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 
+use super::ast::BinaryOp;
 use super::ast::{Expr, ExprKind};
 use super::duration::Duration;
 use super::functions::AggregateOp;
-use super::ast::BinaryOp;
 
 /// An error where an expression averages quantiles, over series or over time.
 pub(crate) fn refuse_averages(expr: &Expr) -> Result<()> {
@@ -13,19 +13,27 @@ pub(crate) fn refuse_averages(expr: &Expr) -> Result<()> {
         refuse_averages(child)?;
     }
     let (quantile, what) = match &expr.kind {
-        ExprKind::Aggregate { op: AggregateOp::Avg, expr: inner, .. } => (quantile_in(inner), "series"),
-        ExprKind::Call { function, args } if function.name == "avg_over_time" => match &args[0].unwrapped().kind {
-            ExprKind::Subquery { expr: inner, .. } => (quantile_in(inner), "time"),
-            _ => (None, ""),
-        },
+        ExprKind::Aggregate { op: AggregateOp::Avg, expr: inner, .. } => {
+            (quantile_in(inner), "series")
+        }
+        ExprKind::Call { function, args } if function.name == "avg_over_time" => {
+            match &args[0].unwrapped().kind {
+                ExprKind::Subquery { expr: inner, .. } => (quantile_in(inner), "time"),
+                _ => (None, ""),
+            }
+        }
         _ => (None, ""),
     };
     let Some(quantile) = quantile else { return Ok(()) };
     let remedy = match instead(expr, quantile) {
-        Some(right) => format!("merge the distributions and take the quantile of the whole: {right}"),
-        None => "keep the distributions: record a histogram, and take the quantile of the whole with \
+        Some(right) => {
+            format!("merge the distributions and take the quantile of the whole: {right}")
+        }
+        None => {
+            "keep the distributions: record a histogram, and take the quantile of the whole with \
                  histogram_quantile"
-            .to_owned(),
+                .to_owned()
+        }
     };
     let message = format!(
         "an average of quantiles over {what} is not a quantile of anything: \
@@ -40,8 +48,10 @@ fn quantile_in(expr: &Expr) -> Option<&Expr> {
     match &expr.kind {
         ExprKind::Call { function, args } => match function.name {
             "histogram_quantile" | "histogram_quantiles" | "quantile_over_time" => Some(expr),
-            "abs" | "ceil" | "floor" | "round" | "clamp" | "clamp_min" | "clamp_max" | "label_replace"
-            | "label_join" | "sort" | "sort_desc" | "last_over_time" => args.iter().find_map(quantile_in),
+            "abs" | "ceil" | "floor" | "round" | "clamp" | "clamp_min" | "clamp_max"
+            | "label_replace" | "label_join" | "sort" | "sort_desc" | "last_over_time" => {
+                args.iter().find_map(quantile_in)
+            }
             _ => None,
         },
         ExprKind::Aggregate { op: AggregateOp::Quantile, .. } => Some(expr),

@@ -121,17 +121,11 @@ fn seconds(wanted: i64) -> f64 {
 }
 
 fn write_number(number: f64, out: &mut Formatter<'_>) -> Result {
-    if number == f64::INFINITY { out.write_str("+Inf") } else { write!(out, "{}", Number(number)) }
-}
-
-struct Number(f64);
-
-impl Display for Number {
-    fn fmt(&self, out: &mut Formatter<'_>) -> Result {
-        match self.0 {
-            f64::NEG_INFINITY => out.write_str("-Inf"),
-            number => write!(out, "{number}"),
-        }
+    // Prometheus writes `+Inf`, but `+Inf ^ 2` is not the same as `Inf ^ 2`.
+    match number {
+        f64::INFINITY => out.write_str("Inf"),
+        f64::NEG_INFINITY => out.write_str("-Inf"),
+        number => write!(out, "{number}"),
     }
 }
 
@@ -169,7 +163,48 @@ fn write_shifts(at: &Option<At>, offset: &Duration, out: &mut Formatter<'_>) -> 
         Some(At::End) => out.write_str(" @ end()")?,
         None => {}
     }
-    if *offset == Duration::ZERO { Ok(()) } else { write!(out, " offset {offset}") }
+    match offset {
+        &Duration::ZERO => Ok(()),
+        Duration::Nanos(_) => write!(out, " offset {offset}"),
+        Duration::Expr(tree) => write!(out, " offset {}{tree}", offset_signs(tree)),
+    }
+}
+
+/// What makes all of a duration the offset, and nothing after it: `offset 1 + 2` would be an offset of 1, and
+/// `offset (1) + 2` one of 3.
+fn offset_signs(tree: &DurationExpr) -> &'static str {
+    let mut leftmost = tree;
+    while let DurationKind::Two(op, left, _) = &leftmost.kind
+        && !matches!(op, DurationOp::MinOf | DurationOp::MaxOf)
+    {
+        leftmost = left;
+    }
+    let is_two = !std::ptr::eq(leftmost, tree);
+    match &leftmost.kind {
+        DurationKind::Paren(_) => {
+            if is_two {
+                ""
+            } else {
+                "+"
+            }
+        }
+        DurationKind::Negative(inner) => {
+            let is_one = match &inner.kind {
+                DurationKind::Two(op, ..) => matches!(op, DurationOp::MinOf | DurationOp::MaxOf),
+                DurationKind::Negative(_) => false,
+                _ => true,
+            };
+            if is_one && !is_two { "" } else { "+" }
+        }
+        DurationKind::Seconds(seconds) if seconds.is_sign_negative() => "+",
+        _ => {
+            if is_two {
+                "++"
+            } else {
+                ""
+            }
+        }
+    }
 }
 
 fn write_matching(matching: &Matching, out: &mut Formatter<'_>) -> Result {

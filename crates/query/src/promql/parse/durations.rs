@@ -2,6 +2,7 @@
 
 use crate::error::{Place, Result};
 
+use super::super::NESTING_MAX;
 use super::super::ast::BinaryOp;
 use super::super::duration::{
     Duration, DurationExpr, DurationKind, DurationOp, is_out_of_range, nanos,
@@ -71,13 +72,16 @@ impl Parser<'_> {
                 let left = self.signed(token.place, negative, inner);
                 self.operators(left, SUM)?
             }
-            _ => {
-                let inner = self.duration_primary()?;
-                match negative {
-                    Some(negative) => self.signed(token.place, negative, inner),
-                    None => inner,
-                }
+            // Numbers in parentheses after a sign need no switch.
+            (Kind::LeftParen, Some(negative)) => {
+                let inner = self.paren_duration()?;
+                self.signed(token.place, negative, inner)
             }
+            (_, Some(negative)) => {
+                let inner = self.duration_primary(token.place.start)?;
+                self.signed(token.place, negative, inner)
+            }
+            (_, None) => self.duration_primary(token.place.start)?,
         };
         Ok(plain(tree))
     }
@@ -92,7 +96,7 @@ impl Parser<'_> {
                     let inner = parser.duration(POWER)?;
                     parser.signed(token.place, negative, inner)
                 }
-                None => parser.duration_primary()?,
+                None => parser.duration_primary(token.place.start)?,
             };
             parser.operators(left, binding_min)
         })
@@ -106,7 +110,7 @@ impl Parser<'_> {
         {
             let token = self.next()?;
             self.nesting += 1;
-            super::check_depth(self.nesting)?;
+            super::limit("operators in a duration (NESTING_MAX)", self.nesting, NESTING_MAX)?;
             let right = self.duration(binding + u8::from(op != DurationOp::Power))?;
             left = self.two(op, token, left, right);
         }
@@ -134,7 +138,8 @@ impl Parser<'_> {
         DurationExpr { kind: DurationKind::Two(op, Box::new(left), Box::new(right)), place }
     }
 
-    fn duration_primary(&mut self) -> Result<DurationExpr> {
+    /// `blamed_from` is where the place of what is not switched on begins.
+    fn duration_primary(&mut self, blamed_from: usize) -> Result<DurationExpr> {
         let token = self.peek()?;
         match token.kind {
             Kind::Number | Kind::Duration => {
@@ -142,15 +147,11 @@ impl Parser<'_> {
                 Ok(self.seconds(seconds, token.place, token.place))
             }
             Kind::LeftParen => {
-                self.next()?;
-                let inner = self.duration(SUM)?;
-                let close = self.expect(Kind::RightParen)?;
-                self.experimental(inner.place);
-                let place = match inner.kind {
-                    DurationKind::Seconds(_) => token.place.to(close.place),
-                    _ => inner.place,
-                };
-                Ok(DurationExpr { kind: DurationKind::Paren(Box::new(inner)), place })
+                let paren = self.paren_duration()?;
+                if let DurationKind::Paren(inner) = &paren.kind {
+                    self.experimental(inner.place);
+                }
+                Ok(paren)
             }
             Kind::Word(word @ (Word::Step | Word::Range | Word::MinOf | Word::MaxOf)) => {
                 self.next()?;
@@ -160,12 +161,33 @@ impl Parser<'_> {
                     Word::Range => DurationKind::Range,
                     _ => self.min_or_max(word)?,
                 };
-                let place = token.place.to(self.expect(Kind::RightParen)?.place);
-                self.experimental(place);
+                let mut place = token.place.to(self.expect(Kind::RightParen)?.place);
+                let mut blamed = Place::new(blamed_from, place.end);
+                // As in Prometheus, the place of two lengths is what they fill, whatever stands around.
+                if let DurationKind::Two(_, left, right) = &kind {
+                    place = left.place.to(right.place);
+                    if blamed_from == token.place.start {
+                        blamed = place;
+                    } else {
+                        blamed.end = place.end;
+                    }
+                }
+                self.experimental(blamed);
                 Ok(DurationExpr { kind, place })
             }
             _ => Err(self.unexpected()),
         }
+    }
+
+    fn paren_duration(&mut self) -> Result<DurationExpr> {
+        let open = self.expect(Kind::LeftParen)?;
+        let inner = self.duration(SUM)?;
+        let close = self.expect(Kind::RightParen)?;
+        let place = match inner.kind {
+            DurationKind::Seconds(_) => open.place.to(close.place),
+            _ => inner.place,
+        };
+        Ok(DurationExpr { kind: DurationKind::Paren(Box::new(inner)), place })
     }
 
     fn min_or_max(&mut self, word: Word) -> Result<DurationKind> {

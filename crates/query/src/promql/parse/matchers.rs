@@ -1,6 +1,6 @@
 //! What stands in braces: conditions of selectors, and the labels of a series.
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Place, Result};
 
 use super::super::ast::BinaryOp;
 use super::super::lexer::{Kind, Word};
@@ -56,14 +56,7 @@ impl Parser<'_> {
         let (value, place) = self.label_value(IN_MATCHERS, place)?;
         if matches!(op, MatchOp::Regex | MatchOp::NotRegex) {
             self.regexes += 1;
-            if self.regexes > REGEXES_MAX {
-                return Err(Error::Limit {
-                    what: "regexes (REGEXES_MAX)",
-                    found: self.regexes as u64,
-                    max: REGEXES_MAX as u64,
-                    remedy: "write several as one, with |".to_owned(),
-                });
-            }
+            super::limit("regexes (REGEXES_MAX)", self.regexes, REGEXES_MAX)?;
         }
         let matcher = Matcher::new(name, op, value);
         Ok(matcher.map_err(|message| self.note(place, message)).ok())

@@ -1,0 +1,304 @@
+//! What a function is called, wants, takes and gives.
+//!
+//! Positional arguments come first and may be left out from the end where they have a default; options are always
+//! given by name. The table of all functions is in `functions.rs`.
+
+use std::fmt::{Display, Formatter};
+use std::sync::LazyLock;
+
+use super::ast::{Constant, Literal};
+use super::functions;
+
+/// What a call of a function looks like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signature {
+    /// As it is written in a query, package included.
+    pub name: String,
+    /// The name that stands for what it computes: that of another function, if this is a second name for it.
+    pub computes: String,
+    /// Arguments by position.
+    pub parameters: Vec<Parameter>,
+    /// What may follow them any number of times, but at least once.
+    pub rest: Option<Parameter>,
+    /// Arguments by name.
+    pub options: Vec<Parameter>,
+    /// Which streams.
+    pub takes: Takes,
+    /// How many of them, as known only when they are there.
+    pub inputs: Inputs,
+    /// Of what kind its own streams are.
+    pub gives: Gives,
+    /// How many they are.
+    pub shape: Shape,
+    /// Whether a value depends on no other than those before it, so that checks and `#serial` can have it.
+    pub is_serial: bool,
+    /// Whether it should be used.
+    pub standing: Standing,
+}
+
+/// A place for an argument.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// What it is called.
+    pub name: &'static str,
+    /// What fits.
+    pub wants: Wants,
+    /// What is taken if it is left out.
+    pub default: Default,
+}
+
+/// What an argument may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wants {
+    /// Any number.
+    Number,
+    /// A number not below the first and not above the second.
+    NumberWithin(f64, f64),
+    /// The same without fraction.
+    WholeWithin(f64, f64),
+    /// A duration not below 0.
+    Duration,
+    /// A duration above 0.
+    Span,
+    /// A duration, negative ones too.
+    Shift,
+    /// A duration not below 0, or a number of minutes.
+    DurationOrMinutes,
+    /// A duration of any sign, a number of minutes, or a time zone's name.
+    ShiftOrZone,
+    /// A duration not below 0, or this word.
+    DurationOr(&'static str),
+    /// A duration, which is before now, or seconds since 1970.
+    Moment,
+    /// Any text.
+    Text,
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+    /// The number of a check.
+    Uuid,
+    /// A metric's name, exact, as a glob or as a regex between slashes; alone, a tag search too.
+    Name,
+    /// A tag search.
+    Search,
+    /// A regex.
+    Regex,
+    /// A label, as in `label.rs`.
+    Format,
+}
+
+/// What is taken for an argument that is left out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Default {
+    /// It may not be left out.
+    Required,
+    /// Nothing.
+    Absent,
+    /// A number.
+    Number(f64),
+    /// A duration in nanoseconds.
+    Duration(i64),
+    /// A text.
+    Text(&'static str),
+    /// What the range says.
+    Constant(Constant),
+    /// What is given for this other parameter.
+    As(&'static str),
+}
+
+/// The streams a function works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// None: it is a source.
+    Nothing,
+    /// Streams of numbers.
+    Numbers,
+    /// Streams of histograms.
+    Histograms,
+    /// Streams of both.
+    Either,
+}
+
+/// How many streams a function works on. A constant given for the last one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inputs {
+    /// Any number.
+    Any,
+    /// So many.
+    Exactly(usize),
+    /// So many or more.
+    AtLeast(usize),
+}
+
+/// Of what kind a function's streams are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gives {
+    /// Numbers.
+    Numbers,
+    /// Histograms.
+    Histograms,
+    /// What they were made of.
+    Same,
+}
+
+/// How many streams a function gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// What is found, or what it makes by itself.
+    Source,
+    /// One of all.
+    One,
+    /// One for each argument, of all.
+    OnePerArgument,
+    /// One for each.
+    Each,
+    /// One for each and each argument.
+    EachPerArgument,
+    /// Some of them, as they are.
+    Some,
+    /// One for each group.
+    Groups,
+    /// As many as it says.
+    Other,
+}
+
+/// Whether a function should be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It should.
+    Current,
+    /// It can be, but there is something better.
+    Deprecated(&'static str),
+    /// It cannot be: what to use instead.
+    Gone(&'static str),
+}
+
+static TABLE: LazyLock<Vec<Signature>> = LazyLock::new(|| {
+    let mut table = functions::table();
+    table.sort_by(|a, b| a.name.cmp(&b.name));
+    table
+});
+
+impl Signature {
+    /// All of them, by name.
+    pub fn all() -> &'static [Signature] {
+        &TABLE
+    }
+
+    /// That of a function.
+    pub fn of(name: &str) -> Option<&'static Signature> {
+        let at = TABLE.binary_search_by(|signature| signature.name.as_str().cmp(name)).ok()?;
+        Some(&TABLE[at])
+    }
+
+    /// Names that may be meant by one that there is not: those one can take for it, else those of other packages.
+    pub fn nearest(name: &str) -> Vec<&'static str> {
+        let known = || TABLE.iter().filter(|known| known.standing == Standing::Current);
+        if let Some(near) = nearest_of(name, known().map(|known| known.name.as_str())) {
+            return vec![near];
+        }
+        let word = name.rsplit(':').next();
+        let same = known().filter(|known| known.name.rsplit(':').next() == word);
+        same.map(|known| known.name.as_str()).collect()
+    }
+}
+
+/// The one of some names that another may be a misspelling of.
+pub(super) fn nearest_of<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let max = (name.len() / 4).clamp(1, 3);
+    // What is shorter than all that may be changed resembles everything.
+    let near = known.filter(|known| known.len() > max);
+    near.filter_map(|known| Some((distance(name, known, max)?, known))).min().map(|(_, near)| near)
+}
+
+/// Letters to change, add or leave out to get from one to the other, if they are so few.
+fn distance(a: &str, b: &str, max: usize) -> Option<usize> {
+    if a.len().abs_diff(b.len()) > max {
+        return None;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row.last().copied().filter(|found| *found <= max)
+}
+
+/// How it is called: `find(name, [tag_query], limit=1000)`.
+impl Display for Signature {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}(", self.name)?;
+        let parts = self.parameters.iter().map(|parameter| match parameter.default {
+            Default::Required => parameter.name.to_owned(),
+            default => format!("[{}{default}]", parameter.name),
+        });
+        let rest = self.rest.iter().map(|parameter| format!("{}, …", parameter.name));
+        let options = self.options.iter().map(|parameter| match parameter.default {
+            Default::Required | Default::Absent => format!("{}=…", parameter.name),
+            default => format!("{}{default}", parameter.name),
+        });
+        let parts: Vec<String> = parts.chain(rest).chain(options).collect();
+        write!(f, "{})", parts.join(", "))
+    }
+}
+
+impl Display for Default {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Default::Required | Default::Absent => Ok(()),
+            Default::Number(number) => write!(f, "={number}"),
+            Default::Duration(ns) => write!(f, "={}", Literal::Duration(*ns)),
+            Default::Text(text) => write!(f, "={text:?}"),
+            Default::Constant(constant) => write!(f, "={}", constant.name()),
+            Default::As(name) => write!(f, "={name}"),
+        }
+    }
+}
+
+/// What is wanted, as a noun with an example.
+impl Display for Wants {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let bounds = |f: &mut Formatter<'_>, lo: f64, hi: f64| match hi.is_finite() {
+            true if lo.is_finite() => write!(f, " from {lo} to {hi}"),
+            false if lo.is_finite() => write!(f, " not below {lo}"),
+            _ => Ok(()),
+        };
+        match self {
+            Wants::Number => f.write_str("a number"),
+            Wants::NumberWithin(lo, hi) => {
+                f.write_str("a number")?;
+                bounds(f, *lo, *hi)
+            }
+            Wants::WholeWithin(lo, hi) => {
+                f.write_str("a whole number")?;
+                bounds(f, *lo, *hi)
+            }
+            Wants::Duration | Wants::Shift => f.write_str("a duration, such as 5m"),
+            Wants::Span => f.write_str("a duration above 0, such as 5m"),
+            Wants::DurationOrMinutes => f.write_str("a duration, such as 5m, or minutes"),
+            Wants::ShiftOrZone => {
+                f.write_str("a duration, such as 5m, or a time zone, such as \"Europe/Berlin\"")
+            }
+            Wants::DurationOr(word) => write!(f, "a duration, such as 5m, or {word:?}"),
+            Wants::Moment => {
+                f.write_str("a duration before now, such as 5m, or seconds since 1970")
+            }
+            Wants::Text => f.write_str("a text in quotes"),
+            Wants::OneOf(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+                write!(f, "one of {}", words.join(", "))
+            }
+            Wants::Uuid => {
+                f.write_str("a UUID in quotes, such as \"1b4e28ba-2fa1-11d2-883f-0016d3cca427\"")
+            }
+            Wants::Name => f.write_str("a metric's name in quotes, such as \"http_*\""),
+            Wants::Search => f.write_str("a tag search in quotes, such as \"and(host:web-1)\""),
+            Wants::Regex => f.write_str("a regex in quotes, such as \"^web-\""),
+            Wants::Format => f.write_str("a label in quotes, such as \"%n %tv{host}\""),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What is shown reads back as the same tree, and any text is read or refused.
+
+use proptest::prelude::*;
+
+use super::super::ast::{Argument, Call, Constant, Expr, Form, Literal, Operator};
+use super::super::{Body, Context, Directives, Query, bind, parse};
+use crate::error::Place;
+use crate::note::Notes;
+
+fn literal() -> impl Strategy<Value = Literal> {
+    let number = prop_oneof![
+        any::<f64>().prop_filter("a literal is finite", |number| number.is_finite()),
+        (-1000..1000_i32).prop_map(|number| f64::from(number) / 4.0),
+    ];
+    prop_oneof![
+        number.prop_map(Literal::Number),
+        (-i64::MAX..=i64::MAX).prop_map(Literal::Duration),
+        (-100_000..100_000_i64).prop_map(|seconds| Literal::Duration(seconds * 1_000_000_000)),
+        r#"[a-z"'%“’ /\\\n{]{0,6}"#.prop_map(Literal::Text),
+        prop::sample::select(Constant::ALL.to_vec()).prop_map(Literal::Constant),
+    ]
+}
+
+fn arguments() -> impl Strategy<Value = Vec<Argument>> {
+    let positional = prop::collection::vec(literal(), 0..3);
+    let named = prop::collection::btree_map("x|y|period", literal(), 0..3);
+    (positional, named).prop_map(|(positional, named)| {
+        let positional = positional.into_iter().map(|value| (None, value));
+        let named = named.into_iter().map(|(name, value)| (Some(name), value));
+        let argument = |(name, value)| Argument { name, value, place: Place::default() };
+        positional.chain(named).map(argument).collect()
+    })
+}
+
+fn node(form: Form) -> Expr {
+    Expr { form, place: Place::default() }
+}
+
+fn call(sources: Vec<Expr>) -> impl Strategy<Value = Expr> {
+    ("f|pass|stats:sum|if|p|nota", arguments()).prop_map(move |(name, arguments)| {
+        let name_place = Place::default();
+        node(Form::Call(Call { name, name_place, arguments, sources: sources.clone() }))
+    })
+}
+
+fn expr() -> impl Strategy<Value = Expr> {
+    let leaf =
+        prop_oneof![literal().prop_map(|literal| node(Form::Literal(literal))), call(Vec::new())];
+    leaf.prop_recursive(6, 40, 4, |inner| {
+        let unary = prop::sample::select(vec![Operator::Not, Operator::Negate]);
+        let chained = prop::sample::select(Operator::BETWEEN.to_vec());
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_flat_map(call),
+            (unary, inner.clone()).prop_map(|(operator, operand)| {
+                node(Form::Operation { operator, operands: vec![operand] })
+            }),
+            (chained, prop::collection::vec(inner, 2..4)).prop_map(|(operator, mut operands)| {
+                if operator.is_comparison() {
+                    operands.truncate(2);
+                }
+                node(Form::Operation { operator, operands })
+            }),
+        ]
+    })
+}
+
+fn without_places(expr: Expr) -> Expr {
+    let all = |exprs: Vec<Expr>| exprs.into_iter().map(without_places).collect();
+    node(match expr.form {
+        Form::Literal(literal) => Form::Literal(literal),
+        Form::Operation { operator, operands } => {
+            Form::Operation { operator, operands: all(operands) }
+        }
+        Form::Call(call) => Form::Call(Call {
+            name_place: Place::default(),
+            arguments: call
+                .arguments
+                .into_iter()
+                .map(|argument| Argument { place: Place::default(), ..argument })
+                .collect(),
+            sources: all(call.sources),
+            ..call
+        }),
+    })
+}
+
+fn directives() -> impl Strategy<Value = Directives> {
+    let span = || prop::option::of(1..i64::MAX);
+    (any::<bool>(), any::<bool>(), span(), span()).prop_map(
+        |(preview, serial, min_period_ns, lookback_ns)| Directives {
+            preview,
+            serial,
+            min_period_ns,
+            lookback_ns,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_is_shown_reads_back(expr in expr(), directives in directives()) {
+        let query = Query { directives, body: Body::Caql(expr) };
+        let shown = query.to_string();
+        let read = parse(&shown).map_err(|error| TestCaseError::fail(error.show(&shown)))?;
+        let body = match read.body {
+            Body::Caql(expr) => Body::Caql(without_places(expr)),
+            body => body,
+        };
+        prop_assert_eq!(Query { body, ..read }, query, "{}", shown);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(
+        text in prop_oneof![
+            ".{0,40}",
+            r#"([|{}(),=<>!+*/^%-]|[0-9.]{1,3}[smhdw ]|find|pass|not |and |or |NULL|VIEW_RANGE| |["'“”p]|a:|\n|#|//|ü){0,30}"#,
+            r#"#?(serial|lang="promql"|min_period=[0-9]{1,20}[smw]?)? ?(find|window:sum|top|label|stats:ratio)\((["'](and\()?[a-z%{}*/:-]{0,6}\)?["']|[0-9]{1,9}[mw]?|,|limit=|of=|offset=){0,4}\)(\{1\})?"#,
+        ],
+    ) {
+        let check = |error: &crate::Error| {
+            if let Some(place) = error.place() {
+                assert!(text.get(place.start..place.end).is_some(), "{place} of {text:?}");
+            }
+            assert!(!error.show(&text).is_empty());
+        };
+        match parse(&text) {
+            Ok(Query { body: Body::Caql(expr), .. }) => {
+                let shown = expr.to_string();
+                let read = parse(&shown).map_err(|error| TestCaseError::fail(error.show(&shown)))?;
+                let Body::Caql(again) = read.body else { panic!("this was CAQL") };
+                prop_assert_eq!(without_places(again), without_places(expr.clone()), "{}", shown);
+                let context = Context {
+                    view_range_ns: 3_600_000_000_000,
+                    view_period_ns: 60_000_000_000,
+                    is_serial: false,
+                };
+                if let Err(error) = bind(&expr, &context, &mut Notes::default()) {
+                    check(&error);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => check(&error),
+        }
+    }
+}

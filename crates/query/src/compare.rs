@@ -1,0 +1,362 @@
+//! Two selections side by side: how far their whole distributions lie apart, and whether that can be chance.
+//!
+//! Latencies that follow each other are alike, so a test that takes each for a toss of its own calls everything
+//! significant. Here whole intervals are exchanged between the two sides instead (a permutation test; Fisher, The
+//! design of experiments, 1935): the chance is how often a random split of all intervals lies at least as far
+//! apart as the one that was asked about.
+
+use std::ops::Range;
+
+use hist::{Bracket, Histogram, Mixture, kolmogorov_smirnov, wasserstein};
+use model::{Gap, Kind, Selector};
+use store::Grid;
+
+use crate::error::{Error, Place, Result};
+use crate::limits::Budget;
+use crate::source::{Handle, Source};
+
+/// Intervals that a side is divided into at the most, for the test.
+pub const INTERVALS_MAX: u64 = 64;
+/// Splits that are tried. The least chance that can be told is 1 in one more.
+pub const SPLITS: u32 = 1999;
+/// Shares that quantiles are compared at.
+pub const SHARES: [f64; 13] =
+    [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Which series; those of histograms count.
+    pub selector: Selector,
+    /// From when to when, in nanoseconds since the Unix epoch.
+    pub range: Range<i64>,
+}
+
+/// How two selections differ.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The two sides.
+    pub sides: [Side; 2],
+    /// How far a value has to be moved on average to turn one side into the other, in the unit of the values.
+    pub distance: Bracket,
+    /// The greatest difference between the shares below a value, 0 to 1 (Kolmogorov and Smirnov).
+    pub separation: Bracket,
+    /// The chance that a value of the second side is above one of the first, ties halved: ½ where they are alike.
+    pub superiority: Bracket,
+    /// How likely a split by chance is to be at least as separate; `None` where a side has one interval.
+    pub chance: Option<Chance>,
+    /// Value against value at the same shares.
+    pub quantiles: Vec<QuantilePair>,
+    /// What is known to be missing on either side.
+    pub gaps: Vec<Gap>,
+}
+
+/// One side as it was found.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// Series that were put together.
+    pub series: usize,
+    /// All of it.
+    pub whole: Mixture,
+    /// Unit of the values; the empty text where the series do not agree or do not say.
+    pub unit: String,
+    /// Intervals with values.
+    pub intervals: usize,
+}
+
+/// What a permutation test says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chance {
+    /// The share of splits, the one that was asked about among them, that are at least as separate.
+    pub value: f64,
+    /// How many splits there were.
+    pub splits: u32,
+}
+
+/// The same share of both sides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QuantilePair {
+    /// Which share lies at or below.
+    pub share: f64,
+    /// The values of the two sides.
+    pub values: [Bracket; 2],
+}
+
+impl QuantilePair {
+    /// Whether the values differ for sure, whatever the buckets hide.
+    pub fn differ(&self) -> bool {
+        let [a, b] = &self.values;
+        a.upper < b.lower || b.upper < a.lower
+    }
+}
+
+/// Compares two selections. `is_over` says that nobody waits for it any more.
+pub fn compare(
+    source: &dyn Source,
+    selections: [&Selection; 2],
+    limits: crate::Limits,
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Result<Comparison> {
+    let budget = Budget::new(limits, is_over);
+    let [a, b] = [read(source, selections[0], &budget)?, read(source, selections[1], &budget)?];
+    if !a.side.unit.is_empty() && !b.side.unit.is_empty() && a.side.unit != b.side.unit {
+        let message = format!(
+            "the first selection is in {} and the second in {}: only the same unit can be compared",
+            a.side.unit, b.side.unit
+        );
+        return Err(Error::Execution { place: Place::default(), message });
+    }
+    let chance = chance(&a.intervals, &b.intervals, &budget)?;
+    let flat = [flat(&a.side.whole)?, flat(&b.side.whole)?];
+    let bracket = |of: fn(&Histogram, &Histogram) -> Option<Bracket>| {
+        of(&flat[0], &flat[1]).expect("BUG: both sides have values")
+    };
+    let quantiles = SHARES.iter().filter_map(|&share| {
+        let values = [a.side.whole.quantile(share)?, b.side.whole.quantile(share)?];
+        Some(QuantilePair { share, values })
+    });
+    let mut gaps = a.gaps;
+    gaps.extend(b.gaps);
+    gaps.sort();
+    gaps.dedup();
+    Ok(Comparison {
+        distance: bracket(wasserstein),
+        separation: bracket(kolmogorov_smirnov),
+        superiority: superiority(&flat[0], &flat[1]),
+        chance,
+        quantiles: quantiles.collect(),
+        gaps,
+        sides: [a.side, b.side],
+    })
+}
+
+struct Found {
+    side: Side,
+    intervals: Vec<Mixture>,
+    gaps: Vec<Gap>,
+}
+
+fn read(source: &dyn Source, selection: &Selection, budget: &Budget<'_>) -> Result<Found> {
+    budget.check()?;
+    let handles = histograms_of(source, &selection.selector, budget)?;
+    let grid = Grid::over(selection.range.clone(), INTERVALS_MAX);
+    let read = source.histograms(&handles.iter().collect::<Vec<_>>(), grid)?;
+    let intervals: Vec<Mixture> =
+        read.values.into_iter().filter(|interval| interval.count() > 0).collect();
+    let mut whole = Mixture::default();
+    for part in intervals.iter().flat_map(Mixture::parts) {
+        whole.add(part).map_err(too_many)?;
+    }
+    if whole.count() == 0 {
+        let message = format!("{} has no values in that time", selection.selector);
+        return Err(Error::Execution { place: Place::default(), message });
+    }
+    let unit = handles[0].unit.clone();
+    let unit = if handles.iter().all(|handle| handle.unit == unit) { unit } else { String::new() };
+    let side = Side { series: handles.len(), whole, unit, intervals: intervals.len() };
+    Ok(Found { side, intervals, gaps: read.gaps })
+}
+
+/// The series of histograms that a selector picks; one at least.
+pub(crate) fn histograms_of(
+    source: &dyn Source,
+    selector: &Selector,
+    budget: &Budget<'_>,
+) -> Result<Vec<Handle>> {
+    let mut handles = source.select(selector)?;
+    let picked = handles.len();
+    handles.retain(|handle| matches!(handle.kind, Kind::Histogram(_)));
+    budget.series(handles.len())?;
+    if handles.is_empty() {
+        let message = match picked {
+            0 => format!("{selector} picks no series"),
+            _ => format!("{selector} picks no histograms, but {picked} series of other kinds"),
+        };
+        return Err(Error::Execution { place: Place::default(), message });
+    }
+    Ok(handles)
+}
+
+fn too_many(error: hist::MergeError) -> Error {
+    let message = format!("{error}: ask for less time or fewer series");
+    Error::Execution { place: Place::default(), message }
+}
+
+/// As one histogram; of several families on the grid that keeps their buckets apart.
+fn flat(mixture: &Mixture) -> Result<Histogram> {
+    match mixture.parts() {
+        [one] => Ok(one.clone()),
+        _ => Ok(mixture.flatten().map_err(too_many)?.histogram),
+    }
+}
+
+/// The chance that a value of `b` is above one of `a`: what is in separate cells is known, what shares one is not.
+fn superiority(a: &Histogram, b: &Histogram) -> Bracket {
+    let (n, m) = (a.count() as f64, b.count() as f64);
+    // Values of `a` that are surely below, and perhaps below, each value of `b`.
+    let ends = |end: fn(&hist::Cell) -> f64| {
+        let mut cells: Vec<(f64, f64)> =
+            a.cells().map(|cell| (end(&cell), cell.count as f64)).collect();
+        cells.sort_by(|x, y| x.0.total_cmp(&y.0));
+        let mut sum = 0.0;
+        for cell in &mut cells {
+            sum += cell.1;
+            cell.1 = sum;
+        }
+        cells
+    };
+    let below = |ends: &[(f64, f64)], is_below: &dyn Fn(f64) -> bool| {
+        let at = ends.partition_point(|(end, _)| is_below(*end));
+        at.checked_sub(1).map_or(0.0, |at| ends[at].1)
+    };
+    let (uppers, lowers) = (ends(|cell| cell.upper), ends(|cell| cell.lower));
+    let (mut sure, mut perhaps) = (0.0, 0.0);
+    for cell in b.cells() {
+        let count = cell.count as f64;
+        // Equal values are ties: half of them count.
+        let (strictly, or_equal) = (
+            below(&uppers, &|upper| upper < cell.lower),
+            below(&lowers, &|lower| lower <= cell.upper),
+        );
+        sure += count * strictly;
+        perhaps += count * or_equal;
+    }
+    let pairs = n * m;
+    let (lower, upper) = ((sure / pairs).clamp(0.0, 1.0), (perhaps / pairs).clamp(0.0, 1.0));
+    Bracket { lower, estimate: f64::midpoint(lower, upper), upper }
+}
+
+/// How often a split by chance is as separate as this one.
+fn chance(a: &[Mixture], b: &[Mixture], budget: &Budget<'_>) -> Result<Option<Chance>> {
+    if a.len() < 2 || b.len() < 2 {
+        return Ok(None);
+    }
+    let intervals = Intervals::new(a.iter().chain(b));
+    let mut order: Vec<usize> = (0..a.len() + b.len()).collect();
+    let found = intervals.separation(&order[..a.len()]);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut as_separate = 1u32;
+    for _ in 0..SPLITS {
+        budget.check()?;
+        for at in 0..a.len() {
+            let other = at + random.below(order.len() - at);
+            order.swap(at, other);
+        }
+        // Sums of the same intervals in another order differ in their last digits.
+        if intervals.separation(&order[..a.len()]) >= found * (1.0 - 1e-12) {
+            as_separate += 1;
+        }
+    }
+    let splits = SPLITS + 1;
+    Ok(Some(Chance { value: f64::from(as_separate) / f64::from(splits), splits }))
+}
+
+/// Counts of all intervals on the places where any of them has values.
+struct Intervals {
+    places: usize,
+    counts: Vec<f64>,
+    total: Vec<f64>,
+}
+
+impl Intervals {
+    fn new<'a>(intervals: impl Iterator<Item = &'a Mixture>) -> Intervals {
+        let cells: Vec<Vec<(f64, u64)>> = intervals
+            .map(|interval| {
+                let cells = interval.parts().iter().flat_map(Histogram::cells);
+                cells.map(|cell| (cell.upper, cell.count)).collect()
+            })
+            .collect();
+        let mut places: Vec<f64> = cells.iter().flatten().map(|cell| cell.0).collect();
+        places.sort_by(f64::total_cmp);
+        places.dedup();
+        let mut counts = vec![0.0; places.len() * cells.len()];
+        for (row, cells) in counts.chunks_exact_mut(places.len().max(1)).zip(&cells) {
+            for (upper, count) in cells {
+                let at = places.partition_point(|place| place.total_cmp(upper).is_lt());
+                row[at] += *count as f64;
+            }
+        }
+        let mut total = vec![0.0; places.len()];
+        for row in counts.chunks_exact(places.len().max(1)) {
+            total.iter_mut().zip(row).for_each(|(total, count)| *total += count);
+        }
+        Intervals { places: places.len(), counts, total }
+    }
+
+    /// The greatest difference between the shares of some intervals and those of the others.
+    fn separation(&self, first: &[usize]) -> f64 {
+        let mut sums = vec![0.0; self.places];
+        for at in first {
+            let row = &self.counts[at * self.places..][..self.places];
+            sums.iter_mut().zip(row).for_each(|(sum, count)| *sum += count);
+        }
+        let n: f64 = sums.iter().sum();
+        let m = self.total.iter().sum::<f64>() - n;
+        let (mut below, mut all, mut greatest) = (0.0, 0.0, 0.0f64);
+        for (count, total) in sums.iter().zip(&self.total) {
+            below += count;
+            all += total;
+            greatest = greatest.max((below / n - (all - below) / m).abs());
+        }
+        greatest
+    }
+}
+
+/// The same numbers each time: the same question has the same answer (xorshift64*; Vigna, An experimental
+/// exploration of Marsaglia's xorshift generators, 2016).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
+        ((high * n as u64) >> 32) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(values: impl IntoIterator<Item = f64>) -> Mixture {
+        let mut histogram = Histogram::default();
+        values.into_iter().for_each(|value| histogram.record(value));
+        Mixture::from(histogram)
+    }
+
+    fn budget() -> Budget<'static> {
+        Budget::new(crate::Limits::default(), &|| false)
+    }
+
+    #[test]
+    fn what_is_alike_is_chance_and_what_is_not_is_none() {
+        let noisy = |at: usize| interval((0..50).map(|n| 10.0 + ((n * 7 + at * 3) % 11) as f64));
+        let slow = |at: usize| interval((0..50).map(|n| 13.0 + ((n * 7 + at * 3) % 11) as f64));
+        let a: Vec<Mixture> = (0..12).map(noisy).collect();
+        let alike: Vec<Mixture> = (12..24).map(noisy).collect();
+        let slower: Vec<Mixture> = (0..12).map(slow).collect();
+        let of = |b: &[Mixture]| chance(&a, b, &budget()).unwrap().unwrap().value;
+        assert!(of(&alike) > 0.2, "{}", of(&alike));
+        assert_eq!(of(&slower), 1.0 / 2000.0);
+    }
+
+    #[test]
+    fn one_interval_tells_nothing_of_chance() {
+        assert_eq!(chance(&[interval([1.0])], &[interval([2.0])], &budget()).unwrap(), None);
+    }
+
+    #[test]
+    fn who_is_above() {
+        let of = |a: &[f64], b: &[f64]| {
+            let (a, b) = (interval(a.iter().copied()), interval(b.iter().copied()));
+            superiority(&a.parts()[0], &b.parts()[0])
+        };
+        assert_eq!(of(&[1.0, 2.0], &[10.0, 20.0]), Bracket::exact(1.0));
+        assert_eq!(of(&[10.0, 20.0], &[1.0, 2.0]), Bracket::exact(0.0));
+        let half = of(&[1.0, 100.0], &[10.0, 10.0]);
+        assert_eq!((half.lower, half.upper), (0.5, 0.5));
+        assert!(of(&[5.0], &[5.0]).contains(0.5));
+    }
+}

@@ -1,0 +1,189 @@
+//! Growth between the very ends of a stretch of time: `anchored` ranges begin with the reading before them,
+//! `smoothed` ones have values interpolated at both ends.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use crate::histogram::{FloatHistogram, ResetHint};
+use crate::plan::Extension;
+use crate::value::Value;
+
+use super::rate::{Growth, add, sub};
+use super::remark::{Remark, Remarks};
+use super::window::{Float, Histogram, Timed, Window, millis, until};
+
+/// The readings between which growth is looked for, of those that reach beyond the stretch of time.
+fn ends<T: Timed>(window: &Window<'_>, points: &[T]) -> Option<RangeInclusive<usize>> {
+    let is_smoothed = window.extension == Extension::Smoothed;
+    let mut last = points.len().checked_sub(1)?;
+    let first = until(&points[..last], window.start).saturating_sub(1);
+    if is_smoothed {
+        last = until(&points[..last], window.end.saturating_sub(1));
+    }
+    let is_within =
+        points[last].time() > window.start && (!is_smoothed || points[first].time() <= window.end);
+    is_within.then_some(first..=last)
+}
+
+/// Whether the value at the start lies between a reading and the next.
+fn begins_between<T: Timed>(window: &Window<'_>, points: &[T], first: usize) -> bool {
+    window.extension == Extension::Smoothed
+        && points[first].time() < window.start
+        && first + 1 < points.len()
+}
+
+/// Whether the value at the end lies between a reading and the one before.
+fn ends_between<T: Timed>(window: &Window<'_>, points: &[T], last: usize) -> bool {
+    window.extension == Extension::Smoothed && last > 0 && points[last].time() > window.end
+}
+
+/// The growth of numbers.
+pub(super) fn of_floats(window: &Window<'_>, growth: Growth) -> Option<f64> {
+    let floats = window.floats;
+    let (first, last) = ends(window, floats)?.into_inner();
+    let left = match begins_between(window, floats, first) {
+        true => interpolated(&floats[first], &floats[first + 1], window.start, growth),
+        false => floats[first].value,
+    };
+    let right = match ends_between(window, floats, last) {
+        true => interpolated(&floats[last - 1], &floats[last], window.end, growth),
+        false => floats[last].value,
+    };
+    let mut grown = right - left;
+    if growth.is_counter {
+        // Those at the ends or beyond are in `left` and `right`.
+        let inner = floats[first..=last]
+            .iter()
+            .filter(|float| window.start < float.time && float.time < window.end);
+        let mut before = left;
+        let mut lost = 0.0;
+        for value in inner.map(|float| float.value).chain([right]) {
+            if value < before {
+                lost += before;
+            }
+            before = value;
+        }
+        grown += lost;
+    }
+    if growth.is_rate {
+        grown /= window.seconds();
+    }
+    Some(grown)
+}
+
+/// The number on the way from one to another; a counter that fell went from zero.
+fn interpolated(from: &Float, to: &Float, time: i64, growth: Growth) -> f64 {
+    let begin = if growth.is_counter && to.value < from.value { 0.0 } else { from.value };
+    let (part, whole) = (millis(time - from.time), millis(to.time - from.time));
+    begin + (to.value - begin) * part / whole
+}
+
+/// The growth of histograms.
+pub(super) fn of_histograms(
+    window: &Window<'_>,
+    growth: Growth,
+    remarks: &mut Remarks,
+) -> Option<Value> {
+    let histograms = window.histograms;
+    let (first, last) = ends(window, histograms)?.into_inner();
+    let is_custom = histograms[first].value.grid.is_custom();
+    for point in &histograms[first..=last] {
+        if point.value.grid.is_custom() != is_custom {
+            remarks.add(Remark::ExponentialWithCustom);
+            return None;
+        }
+        if growth.is_counter && point.value.hint == ResetHint::Gauge {
+            remarks.add(Remark::NotCounter);
+        }
+    }
+    let left = match begins_between(window, histograms, first) {
+        true => {
+            let (from, to) = (&histograms[first], &histograms[first + 1]);
+            between(from, to, window.start, growth, remarks)?
+        }
+        false => FloatHistogram::clone(&histograms[first].value),
+    };
+    let right = match ends_between(window, histograms, last) {
+        true => {
+            let (from, to) = (&histograms[last - 1], &histograms[last]);
+            between(from, to, window.end, growth, remarks)?
+        }
+        false => FloatHistogram::clone(&histograms[last].value),
+    };
+    let are_gauges = left.hint == ResetHint::Gauge && right.hint == ResetHint::Gauge;
+    if !growth.is_counter && !are_gauges {
+        remarks.add(Remark::NotGauge);
+    }
+    let mut grown = right.clone();
+    sub(&mut grown, &left, remarks)?;
+    if growth.is_counter {
+        let lost = lost(window, first..=last, &left, &right, remarks)?;
+        if let Some(lost) = lost {
+            add(&mut grown, &lost, remarks)?;
+        }
+    }
+    if growth.is_rate {
+        grown.div(window.seconds());
+    }
+    grown.hint = ResetHint::Gauge;
+    Some(Value::Histogram(Arc::new(grown)))
+}
+
+/// The histogram on the way from one to another; a counter that began anew went from nothing.
+fn between(
+    from: &Histogram,
+    to: &Histogram,
+    time: i64,
+    growth: Growth,
+    remarks: &mut Remarks,
+) -> Option<FloatHistogram> {
+    let mut result = FloatHistogram::clone(&to.value);
+    if time == to.time {
+        return Some(result);
+    }
+    let part = millis(time - from.time) / millis(to.time - from.time);
+    if growth.is_counter && to.value.detect_reset(&from.value) {
+        result.mul(part);
+        return Some(result);
+    }
+    sub(&mut result, &from.value, remarks)?;
+    result.mul(part);
+    add(&mut result, &from.value, remarks)?;
+    Some(result)
+}
+
+/// What counters had when they began anew, in all; the outer `None` where that cannot be put together.
+fn lost(
+    window: &Window<'_>,
+    ends: RangeInclusive<usize>,
+    left: &FloatHistogram,
+    right: &FloatHistogram,
+    remarks: &mut Remarks,
+) -> Option<Option<FloatHistogram>> {
+    let histograms = window.histograms;
+    let (first, last) = ends.into_inner();
+    let (mut next, mut before) = (first + 1, left);
+    if begins_between(window, histograms, first) {
+        let after = &histograms[next].value;
+        if after.detect_reset(&histograms[first].value) {
+            // What the value at the start was interpolated from knows of that one.
+            (next, before) = (next + 1, after);
+        }
+    }
+    // The last is as `right` is, or `right` was interpolated up to it: by its hint it would count twice.
+    if next > last {
+        return Some(None);
+    }
+    let mut lost: Option<FloatHistogram> = None;
+    let inner = histograms[next..last].iter().map(|point| &*point.value);
+    for value in inner.chain([right]) {
+        if value.detect_reset(before) {
+            match &mut lost {
+                None => lost = Some(before.clone()),
+                Some(lost) => add(lost, before, remarks)?,
+            }
+        }
+        before = value;
+    }
+    Some(lost)
+}

@@ -1,0 +1,202 @@
+//! What sets a rectangle of a heatmap apart: for each label, who is in it against who is outside.
+//!
+//! The rectangle is a stretch of time and of values. For each label the shares of its values inside and outside are
+//! compared; labels whose shares differ most come first. The measure is the Jensen–Shannon divergence in bits
+//! (Lin, Divergence measures based on the Shannon entropy, 1991): 0 where inside is like outside, 1 where a look at
+//! the label tells which of the two it is.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use hist::{Bound, Bracket, Mixture};
+use model::{Gap, Selector};
+use store::Grid;
+
+use crate::compare::histograms_of;
+use crate::error::{Error, Place, Result};
+use crate::labels::NAME;
+use crate::limits::{Budget, Limits};
+use crate::source::Source;
+
+/// A rectangle of a heatmap, and what is around it.
+#[derive(Clone, Debug)]
+pub struct Rectangle {
+    /// Which series; those of histograms count.
+    pub selector: Selector,
+    /// From when to when the picture goes, in nanoseconds since the Unix epoch.
+    pub picture: Range<i64>,
+    /// From when to when the rectangle goes; within the picture.
+    pub time: Range<i64>,
+    /// Values above this are in it.
+    pub above: f64,
+    /// Values up to this are in it.
+    pub up_to: f64,
+}
+
+/// What sets a rectangle apart.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// Values inside.
+    pub inside: Bracket<u64>,
+    /// Values of the picture outside.
+    pub outside: Bracket<u64>,
+    /// Labels, the one that tells most first. A label that all series share says nothing and is not here.
+    pub labels: Vec<LabelSplit>,
+    /// What is known to be missing in the picture.
+    pub gaps: Vec<Gap>,
+}
+
+/// How inside and outside differ in a label.
+#[derive(Clone, Debug)]
+pub struct LabelSplit {
+    /// Its name.
+    pub label: String,
+    /// How much it tells, in bits: 0 nothing, 1 all. Of the likeliest counts.
+    pub divergence: f64,
+    /// Its values, the one that is most over-represented inside first.
+    pub values: Vec<ValueSplit>,
+}
+
+/// How many of a label's value are inside and outside.
+#[derive(Clone, Debug)]
+pub struct ValueSplit {
+    /// The value; the empty text of series without the label.
+    pub value: String,
+    /// Values measured inside.
+    pub inside: Bracket<u64>,
+    /// Outside.
+    pub outside: Bracket<u64>,
+    /// The share of all inside that it has, 0 to 1.
+    pub share_inside: f64,
+    /// The share of all outside.
+    pub share_outside: f64,
+}
+
+/// Explains a rectangle. `is_over` says that nobody waits for it any more.
+pub fn explain(
+    source: &dyn Source,
+    rectangle: &Rectangle,
+    limits: Limits,
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Result<Explanation> {
+    let Rectangle { picture, time, .. } = rectangle;
+    let invalid = |message: &str| {
+        let (place, message) = (Place::default(), message.to_owned());
+        Err(Error::Execution { place, message })
+    };
+    if time.start >= time.end || time.start < picture.start || time.end > picture.end {
+        return invalid("the rectangle's time is empty or goes beyond the picture's");
+    }
+    if rectangle.above.is_nan() || rectangle.above >= rectangle.up_to {
+        return invalid("the rectangle has no height: its lower value is not below its upper one");
+    }
+    let budget = Budget::new(limits, is_over);
+    let handles = histograms_of(source, &rectangle.selector, &budget)?;
+    let mut gaps = Vec::new();
+    let mut counted = Vec::with_capacity(handles.len());
+    for handle in &handles {
+        budget.check()?;
+        let mut read = |range: Range<i64>| -> Result<Mixture> {
+            if range.is_empty() {
+                return Ok(Mixture::default());
+            }
+            let step = range.end - range.start;
+            let read =
+                source.histograms(&[handle], Grid { start: range.start, step, columns: 1 })?;
+            gaps.extend(read.gaps);
+            Ok(read.values.into_iter().next().unwrap_or_default())
+        };
+        let within = read(time.clone())?;
+        let around = [read(picture.start..time.start)?, read(time.end..picture.end)?];
+        let inside = between(&within, rectangle.above, rectangle.up_to);
+        let others = within.count() + around.iter().map(Mixture::count).sum::<u64>();
+        let outside = Bracket {
+            lower: others - inside.upper,
+            estimate: others - inside.estimate,
+            upper: others - inside.lower,
+        };
+        counted.push((handle, [inside, outside]));
+    }
+    let zero = [Bracket::exact(0); 2];
+    let total = counted.iter().fold(zero, |total, (_, counts)| both(total, *counts));
+    if total[0].upper == 0 {
+        return invalid("there is nothing in the rectangle");
+    }
+    let names: BTreeMap<&str, ()> = handles
+        .iter()
+        .flat_map(|handle| handle.labels.iter().map(|(name, _)| (name, ())))
+        .collect();
+    let mut labels = Vec::new();
+    for name in names.into_keys() {
+        let mut values: BTreeMap<&str, [Bracket<u64>; 2]> = BTreeMap::new();
+        for (handle, counts) in &counted {
+            let held = values.entry(handle.labels.get(name)).or_insert(zero);
+            *held = both(*held, *counts);
+        }
+        if values.len() > 1 {
+            labels.push(split(name, values, total));
+        }
+    }
+    labels.sort_by(|a, b| b.divergence.total_cmp(&a.divergence).then(a.label.cmp(&b.label)));
+    gaps.sort();
+    gaps.dedup();
+    let [inside, outside] = total;
+    Ok(Explanation { inside, outside, labels, gaps })
+}
+
+fn split(
+    name: &str,
+    values: BTreeMap<&str, [Bracket<u64>; 2]>,
+    total: [Bracket<u64>; 2],
+) -> LabelSplit {
+    let share = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
+    let mut splits: Vec<ValueSplit> = values
+        .into_iter()
+        .map(|(value, [inside, outside])| ValueSplit {
+            value: value.to_owned(),
+            inside,
+            outside,
+            share_inside: share(inside.estimate, total[0].estimate),
+            share_outside: share(outside.estimate, total[1].estimate),
+        })
+        .collect();
+    let term = |p: f64, q: f64| {
+        let middle = f64::midpoint(p, q);
+        let part = |x: f64| if x > 0.0 { x * (x / middle).log2() } else { 0.0 };
+        (part(p) + part(q)) / 2.0
+    };
+    let divergence = splits
+        .iter()
+        .map(|of| term(of.share_inside, of.share_outside))
+        .sum::<f64>()
+        .clamp(0.0, 1.0);
+    let excess = |of: &ValueSplit| of.share_inside - of.share_outside;
+    splits.sort_by(|a, b| excess(b).total_cmp(&excess(a)).then(a.value.cmp(&b.value)));
+    let label = if name == NAME { "name" } else { name }.to_owned();
+    LabelSplit { label, divergence, values: splits }
+}
+
+/// How many values lie above one limit and not above another.
+fn between(mixture: &Mixture, above: f64, up_to: f64) -> Bracket<u64> {
+    mixture.parts().iter().fold(Bracket::exact(0), |total, part| {
+        let over = |limit: f64| match limit {
+            f64::INFINITY => Bracket::exact(0),
+            limit => part.count_above(limit, Bound::Exclusive),
+        };
+        let (more, fewer) = (over(above), over(up_to));
+        Bracket {
+            lower: total.lower + more.lower.saturating_sub(fewer.upper),
+            estimate: total.estimate + more.estimate.saturating_sub(fewer.estimate),
+            upper: total.upper + more.upper.saturating_sub(fewer.lower),
+        }
+    })
+}
+
+fn both(a: [Bracket<u64>; 2], b: [Bracket<u64>; 2]) -> [Bracket<u64>; 2] {
+    let plus = |a: Bracket<u64>, b: Bracket<u64>| Bracket {
+        lower: a.lower.saturating_add(b.lower),
+        estimate: a.estimate.saturating_add(b.estimate),
+        upper: a.upper.saturating_add(b.upper),
+    };
+    [plus(a[0], b[0]), plus(a[1], b[1])]
+}

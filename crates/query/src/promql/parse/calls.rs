@@ -1,0 +1,130 @@
+//! Aggregations and calls of functions.
+
+use crate::error::{Place, Result};
+
+use super::super::ast::{Expr, ExprKind};
+use super::super::functions::{AggregateOp, FUNCTIONS, function};
+use super::super::lexer::{Kind, Token, Word};
+use super::super::quote::quoted;
+use super::{Node, Parser, begins_expr, node};
+
+impl Parser<'_> {
+    pub(super) fn aggregate(&mut self, op: AggregateOp, token: Token) -> Result<Node> {
+        let (before, (args, height)) = self
+            .within(("aggregation", ""), |parser| Ok((parser.by_or_without()?, parser.args()?)))?;
+        let (without, grouping) = match before {
+            Some(before) => before,
+            None => self.by_or_without()?.unwrap_or_default(),
+        };
+        let place = Place::new(token.place.start, self.end);
+        let expected = 1 + usize::from(op.param().is_some());
+        if args.is_empty() {
+            self.note(place, "no arguments for aggregate expression provided");
+        } else if op.is_experimental() && !self.options.experimental_functions {
+            self.note(
+                place,
+                format!(
+                    "{}() is experimental and must be enabled with \
+                     --enable-feature=promql-experimental-functions",
+                    op.text()
+                ),
+            );
+        } else if args.len() != expected {
+            let found = args.len();
+            self.note(
+                place,
+                format!(
+                    "wrong number of arguments for aggregate expression provided, \
+                     expected {expected}, got {found}"
+                ),
+            );
+        }
+        let mut args = args.into_iter().rev().map(Box::new);
+        let Some(expr) = args.next() else { return node(ExprKind::Number(0.0), place, 0) };
+        let param = args.next();
+        node(ExprKind::Aggregate { op, expr, param, grouping, without }, place, height)
+    }
+
+    /// Whether the labels are dropped, and which.
+    fn by_or_without(&mut self) -> Result<Option<(bool, Vec<String>)>> {
+        let without = match self.peek()?.kind {
+            Kind::Word(Word::By) => false,
+            Kind::Word(Word::Without) => true,
+            _ => return Ok(None),
+        };
+        self.next()?;
+        Ok(Some((without, self.grouping()?)))
+    }
+
+    /// Arguments in parentheses, and how deep the deepest nests.
+    fn args(&mut self) -> Result<(Vec<Expr>, usize)> {
+        self.expect(Kind::LeftParen)?;
+        let (mut args, mut height) = (Vec::new(), 0);
+        if self.take(Kind::RightParen)? {
+            return Ok((args, height));
+        }
+        loop {
+            let arg = self.expr(0)?;
+            height = height.max(arg.height);
+            args.push(arg.expr);
+            loop {
+                let token = self.peek()?;
+                match token.kind {
+                    Kind::RightParen => {
+                        self.next()?;
+                        return Ok((args, height));
+                    }
+                    Kind::Comma => drop(self.next()?),
+                    _ => return Err(self.unexpected()),
+                }
+                if begins_expr(self.peek()?.kind) {
+                    break;
+                }
+                self.note(token.place, "trailing commas not allowed in function call args");
+            }
+        }
+    }
+
+    pub(super) fn call(&mut self, token: Token) -> Result<Node> {
+        let (args, height) = self.args()?;
+        let place = Place::new(token.place.start, self.end);
+        let name = self.written(token);
+        let Some(function) = function(name) else {
+            let hint =
+                nearest_function(name).map(|near| format!("; did you mean {}?", quoted(near)));
+            let message = format!("unknown function with name {}", quoted(name));
+            self.note(token.place, message + &hint.unwrap_or_default());
+            return node(ExprKind::Number(0.0), place, 0);
+        };
+        if function.is_experimental && !self.options.experimental_functions {
+            self.note(token.place, format!("function {} is not enabled", quoted(name)));
+        }
+        node(ExprKind::Call { function, args }, place, height)
+    }
+}
+
+/// A function that may have been meant.
+fn nearest_function(name: &str) -> Option<&'static str> {
+    const LENGTH_MAX: usize = 40;
+    const DISTANCE_MAX: usize = 2;
+    if name.len() > LENGTH_MAX {
+        return None;
+    }
+    let near = FUNCTIONS.iter().map(|function| (distance(name, function.name), function.name));
+    let (distance, name) = near.min()?;
+    (distance <= DISTANCE_MAX && distance < name.len()).then_some(name)
+}
+
+/// How many letters have to be put in, left out or changed.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in to.bytes().enumerate() {
+            let changed = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[to.len()]
+}

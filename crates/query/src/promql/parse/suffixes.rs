@@ -1,0 +1,163 @@
+//! What follows an expression: ranges, `offset`, `@`, `anchored` and `smoothed`.
+
+use crate::error::{Place, Result};
+
+use super::super::ast::{At, Expr, ExprKind};
+use super::super::duration::Duration;
+use super::super::lexer::{Kind, Word};
+use super::{Context, Node, Parser, node};
+
+impl Parser<'_> {
+    pub(super) fn brackets(&mut self, inner: Node) -> Result<Node> {
+        const RANGE: Context =
+            ("subquery or range selector", "number, duration, step(), or range()");
+        const STEP: Context = ("subquery selector", "number, duration, step(), range(), or \"]\"");
+        let open = self.next()?;
+        let range = self.within(RANGE, Parser::positive_duration)?;
+        let (start, height) = (inner.expr.place.start, inner.height);
+        match self.peek()?.kind {
+            Kind::RightBracket => {
+                let close = self.next()?;
+                let place = Place::new(start, close.place.end);
+                let expr = match inner.expr.kind {
+                    ExprKind::Selector(selector) => {
+                        if selector.offset != Duration::ZERO {
+                            let between = open.place.to(close.place);
+                            self.note(between, "no offset modifiers allowed before range");
+                        } else if selector.at.is_some() {
+                            let between = open.place.to(close.place);
+                            self.note(between, "no @ modifiers allowed before range");
+                        }
+                        ExprKind::Matrix { selector, range }
+                    }
+                    other => {
+                        let between = open.place.to(close.place);
+                        self.note(between, "ranges only allowed for vector selectors");
+                        other
+                    }
+                };
+                node(expr, place, height)
+            }
+            Kind::Colon => {
+                self.next()?;
+                let step = self.within(STEP, |parser| match parser.peek()?.kind {
+                    Kind::RightBracket => Ok(None),
+                    _ => parser.positive_duration().map(Some),
+                })?;
+                if self.peek()?.kind != Kind::RightBracket {
+                    return Err(self.unexpected_in("subquery selector", "\"]\""));
+                }
+                let place = Place::new(start, self.next()?.place.end);
+                let (expr, offset, at) = (Box::new(inner.expr), Duration::ZERO, None);
+                node(ExprKind::Subquery { expr, range, step, offset, at }, place, height)
+            }
+            _ => Err(self.unexpected_in("subquery or range", "\":\" or \"]\"")),
+        }
+    }
+
+    pub(super) fn offset(&mut self, expr: &mut Expr) -> Result<()> {
+        const OFFSET: Context = ("offset", "number, duration, step(), or range()");
+        self.next()?;
+        let offset = self.within(OFFSET, Parser::offset_duration)?;
+        let place = expr.place;
+        let Some((known, _)) = shifts(expr) else {
+            let message = "offset modifier must be preceded by an instant vector selector or \
+                           range vector selector or a subquery";
+            self.note(place, message);
+            return Ok(());
+        };
+        let is_twice = std::mem::replace(known, offset) != Duration::ZERO;
+        if is_twice {
+            self.note(place, "offset may not be set multiple times");
+        }
+        self.extend_place(expr);
+        Ok(())
+    }
+
+    pub(super) fn at(&mut self, expr: &mut Expr) -> Result<()> {
+        self.next()?;
+        let at = self.within(("@", "timestamp"), |parser| {
+            let at = match parser.peek()?.kind {
+                Kind::Word(Word::Start) => At::Start,
+                Kind::Word(Word::End) => At::End,
+                _ => {
+                    let seconds = parser.signed_number()?;
+                    return Ok(At::Time(parser.time(seconds, expr.place)));
+                }
+            };
+            parser.next()?;
+            parser.expect(Kind::LeftParen)?;
+            parser.expect(Kind::RightParen)?;
+            Ok(at)
+        })?;
+        let place = expr.place;
+        let Some((_, known)) = shifts(expr) else {
+            let message = "@ modifier must be preceded by an instant vector selector or \
+                           range vector selector or a subquery";
+            self.note(place, message);
+            return Ok(());
+        };
+        if known.replace(at).is_some() {
+            self.note(place, "@ <timestamp> may not be set multiple times");
+            return Ok(());
+        }
+        self.extend_place(expr);
+        Ok(())
+    }
+
+    /// Nanoseconds of a time in seconds, to the millisecond. Beyond what nanoseconds can say there is no data, so
+    /// times out there are moved to the last that can be said.
+    fn time(&mut self, seconds: f64, place: Place) -> i64 {
+        const MS_MAX: f64 = (i64::MAX / 1_000_000) as f64;
+        if !seconds.is_finite() || seconds.abs() >= i64::MAX as f64 {
+            let shown = match seconds {
+                f64::INFINITY => "+Inf".to_owned(),
+                f64::NEG_INFINITY => "-Inf".to_owned(),
+                seconds => format!("{seconds:.6}"),
+            };
+            self.note(place, format!("timestamp out of bounds for @ modifier: {shown}"));
+        }
+        let ms = (seconds * 1000.0).round().clamp(-MS_MAX, MS_MAX) as i64;
+        ms * 1_000_000
+    }
+
+    pub(super) fn extend_range(&mut self, expr: &mut Expr, anchored: bool) {
+        let name = if anchored { "anchored" } else { "smoothed" };
+        let place = expr.place;
+        if !self.options.extended_selectors {
+            return self.note(place, format!("{name} modifier is experimental and not enabled"));
+        }
+        match &mut expr.kind {
+            ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => {
+                selector.anchored |= anchored;
+                selector.smoothed |= !anchored;
+                if selector.anchored && selector.smoothed {
+                    self.note(place, "anchored and smoothed modifiers cannot be used together");
+                }
+            }
+            ExprKind::Subquery { .. } => {
+                self.note(place, format!("{name} modifier is not supported for subqueries"));
+            }
+            _ => self.note(place, format!("{name} modifier not implemented")),
+        }
+    }
+
+    /// A suffix belongs to what it follows.
+    fn extend_place(&self, expr: &mut Expr) {
+        expr.place.end = self.end;
+        if let ExprKind::Selector(selector) = &mut expr.kind {
+            selector.place.end = self.end;
+        }
+    }
+}
+
+/// Offset and time of what can have them.
+fn shifts(expr: &mut Expr) -> Option<(&mut Duration, &mut Option<At>)> {
+    match &mut expr.kind {
+        ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => {
+            Some((&mut selector.offset, &mut selector.at))
+        }
+        ExprKind::Subquery { offset, at, .. } => Some((offset, at)),
+        _ => None,
+    }
+}

@@ -1,0 +1,495 @@
+//! What is read and refused, and that what is shown reads back as the same.
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::{ExprKind, Options, VectorSelector, parse, parse_series_labels};
+use crate::error::Error;
+
+/// How an expression is shown once it was read.
+#[track_caller]
+fn check(text: &str, shown: &str) {
+    let options = Options::all();
+    let expr = parse(text, &options).unwrap_or_else(|error| panic!("{}", error.show(text)));
+    assert_eq!(expr.to_string(), shown);
+    check_reads_back(text, &options);
+}
+
+/// That an expression is shown as it is written.
+#[track_caller]
+fn same(text: &str) {
+    check(text, text);
+}
+
+/// What is shown reads back as the same tree.
+#[track_caller]
+fn check_reads_back(text: &str, options: &Options) {
+    let Ok(expr) = parse(text, options) else { return };
+    let shown = expr.to_string();
+    let again = parse(&shown, options).unwrap_or_else(|error| panic!("{}", error.show(&shown)));
+    // As texts, as NaN is not equal to itself.
+    let (expr, again) = (expr.without_places(), again.without_places());
+    assert_eq!(format!("{again:?}"), format!("{expr:?}"), "{text} is shown as {shown}");
+}
+
+/// What is said of an expression, with its place, first with everything switched on.
+#[track_caller]
+fn check_fails(text: &str, expected: Expect) {
+    check_fails_with(text, &Options::all(), expected);
+}
+
+#[track_caller]
+fn check_fails_with(text: &str, options: &Options, expected: Expect) {
+    let error = parse(text, options).expect_err("the expression is refused");
+    let place = error.place().map(|place| format!("{place}: ")).unwrap_or_default();
+    expected.assert_eq(&format!("{place}{error}"));
+}
+
+#[track_caller]
+fn selector(text: &str) -> VectorSelector {
+    match parse(text, &Options::all()).map(|expr| expr.kind) {
+        Ok(ExprKind::Selector(selector)) => selector,
+        other => panic!("{text} is no selector: {other:?}"),
+    }
+}
+
+#[test]
+fn literals() {
+    check("1_000", "1000");
+    check("0x1F + 017 + .5 + 5. + 1e3", "31 + 15 + 0.5 + 5 + 1000");
+    check("- -1 + +Inf", "1 + Inf");
+    check("-nan", "NaN");
+    check("1h30m", "5400");
+    check("-5m", "-300");
+    check(r#"'it\'s' # a comment"#, r#""it's""#);
+    check("`a\\b`", r#""a\\b""#);
+    check(r#""\u00e4\x41\101""#, r#""äAA""#);
+}
+
+#[test]
+fn selectors() {
+    same("foo");
+    same("foo:bar");
+    check("foo{}", "foo");
+    check(r#"foo { a = "b" , c!='d',e=~`f`,g!~"h",}"#, r#"foo{a="b",c!="d",e=~"f",g!~"h"}"#);
+    check(r#"{"foo.bar", 'a b'="c"}"#, r#"{__name__="foo.bar","a b"="c"}"#);
+    check("{by=\"x\", sum='y'}", r#"{by="x",sum="y"}"#);
+    for word in ["sum", "by", "and", "offset", "without", "start", "anchored", "min_of", "fill"] {
+        same(word);
+        same(&format!("{word} + {word}"));
+    }
+    let selector = selector(r#"foo{a="b"}"#);
+    assert_eq!(selector.name, "foo");
+    assert_eq!(selector.matchers.last().map(|m| m.to_string()).unwrap(), r#"__name__="foo""#);
+}
+
+#[test]
+fn ranges_offsets_and_times() {
+    same("foo[5m] offset 1w");
+    same("foo[5m] anchored");
+    same("foo smoothed");
+    same("foo offset -1m");
+    same("rate(foo[5m] smoothed @ start() offset 1h)");
+    same("sum(foo)[1h:1m] @ end() offset 5m");
+    check("foo[90]", "foo[1m30s]");
+    check("foo offset 1h @ 1.5", "foo @ 1.500 offset 1h");
+    check("foo @ -5m", "foo @ -300.000");
+    check("foo[0.0005]", "foo[0.0005]");
+    check("foo[5m:]", "foo[5m:]");
+    check("max_over_time(rate(foo[5m])[1h:step()])", "max_over_time(rate(foo[5m])[1h:step()])");
+    same("-foo offset 5m ^ 2");
+}
+
+#[test]
+fn durations_are_trees() {
+    same("foo[(1 + 2) * step() - range() / 2 % 3]");
+    same("foo[-min_of(step(), max_of(1, 2)) ^ 2]");
+    // After a number, the offset is over; after parentheses it is not.
+    check("foo offset 1m + 2", "foo offset 1m + 2");
+    assert!(matches!(
+        parse("foo offset 1m + 2", &Options::all()).unwrap().kind,
+        ExprKind::Binary { .. }
+    ));
+    assert!(matches!(
+        parse("foo offset (60) + 2", &Options::all()).unwrap().kind,
+        ExprKind::Selector(_)
+    ));
+    assert!(matches!(
+        parse("foo offset -(60) + 2", &Options::all()).unwrap().kind,
+        ExprKind::Binary { .. }
+    ));
+    check("foo offset - -1 + 2", "foo offset ++1 + 2");
+    check("foo offset (step()) ^ 2", "foo offset (step()) ^ 2");
+    check("foo offset (step())", "foo offset +(step())");
+    check("foo offset -+-step()", "foo offset +--step()");
+}
+
+#[test]
+fn operators_bind() {
+    same("a or b and c unless d == e + f * g ^ -h ^ i");
+    let right = |text: &str| match parse(text, &Options::all()).unwrap().kind {
+        ExprKind::Binary { right, .. } => right.to_string(),
+        ExprKind::Unary { expr, .. } => expr.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(right("a - b - c"), "c");
+    assert_eq!(right("a ^ b ^ c"), "b ^ c");
+    assert_eq!(right("-a ^ b"), "a ^ b");
+    assert_eq!(right("-a * b"), "b");
+    assert_eq!(right("a ^ -b * c"), "c");
+    assert_eq!(right("a + b </ c"), "c");
+    assert_eq!(right("a atan2 b % c"), "c");
+}
+
+#[test]
+fn matching() {
+    same("a == bool b");
+    same("a + ignoring (x, \"y z\") b");
+    same("a * on (x) group_left (y) b");
+    same("a * on () group_right () b");
+    check("a * on(x) group_left b", "a * on (x) group_left () b");
+    check("a + on(a) c", "a + on (a) c");
+    check("a + ignoring() c", "a + c");
+    same("a + fill (0) b");
+    check("a + fill_right(-1) fill_left(5m) b", "a + fill_left (300) fill_right (-1) b");
+    check("a + fill_left(2) fill_right(2) b", "a + fill (2) b");
+    check("a and on(\"without\", \"inf\", by) b", "a and on (\"without\", \"inf\", by) b");
+}
+
+#[test]
+fn aggregations_and_calls() {
+    same("sum(a)");
+    check("SUM(a) by (x,)", "sum by (x) (a)");
+    check("sum without() (a)", "sum without () (a)");
+    check("sum by () (a)", "sum(a)");
+    same("topk by (x) (3, a)");
+    same("count_values(\"v\", a)");
+    same("limit_ratio(-0.5, a)");
+    same("label_replace(a, \"b\", \"c\", \"d\", \"e\")");
+    same("info(a, {data=~\".+\"})");
+    check("info(a, {})", "info(a, {})");
+    same("time() + step() + range() + min_of(1, 2) + start() + end()");
+    same("histogram_quantiles(a, \"q\", 0.5, 0.9)");
+}
+
+#[test]
+fn words_that_cannot_be_there() {
+    check_fails("", expect!["0..0: no expression found in input"]);
+    check_fails("1 +", expect!["3..3: unexpected end of input"]);
+    check_fails("sum(a b)", expect![[r#"6..7: unexpected identifier "b" in aggregation"#]]);
+    check_fails("rate(a b)", expect![[r#"7..8: unexpected identifier "b""#]]);
+    check_fails(
+        "a + on (b c) d",
+        expect![[r#"10..11: unexpected identifier "c" in grouping opts, expected "," or ")""#]],
+    );
+    check_fails(
+        "a{b}",
+        expect![[r#"3..4: unexpected "}" in label matching, expected label matching operator"#]],
+    );
+    check_fails(
+        "a[]",
+        expect![[
+            r#"2..3: unexpected "]" in subquery or range selector, expected number, duration, step(), or range()"#
+        ]],
+    );
+    check_fails(
+        "a offset b",
+        expect![[
+            r#"9..10: unexpected identifier "b" in offset, expected number, duration, step(), or range()"#
+        ]],
+    );
+    check_fails("a @ b", expect![[r#"4..5: unexpected identifier "b" in @, expected timestamp"#]]);
+    check_fails("sum(a,)", expect!["5..6: trailing commas not allowed in function call args"]);
+    check_fails("on", expect!["0..2: unexpected <on>"]);
+    check_fails("foo \"a long text\"", expect![[r#"4..17: unexpected string "\"a long te"..."#]]);
+}
+
+#[test]
+fn characters_that_cannot_be_there() {
+    check_fails("(a", expect!["2..2: unclosed left parenthesis"]);
+    check_fails("a)", expect!["2..2: unexpected right parenthesis ')'"]);
+    check_fails("a[5m", expect!["4..4: unclosed left bracket"]);
+    check_fails("a{", expect!["2..2: unexpected end of input inside braces"]);
+    check_fails("a ? b", expect!["2..5: unexpected character: '?'"]);
+    check_fails("'a", expect!["0..2: unterminated quoted string"]);
+    check_fails(r#""\q""#, expect!["0..4: unknown escape sequence U+0071 'q'"]);
+    check_fails("1.2.3", expect![[r#"0..5: bad number or duration syntax: "1.2.""#]]);
+    check_fails("a[5m1h]", expect![[r#"2..6: not a valid duration string: "5m1h""#]]);
+    check_fails("a[b]", expect!["2..4: unexpected character in duration expression: 'b'"]);
+}
+
+#[test]
+fn types_that_do_not_fit() {
+    check_fails(
+        "rate(a)",
+        expect![[
+            r#"5..6: expected type range vector in call to function "rate", got instant vector"#
+        ]],
+    );
+    check_fails(
+        "floor(a, b)",
+        expect![[r#"0..11: expected 1 argument(s) in call to "floor", got 2"#]],
+    );
+    check_fails(
+        "hour(a, b)",
+        expect![[r#"0..10: expected at most 1 argument(s) in call to "hour", got 2"#]],
+    );
+    check_fails(
+        "rates(a)",
+        expect![[r#"0..5: unknown function with name "rates"; did you mean "rate"?"#]],
+    );
+    check_fails("anything(a)", expect![[r#"0..8: unknown function with name "anything""#]]);
+    check_fails("1 == 1", expect!["2..3: comparisons between scalars must use BOOL modifier"]);
+    check_fails(
+        "a + bool b",
+        expect!["2..7: bool modifier can only be used on comparison operators"],
+    );
+    check_fails(
+        "1 and a",
+        expect![[r#"0..7: set operator "and" not allowed in binary scalar expression"#]],
+    );
+    check_fails(
+        "a or on(x) group_left b",
+        expect![[r#"0..23: no grouping allowed for "or" operation"#]],
+    );
+    check_fails(
+        "a + on(x) 1",
+        expect!["0..11: vector matching only allowed between instant vectors"],
+    );
+    check_fails(
+        "a and fill(1) b",
+        expect!["0..15: filling in missing series not allowed for set operators"],
+    );
+    check_fails(
+        "-a[5m]",
+        expect![[
+            r#"0..6: unary expression only allowed on expressions of type scalar or instant vector, got "range vector""#
+        ]],
+    );
+    check_fails(
+        "a[5m][5m:]",
+        expect!["0..10: subquery is only allowed on instant vector, got matrix instead"],
+    );
+    check_fails(
+        "{a=~\".*\"}",
+        expect!["0..9: vector selector must contain at least one non-empty matcher"],
+    );
+    check_fails(
+        "a{__name__=\"b\"}",
+        expect![[r#"0..15: metric name must not be set twice: "a" or "b""#]],
+    );
+    check_fails("a{b=~\"(\"}", expect!["2..8: error parsing regexp: missing closing ): `(`"]);
+    check_fails(
+        "topk(a, b)",
+        expect!["5..6: expected type scalar in aggregation parameter, got instant vector"],
+    );
+    check_fails(
+        "info(a, b)",
+        expect!["8..9: expected label selectors only, got vector selector instead"],
+    );
+}
+
+#[test]
+fn suffixes_that_do_not_fit() {
+    check_fails("a offset 1 offset 2", expect!["0..10: offset may not be set multiple times"]);
+    check_fails("a @ 1 @ 2", expect!["0..5: @ <timestamp> may not be set multiple times"]);
+    check_fails("a @ inf", expect!["0..1: timestamp out of bounds for @ modifier: +Inf"]);
+    check_fails("a @ 1 [5m]", expect!["6..10: no @ modifiers allowed before range"]);
+    check_fails("(a)[5m]", expect!["3..7: ranges only allowed for vector selectors"]);
+    check_fails("a[0]", expect!["2..3: duration must be greater than 0"]);
+    check_fails("a[1 / 0]", expect!["4..5: division by zero"]);
+    check_fails("a offset 1e10", expect!["9..13: duration out of range"]);
+    check_fails(
+        "1 offset 5m",
+        expect![
+            "0..1: offset modifier must be preceded by an instant vector selector or range vector selector or a subquery"
+        ],
+    );
+    check_fails(
+        "a anchored smoothed",
+        expect!["0..1: anchored and smoothed modifiers cannot be used together"],
+    );
+}
+
+#[test]
+fn what_is_not_switched_on() {
+    let check = |text, expected| check_fails_with(text, &Options::default(), expected);
+    check(
+        "sort_by_label(a, \"b\")",
+        expect![[r#"0..13: function "sort_by_label" is not enabled"#]],
+    );
+    check(
+        "limitk(1, a)",
+        expect![
+            "0..12: limitk() is experimental and must be enabled with --enable-feature=promql-experimental-functions"
+        ],
+    );
+    check("a[step()]", expect!["2..8: experimental duration expression is not enabled"]);
+    check("a[5m] anchored", expect!["0..5: anchored modifier is experimental and not enabled"]);
+    check("a + fill(1) b", expect!["0..13: binop fill modifiers are experimental and not enabled"]);
+    check_reads_back("foo offset +(5)", &Options::default());
+}
+
+#[test]
+fn limits() {
+    let too_much = |text: String, what: &str| match parse(&text, &Options::all()) {
+        Err(Error::Limit { what: found, .. }) => assert!(found.contains(what), "{found}"),
+        other => panic!("{} bytes: {other:?}", text.len()),
+    };
+    too_much(" ".repeat(super::LENGTH_MAX + 1), "LENGTH_MAX");
+    for opening in ["(", "-", "sum(", "2^", "abs(", "a[(", "a offset (", "a[-", "a[2^", "a[max_of("]
+    {
+        too_much(opening.repeat(200).replace("a[", "").replace("a offset ", ""), "NESTING_MAX");
+    }
+    too_much(format!("a[{}", "(".repeat(200)), "NESTING_MAX");
+    too_much(format!("a[{}", "-".repeat(200)), "NESTING_MAX");
+    too_much(format!("a[1{}]", "+1".repeat(200)), "NESTING_MAX");
+    too_much(format!("a{}", "+a".repeat(300)), "HEIGHT_MAX");
+    too_much(format!("a{}", "[5m:]".repeat(300)), "HEIGHT_MAX");
+    too_much(format!("a{{{}}}", "b=~\"c\",".repeat(200)), "REGEXES_MAX");
+    check_reads_back(&format!("a{}", "+a".repeat(250)), &Options::all());
+    check_reads_back(&format!("{}a{}", "(".repeat(90), ")".repeat(90)), &Options::all());
+}
+
+#[test]
+fn labels_of_series() {
+    #[track_caller]
+    fn check(text: &str, expected: &[(&str, &str)], rest: &str) {
+        let (labels, found) = parse_series_labels(text).unwrap();
+        let labels: Vec<_> = labels.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!((labels.as_slice(), found), (expected, rest));
+    }
+    check("a 1 _x3 {{sum:1}}", &[("__name__", "a")], " 1 _x3 {{sum:1}}");
+    check("a{b=\"c\",} 1+1x3", &[("__name__", "a"), ("b", "c")], " 1+1x3");
+    check("{'b c'=`d`, \"e\"} ", &[("__name__", "e"), ("b c", "d")], " ");
+    check("{} 1", &[], " 1");
+    check("sum", &[("__name__", "sum")], "");
+    let fails = |text| parse_series_labels(text).unwrap_err().to_string();
+    assert_eq!(fails("a{b}"), "unexpected \"}\" in label set, expected \"=\"");
+    assert_eq!(fails("a{b=c}"), "unexpected identifier \"c\" in label set, expected string");
+    assert_eq!(fails("1 2"), "unexpected number \"1\"");
+    assert_eq!(fails(""), "unexpected end of input");
+}
+
+/// Pieces of which expressions are made, well or badly.
+const PIECES: &[&str] = &[
+    "a",
+    "b:c",
+    "(",
+    ")",
+    "[5m]",
+    "[5m:1m]",
+    "[",
+    "]",
+    "{",
+    "}",
+    "{a=\"b\"}",
+    "{\"x y\"}",
+    ",",
+    ":",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "^",
+    "==",
+    "!=",
+    ">",
+    "<=",
+    "</",
+    ">/",
+    "=",
+    "=~",
+    "@ 5",
+    "@ start()",
+    "offset 5m",
+    "offset",
+    "by (a)",
+    "without (b)",
+    "on (a)",
+    "ignoring ()",
+    "group_left (c)",
+    "group_right",
+    "bool",
+    "fill (1)",
+    "fill_left (2)",
+    "fill_right (-3)",
+    "sum",
+    "topk",
+    "rate",
+    "info",
+    "abs(",
+    "step()",
+    "range()",
+    "min_of(",
+    "anchored",
+    "smoothed",
+    "and",
+    "or",
+    "unless",
+    "atan2",
+    "inf",
+    "nan",
+    "1",
+    "0x1f",
+    "5m",
+    ".5",
+    "0.0005",
+    "\"a\"",
+    "'\\n'",
+    "`c`",
+    "# d\n",
+];
+
+proptest! {
+    #[test]
+    fn shown_reads_back(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..12)) {
+        for options in [Options::all(), Options::default()] {
+            check_reads_back(&pieces.join(" "), &options);
+            check_reads_back(&pieces.concat(), &options);
+        }
+    }
+
+    #[test]
+    fn grown_reads_back(text in grown()) {
+        check_reads_back(&text, &Options::all());
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in ".{0,64}") {
+        check_reads_back(&text, &Options::all());
+        let _ = parse_series_labels(&text);
+    }
+}
+
+/// Expressions most of which are right.
+fn grown() -> impl Strategy<Value = String> {
+    let duration =
+        prop::sample::select(&["5m", "0.0015", "90", "1y3ms"][..]).prop_map(str::to_owned);
+    let duration = duration.prop_recursive(3, 8, 2, |inner| {
+        prop_oneof![
+            Just("step()".to_owned()),
+            inner.clone().prop_map(|a| format!("({a})")),
+            inner.clone().prop_map(|a| format!("-{a}")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("max_of({a},{b})")),
+            (inner.clone(), prop::sample::select(&["+", "-", "*", "/", "%", "^"][..]), inner)
+                .prop_map(|(a, op, b)| format!("{a}{op}{b}")),
+        ]
+    });
+    let leaf = prop::sample::select(&["a", "1", "-Inf", "{b!=\"\"}", "sum", "time()"][..]);
+    leaf.prop_map(str::to_owned).prop_recursive(4, 24, 3, move |inner| {
+        let op = prop::sample::select(
+            &["+", "-", "*", "^", "==bool", "and", "+on(a)group_left", "</"][..],
+        );
+        prop_oneof![
+            inner.clone().prop_map(|a| format!("({a})")),
+            inner.clone().prop_map(|a| format!("-{a}")),
+            inner.clone().prop_map(|a| format!("sum by(\"inf\",x)({a})")),
+            (inner.clone(), op, inner.clone()).prop_map(|(a, op, b)| format!("{a} {op} {b}")),
+            (inner.clone(), duration.clone()).prop_map(|(a, d)| format!("{a} offset {d}")),
+            (inner.clone(), duration.clone()).prop_map(|(a, d)| format!("rate({a}[{d}]@5)")),
+            (inner, duration.clone()).prop_map(|(a, d)| format!("rate({a}[5m:{d}]smoothed)")),
+        ]
+    })
+}

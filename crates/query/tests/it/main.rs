@@ -1,0 +1,85 @@
+//! Questions from outside: scripts of questions with their answers.
+
+mod classic;
+mod compare;
+mod memory;
+mod notation;
+mod run;
+mod script;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The scripts of a folder, by name.
+fn scripts(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+    let paths = entries.map(|entry| entry.expect("a folder can be listed").path());
+    let is_script = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "test");
+    let mut paths: Vec<PathBuf> = paths.filter(is_script).collect();
+    paths.sort();
+    paths
+}
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/query").join(name)
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or("")
+}
+
+#[test]
+fn our_scripts() {
+    let mut wrong = String::new();
+    for path in scripts(&data("")) {
+        let report = run::run(&fs::read_to_string(&path).expect("a script can be read"));
+        assert!(report.passed + report.failures.len() > 0, "{path:?} asks nothing");
+        for failure in report.failures {
+            let _ = writeln!(wrong, "{}:{}: {}\n", name(&path), failure.line, failure.message);
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// Prometheus' own scripts, wherever they are: they are not part of this repository. Those that are known to fail,
+/// and why, are in `prometheus-scripts.txt`.
+#[test]
+#[ignore = "needs TOPDECK_PROMQLTEST, a folder of Prometheus' scripts"]
+fn prometheus_scripts() {
+    let folder = std::env::var("TOPDECK_PROMQLTEST").expect("TOPDECK_PROMQLTEST names a folder");
+    let known = fs::read_to_string(data("prometheus-scripts.txt")).unwrap_or_default();
+    let known = expected_failures(&known);
+    let mut wrong = String::new();
+    let mut table = String::new();
+    let (mut passed, mut failed) = (0, 0);
+    for path in scripts(Path::new(&folder)) {
+        let report = run::run(&fs::read_to_string(&path).expect("a script can be read"));
+        let count = report.failures.len();
+        let _ = writeln!(table, "{:<28}{:>6} passed {count:>5} failed", name(&path), report.passed);
+        (passed, failed) = (passed + report.passed, failed + count);
+        for failure in report.failures {
+            println!("{}:{}: {}\n", name(&path), failure.line, failure.message);
+        }
+        let of_this = known.iter().filter(|(file, _)| file == name(&path));
+        let expected: usize = of_this.map(|(_, count)| count).sum();
+        if count != expected {
+            let _ = writeln!(wrong, "{}: {count} failed, not {expected}", name(&path));
+        }
+    }
+    println!("{table}{:<28}{passed:>6} passed {failed:>5} failed", "all");
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// Lines `file.test count why`; those with `#` are comments.
+fn expected_failures(text: &str) -> Vec<(String, usize)> {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    let read = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (file, count) = (words.next()?, words.next()?.parse().ok()?);
+        words.next().map(|_| (file.to_owned(), count))
+    };
+    lines
+        .map(|line| read(line).unwrap_or_else(|| panic!("{line:?} is not: file count why")))
+        .collect()
+}

@@ -1,0 +1,151 @@
+//! A source in memory: series with readings, as a script loads them.
+//!
+//! Of histograms it keeps, as Prometheus' own storage does, only what chunks know about resets: each but the
+//! first of a chunk had none, gauges stay gauges, and of all others nothing is known.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use hist::Mixture;
+use model::{Kind, Selector, Series};
+use query::{
+    FloatHistogram, Handle, Labels, NAME, Read, Reading, ResetHint, Result, Source, Value, is_stale,
+};
+use store::{Grid, Summary};
+
+use crate::script::Load;
+
+/// All series of a script.
+#[derive(Default)]
+pub(crate) struct Memory {
+    series: Vec<Held>,
+    places: BTreeMap<Labels, usize>,
+}
+
+struct Held {
+    labels: Labels,
+    series: Series,
+    /// As they were loaded.
+    loaded: Vec<Reading>,
+    /// As they are read.
+    readings: Vec<Reading>,
+}
+
+impl Memory {
+    /// Adds what a command loads.
+    pub(crate) fn load(&mut self, load: &Load) -> Result<(), String> {
+        for loaded in &load.series {
+            let mut readings = Vec::with_capacity(loaded.values.len());
+            for (at, item) in loaded.values.iter().enumerate() {
+                let Some(written) = item else { continue };
+                let time = load.step * at as i64;
+                let start = loaded.starts.get(at).copied().flatten().map(|offset| time + offset);
+                // Moment 0 is how Prometheus writes that nothing is known.
+                let start = start.filter(|&start| start != 0).unwrap_or(time);
+                readings.push(Reading { start, time, value: written.value.clone() });
+            }
+            self.add(&loaded.labels, readings)?;
+        }
+        Ok(())
+    }
+
+    /// Adds readings to a series.
+    pub(crate) fn add(&mut self, labels: &Labels, readings: Vec<Reading>) -> Result<(), String> {
+        let at = match self.places.get(labels) {
+            Some(&at) => at,
+            None => {
+                let series = series_of(labels)?;
+                self.places.insert(labels.clone(), self.series.len());
+                let (loaded, readings) = (Vec::new(), Vec::new());
+                self.series.push(Held { labels: labels.clone(), series, loaded, readings });
+                self.series.len() - 1
+            }
+        };
+        let held = &mut self.series[at];
+        held.loaded.extend(readings);
+        held.loaded.sort_by_key(|reading| reading.time);
+        held.loaded.dedup_by_key(|reading| reading.time);
+        held.readings = held.loaded.clone();
+        hint(&mut held.readings);
+        Ok(())
+    }
+}
+
+fn series_of(labels: &Labels) -> Result<Series, String> {
+    let mut series = Series::new(labels.name(), Kind::Gauge);
+    for (name, value) in labels.iter().filter(|(name, _)| *name != NAME) {
+        series = series.with_label(name, value);
+    }
+    Ok(series)
+}
+
+/// Says of each histogram what is known about a reset before it.
+fn hint(readings: &mut [Reading]) {
+    let mut before: Option<Arc<FloatHistogram>> = None;
+    for reading in readings {
+        let Value::Histogram(histogram) = &mut reading.value else {
+            // A mark goes into the chunk, and ends it; another number is no part of one.
+            before = None;
+            continue;
+        };
+        let goes_on = before.as_ref().is_some_and(|before| continues(before, histogram));
+        before = Some(Arc::clone(histogram));
+        let known = match histogram.hint {
+            ResetHint::Gauge => ResetHint::Gauge,
+            _ if goes_on => ResetHint::NotReset,
+            _ => ResetHint::Unknown,
+        };
+        Arc::make_mut(histogram).hint = known;
+    }
+}
+
+/// Whether a histogram fits into the chunk of the one before it.
+fn continues(before: &FloatHistogram, histogram: &FloatHistogram) -> bool {
+    let covers = |old: &[(i32, f64)], new: &[(i32, f64)]| {
+        old.iter().all(|&(index, count)| {
+            let at = new.binary_search_by_key(&index, |&(index, _)| index);
+            at.is_ok_and(|at| new[at].1 >= count)
+        })
+    };
+    !matches!(histogram.hint, ResetHint::Gauge | ResetHint::Reset)
+        && before.hint != ResetHint::Gauge
+        && !is_stale(before.sum)
+        && histogram.count >= before.count
+        && histogram.grid == before.grid
+        && histogram.zero_threshold == before.zero_threshold
+        && histogram.zero_count >= before.zero_count
+        && covers(&before.positive, &histogram.positive)
+        && covers(&before.negative, &histogram.negative)
+}
+
+impl Source for Memory {
+    fn select(&self, selector: &Selector) -> Result<Vec<Handle>> {
+        let picked =
+            self.series.iter().enumerate().filter(|(_, held)| selector.matches(&held.series));
+        let handle = |(key, held): (usize, &Held)| Handle {
+            labels: held.labels.clone(),
+            kind: held.series.kind(),
+            unit: String::new(),
+            key,
+        };
+        Ok(picked.map(handle).collect())
+    }
+
+    fn readings(&self, series: &Handle, range: Range<i64>) -> Result<Read<Reading>> {
+        let readings = &self.series[series.key].readings;
+        let from = readings.partition_point(|reading| reading.time <= range.start);
+        let to = readings.partition_point(|reading| reading.time <= range.end).max(from);
+        Ok(Read { values: readings[from..to].to_vec(), gaps: Vec::new() })
+    }
+
+    fn histograms(&self, _: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
+        // All series are gauges, of which there are no distributions.
+        let values = (0..grid.columns).map(|_| Mixture::default()).collect();
+        Ok(Read { values, gaps: Vec::new() })
+    }
+
+    fn numbers(&self, _: &[&Handle], grid: Grid) -> Result<Read<Option<Summary>>> {
+        Ok(Read { values: (0..grid.columns).map(|_| None).collect(), gaps: Vec::new() })
+    }
+}

@@ -1,0 +1,222 @@
+//! The small notations of scripts: texts, and series with their values.
+//!
+//! `metric{label="value"} 1 2+3x2 _ stale {{sum:3 count:2}}x1`: each item is a value, `_` none, `x` says how
+//! often more it comes, and a number or histogram before `x` what is added each time.
+
+use query::promql::{self, ExprKind, Options, parse_duration};
+use query::{FloatHistogram, Labels, NAME, STALE_BITS, Value, parse_description};
+
+/// One value of a series as it is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) value: Value,
+    /// A histogram's text says what is known of resets, so it is compared.
+    pub(crate) says_hint: bool,
+}
+
+/// A value, or none.
+pub(crate) type Item = Option<Written>;
+
+/// How many values a line may have: more is a slip of the pen.
+const ITEMS_MAX: usize = 100_000;
+
+/// A text in quotes or backquotes at the start, and what follows it.
+pub(crate) fn quoted(text: &str) -> Result<(String, &str), String> {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'));
+    let quote = quote.ok_or_else(|| format!("expected a text in quotes at {text:?}"))?;
+    let mut is_escaped = false;
+    let ends = |(_, c): &(usize, char)| {
+        let ends = *c == quote && !is_escaped;
+        is_escaped = *c == '\\' && quote != '`' && !is_escaped;
+        ends
+    };
+    let end = text.char_indices().skip(1).find_map(|at| ends(&at).then_some(at.0 + 1));
+    let end = end.ok_or_else(|| format!("the text does not end: {text}"))?;
+    let (literal, rest) = text.split_at(end);
+    match promql::parse(literal, &Options::default()).map(|expr| expr.kind) {
+        Ok(ExprKind::Text(value)) => Ok((value, rest)),
+        Ok(_) => Err(format!("no text: {literal}")),
+        Err(wrong) => Err(wrong.to_string()),
+    }
+}
+
+/// A series with its values.
+pub(crate) fn series(line: &str) -> Result<(Labels, Vec<Item>), String> {
+    let (labels, mut rest) = metric(line)?;
+    let mut items = Vec::new();
+    while !rest.is_empty() {
+        let after = rest.trim_start();
+        if after.len() == rest.len() {
+            return Err(format!("expected a blank before {rest:?}"));
+        }
+        rest = if after.is_empty() { after } else { item(after, &mut items)? };
+        if items.len() > ITEMS_MAX {
+            return Err(format!("more than {ITEMS_MAX} values"));
+        }
+    }
+    Ok((labels, items))
+}
+
+/// Name and labels, and what follows them.
+pub(crate) fn metric(text: &str) -> Result<(Labels, &str), String> {
+    let end = text.find(|c: char| c.is_whitespace() || c == '{').unwrap_or(text.len());
+    let (name, mut rest) = text.split_at(end);
+    let mut pairs = vec![(NAME.to_owned(), name.to_owned())];
+    let braces = rest.trim_start();
+    if !braces.starts_with('{') || braces.starts_with("{{") {
+        return match name {
+            "" => Err(format!("expected a metric at {text:?}")),
+            _ => Ok((Labels::new(pairs), rest)),
+        };
+    }
+    rest = &braces[1..];
+    loop {
+        rest = rest.trim_start();
+        if let Some(after) = rest.strip_prefix('}') {
+            return Ok((Labels::new(pairs), after));
+        }
+        let is_quoted = rest.starts_with(['"', '\'', '`']);
+        let (label, after) = match is_quoted {
+            true => quoted(rest)?,
+            false => {
+                let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+                let end = rest.find(|c| !is_of_name(c)).unwrap_or(rest.len());
+                (rest[..end].to_owned(), &rest[end..])
+            }
+        };
+        rest = after.trim_start();
+        match rest.strip_prefix('=') {
+            Some(after) => {
+                let (value, after) = quoted(after.trim_start())?;
+                pairs.push((label, value));
+                rest = after.trim_start();
+            }
+            None if is_quoted => pairs.push((NAME.to_owned(), label)),
+            None => return Err(format!("expected = at {rest:?}")),
+        }
+        rest = match rest.strip_prefix(',') {
+            Some(after) => after,
+            None if rest.starts_with('}') => rest,
+            None => return Err(format!("expected , or }} at {rest:?}")),
+        };
+    }
+}
+
+/// One item of values, and what follows it.
+fn item<'a>(text: &'a str, items: &mut Vec<Item>) -> Result<&'a str, String> {
+    if text.starts_with("{{") {
+        return histograms(text, items);
+    }
+    let (item, rest) = text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()));
+    if let Some(after) = item.strip_prefix('_') {
+        let count = if after.is_empty() { 1 } else { times(after)? };
+        items.extend(std::iter::repeat_n(None, count));
+        return Ok(rest);
+    }
+    let (first, mut after) = match item.strip_prefix("stale") {
+        Some(after) => (f64::from_bits(STALE_BITS), after),
+        None => leading_number(item)?,
+    };
+    let mut step = None;
+    if after.starts_with(['+', '-']) {
+        let (found, following) = leading_number(after)?;
+        (step, after) = (Some(found), following);
+    }
+    let more = if after.is_empty() && step.is_none() { 0 } else { times(after)? };
+    let mut number = first;
+    for _ in 0..=more {
+        items.push(Some(Written { value: Value::Number(number), says_hint: false }));
+        if let Some(step) = step {
+            number += step;
+        }
+    }
+    Ok(rest)
+}
+
+/// `{{…}}`, with what is added, how often.
+fn histograms<'a>(text: &'a str, items: &mut Vec<Item>) -> Result<&'a str, String> {
+    let (first, mut says_hint, mut rest) = histogram(text)?;
+    let mut step = None;
+    let sign = rest.chars().next().filter(|c| matches!(c, '+' | '-'));
+    if let Some(sign) = sign {
+        let (found, says, after) = histogram(&rest[1..])?;
+        step = Some(found);
+        if sign == '-' {
+            step.iter_mut().for_each(FloatHistogram::negate);
+        }
+        (says_hint, rest) = (says, after);
+    }
+    let (written, after) = rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
+    let more = if written.is_empty() && step.is_none() { 0 } else { times(written)? };
+    let mut current = first;
+    for at in 0..=more {
+        if let Some(step) = step.as_ref().filter(|_| at > 0) {
+            current.add(step).map_err(|wrong| wrong.to_string())?;
+        }
+        let value = Value::Histogram(current.clone().into());
+        items.push(Some(Written { value, says_hint }));
+    }
+    Ok(after)
+}
+
+fn histogram(text: &str) -> Result<(FloatHistogram, bool, &str), String> {
+    let end = text.find("}}").ok_or_else(|| format!("the histogram does not end: {text}"))? + 2;
+    let (description, rest) = text.split_at(end);
+    let read = parse_description(description).map_err(|wrong| format!("{description}: {wrong}"))?;
+    Ok((read.histogram, read.hint_given, rest))
+}
+
+/// The number of `x5`.
+fn times(text: &str) -> Result<usize, String> {
+    let count = text.strip_prefix('x').and_then(|count| count.parse().ok());
+    count.filter(|&count| count <= ITEMS_MAX).ok_or_else(|| format!("expected x5 at {text:?}"))
+}
+
+/// A number at the start, and what follows it.
+fn leading_number(text: &str) -> Result<(f64, &str), String> {
+    let mut end = 0;
+    let bytes = text.as_bytes();
+    while let Some(&byte) = bytes.get(end) {
+        let sign = matches!(byte, b'+' | b'-');
+        let after_exponent = end > 1 && matches!(bytes[end - 1], b'e' | b'E');
+        match byte {
+            b'x' => break,
+            _ if sign && end > 0 && !after_exponent => break,
+            _ => end += 1,
+        }
+    }
+    let found = text[..end].strip_prefix('+').unwrap_or(&text[..end]);
+    let number = found.parse().map_err(|_| format!("expected a number at {text:?}"))?;
+    Ok((number, &text[end..]))
+}
+
+/// Since when values count, as nanoseconds against the time of each: `-1m`, `-30s-1mx2`, `_x3`.
+pub(crate) fn starts(text: &str) -> Result<Vec<Option<i64>>, String> {
+    let mut starts = Vec::new();
+    for item in text.split_whitespace() {
+        if let Some(after) = item.strip_prefix('_') {
+            let count = if after.is_empty() { 1 } else { times(after)? };
+            starts.extend(std::iter::repeat_n(None, count));
+            continue;
+        }
+        let (mut start, mut rest) = leading_duration(item)?;
+        let mut step = 0;
+        if rest.starts_with(['+', '-']) {
+            (step, rest) = leading_duration(rest)?;
+        }
+        let more = if rest.is_empty() { 0 } else { times(rest)? };
+        for _ in 0..=more {
+            starts.push(Some(start));
+            start += step;
+        }
+    }
+    Ok(starts)
+}
+
+fn leading_duration(text: &str) -> Result<(i64, &str), String> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let digits = unsigned.trim_start_matches(|c: char| c.is_ascii_digit());
+    let rest = digits.trim_start_matches(|c: char| c.is_ascii_alphabetic() && c != 'x');
+    let nanos = parse_duration(&unsigned[..unsigned.len() - rest.len()])?;
+    Ok((if text.starts_with('-') { -nanos } else { nanos }, rest))
+}

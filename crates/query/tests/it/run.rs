@@ -1,0 +1,265 @@
+//! Runs scripts: each question is asked, and its answer compared with what is expected.
+//!
+//! As Prometheus does it, a question for one moment is asked again with `@` that moment in every selector, at
+//! other moments; and each of these again over a range that the moment is in the middle of.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use query::promql::{self, At, Expr, ExprKind};
+use query::{Answer, Language, Note, Notes, Question, Settings, ask};
+
+use crate::classic;
+use crate::compare::{self, Found};
+use crate::memory::Memory;
+use crate::script::{self, CommandKind, Eval, Pattern};
+
+/// What became of a script.
+#[derive(Default)]
+pub(crate) struct Report {
+    pub(crate) passed: usize,
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// A question whose answer is not as expected, or a command that cannot be done.
+pub(crate) struct Failure {
+    /// Of the script, from 1.
+    pub(crate) line: usize,
+    pub(crate) message: String,
+}
+
+/// Runs a script from its beginning to its end.
+pub(crate) fn run(text: &str) -> Report {
+    let mut report = Report::default();
+    let commands = match script::read(text) {
+        Ok(commands) => commands,
+        Err((line, message)) => {
+            report.failures.push(Failure { line, message });
+            return report;
+        }
+    };
+    let mut memory = Memory::default();
+    for command in commands {
+        let result = match command.kind {
+            CommandKind::Clear => {
+                memory = Memory::default();
+                continue;
+            }
+            CommandKind::Load(load) => {
+                let result = memory.load(&load).and_then(|()| match load.with_custom_buckets {
+                    true => add_histograms(&mut memory, &load),
+                    false => Ok(()),
+                });
+                if result.is_ok() {
+                    continue;
+                }
+                result
+            }
+            CommandKind::Eval(eval) => {
+                let result = catch_unwind(AssertUnwindSafe(|| answer(&memory, &eval)));
+                let result =
+                    result.unwrap_or_else(|panic| Err(format!("it panics: {}", said(&*panic))));
+                result.map_err(|message| format!("{}\n    {message}", eval.expr))
+            }
+        };
+        match result {
+            Ok(()) => report.passed += 1,
+            Err(message) => report.failures.push(Failure { line: command.line, message }),
+        }
+    }
+    report
+}
+
+fn add_histograms(memory: &mut Memory, load: &script::Load) -> Result<(), String> {
+    for (labels, readings) in classic::histograms(load)? {
+        memory.add(&labels, readings)?;
+    }
+    Ok(())
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// Asks a question in all ways, and compares.
+fn answer(memory: &Memory, eval: &Eval) -> Result<(), String> {
+    if eval.is_range {
+        return check(
+            eval,
+            &eval.expr,
+            ask_for(memory, &eval.expr, eval.start, eval.end, eval.step),
+        );
+    }
+    let time = eval.end;
+    let mut questions = vec![(eval.expr.clone(), time)];
+    if let Some(fixed) = fixed(&eval.expr, time)? {
+        let second = 1_000_000_000;
+        let others = match time {
+            0 => vec![-second, 0, second],
+            time => vec![-10 * time, 0, whole_millis(time / 5), time, 10 * time],
+        };
+        questions.extend(others.into_iter().map(|time| (fixed.clone(), time)));
+    }
+    for (expr, time) in questions {
+        let asked = |way: &str, wrong: String| {
+            format!("{way} {expr} at {} s: {wrong}", query::seconds(time))
+        };
+        check(eval, &expr, ask_for(memory, &expr, time, time, 0))
+            .map_err(|wrong| asked("", wrong))?;
+        if eval.expect.fail.is_some() || !eval.is_for_range_too || asks_for_its_range(&expr) {
+            continue;
+        }
+        check_over_range(memory, eval, &expr, time)
+            .map_err(|wrong| asked("over a range,", wrong))?;
+    }
+    Ok(())
+}
+
+fn whole_millis(time: i64) -> i64 {
+    time / 1_000_000 * 1_000_000
+}
+
+/// Whether the answer depends on where the question begins or ends, or on its step.
+fn asks_for_its_range(expr: &str) -> bool {
+    ["start()", "end()", "range()", "step()"].iter().any(|function| expr.contains(function))
+}
+
+/// The middle one of three moments is to be as if it were asked for alone.
+fn check_over_range(memory: &Memory, eval: &Eval, expr: &str, time: i64) -> Result<(), String> {
+    let minute = 60_000_000_000;
+    let answer = ask_for(memory, expr, time - minute, time + minute, minute);
+    let answer = answer.map_err(|error| error.to_string())?;
+    if eval.expect.ordered {
+        return Ok(());
+    }
+    let Found::Matrix(mut rows) = Found::of(answer.data, answer.steps, true) else {
+        return Err("the answer is of another kind".to_owned());
+    };
+    if !rows.is_sorted_by(|a, b| a.labels <= b.labels) {
+        return Err("the series are not in the order of their labels".to_owned());
+    }
+    for row in &mut rows {
+        row.points.retain(|(at, _)| *at == time);
+    }
+    rows.retain(|row| !row.points.is_empty());
+    let found = match (&eval.answer, &rows[..]) {
+        (script::Expected::Scalar(_), [row]) if row.labels.is_empty() => {
+            Found::Scalar(row.points[0].1.number().unwrap_or(f64::NAN))
+        }
+        _ => Found::Vector(rows),
+    };
+    compare_with(eval, &found)
+}
+
+fn ask_for(memory: &Memory, expr: &str, start: i64, end: i64, step: i64) -> query::Result<Answer> {
+    let question =
+        Question { text: expr, language: Language::PromQl, start, end, step, options: options() };
+    let settings =
+        Settings { delayed_name_removal: true, start_timestamps: true, ..Settings::default() };
+    ask(memory, &question, &settings, &|| false)
+}
+
+/// Everything that is to be switched on is.
+fn options() -> promql::Options {
+    promql::Options::all()
+}
+
+fn check(eval: &Eval, expr: &str, answer: query::Result<Answer>) -> Result<(), String> {
+    let answer = match (answer, &eval.expect.fail) {
+        (Err(error), Some(pattern)) => {
+            let message = error.to_string();
+            return match pattern.matches(&message) {
+                true => Ok(()),
+                false => Err(format!("it fails with {message:?}, not {pattern:?}")),
+            };
+        }
+        (Err(error), None) => return Err(format!("it fails: {error}")),
+        (Ok(answer), _) => answer,
+    };
+    let found = Found::of(answer.data, answer.steps, eval.is_range);
+    if eval.expect.fail.is_some() {
+        return Err(format!("it does not fail but gives {}", found.show()));
+    }
+    check_notes(eval, expr, &answer.notes)?;
+    compare_with(eval, &found)
+}
+
+fn compare_with(eval: &Eval, found: &Found) -> Result<(), String> {
+    compare::check(eval, found).map_err(|wrong| {
+        let expected = compare::show_expected(&eval.answer);
+        format!("{wrong}\n    expected {expected}\n    found {}", found.show())
+    })
+}
+
+fn check_notes(eval: &Eval, expr: &str, notes: &Notes) -> Result<(), String> {
+    let expect = &eval.expect;
+    let kinds = [
+        (Note::Warning, "warning", &expect.warn, expect.no_warn),
+        (Note::Info, "info", &expect.info, expect.no_info),
+    ];
+    for (kind, name, patterns, none) in kinds {
+        let found: Vec<String> = notes
+            .of(kind)
+            .map(|(message, place)| {
+                let (line, column) = place.line_and_column(expr);
+                format!("{message} ({line}:{column})")
+            })
+            .collect();
+        if none && !found.is_empty() {
+            return Err(format!("{name} that is not expected: {found:?}"));
+        }
+        if let Some(pattern) = patterns.iter().find(|pattern| !is_any(pattern, &found)) {
+            return Err(format!("no {name} is as {pattern:?}: {found:?}"));
+        }
+        let is_expected = |note: &String| patterns.iter().any(|pattern| pattern.matches(note));
+        if let Some(note) = found.iter().find(|note| !patterns.is_empty() && !is_expected(note)) {
+            return Err(format!("{name} that is not expected: {note:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn is_any(pattern: &Pattern, found: &[String]) -> bool {
+    found.iter().any(|note| pattern.matches(note))
+}
+
+/// Functions whose value depends on the moment they are asked for, though what they take does not.
+const OF_THE_MOMENT: [&str; 15] = [
+    "day_of_month",
+    "day_of_week",
+    "day_of_year",
+    "days_in_month",
+    "end",
+    "hour",
+    "minute",
+    "month",
+    "predict_linear",
+    "range",
+    "start",
+    "step",
+    "time",
+    "timestamp",
+    "year",
+];
+
+/// The expression with every selector at a moment, so that it is the same at every other; `None` if it is not.
+fn fixed(text: &str, time: i64) -> Result<Option<String>, String> {
+    let mut expr = promql::parse(text, &options()).map_err(|error| error.show(text))?;
+    Ok(fix(&mut expr, time).then(|| expr.to_string()))
+}
+
+fn fix(expr: &mut Expr, time: i64) -> bool {
+    let at = match &mut expr.kind {
+        ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => &mut selector.at,
+        ExprKind::Subquery { at, .. } => at,
+        ExprKind::Call { function, .. } if OF_THE_MOMENT.contains(&function.name) => return false,
+        _ => {
+            let mut children = expr.children_mut().into_iter();
+            return children.all(|child| fix(child, time));
+        }
+    };
+    if !matches!(at, Some(At::Time(_))) {
+        *at = Some(At::Time(time));
+    }
+    true
+}

@@ -1,0 +1,324 @@
+//! Scripts: `load`, `clear` and `eval` with what is expected, one command after another.
+//!
+//! The notation is that of Prometheus' own tests (its package `promqltest`), so that one script can ask both.
+//! A line that is empty, or begins with `#`, ends what belongs to a command.
+
+use query::Labels;
+use query::promql::{parse_duration, parse_number};
+use regex::Regex;
+
+use crate::notation::{self, Item};
+
+/// A command, and in which line of the script it stands, from 1.
+pub(crate) struct Command {
+    pub(crate) line: usize,
+    pub(crate) kind: CommandKind,
+}
+
+pub(crate) enum CommandKind {
+    Clear,
+    Load(Load),
+    Eval(Box<Eval>),
+}
+
+/// Series that come to those that are there.
+#[derive(Default)]
+pub(crate) struct Load {
+    /// Nanoseconds from one value to the next; the first is at 0.
+    pub(crate) step: i64,
+    /// Histograms of which the buckets are series are loaded as histograms, too.
+    pub(crate) with_custom_buckets: bool,
+    pub(crate) series: Vec<Loaded>,
+}
+
+pub(crate) struct Loaded {
+    pub(crate) labels: Labels,
+    pub(crate) values: Vec<Item>,
+    /// Since when each counts, against its time; empty if nothing is said of it.
+    pub(crate) starts: Vec<Option<i64>>,
+}
+
+/// A question, and what its answer has to be.
+pub(crate) struct Eval {
+    pub(crate) expr: String,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    /// 0 of a question for one moment, unless its answer is a range vector.
+    pub(crate) step: i64,
+    pub(crate) is_range: bool,
+    pub(crate) expect: Expect,
+    pub(crate) answer: Expected,
+    /// What comes besides may be asked of the same question over a range, too.
+    pub(crate) is_for_range_too: bool,
+}
+
+/// What is expected besides the answer.
+#[derive(Default)]
+pub(crate) struct Expect {
+    pub(crate) ordered: bool,
+    /// It fails, with such a message.
+    pub(crate) fail: Option<Pattern>,
+    pub(crate) warn: Vec<Pattern>,
+    pub(crate) info: Vec<Pattern>,
+    pub(crate) no_warn: bool,
+    pub(crate) no_info: bool,
+}
+
+/// The answer that is expected.
+pub(crate) enum Expected {
+    Scalar(f64),
+    Text(String),
+    /// With the place in the order.
+    Series(Vec<(Labels, Vec<Item>)>),
+}
+
+/// What a message has to be.
+#[derive(Debug)]
+pub(crate) enum Pattern {
+    Any,
+    Exact(String),
+    Like(Regex),
+}
+
+impl Pattern {
+    pub(crate) fn matches(&self, message: &str) -> bool {
+        match self {
+            Pattern::Any => true,
+            Pattern::Exact(exact) => exact == message,
+            Pattern::Like(regex) => regex.is_match(message),
+        }
+    }
+
+    fn regex(text: &str) -> Result<Pattern, String> {
+        Ok(Pattern::Like(Regex::new(text).map_err(|wrong| wrong.to_string())?))
+    }
+}
+
+/// Reads a script; of a wrong one, the line and what is wrong there.
+pub(crate) fn read(text: &str) -> Result<Vec<Command>, (usize, String)> {
+    let mut lines = Lines::new(text);
+    let mut commands = Vec::new();
+    while let Some((line, text)) = lines.next_command() {
+        let word = text.split_whitespace().next().unwrap_or("").to_lowercase();
+        let kind = match word.as_str() {
+            "clear" => Ok(CommandKind::Clear),
+            "load" | "load_with_nhcb" => load(text, &mut lines).map(CommandKind::Load),
+            word if word.starts_with("eval") => {
+                eval(text, &mut lines).map(|eval| CommandKind::Eval(Box::new(eval)))
+            }
+            _ => Err(format!("{word:?} is no command: load, clear or eval")),
+        };
+        match kind {
+            Ok(kind) => commands.push(Command { line, kind }),
+            Err(wrong) => return Err((lines.at, wrong)),
+        }
+    }
+    Ok(commands)
+}
+
+/// Lines without blanks around them and without comments.
+struct Lines<'a> {
+    lines: Vec<&'a str>,
+    /// How many were read.
+    at: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(text: &'a str) -> Lines<'a> {
+        let without_comment = |line: &'a str| if line.starts_with('#') { "" } else { line };
+        Lines { lines: text.lines().map(|line| without_comment(line.trim())).collect(), at: 0 }
+    }
+
+    fn next_command(&mut self) -> Option<(usize, &'a str)> {
+        while let Some(line) = self.lines.get(self.at) {
+            self.at += 1;
+            if !line.is_empty() {
+                return Some((self.at, line));
+            }
+        }
+        None
+    }
+
+    /// The next line, if it belongs to the same command.
+    fn next_part(&mut self) -> Option<&'a str> {
+        let line = self.lines.get(self.at).filter(|line| !line.is_empty())?;
+        self.at += 1;
+        Some(line)
+    }
+}
+
+fn load(text: &str, lines: &mut Lines<'_>) -> Result<Load, String> {
+    let (command, step) = text.split_once(char::is_whitespace).ok_or("expected load <step>")?;
+    let mut load = Load {
+        step: parse_duration(step.trim())?,
+        with_custom_buckets: command == "load_with_nhcb",
+        series: Vec::new(),
+    };
+    let mut starts = None;
+    while let Some(line) = lines.next_part() {
+        let first = line.split_whitespace().next().unwrap_or("");
+        if let Some(metric) = first.strip_suffix("@st") {
+            let (labels, _) = notation::metric(metric)?;
+            starts = Some((labels, notation::starts(&line[first.len()..])?));
+            continue;
+        }
+        let (labels, values) = notation::series(line)?;
+        let starts = match starts.take() {
+            None => Vec::new(),
+            Some((of, _)) if of != labels => return Err(format!("@st is of {of}, not {labels}")),
+            Some((_, starts)) if starts.len() != values.len() => {
+                return Err(format!("@st has {} items, not {}", starts.len(), values.len()));
+            }
+            Some((_, starts)) => starts,
+        };
+        load.series.push(Loaded { labels, values, starts });
+    }
+    match starts {
+        Some((of, _)) => Err(format!("{of}@st is not followed by values")),
+        None => Ok(load),
+    }
+}
+
+fn eval(text: &str, lines: &mut Lines<'_>) -> Result<Eval, String> {
+    let mut words = Words(text);
+    let command = words.next();
+    let mut eval = Eval {
+        expr: String::new(),
+        start: 0,
+        end: 0,
+        step: 0,
+        is_range: false,
+        expect: Expect::default(),
+        answer: Expected::Series(Vec::new()),
+        is_for_range_too: true,
+    };
+    match words.next() {
+        "instant" => {
+            words.expect("at")?;
+            eval.start = parse_duration(words.next())?;
+            eval.end = eval.start;
+        }
+        "range" => {
+            eval.is_range = true;
+            words.expect("from")?;
+            eval.set_range(&mut words)?;
+        }
+        other => return Err(format!("expected instant or range, found {other:?}")),
+    }
+    eval.expr = words.0.trim().to_owned();
+    match command {
+        "eval" => {}
+        "eval_fail" => eval.expect.fail = Some(Pattern::Any),
+        "eval_warn" => eval.expect.warn.push(Pattern::Any),
+        "eval_info" => eval.expect.info.push(Pattern::Any),
+        "eval_ordered" => eval.expect.ordered = true,
+        _ => return Err(format!("{command:?} is no command: load, clear or eval")),
+    }
+    while let Some(line) = lines.next_part() {
+        if !eval.expected(line)? {
+            break;
+        }
+    }
+    Ok(eval)
+}
+
+impl Eval {
+    fn set_range(&mut self, words: &mut Words<'_>) -> Result<(), String> {
+        self.start = parse_duration(words.next())?;
+        words.expect("to")?;
+        self.end = parse_duration(words.next())?;
+        words.expect("step")?;
+        self.step = parse_duration(words.next())?;
+        match self.end < self.start {
+            true => Err("the end is before the start".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads one line of what is expected; `false` if it is the last.
+    fn expected(&mut self, line: &str) -> Result<bool, String> {
+        if let Some(message) = line.strip_prefix("expected_fail_message") {
+            self.expect.fail = Some(Pattern::Exact(message.trim().to_owned()));
+            return Ok(false);
+        }
+        if let Some(regex) = line.strip_prefix("expected_fail_regexp") {
+            self.expect.fail = Some(Pattern::regex(regex.trim())?);
+            return Ok(false);
+        }
+        if let Some(range) = line.strip_prefix("expect range vector") {
+            let mut words = Words(range);
+            words.expect("from")?;
+            self.is_for_range_too = false;
+            self.set_range(&mut words)?;
+            return Ok(true);
+        }
+        if let Some(text) = line.strip_prefix("expect string") {
+            let (text, _) = notation::quoted(text.trim())?;
+            self.answer = Expected::Text(text);
+            self.is_for_range_too = false;
+            return Ok(true);
+        }
+        if let Some(text) = line.strip_prefix("expect ") {
+            return self.expect.read(text.trim()).map(|()| true);
+        }
+        if let Ok(number) = parse_number(line) {
+            self.answer = Expected::Scalar(number);
+            return Ok(false);
+        }
+        let (labels, values) = notation::series(line)?;
+        if values.len() > 1 && !self.is_range && self.is_for_range_too {
+            return Err("an answer for one moment has one value; expect range vector".to_owned());
+        }
+        match &mut self.answer {
+            Expected::Series(series) => series.push((labels, values)),
+            _ => return Err("expected either series or one value".to_owned()),
+        }
+        Ok(true)
+    }
+}
+
+impl Expect {
+    /// What stands after `expect`.
+    fn read(&mut self, text: &str) -> Result<(), String> {
+        let (kind, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let pattern = match rest.trim().split_once(':') {
+            Some(("msg", message)) => Pattern::Exact(message.trim().to_owned()),
+            Some(("regex", regex)) => Pattern::regex(regex.trim())?,
+            None if rest.trim().is_empty() => Pattern::Any,
+            _ => return Err(format!("expected msg: or regex: at {rest:?}")),
+        };
+        match kind {
+            "ordered" => self.ordered = true,
+            "fail" if self.fail.is_some() => return Err("two messages of failure".to_owned()),
+            "fail" => self.fail = Some(pattern),
+            "warn" => self.warn.push(pattern),
+            "info" => self.info.push(pattern),
+            "no_warn" => self.no_warn = true,
+            "no_info" => self.no_info = true,
+            _ => return Err(format!("{kind:?} is nothing to expect")),
+        }
+        match self.no_warn && !self.warn.is_empty() || self.no_info && !self.info.is_empty() {
+            true => Err("expected and not expected".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Words of a line, one after another.
+struct Words<'a>(&'a str);
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> &'a str {
+        let text = self.0.trim_start();
+        let (word, rest) = text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()));
+        self.0 = rest;
+        word
+    }
+
+    fn expect(&mut self, word: &str) -> Result<(), String> {
+        match self.next() {
+            found if found == word => Ok(()),
+            found => Err(format!("expected {word}, found {found:?}")),
+        }
+    }
+}
