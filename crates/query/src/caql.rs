@@ -16,6 +16,7 @@ mod parse;
 mod show;
 pub mod signature;
 mod stage;
+mod work;
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub use functions::FIND_LIMIT_MAX;
 pub use parse::parse;
 pub use signature::Signature;
 pub(crate) use stage::Stage;
+pub use work::LABEL;
 
 /// Bytes of an expression at the most: some thousands of calls.
 pub const EXPRESSION_BYTES_MAX: usize = 256 << 10;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hist::{Bracket, Mixture};
 
-use crate::histogram::{FloatHistogram, ResetHint};
+use crate::histogram::FloatHistogram;
 
 /// A value at a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,13 +51,7 @@ impl Value {
         match self {
             Value::Number(_) | Value::Bracket(_) => None,
             Value::Histogram(histogram) => Some(Arc::clone(histogram)),
-            Value::Distribution(mixture) => {
-                let histogram = FloatHistogram::from_mixture(mixture);
-                let mut histogram = histogram.expect("BUG: a mixture counts within 64 bits");
-                // What happened in a stretch of time is no running total.
-                histogram.hint = ResetHint::Gauge;
-                Some(Arc::new(histogram))
-            }
+            Value::Distribution(mixture) => Some(Arc::new(FloatHistogram::from(&**mixture))),
         }
     }
 

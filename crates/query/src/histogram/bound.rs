@@ -17,7 +17,7 @@ pub(super) const BEYOND: i32 = i32::MAX;
 /// By how many doubles Prometheus' entry `k` of 256 lies above the greatest double not above `2^(k/256)`, plus 3.
 #[rustfmt::skip]
 const STEPS_OFF: &[u8; 256] = b"\
-3434433434333433332234323333332243333333333333223322343334333323\
+3434433334333433332234323333332243333333333333223322343334333323\
 3334343333223322343344333433343433334444332234233323343333223322\
 3333332133223322332223222222221133333334332233222312332322122222\
 2311332222121212121112010100110022222212231123122211231211011200";
@@ -103,5 +103,63 @@ fn outside(scheme: &Scheme, index: i32) -> (f64, f64) {
         _ if index <= 0 => (0.0, 0.0),
         Scheme::LogLinear10 => (1e128, f64::INFINITY),
         _ => (f64::MAX, f64::INFINITY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: i32, index: i32, lower: f64, upper: f64) {
+        assert_eq!(Grid::Exponential(schema).edges(index), (lower, upper));
+    }
+
+    #[test]
+    fn as_prometheus_has_them() {
+        check(0, 1, 1.0, 2.0);
+        check(-1, 1, 1.0, 4.0);
+        check(1, 1, 1.0, 2f64.sqrt().next_down());
+        check(2, 0, 0.8408964152537144, 1.0);
+        check(3, -7, 0.5, 0.5452538663326288);
+        check(8, -249, 0.5081891574554764, 0.509566998038869);
+        check(8, 0, 0.9972960560854698, 1.0);
+    }
+
+    #[test]
+    fn the_last_finite_bucket_ends_at_the_greatest_double() {
+        check(0, 1024, 2f64.powi(1023), f64::MAX);
+        check(0, 1025, f64::MAX, f64::INFINITY);
+        check(-4, 64, 2f64.powi(1008), f64::MAX);
+        check(-4, 65, f64::MAX, f64::INFINITY);
+        check(8, 1024 << 8 | 1, f64::MAX, f64::INFINITY);
+    }
+
+    #[test]
+    fn no_index_panics() {
+        for index in [i32::MIN, i32::MIN + 1, -1, 0, 1, i32::MAX - 1, i32::MAX] {
+            for schema in [i32::MIN, -53, -10, -4, 0, 8, 9, i32::MAX] {
+                let (lower, upper) = Grid::Exponential(schema).edges(index);
+                assert!(lower <= upper);
+            }
+            let (lower, upper) = Grid::Custom([1.0, 2.0].into()).edges(index);
+            assert!(lower <= upper);
+            for scheme in
+                [Scheme::LogLinear10, Scheme::log_linear2(3).unwrap(), Scheme::log(0.01).unwrap()]
+            {
+                let (lower, upper) = Grid::Native(scheme).edges(index);
+                assert!(lower <= upper);
+            }
+        }
+    }
+
+    #[test]
+    fn nearly_the_bounds_that_are_recorded_with() {
+        let scheme = Scheme::exp2(8).unwrap();
+        for index in -2000..2000 {
+            let (lower, _) = scheme.edges(index).unwrap();
+            let (close, _) = Grid::Exponential(8).edges(index + 1);
+            assert!(lower.to_bits().abs_diff(close.to_bits()) <= 3);
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! in Prometheus; of custom buckets, in the outermost. Values that are not numbers are in `count` and in no
 //! bucket, and make the sum NaN; so does a sum that is not known.
 
-use hist::{Histogram, MergeError, Mixture, Scheme};
+use hist::{Histogram, Mixture, Scheme};
 
 use super::bound::BEYOND;
 use super::counts::{Counts, drop_empty};
@@ -57,15 +57,19 @@ impl From<&Histogram> for FloatHistogram {
     }
 }
 
-impl FloatHistogram {
+impl From<&Mixture> for FloatHistogram {
     /// One histogram of several families: the only part, if there is but one, or all on a grid that keeps
-    /// their buckets nearly apart. None gives an empty one.
-    pub fn from_mixture(mixture: &Mixture) -> Result<FloatHistogram, MergeError> {
-        match mixture.parts() {
-            [] => Ok(FloatHistogram::default()),
-            [part] => Ok(part.into()),
-            _ => Ok((&mixture.flatten()?.histogram).into()),
-        }
+    /// their buckets nearly apart; of none, an empty one. It is what happened in a stretch of time, a gauge.
+    fn from(mixture: &Mixture) -> FloatHistogram {
+        let mut histogram = match mixture.parts() {
+            [] => FloatHistogram::default(),
+            [part] => part.into(),
+            _ => {
+                (&mixture.flatten().expect("BUG: a mixture counts within 64 bits").histogram).into()
+            }
+        };
+        histogram.hint = ResetHint::Gauge;
+        histogram
     }
 }
 
@@ -84,5 +88,59 @@ fn add_at(counts: &mut Counts, index: i32, count: f64) {
     match counts.binary_search_by_key(&index, |held| held.0) {
         Ok(at) => counts[at].1 += count,
         Err(at) => counts.insert(at, (index, count)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(scheme: Scheme, values: &[f64], expected: &str) {
+        let mut histogram = Histogram::new(scheme);
+        values.iter().for_each(|&value| histogram.record(value));
+        let float = FloatHistogram::from(&histogram);
+        assert_eq!(float.to_string(), expected);
+        assert_eq!(float.count, values.len() as f64);
+        assert_eq!(float.validate(), Ok(()));
+    }
+
+    #[test]
+    fn nothing_is_lost() {
+        let values = [-3.0, 0.0, 3.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+        check(
+            Scheme::exp2(0).unwrap(),
+            &values,
+            "{count:6, sum:NaN, [-Inf,-1.7976931348623157e+308):1, [-4,-2):1, [-0,0]:1, (2,4]:1, (1.7976931348623157e+308,+Inf]:1}",
+        );
+        check(
+            Scheme::explicit(&[0.0, 5.0]).unwrap(),
+            &values,
+            "{count:6, sum:NaN, [-Inf,0]:3, (0,5]:1, (5,+Inf]:1}",
+        );
+        check(
+            Scheme::LogLinear10,
+            &[1.05, 1e-200, 1e200],
+            "{count:3, sum:1e+200, [-9.999999999999999e-129,9.999999999999999e-129]:1, [1,1.1):1, [1e+128,+Inf]:1}",
+        );
+        check(Scheme::log_linear2(1).unwrap(), &[3.5], "{count:1, sum:3.5, [3,4):1}");
+        check(Scheme::exp2(-5).unwrap(), &[3.0], "{count:1, sum:3, (1,4.294967296e+09]:1}");
+    }
+
+    #[test]
+    fn mixtures() {
+        let mut mixture = Mixture::default();
+        let none = FloatHistogram { hint: ResetHint::Gauge, ..FloatHistogram::default() };
+        assert_eq!(FloatHistogram::from(&mixture), none);
+        let mut one = Histogram::new(Scheme::exp2(3).unwrap());
+        one.record(2.0);
+        mixture.add(&one).unwrap();
+        let gauge = FloatHistogram { hint: ResetHint::Gauge, ..(&one).into() };
+        assert_eq!(FloatHistogram::from(&mixture), gauge);
+        let mut other = Histogram::new(Scheme::LogLinear10);
+        other.record(7.0);
+        mixture.add(&other).unwrap();
+        let both = FloatHistogram::from(&mixture);
+        assert!(matches!(both.grid, Grid::Native(Scheme::LogLinear2(_))) && both.count == 2.0);
     }
 }

@@ -92,3 +92,38 @@ fn halved(value: f64) -> (f64, i32) {
     let exponent = (bits >> 52) as i32 - 1022 - shift;
     (f64::from_bits(bits & !(0x7ff << 52) | 1022 << 52), exponent)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_of_two_are_exact() {
+        for exponent in -1074..1024 {
+            let power = exp2(exponent.into());
+            assert_eq!(
+                power,
+                2f64.powi(exponent.max(-1022)) * 2f64.powi(exponent.min(-1022) + 1022)
+            );
+            assert_eq!(log2(power), exponent.into());
+        }
+    }
+
+    #[test]
+    fn others_are_off_by_little() {
+        for i in 1..10_000 {
+            let value = f64::from(i) * 0.37;
+            assert!((log2(value) - value.log2()).abs() <= 4e-15);
+            let exponent = value / 10.0;
+            assert!((exp2(exponent) / exponent.exp2() - 1.0).abs() <= 1e-13);
+        }
+    }
+
+    #[test]
+    fn ends() {
+        assert_eq!(log2(0.0), f64::NEG_INFINITY);
+        assert_eq!(log2(f64::INFINITY), f64::INFINITY);
+        assert!(log2(-1.0).is_nan() && log2(f64::NAN).is_nan() && exp2(f64::NAN).is_nan());
+        assert_eq!((exp2(f64::INFINITY), exp2(f64::NEG_INFINITY)), (f64::INFINITY, 0.0));
+    }
+}

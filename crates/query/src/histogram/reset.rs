@@ -1,6 +1,5 @@
 //! Counter resets that a histogram shows by itself: where anything counted before is missing now.
 
-use super::counts;
 use super::{FloatHistogram, ResetHint};
 
 impl FloatHistogram {
@@ -31,14 +30,12 @@ impl FloatHistogram {
         if threshold > self.zero_threshold || self.zero_count < zero.sum {
             return true;
         }
+        let before = previous.fold(&common);
         [true, false].into_iter().any(|positive| {
-            let before = if positive { &previous.positive } else { &previous.negative };
-            let before = counts::fold(before, |index| previous.grid.fold(index, &common));
-            let within = before.partition_point(|&(index, _)| {
-                !self.grid.is_custom() && self.grid.edges(index).1 <= self.zero_threshold
-            });
-            let now = self.outside_zero(positive, self.zero_threshold);
-            falls(now, &before[within..])
+            falls(
+                self.outside_zero(positive, self.zero_threshold),
+                before.outside_zero(positive, self.zero_threshold),
+            )
         })
     }
 }

@@ -56,7 +56,7 @@ impl FloatHistogram {
         self.count += sign * other.count;
         self.sum += sign * other.sum;
         for positive in [true, false] {
-            let theirs = other.outside_zero(positive, self.zero_threshold);
+            let theirs = other.outside_wider(positive, self.zero_threshold);
             let ours = if positive { &mut self.positive } else { &mut self.negative };
             if self.grid != target {
                 *ours = counts::fold(ours, |index| self.grid.fold(index, &target));
@@ -92,7 +92,7 @@ impl FloatHistogram {
         plus(&mut self.count, &mut c.count, Kahan { sum: other.count, lost: 0.0 });
         plus(&mut self.sum, &mut c.sum, Kahan { sum: other.sum, lost: 0.0 });
         for positive in [true, false] {
-            let theirs = other.outside_zero(positive, self.zero_threshold);
+            let theirs = other.outside_wider(positive, self.zero_threshold);
             let (ours, rest) = if positive {
                 (&mut self.positive, &mut c.positive)
             } else {
@@ -146,10 +146,16 @@ impl FloatHistogram {
         false
     }
 
-    /// The buckets that reach beyond a zero bucket, of which there are no more than that are counted in it.
+    /// The buckets that a wider zero bucket than this histogram's own does not count.
+    fn outside_wider(&self, positive: bool, threshold: f64) -> &[(i32, f64)] {
+        let threshold = if threshold > self.zero_threshold { threshold } else { 0.0 };
+        self.outside_zero(positive, threshold)
+    }
+
+    /// The buckets that reach beyond a zero bucket.
     pub(super) fn outside_zero(&self, positive: bool, threshold: f64) -> &[(i32, f64)] {
         let counts = if positive { &self.positive } else { &self.negative };
-        if self.grid.is_custom() || threshold == self.zero_threshold && threshold == 0.0 {
+        if self.grid.is_custom() || threshold == 0.0 {
             return counts;
         }
         let within = counts.partition_point(|&(index, _)| self.grid.edges(index).1 <= threshold);
@@ -346,4 +352,146 @@ fn bucket_of(scheme: &Scheme, value: f64) -> i32 {
         }
     }
     low
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::histogram::parse_description;
+
+    fn read(text: &str) -> FloatHistogram {
+        parse_description(text).unwrap().histogram
+    }
+
+    #[track_caller]
+    fn check(a: &str, b: &str, sum: &str, combined: Combined) {
+        let mut found = read(a);
+        assert_eq!(found.add(&read(b)), Ok(combined));
+        assert_eq!(found.description().unwrap(), sum);
+        let (mut kahan, mut compensation) = (read(a), Compensation::default());
+        assert_eq!(kahan.kahan_add(&read(b), &mut compensation), Ok(combined));
+        kahan.settle(&compensation);
+        assert_eq!(kahan, found);
+    }
+
+    #[test]
+    fn sums() {
+        let quiet = Combined::default();
+        check("{{}}", "{{count:1 sum:2 buckets:[1]}}", "{{count:1 sum:2 buckets:[1]}}", quiet);
+        check(
+            "{{count:3 sum:2 buckets:[1 2]}}",
+            "{{count:4 sum:1 offset:1 buckets:[1 0 3]}}",
+            "{{count:7 sum:3 buckets:[1 3 0 3]}}",
+            quiet,
+        );
+        check(
+            "{{schema:1 count:4 n_buckets:[1 1 2]}}",
+            "{{count:4 n_buckets:[1 3]}}",
+            "{{count:8 n_buckets:[2 6]}}",
+            quiet,
+        );
+    }
+
+    #[test]
+    fn hints_may_collide() {
+        check(
+            "{{counter_reset_hint:reset}}",
+            "{{counter_reset_hint:not_reset}}",
+            "{{}}",
+            Combined { resets_collide: true, ..Combined::default() },
+        );
+    }
+
+    #[test]
+    fn the_wider_zero_bucket_takes_what_it_covers() {
+        check(
+            "{{count:3 z_bucket:1 z_bucket_w:0.5 buckets:[1 1]}}",
+            "{{count:5 z_bucket:4 z_bucket_w:0.75 offset:1 buckets:[1]}}",
+            "{{count:8 z_bucket:6 z_bucket_w:1 offset:1 buckets:[2]}}",
+            Combined::default(),
+        );
+    }
+
+    #[test]
+    fn custom_bounds_that_both_have_remain() {
+        check(
+            "{{schema:-53 count:4 custom_values:[1 2 3] buckets:[1 1 1 1]}}",
+            "{{schema:-53 count:6 custom_values:[0 2 3] buckets:[1 2 0 3]}}",
+            "{{schema:-53 count:10 custom_values:[2 3] buckets:[5 1 4]}}",
+            Combined { bounds_reconciled: true, ..Combined::default() },
+        );
+    }
+
+    #[test]
+    fn families_do_not_mix() {
+        let mut a = read("{{count:1 buckets:[1]}}");
+        let before = a.clone();
+        let custom = read("{{schema:-53 custom_values:[1]}}");
+        assert_eq!(a.add(&custom), Err(Incompatible::ExponentialWithCustom));
+        let native = FloatHistogram { grid: Grid::Native(Scheme::LogLinear10), ..custom };
+        assert!(matches!(a.sub(&native), Err(Incompatible::Schemes { .. })));
+        assert_eq!(a, before);
+    }
+
+    #[test]
+    fn compensation_keeps_what_rounding_loses() {
+        let (mut sum, mut compensation) =
+            (read("{{sum:1e100 buckets:[1e100]}}"), Compensation::default());
+        for text in ["{{sum:1 buckets:[1]}}", "{{sum:-1e100 buckets:[-1e100]}}"] {
+            sum.kahan_add(&read(text), &mut compensation).unwrap();
+        }
+        sum.settle(&compensation);
+        assert_eq!(sum.description().unwrap(), "{{sum:1 buckets:[1]}}");
+    }
+
+    fn recorded(scheme: &Scheme, values: &[f64]) -> FloatHistogram {
+        let mut histogram = hist::Histogram::new(scheme.clone());
+        values.iter().for_each(|&value| histogram.record(value));
+        FloatHistogram::from(&histogram)
+    }
+
+    fn schemes() -> impl Strategy<Value = (Scheme, Scheme)> {
+        prop_oneof![
+            (-10..=8, -10..=8).prop_map(|(a, b)| (Scheme::exp2(a), Scheme::exp2(b))),
+            (0..=9u32, 0..=9u32)
+                .prop_map(|(a, b)| (Scheme::log_linear2(a), Scheme::log_linear2(b))),
+            Just((Ok(Scheme::LogLinear10), Ok(Scheme::LogLinear10))),
+        ]
+        .prop_map(|(a, b)| (a.unwrap(), b.unwrap()))
+    }
+
+    proptest! {
+        #[test]
+        fn a_sum_is_what_both_would_have_recorded(
+            (a, b) in schemes(),
+            values in prop::collection::vec(-1e3..1e6f64, 0..40),
+            more in prop::collection::vec(-1e3..1e6f64, 0..40),
+        ) {
+            let mut sum = recorded(&a, &values);
+            sum.add(&recorded(&b, &more)).unwrap();
+            let both: Vec<f64> = values.iter().chain(&more).copied().collect();
+            let expected = recorded(&a.common(&b).unwrap(), &both);
+            prop_assert_eq!(&sum.positive, &expected.positive);
+            prop_assert_eq!(&sum.negative, &expected.negative);
+            prop_assert_eq!(sum.zero_count, expected.zero_count);
+            prop_assert_eq!(sum.grid, expected.grid);
+        }
+
+        #[test]
+        fn what_was_added_can_be_taken_away(
+            (a, b) in schemes(),
+            values in prop::collection::vec(-1e3..1e6f64, 0..40),
+            more in prop::collection::vec(-1e3..1e6f64, 0..40),
+        ) {
+            let mut sum = recorded(&a, &values);
+            let before = sum.clone();
+            sum.add(&recorded(&b, &more)).unwrap();
+            sum.sub(&recorded(&b, &more)).unwrap();
+            let expected = before.fold(&sum.grid);
+            prop_assert_eq!(&sum.positive, &expected.positive);
+            prop_assert_eq!(&sum.negative, &expected.negative);
+        }
+    }
 }

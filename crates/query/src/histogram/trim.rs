@@ -82,8 +82,11 @@ fn kept(bucket: &Bucket, at: f64, keep: Keep, sign: f64, linear: bool) -> (f64, 
         return kept_of_lowest(upper, count, at, keep);
     }
     if upper == f64::INFINITY {
-        // Nothing says how far up its values lie: none are known to be on either side.
-        return (0.0, lower);
+        // Nothing says how far up its values lie. Those above are kept for sure to lose none of them.
+        return match keep {
+            Keep::Below => (0.0, lower),
+            Keep::Above => (count, at),
+        };
     }
     let below = count * bucket.fraction_below(at, linear);
     match keep {
@@ -172,7 +175,7 @@ mod tests {
             "{count:3.5, sum:10.75, [-Inf,2]:0.5, (2,4]:2, (4,+Inf]:1}",
         );
         check(custom, 9.0, Keep::Below, "{count:3, sum:7, [-Inf,2]:1, (2,4]:2}");
-        check(custom, 9.0, Keep::Above, "{count:0, sum:0}");
+        check(custom, 9.0, Keep::Above, "{count:1, sum:9, (4,+Inf]:1}");
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl FloatHistogram {
     fn check_bounds(&self, bounds: &[f64]) -> Result<(), Invalid> {
         for (position, &found) in bounds.iter().enumerate() {
             let rises = position == 0 || bounds[position - 1] < found;
-            if !rises || !(found < f64::INFINITY) {
+            if !rises || found.is_nan() || found == f64::INFINITY {
                 return Err(Invalid::Bound { position, found });
             }
         }
@@ -108,5 +108,36 @@ impl FloatHistogram {
             Some((what, _)) => Err(Invalid::BesideCustom { what }),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::histogram::parse_description;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let found = parse_description(text).unwrap().histogram.validate();
+        assert_eq!(found.err().map(|error| error.to_string()).unwrap_or_default(), expected);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        check("{{count:1 buckets:[1]}}", "");
+        check("{{schema:-53 custom_values:[1 2] buckets:[1 1 1]}}", "");
+        check(
+            "{{schema:-53 custom_values:[1] buckets:[1 1 1]}}",
+            "histogram has bucket 2, which 1 custom bounds do not reach",
+        );
+        check(
+            "{{schema:-53 custom_values:[1 1]}}",
+            "custom buckets: histogram custom bound 2 is 1, wanted finite ones that rise",
+        );
+        check("{{schema:-53 z_bucket:1}}", "custom buckets: must have no zero count");
+        check(
+            "{{buckets:[-1]}}",
+            "histogram has a positive bucket whose observation count is negative: -1",
+        );
+        check("{{count:-1}}", "histogram has a total whose observation count is negative: -1");
     }
 }

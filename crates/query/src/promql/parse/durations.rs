@@ -78,10 +78,10 @@ impl Parser<'_> {
                 self.signed(token.place, negative, inner)
             }
             (_, Some(negative)) => {
-                let inner = self.duration_primary(token.place.start)?;
+                let inner = self.duration_primary(Some(token.place))?;
                 self.signed(token.place, negative, inner)
             }
-            (_, None) => self.duration_primary(token.place.start)?,
+            (_, None) => self.duration_primary(None)?,
         };
         Ok(plain(tree))
     }
@@ -96,7 +96,7 @@ impl Parser<'_> {
                     let inner = parser.duration(POWER)?;
                     parser.signed(token.place, negative, inner)
                 }
-                None => parser.duration_primary(token.place.start)?,
+                None => parser.duration_primary(None)?,
             };
             parser.operators(left, binding_min)
         })
@@ -138,13 +138,13 @@ impl Parser<'_> {
         DurationExpr { kind: DurationKind::Two(op, Box::new(left), Box::new(right)), place }
     }
 
-    /// `blamed_from` is where the place of what is not switched on begins.
-    fn duration_primary(&mut self, blamed_from: usize) -> Result<DurationExpr> {
+    /// With a sign directly after `offset`, messages have its place.
+    fn duration_primary(&mut self, sign: Option<Place>) -> Result<DurationExpr> {
         let token = self.peek()?;
         match token.kind {
             Kind::Number | Kind::Duration => {
                 let seconds = self.number()?;
-                Ok(self.seconds(seconds, token.place, token.place))
+                Ok(self.seconds(seconds, token.place, sign.unwrap_or(token.place)))
             }
             Kind::LeftParen => {
                 let paren = self.paren_duration()?;
@@ -162,17 +162,11 @@ impl Parser<'_> {
                     _ => self.min_or_max(word)?,
                 };
                 let mut place = token.place.to(self.expect(Kind::RightParen)?.place);
-                let mut blamed = Place::new(blamed_from, place.end);
                 // As in Prometheus, the place of two lengths is what they fill, whatever stands around.
                 if let DurationKind::Two(_, left, right) = &kind {
                     place = left.place.to(right.place);
-                    if blamed_from == token.place.start {
-                        blamed = place;
-                    } else {
-                        blamed.end = place.end;
-                    }
                 }
-                self.experimental(blamed);
+                self.experimental(sign.unwrap_or(place).to(place));
                 Ok(DurationExpr { kind, place })
             }
             _ => Err(self.unexpected()),

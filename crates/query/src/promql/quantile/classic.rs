@@ -180,3 +180,92 @@ fn almost_equal(a: f64, b: f64) -> bool {
     }
     difference / size.min(f64::MAX) < TOLERANCE
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const INF: f64 = f64::INFINITY;
+
+    fn levels(levels: &[(f64, f64)]) -> Vec<Level> {
+        levels.iter().map(|&(upper_bound, count)| Level { upper_bound, count }).collect()
+    }
+
+    #[track_caller]
+    fn check(given: &[(f64, f64)], q: f64, lower: f64, estimate: f64, upper: f64) {
+        let (found, repair) = classic_quantile(q, &mut levels(given));
+        assert_eq!(found, Bracketed { estimate, lower, upper });
+        assert_eq!(repair, Repair::default());
+    }
+
+    #[test]
+    fn quantiles() {
+        let given = [(10.0, 10.0), (15.0, 15.0), (20.0, 15.0), (INF, 15.0)];
+        check(&given, 0.5, f64::NEG_INFINITY, 7.5, 10.0);
+        check(&given, 0.9, 10.0, 13.5, 15.0);
+        check(&[(INF, 4.0), (2.0, 2.0), (1.0, 1.0)], 0.9, 2.0, 2.0, INF);
+        check(&[(-1.0, 1.0), (INF, 1.0)], 0.5, f64::NEG_INFINITY, -1.0, -1.0);
+        // The rank lies between two buckets with an empty one between them.
+        check(&[(1.0, 2.0), (2.0, 2.0), (4.0, 4.0), (INF, 4.0)], 0.5, f64::NEG_INFINITY, 1.0, 4.0);
+    }
+
+    #[test]
+    fn no_quantile_without_infinity_or_counts() {
+        for given in [&[][..], &[(1.0, 1.0)], &[(INF, 1.0)], &[(1.0, 0.0), (INF, 0.0)]] {
+            assert!(classic_quantile(0.5, &mut levels(given)).0.estimate.is_nan(), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn falling_counts_are_raised_and_named() {
+        let mut given =
+            levels(&[(1.0, 4.0), (2.0, 3.0), (3.0, 4.000_000_000_001), (4.0, 1.0), (INF, 8.0)]);
+        let (found, repair) = classic_quantile(0.5, &mut given);
+        assert_eq!(found.estimate, 1.0);
+        assert!(repair.small_differences);
+        let forced = Forced { min_bound: 2.0, max_bound: 4.0, max_difference: 3.0 };
+        assert_eq!(repair.forced, Some(forced));
+    }
+
+    #[test]
+    fn fractions() {
+        let given = levels(&[(1.0, 1.0), (2.0, 3.0), (INF, 4.0)]);
+        let check = |from, to, lower, estimate, upper| {
+            let found = classic_fraction(from, to, &mut given.clone());
+            assert_eq!(found, Bracketed { estimate, lower, upper });
+        };
+        check(1.0, 2.0, 0.5, 0.5, 0.5);
+        check(1.5, INF, 0.25, 0.5, 0.75);
+        check(0.0, 2.0, 0.5, 0.75, 0.75);
+        check(f64::NEG_INFINITY, 2.0, 0.75, 0.75, 0.75);
+        check(3.0, 4.0, 0.0, 0.0, 0.25);
+    }
+
+    proptest! {
+        #[test]
+        fn brackets_hold_the_truth(
+            mut values in prop::collection::vec(-10.0..100.0f64, 1..50),
+            bounds in prop::collection::vec(-20.0..120.0f64, 1..10),
+            q in 0.0..=1.0f64,
+            ends in (-20.0..100.0f64, 0.0..100.0f64),
+        ) {
+            values.sort_by(f64::total_cmp);
+            let count = |bound: f64| values.iter().filter(|&&v| v <= bound).count() as f64;
+            let all = bounds.iter().copied().chain([INF]);
+            let given: Vec<Level> =
+                all.map(|bound| Level { upper_bound: bound, count: count(bound) }).collect();
+            let (found, _) = classic_quantile(q, &mut given.clone());
+            let rank = (q * values.len() as f64).ceil().max(1.0) as usize;
+            let truth = values[rank - 1];
+            if !found.estimate.is_nan() {
+                prop_assert!(found.lower <= truth && truth <= found.upper, "{truth} {found:?}");
+            }
+            let (from, to) = (ends.0, ends.0 + ends.1);
+            let truth = (count(to) - count(from)) / values.len() as f64;
+            let found = classic_fraction(from, to, &mut given.clone());
+            prop_assert!(found.lower - 1e-12 <= truth && truth <= found.upper + 1e-12, "{truth} {found:?}");
+        }
+    }
+}

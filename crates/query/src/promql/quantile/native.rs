@@ -15,6 +15,10 @@ pub enum NanNote {
 }
 
 /// `histogram_quantile` of a native histogram. NaN where nothing is counted.
+///
+/// Where values are not numbers, Prometheus 3.15 looks for the rank in the right bucket and then interpolates
+/// within the last one (it counts on with the same variable). That number means nothing, so here it is
+/// interpolated within the bucket that was found.
 pub fn quantile(q: f64, histogram: &FloatHistogram) -> (Bracketed, Option<NanNote>) {
     if let Some(answer) = out_of_range(q).filter(|answer| !answer.is_nan()) {
         return (Bracketed::exact(answer), None);
@@ -247,4 +251,139 @@ pub fn variance(histogram: &FloatHistogram) -> Bracketed {
 pub fn stddev(histogram: &FloatHistogram) -> Bracketed {
     let Bracketed { estimate, lower, upper } = variance(histogram);
     Bracketed::new(lower.sqrt(), estimate.sqrt(), upper.sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::histogram::parse_description;
+
+    fn read(text: &str) -> FloatHistogram {
+        parse_description(text).unwrap().histogram
+    }
+
+    #[track_caller]
+    fn check(text: &str, q: f64, lower: f64, estimate: f64, upper: f64) {
+        let (found, _) = quantile(q, &read(text));
+        assert_eq!(found, Bracketed { estimate, lower, upper });
+    }
+
+    #[track_caller]
+    fn check_fraction(text: &str, from: f64, to: f64, lower: f64, estimate: f64, upper: f64) {
+        let (found, _) = fraction(from, to, &read(text));
+        assert_eq!(found, Bracketed { estimate, lower, upper });
+    }
+
+    #[test]
+    fn quantiles_are_interpolated_by_logarithm() {
+        let one = "{{count:12 sum:100 buckets:[0 12]}}";
+        // Prometheus' logarithm and power are off by one step here, and so are ours.
+        check(one, 0.5, 1.0, 2f64.sqrt().next_down(), 2.0);
+        check(one, 1.0, 1.0, 2.0, 2.0);
+        check("{{count:12 sum:-9 n_buckets:[0 12]}}", 0.5, -2.0, -2f64.sqrt().next_down(), -1.0);
+    }
+
+    #[test]
+    fn a_rank_between_two_buckets_may_be_in_either() {
+        check("{{count:4 sum:9 buckets:[2 0 2]}}", 0.5, 0.5, 2.0, 4.0);
+        check("{{count:4 sum:9 buckets:[2 0 2]}}", 0.25, 0.5, 0.7071067811865475, 1.0);
+    }
+
+    #[test]
+    fn the_bounds_of_the_zero_bucket_are_its_own() {
+        check("{{count:4 sum:9 z_bucket:4 z_bucket_w:1}}", 0.25, -1.0, -0.5, 1.0);
+        let beside = "{{count:5 sum:9 z_bucket:4 z_bucket_w:1 offset:1 buckets:[1]}}";
+        check(beside, 0.4, -1.0, 0.5, 1.0);
+    }
+
+    #[test]
+    fn custom_buckets_are_interpolated_evenly() {
+        let text = "{{schema:-53 count:8 sum:9 custom_values:[2 4] buckets:[2 4 2]}}";
+        check(text, 0.125, f64::NEG_INFINITY, 1.0, 2.0);
+        check(text, 0.5, 2.0, 3.0, 4.0);
+        check(text, 1.0, 4.0, 4.0, f64::INFINITY);
+    }
+
+    #[test]
+    fn values_that_are_no_numbers_are_noted() {
+        let text = "{{count:15 sum:NaN buckets:[0 6 6]}}";
+        let (found, note) = quantile(0.2, &read(text));
+        assert_eq!((found.lower, found.upper, note), (1.0, 2.0, Some(NanNote::Skew)));
+        assert_eq!(found.estimate, 2f64.sqrt().next_down());
+        let (found, note) = quantile(0.9, &read(text));
+        assert!(found.estimate.is_nan() && note == Some(NanNote::Result));
+        let (found, note) = fraction(f64::NEG_INFINITY, f64::INFINITY, &read(text));
+        assert_eq!((found, note), (Bracketed::exact(0.8), Some(NanNote::Left)));
+    }
+
+    #[test]
+    fn fractions() {
+        let text = "{{count:4 sum:9 buckets:[1 1 2]}}";
+        check_fraction(text, 1.0, 4.0, 0.75, 0.75, 0.75);
+        check_fraction(text, 2f64.sqrt(), f64::INFINITY, 0.5, 0.625, 0.75);
+        check_fraction(text, 2.0, 1.0, 0.0, 0.0, 0.0);
+        check_fraction(text, 2.1, 3.9, 0.0, fraction(2.1, 3.9, &read(text)).0.estimate, 0.5);
+    }
+
+    #[test]
+    fn mean_and_spread() {
+        let text = "{{count:2 sum:4 offset:1 buckets:[2]}}";
+        assert_eq!(average(&read(text)), Bracketed::exact(2.0));
+        let found = variance(&read(text));
+        assert!((found.estimate - (2f64.sqrt() - 2.0).powi(2)).abs() < 1e-15);
+        assert!(found.lower == 0.0 && (found.upper - 1.0).abs() < 1e-11);
+        assert_eq!(stddev(&read(text)).estimate, found.estimate.sqrt());
+        assert!(variance(&read("{{}}")).estimate.is_nan());
+    }
+
+    proptest! {
+        #[test]
+        fn brackets_hold_the_truth(
+            scheme in 0..6,
+            mut values in prop::collection::vec(-1e3..1e4f64, 1..60),
+            q in 0.0..=1.0f64,
+            ends in (-2e3..1e4f64, -2e3..1e4f64),
+        ) {
+            let scheme = match scheme {
+                0 => hist::Scheme::exp2(3),
+                1 => hist::Scheme::exp2(-7),
+                2 => hist::Scheme::log_linear2(4),
+                3 => hist::Scheme::log(0.01),
+                4 => hist::Scheme::explicit(&[-5.0, 0.0, 10.0, 500.0]),
+                _ => Ok(hist::Scheme::LogLinear10),
+            };
+            let mut recorded = hist::Histogram::new(scheme.unwrap());
+            values.iter().for_each(|&value| recorded.record(value));
+            values.sort_by(f64::total_cmp);
+            let float = FloatHistogram::from(&recorded);
+            let n = values.len() as f64;
+            // Edges of logarithmic grids are rounded.
+            let near = |x: f64| x.abs() * 1e-11;
+
+            let (found, _) = quantile(q, &float);
+            prop_assert!(found.lower <= found.estimate && found.estimate <= found.upper);
+            let rank = (q * n).ceil().max(1.0) as usize;
+            let truth = values[rank - 1];
+            prop_assert!(
+                found.lower - near(truth) <= truth && truth <= found.upper + near(truth),
+                "{truth} is not in {found:?}"
+            );
+
+            let (from, to) = (ends.0.min(ends.1), ends.0.max(ends.1));
+            let truth = values.iter().filter(|&&v| from < v && v <= to).count() as f64 / n;
+            let (found, _) = fraction(from, to, &float);
+            prop_assert!(found.lower <= found.estimate && found.estimate <= found.upper);
+            prop_assert!(
+                found.lower - 1e-12 <= truth && truth <= found.upper + 1e-12,
+                "{truth} is not in {found:?}"
+            );
+
+            let mean = values.iter().sum::<f64>() / n;
+            let truth = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
+            let found = variance(&float);
+            prop_assert!(found.lower - truth * 1e-9 <= truth && truth <= found.upper * (1.0 + 1e-9) + 1e-6);
+        }
+    }
 }

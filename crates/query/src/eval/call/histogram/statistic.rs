@@ -1,0 +1,216 @@
+//! One number of one distribution.
+//!
+//! Of what was measured whole, [`Value::Distribution`], the bounds are those of its exact counts and extremes.
+//! Prometheus' number is worked out of its buckets alone and may lie outside: there it is moved to the bound.
+
+use hist::{Bound, Bracket, Histogram, Mixture};
+
+use crate::histogram::FloatHistogram;
+use crate::promql::quantile::{self, Bracketed, Forced, NanNote};
+use crate::value::Value;
+
+use super::super::bounded;
+use super::subject::Shape;
+
+/// How many values there are.
+pub(super) fn count(value: &Value) -> Option<Value> {
+    Some(Value::Number(match value {
+        Value::Histogram(histogram) => histogram.count,
+        Value::Distribution(mixture) => all(mixture) as f64,
+        Value::Number(_) | Value::Bracket(_) => return None,
+    }))
+}
+
+pub(super) fn sum(value: &Value) -> Option<Value> {
+    Some(match value {
+        Value::Histogram(histogram) => Value::Number(histogram.sum),
+        Value::Distribution(mixture) if has_nan(mixture) => Value::Number(f64::NAN),
+        Value::Distribution(mixture) => within(mixture.sum()),
+        Value::Number(_) | Value::Bracket(_) => return None,
+    })
+}
+
+pub(super) fn avg(value: &Value) -> Option<Value> {
+    Some(match value {
+        Value::Histogram(histogram) => of(quantile::average(histogram)),
+        Value::Distribution(mixture) => match mixture.mean() {
+            Some(mean) if !has_nan(mixture) => within(mean),
+            _ => Value::Number(f64::NAN),
+        },
+        Value::Number(_) | Value::Bracket(_) => return None,
+    })
+}
+
+pub(super) fn stddev(value: &Value) -> Option<Value> {
+    spread(value, quantile::stddev, Mixture::stddev)
+}
+
+pub(super) fn stdvar(value: &Value) -> Option<Value> {
+    spread(value, quantile::variance, Mixture::variance)
+}
+
+fn spread(
+    value: &Value,
+    of_histogram: fn(&FloatHistogram) -> Bracketed,
+    of_mixture: fn(&Mixture) -> Option<Bracket>,
+) -> Option<Value> {
+    Some(match value {
+        Value::Histogram(histogram) => of(of_histogram(histogram)),
+        Value::Distribution(mixture) => {
+            let estimate = of_histogram(&FloatHistogram::from(&**mixture)).estimate;
+            match of_mixture(mixture) {
+                Some(bounds) if !has_nan(mixture) => moved(estimate, bounds),
+                _ => Value::Number(estimate),
+            }
+        }
+        Value::Number(_) | Value::Bracket(_) => return None,
+    })
+}
+
+/// The quantile, what values that are no numbers did to it, and what had to be done to a classic histogram.
+pub(super) fn quantile(q: f64, shape: &mut Shape) -> (Value, Option<NanNote>, Option<Forced>) {
+    match shape {
+        Shape::Native(Value::Distribution(mixture)) => {
+            let (found, nan) = quantile::quantile(q, &FloatHistogram::from(&**mixture));
+            let value = match mixture.quantile(q) {
+                Some(bounds) if !has_nan(mixture) => moved(found.estimate, bounds),
+                _ => of(found),
+            };
+            (value, nan, None)
+        }
+        Shape::Native(Value::Histogram(histogram)) => {
+            let (found, nan) = quantile::quantile(q, histogram);
+            (of(found), nan, None)
+        }
+        Shape::Native(Value::Number(_) | Value::Bracket(_)) => {
+            (Value::Number(f64::NAN), None, None)
+        }
+        Shape::Classic(levels) => {
+            let (found, repair) = quantile::classic_quantile(q, levels);
+            (of(found), None, repair.forced)
+        }
+    }
+}
+
+/// The share of values that are greater than `lower` and at most `upper`.
+pub(super) fn fraction(lower: f64, upper: f64, shape: &mut Shape) -> (Value, Option<NanNote>) {
+    match shape {
+        Shape::Native(Value::Distribution(mixture)) => {
+            let (found, nan) = quantile::fraction(lower, upper, &FloatHistogram::from(&**mixture));
+            let value = match found.estimate.is_nan() || lower >= upper {
+                true => of(found),
+                false => {
+                    moved(found.estimate, counted(mixture, lower, upper).share_of(all(mixture)))
+                }
+            };
+            (value, nan)
+        }
+        Shape::Native(Value::Histogram(histogram)) => {
+            let (found, nan) = quantile::fraction(lower, upper, histogram);
+            (of(found), nan)
+        }
+        Shape::Native(Value::Number(_) | Value::Bracket(_)) => (Value::Number(f64::NAN), None),
+        Shape::Classic(levels) => (of(quantile::classic_fraction(lower, upper, levels)), None),
+    }
+}
+
+/// How many values are greater than `lower` and at most `upper`.
+pub(super) fn count_within(lower: f64, upper: f64, shape: &mut Shape) -> Value {
+    if lower.is_nan() || upper.is_nan() {
+        return Value::Number(f64::NAN);
+    }
+    if lower >= upper {
+        return Value::Number(0.0);
+    }
+    if let Shape::Native(Value::Distribution(mixture)) = shape {
+        let Bracket { lower, estimate, upper } = counted(mixture, lower, upper);
+        return bounded(lower as f64, estimate as f64, upper as f64);
+    }
+    let (share, _) = fraction(lower, upper, shape);
+    let total = match shape {
+        Shape::Native(value) => count(value).and_then(|count| count.number()),
+        Shape::Classic(levels) => {
+            levels.iter().find(|level| level.upper_bound == f64::INFINITY).map(|level| level.count)
+        }
+    };
+    match total {
+        Some(0.0) => Value::Number(0.0),
+        total => times(share, total.unwrap_or(f64::NAN)),
+    }
+}
+
+/// A share of so many.
+pub(super) fn times(share: Value, total: f64) -> Value {
+    let Some(Bracket { lower, estimate, upper }) = share.bracket() else { return share };
+    let (a, b) = (lower * total, upper * total);
+    bounded(a.min(b), estimate * total, a.max(b))
+}
+
+/// The greatest value, or the least.
+pub(super) fn extreme(shape: &mut Shape, is_max: bool) -> Value {
+    if let Shape::Native(Value::Distribution(mixture)) = shape {
+        let extreme = if is_max { mixture.max() } else { mixture.min() };
+        return extreme.map_or(Value::Number(f64::NAN), within);
+    }
+    quantile(if is_max { 1.0 } else { 0.0 }, shape).0
+}
+
+fn has_nan(mixture: &Mixture) -> bool {
+    mixture.parts().iter().any(|part| part.nan_count() > 0)
+}
+
+/// How many values, those that are not numbers among them.
+fn all(mixture: &Mixture) -> u64 {
+    mixture.parts().iter().map(|part| part.count() + part.nan_count()).sum()
+}
+
+/// How many values are greater than `lower` and at most `upper`, of which it is the lesser. From minus infinity
+/// on are all, wherever they are.
+fn counted(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
+    let of_part = |part: &Histogram| {
+        let n = part.count();
+        let above = |limit: f64| match limit {
+            f64::NEG_INFINITY => Bracket::exact(n),
+            f64::INFINITY => Bracket::exact(0),
+            limit => part.count_above(limit, Bound::Exclusive),
+        };
+        let (most, rest) = (above(lower), above(upper));
+        let mut sum = Bracket {
+            lower: most.lower.saturating_sub(rest.upper),
+            estimate: most.estimate.saturating_sub(rest.estimate),
+            upper: most.upper.saturating_sub(rest.lower),
+        };
+        if lower.is_finite() && upper.is_finite() {
+            // Limits may share a bucket, or lie in neighbours: then what cells know together is more.
+            let (mut surely, mut possibly) = (0, 0);
+            for cell in part.cells() {
+                surely += if lower < cell.lower && cell.upper <= upper { cell.count } else { 0 };
+                possibly += if lower < cell.upper && cell.lower <= upper { cell.count } else { 0 };
+            }
+            sum.lower = sum.lower.max(surely);
+            sum.upper = sum.upper.min(possibly);
+            sum.estimate = sum.estimate.clamp(sum.lower, sum.upper.max(sum.lower));
+        }
+        sum
+    };
+    mixture.parts().iter().map(of_part).fold(Bracket::exact(0), |total, part| Bracket {
+        lower: total.lower + part.lower,
+        estimate: total.estimate + part.estimate,
+        upper: total.upper + part.upper,
+    })
+}
+
+fn of(found: Bracketed) -> Value {
+    bounded(found.lower, found.estimate, found.upper)
+}
+
+/// What `hist` says as it is.
+fn within(bounds: Bracket) -> Value {
+    bounded(bounds.lower, bounds.estimate, bounds.upper)
+}
+
+/// Prometheus' number, moved to the bound that it lies beyond. Where Prometheus has none, the likeliest.
+fn moved(estimate: f64, bounds: Bracket) -> Value {
+    let estimate = if estimate.is_nan() { bounds.estimate } else { estimate };
+    bounded(bounds.lower, estimate.max(bounds.lower).min(bounds.upper), bounds.upper)
+}

@@ -1,0 +1,355 @@
+//! `info`: streams get labels of the info series that were measured with them, such as `target_info`.
+//!
+//! An info series belongs to a stream if both have the same `instance` and `job`. It is looked for at the moment
+//! that the stream's own readings are of, if there is but one such moment at each step.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use model::Selector;
+use model::selector::Pattern;
+
+use crate::error::{Error, Result};
+use crate::eval::binary::Side;
+use crate::eval::select::{advance, is_mark};
+use crate::eval::{Evaluation, merge_same};
+use crate::labels::{Labels, NAME};
+use crate::plan::{Extension, Fetch, Node, Op, RangedOf, Shift};
+use crate::promql::{MatchOp, Matcher};
+use crate::stream::{Steps, Stream};
+
+use super::{Call, unwrapped};
+
+/// By which labels a stream and its info series know each other.
+const IDENTITY: [&str; 2] = ["instance", "job"];
+/// The info series that are meant where none are named.
+const TARGET_INFO: &str = "target_info";
+/// How many values of a label a selector names, at most: of more, all are read and picked by their labels.
+const VALUES_MAX: usize = 64;
+
+pub(super) fn info(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    let wanted = Wanted::new(call.args.get(1));
+    let streams = evaluation.streams(&call.args[0], call.steps)?;
+    let held = super::samples(&streams);
+    let fetch = Fetch {
+        selector: Selector::and(vec![wanted.selector.clone(), of_same_origin(&streams, &wanted)]),
+        matchers: Vec::new(),
+        name: String::new(),
+        shift: shared_shift(&call.args[0]).unwrap_or_default(),
+        extension: Extension::None,
+        place: call.place,
+    };
+    let are_any = streams.iter().any(|stream| wanted.identity(stream).is_some());
+    let infos = if are_any { evaluation.infos(&fetch, call.steps)? } else { Vec::new() };
+    let mut enriched = Vec::with_capacity(streams.len());
+    for stream in streams {
+        evaluation.budget.check()?;
+        match wanted.identity(&stream) {
+            Some(identity) => wanted.enrich(stream, &identity, &infos, call, &mut enriched)?,
+            None if wanted.is_info(&stream) => enriched.push(stream),
+            None => wanted.enrich(stream, &[""; 2].map(str::to_owned), &[], call, &mut enriched)?,
+        }
+    }
+    evaluation.exchange(held, &mut enriched)?;
+    merge_same(enriched, call.place)
+}
+
+/// Values of [`IDENTITY`].
+type Identity = [String; 2];
+
+/// An info series: at each step, when its latest reading was made.
+struct Info {
+    labels: Labels,
+    times: Vec<Option<i64>>,
+}
+
+/// Which info series, and what of them.
+struct Wanted {
+    selector: Selector,
+    names: Vec<Matcher>,
+    /// Labels that are taken over; of none, all.
+    labels: BTreeSet<String>,
+    /// Streams stay without an info series.
+    may_lack: bool,
+}
+
+impl Wanted {
+    fn new(selection: Option<&Node>) -> Wanted {
+        let (selector, matchers) = match selection.map(|node| &unwrapped(node).op) {
+            Some(Op::Latest(fetch)) => (fetch.selector.clone(), fetch.matchers.clone()),
+            _ => (Selector::All, Vec::new()),
+        };
+        let (mut names, others): (Vec<Matcher>, Vec<Matcher>) =
+            matchers.into_iter().partition(|matcher| matcher.name == NAME);
+        let is_positive = |matcher: &Matcher| matches!(matcher.op, MatchOp::Equal | MatchOp::Regex);
+        let mut selectors = vec![selector];
+        if names.is_empty() {
+            names.push(Matcher::equal(NAME, TARGET_INFO));
+            selectors.push(Selector::tag(NAME, Pattern::Exact(TARGET_INFO.to_owned())));
+        } else if !names.iter().any(is_positive) {
+            let any_info = Matcher::new(NAME, MatchOp::Regex, ".+_info");
+            names.push(any_info.expect("BUG: the regex is one"));
+            selectors.push(Selector::tag(NAME, Pattern::Glob("?*_info".to_owned())));
+        }
+        Wanted {
+            selector: Selector::and(selectors),
+            names,
+            may_lack: others.iter().all(|matcher| matcher.matches("")),
+            labels: others.into_iter().map(|matcher| matcher.name).collect(),
+        }
+    }
+
+    /// Whether a stream is an info series itself, and so stays as it is.
+    fn is_info(&self, stream: &Stream) -> bool {
+        self.names.iter().all(|matcher| matcher.matches(stream.labels.name()))
+    }
+
+    /// By what info series are looked for, if they are at all.
+    fn identity(&self, stream: &Stream) -> Option<Identity> {
+        let identity = identity_of(&stream.labels);
+        let is_known = identity.iter().any(|value| !value.is_empty());
+        (is_known && !self.is_info(stream)).then_some(identity)
+    }
+
+    /// The stream with the labels of its info series, which may be others at each step.
+    fn enrich(
+        &self,
+        mut stream: Stream,
+        identity: &Identity,
+        infos: &[Info],
+        call: &Call<'_>,
+        enriched: &mut Vec<Stream>,
+    ) -> Result<()> {
+        let mut own: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, info) in infos.iter().enumerate() {
+            if identity_of(&info.labels) == *identity {
+                own.entry(info.labels.name()).or_default().push(at);
+            }
+        }
+        // Where in `enriched` the stream stands with the labels of which info series; nowhere, if it goes.
+        let mut places: HashMap<Vec<usize>, Option<usize>> = HashMap::new();
+        for step in 0..stream.points.len() {
+            let Some(value) = stream.points[step].take() else { continue };
+            let found = own.values().map(|of_name| latest(of_name, infos, step, call));
+            let found: Vec<usize> = found.filter_map(Result::transpose).collect::<Result<_>>()?;
+            let place = match places.get(&found) {
+                Some(place) => *place,
+                None => {
+                    let labels = self.labels_with(&stream.labels, &found, infos, call)?;
+                    let place = labels.map(|labels| {
+                        let points = vec![None; stream.points.len()];
+                        let drops_name = stream.drops_name;
+                        enriched.push(Stream { labels, drops_name, points });
+                        enriched.len() - 1
+                    });
+                    places.insert(found, place);
+                    place
+                }
+            };
+            if let Some(place) = place {
+                enriched[place].points[step] = Some(value);
+            }
+        }
+        Ok(())
+    }
+
+    /// A stream's labels with those of its info series.
+    fn labels_with(
+        &self,
+        base: &Labels,
+        found: &[usize],
+        infos: &[Info],
+        call: &Call<'_>,
+    ) -> Result<Option<Labels>> {
+        if found.is_empty() && !self.may_lack {
+            return Ok(None);
+        }
+        let mut more: BTreeMap<&str, &str> = BTreeMap::new();
+        for (label, value) in found.iter().flat_map(|at| infos[*at].labels.iter()) {
+            let is_wanted = self.labels.is_empty() || self.labels.contains(label);
+            if label == NAME || !is_wanted || !base.get(label).is_empty() {
+                continue;
+            }
+            if more.insert(label, value).is_some_and(|other| other != value) {
+                let message = format!("conflicting label: {label}");
+                return Err(Error::Execution { place: call.place, message });
+            }
+        }
+        Ok(Some(Labels::new(base.iter().chain(more))))
+    }
+}
+
+fn identity_of(labels: &Labels) -> Identity {
+    IDENTITY.map(|label| labels.get(label).to_owned())
+}
+
+/// Of info series of one name, the one whose reading at a step is the latest.
+fn latest(
+    of_name: &[usize],
+    infos: &[Info],
+    step: usize,
+    call: &Call<'_>,
+) -> Result<Option<usize>> {
+    let mut latest: Option<(i64, usize)> = None;
+    for &at in of_name {
+        let Some(time) = infos[at].times[step] else { continue };
+        match latest {
+            Some((other_time, other)) if other_time == time => {
+                let (existing, new) = (&infos[other].labels, &infos[at].labels);
+                let millis = time / 1_000_000;
+                let message = format!(
+                    "found duplicate series for info metric: existing {existing} @ {millis}, \
+                     new {new} @ {millis}"
+                );
+                return Err(Error::Execution { place: call.place, message });
+            }
+            Some((other_time, _)) if other_time > time => {}
+            _ => latest = Some((time, at)),
+        }
+    }
+    Ok(latest.map(|(_, at)| at))
+}
+
+/// Series that have the identity of some stream. Others may be among them, but none is missing.
+fn of_same_origin(streams: &[Stream], wanted: &Wanted) -> Selector {
+    // By which of the labels are there at all: one that is missing has to be missing.
+    let mut kinds: BTreeMap<[bool; 2], [BTreeSet<String>; 2]> = BTreeMap::new();
+    for identity in streams.iter().filter_map(|stream| wanted.identity(stream)) {
+        let kind = [!identity[0].is_empty(), !identity[1].is_empty()];
+        let values = kinds.entry(kind).or_default();
+        let [instance, job] = identity;
+        values[0].insert(instance);
+        values[1].insert(job);
+    }
+    let of_label = |(label, values): (&str, BTreeSet<String>)| match values.len() {
+        ..=VALUES_MAX => {
+            let equal = |value| Selector::tag(label, Pattern::Exact(value));
+            Selector::or(values.into_iter().map(equal).collect())
+        }
+        _ => Selector::tag(label, Pattern::Glob("*".to_owned())),
+    };
+    let of_kind = |values: [BTreeSet<String>; 2]| {
+        Selector::and(IDENTITY.into_iter().zip(values).map(of_label).collect())
+    };
+    Selector::or(kinds.into_values().map(of_kind).collect())
+}
+
+impl Evaluation<'_> {
+    /// Info series, and when their readings were made.
+    fn infos(&mut self, fetch: &Fetch, steps: Steps) -> Result<Vec<Info>> {
+        let lookback = self.settings.lookback;
+        let moments = || steps.times().map(|time| fetch.shift.apply(time));
+        let start = moments().min().unwrap_or_default().saturating_sub(lookback);
+        let end = moments().max().unwrap_or_default();
+        let mut infos = Vec::new();
+        for (labels, handles) in self.series(fetch)? {
+            let readings = self.readings(&handles, start..end)?;
+            let mut next = 0;
+            let mut times = Vec::with_capacity(steps.count);
+            for moment in moments() {
+                next = advance(&readings, next, moment);
+                let latest = next.checked_sub(1).map(|at| &readings[at]);
+                let latest = latest.filter(|reading| {
+                    reading.time > moment.saturating_sub(lookback) && !is_mark(&reading.value)
+                });
+                if latest.is_some_and(|reading| reading.value.is_distribution()) {
+                    let message =
+                        format!("this should be an info metric, with float samples: {labels}");
+                    return Err(Error::Execution { place: fetch.place, message });
+                }
+                times.push(latest.map(|reading| reading.time));
+            }
+            infos.push(Info { labels, times });
+        }
+        Ok(infos)
+    }
+}
+
+/// When the readings of a vector are of, against the step: `None` where selectors differ, or where a part of it
+/// has no selector. Selectors within scalars do not count.
+fn shared_shift(node: &Node) -> Option<Shift> {
+    let mut search = Search { shared: None, is_uniform: true };
+    search.inspect(node, &mut Vec::new());
+    search.shared.filter(|_| search.is_uniform)
+}
+
+struct Search {
+    shared: Option<Shift>,
+    is_uniform: bool,
+}
+
+impl Search {
+    /// Whether there is a selector.
+    fn inspect(&mut self, node: &Node, subqueries: &mut Vec<Shift>) -> bool {
+        if is_scalar(node) {
+            return false;
+        }
+        let found = match &node.op {
+            Op::Latest(fetch) => return self.selector(fetch.shift, subqueries),
+            Op::Exact(exact) => return self.selector(exact.fetch.shift, subqueries),
+            Op::Once(inner) | Op::Negate(inner) => return self.inspect(inner, subqueries),
+            Op::Over(over) => match &over.of.of {
+                RangedOf::Series(fetch) => return self.selector(fetch.shift, subqueries),
+                RangedOf::Subquery { inner, shift, .. } => {
+                    subqueries.push(*shift);
+                    let found = self.inspect(inner, subqueries);
+                    subqueries.pop();
+                    found
+                }
+            },
+            Op::Call { function, args } if function.name == "info" => {
+                return self.inspect(&args[0], subqueries);
+            }
+            Op::Call { args, .. } => self.any(args.iter(), subqueries),
+            Op::Aggregate(aggregate) => self.any([&aggregate.of].into_iter(), subqueries),
+            Op::Binary(binary) => {
+                self.any([&binary.left.1, &binary.right.1].into_iter(), subqueries)
+            }
+            Op::Number(_) | Op::Text(_) | Op::Ranged(_) | Op::Stage(_) => false,
+        };
+        self.is_uniform &= found;
+        found
+    }
+
+    fn any<'a>(
+        &mut self,
+        nodes: impl Iterator<Item = &'a Node>,
+        subqueries: &mut Vec<Shift>,
+    ) -> bool {
+        nodes.fold(false, |found, node| self.inspect(node, subqueries) || found)
+    }
+
+    fn selector(&mut self, mut shift: Shift, subqueries: &[Shift]) -> bool {
+        // Subqueries around it shift it further, until a moment is fixed.
+        for outer in subqueries.iter().rev() {
+            if shift.at.is_none() {
+                shift.offset = shift.offset.saturating_add(outer.offset);
+                shift.at = outer.at;
+            }
+        }
+        let is_same = |other: Shift| match (shift.at, other.at) {
+            (None, None) => shift.offset == other.offset,
+            (Some(_), Some(_)) => shift.apply(0) == other.apply(0),
+            _ => false,
+        };
+        match self.shared {
+            None => self.shared = Some(shift),
+            Some(other) => self.is_uniform &= is_same(other),
+        }
+        true
+    }
+}
+
+/// Whether a node is a number or a text and no vector.
+fn is_scalar(node: &Node) -> bool {
+    match &node.op {
+        Op::Number(_) | Op::Text(_) => true,
+        Op::Once(inner) | Op::Negate(inner) => is_scalar(inner),
+        Op::Call { function, .. } => {
+            matches!(function.name, "max_of" | "min_of" | "pi" | "scalar" | "time")
+        }
+        Op::Binary(binary) => {
+            matches!((binary.left.0, binary.right.0), (Side::Scalar, Side::Scalar))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,145 @@
+//! `label_replace` and `label_join`: labels made of labels.
+
+use regex::{Captures, Regex};
+
+use crate::error::{Error, Result};
+use crate::eval::{Evaluation, merge_same};
+use crate::labels::{Labels, NAME};
+use crate::plan::Node;
+use crate::promql::whole_regex;
+use crate::stream::Stream;
+
+use super::{Call, text};
+
+pub(super) fn replace(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    let [_, to, replacement, from, regex] = call.args else {
+        panic!("BUG: label_replace has five arguments");
+    };
+    let (to_label, replacement, from) = (text(to), text(replacement), text(from));
+    let regex = whole_regex(text(regex)).map_err(|_| {
+        let message = format!("invalid regular expression in label_replace(): {}", text(regex));
+        Error::Execution { place: regex.place, message }
+    })?;
+    refuse_invalid(to, "destination", "label_replace")?;
+    relabelled(evaluation, call, to_label, |labels| {
+        let captures = regex.captures(labels.get(from))?;
+        Some(expanded(&regex, replacement, &captures))
+    })
+}
+
+pub(super) fn join(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    let [_, to, separator, from @ ..] = call.args else {
+        panic!("BUG: label_join has three arguments and more");
+    };
+    for label in from {
+        refuse_invalid(label, "source", "label_join")?;
+    }
+    refuse_invalid(to, "destination", "label_join")?;
+    let from: Vec<&str> = from.iter().map(text).collect();
+    relabelled(evaluation, call, text(to), |labels| {
+        let values: Vec<&str> = from.iter().map(|label| labels.get(label)).collect();
+        Some(values.join(text(separator)))
+    })
+}
+
+/// Streams with a label set, where there is a value for it.
+fn relabelled(
+    evaluation: &mut Evaluation<'_>,
+    call: &Call<'_>,
+    label: &str,
+    value: impl Fn(&Labels) -> Option<String>,
+) -> Result<Vec<Stream>> {
+    let mut streams = evaluation.streams(&call.args[0], call.steps)?;
+    for stream in &mut streams {
+        if let Some(value) = value(&stream.labels) {
+            stream.labels = stream.labels.with(label, &value);
+            // A name that was just given is meant to stay.
+            stream.drops_name &= label != NAME;
+        }
+    }
+    merge_same(streams, call.place)
+}
+
+fn refuse_invalid(label: &Node, which: &str, function: &str) -> Result<()> {
+    match text(label) {
+        "" => {
+            let message = format!("invalid {which} label name in {function}(): ");
+            Err(Error::Execution { place: label.place, message })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A replacement with `$1`, `$name` and `${name}` filled in as Go does: a name is as long as can be, `$$` is a
+/// dollar sign, and what is no reference stands for itself.
+fn expanded(regex: &Regex, replacement: &str, captures: &Captures<'_>) -> String {
+    let mut out = String::with_capacity(replacement.len());
+    let mut rest = replacement;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            out.push('$');
+            rest = after;
+            continue;
+        }
+        match reference(rest) {
+            Some((name, after)) => {
+                out.push_str(captured(regex, name, captures));
+                rest = after;
+            }
+            None => out.push('$'),
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// A name after a dollar sign, and what follows it.
+fn reference(text: &str) -> Option<(&str, &str)> {
+    let (braced, inner) = match text.strip_prefix('{') {
+        Some(inner) => (true, inner),
+        None => (false, text),
+    };
+    let end = inner.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(inner.len());
+    let (name, after) = inner.split_at(end);
+    let after = if braced { after.strip_prefix('}')? } else { after };
+    (!name.is_empty()).then_some((name, after))
+}
+
+/// What a group matched; nothing where there is no such group. A name may be given twice in Go.
+fn captured<'a>(regex: &Regex, name: &str, captures: &Captures<'a>) -> &'a str {
+    let is_number =
+        name.bytes().all(|c| c.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
+    let found = match is_number {
+        true => name.parse().ok().and_then(|number: usize| captures.get(number)),
+        false => regex
+            .capture_names()
+            .enumerate()
+            .filter(|(_, held)| *held == Some(name))
+            .find_map(|(at, _)| captures.get(at)),
+    };
+    found.map_or("", |found| found.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(regex: &str, replacement: &str, value: &str, expected: &str) {
+        let regex = whole_regex(regex).unwrap();
+        let captures = regex.captures(value).unwrap();
+        assert_eq!(expanded(&regex, replacement, &captures), expected);
+    }
+
+    #[test]
+    fn replacements() {
+        check("(.*)-(?P<n>.*)", "$2-$1", "a-b", "b-a");
+        check("(.*)-(?P<n>.*)", "${n}x$n.$0", "a-b", "bxb.a-b");
+        check("(.*)-(?P<n>.*)", "$1x|$01|$9|${1}x", "a-b", "|||ax");
+        check("(.*)", "$$1 $ ${1 $", "a", "$1 $ ${1 $");
+        check("a|(b)", "[$1]", "a", "[]");
+        check(".*", "ä$ä-", "a", "ä-");
+    }
+}

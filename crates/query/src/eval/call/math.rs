@@ -1,0 +1,146 @@
+//! Functions of numbers. Distributions are left out.
+
+use hist::Bracket;
+
+use crate::error::Result;
+use crate::eval::Evaluation;
+use crate::stream::Stream;
+use crate::value::Value;
+
+use super::{Call, bounded};
+
+/// How a function goes: what it makes of bounds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Trend {
+    /// It never falls.
+    Rising,
+    /// It never rises.
+    Falling,
+    /// It rises with the distance from zero.
+    FromZero,
+    /// Nothing is known of what lies between.
+    Any,
+}
+
+/// A function of each number.
+pub(super) fn map(
+    evaluation: &mut Evaluation<'_>,
+    call: &Call<'_>,
+    trend: Trend,
+    f: impl Fn(f64) -> f64,
+) -> Result<Vec<Stream>> {
+    evaluation.changed(call, 0, |_, value| apply(value, trend, &f))
+}
+
+fn apply(value: &Value, trend: Trend, f: impl Fn(f64) -> f64) -> Option<Value> {
+    let Bracket { lower, estimate, upper } = match value {
+        Value::Number(number) => return Some(Value::Number(f(*number))),
+        Value::Bracket(bracket) => **bracket,
+        Value::Histogram(_) | Value::Distribution(_) => return None,
+    };
+    let estimate = f(estimate);
+    Some(match trend {
+        Trend::Rising => bounded(f(lower), estimate, f(upper)),
+        Trend::Falling => bounded(f(upper), estimate, f(lower)),
+        Trend::FromZero => {
+            let (a, b) = (f(lower), f(upper));
+            let least = if lower <= 0.0 && upper >= 0.0 { f(0.0) } else { a.min(b) };
+            bounded(least, estimate, a.max(b))
+        }
+        Trend::Any => Value::Number(estimate),
+    })
+}
+
+pub(super) fn clamp(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    let min = evaluation.scalar(&call.args[1], call.steps)?;
+    let max = evaluation.scalar(&call.args[2], call.steps)?;
+    evaluation.changed(call, 0, |step, value| clamped(value, min[step], max[step]))
+}
+
+pub(super) fn clamp_max(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    let max = evaluation.scalar(&call.args[1], call.steps)?;
+    evaluation.changed(call, 0, |step, value| clamped(value, f64::NEG_INFINITY, max[step]))
+}
+
+pub(super) fn clamp_min(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    let min = evaluation.scalar(&call.args[1], call.steps)?;
+    evaluation.changed(call, 0, |step, value| clamped(value, min[step], f64::INFINITY))
+}
+
+fn clamped(value: &Value, min: f64, max: f64) -> Option<Value> {
+    if max < min {
+        return None;
+    }
+    apply(value, Trend::Rising, |x| greater(min, lesser(max, x)))
+}
+
+/// To the nearest multiple; halves upwards.
+pub(super) fn round(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    let nearest = match call.args.get(1) {
+        Some(nearest) => evaluation.scalar(nearest, call.steps)?,
+        None => vec![1.0; call.steps.count],
+    };
+    evaluation.changed(call, 0, |step, value| {
+        // The inverse is what Prometheus reckons with: 0.1 has no exact double, 10 has.
+        let inverse = 1.0 / nearest[step];
+        apply(value, Trend::Rising, |x| (x * inverse + 0.5).floor() / inverse)
+    })
+}
+
+/// −1, 0 or 1; NaN of NaN.
+pub(super) fn sign(x: f64) -> f64 {
+    match x {
+        x if x < 0.0 => -1.0,
+        x if x > 0.0 => 1.0,
+        x => x,
+    }
+}
+
+/// The greater of two. NaN if either is, unless the other is the greatest of all.
+pub(super) fn greater(a: f64, b: f64) -> f64 {
+    match (a, b) {
+        (a, b) if a == f64::INFINITY || b == f64::INFINITY => f64::INFINITY,
+        (a, b) if a.is_nan() || b.is_nan() => f64::NAN,
+        // Of two noughts, the positive one.
+        (a, b) if a == 0.0 && b == 0.0 => a + b,
+        (a, b) => a.max(b),
+    }
+}
+
+/// The lesser of two. NaN if either is, unless the other is the least of all.
+pub(super) fn lesser(a: f64, b: f64) -> f64 {
+    -greater(-a, -b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(trend: Trend, f: fn(f64) -> f64, bounds: [f64; 3], expected: [f64; 3]) {
+        let [lower, estimate, upper] = bounds;
+        let value = Value::Bracket(Box::new(Bracket { lower, estimate, upper }));
+        let found = apply(&value, trend, f).and_then(|value| value.bracket()).unwrap();
+        assert_eq!([found.lower, found.estimate, found.upper], expected);
+    }
+
+    #[test]
+    fn bounds_go_along() {
+        check(Trend::Rising, f64::sqrt, [1.0, 4.0, 9.0], [1.0, 2.0, 3.0]);
+        check(Trend::Falling, |x| -x, [1.0, 4.0, 9.0], [-9.0, -4.0, -1.0]);
+        check(Trend::FromZero, f64::abs, [-3.0, 1.0, 2.0], [0.0, 1.0, 3.0]);
+        check(Trend::FromZero, f64::abs, [-3.0, -2.0, -1.0], [1.0, 2.0, 3.0]);
+        check(Trend::Any, f64::sin, [-3.0, 0.0, 2.0], [0.0, 0.0, 0.0]);
+        check(Trend::Rising, f64::ln, [-1.0, 1.0, 2.0], [0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn what_is_not_a_number_stays() {
+        assert!(greater(f64::NAN, 1.0).is_nan());
+        assert!(lesser(1.0, f64::NAN).is_nan());
+        assert_eq!(greater(f64::NAN, f64::INFINITY), f64::INFINITY);
+        assert_eq!(lesser(f64::NEG_INFINITY, f64::NAN), f64::NEG_INFINITY);
+        assert!(greater(-0.0, 0.0).is_sign_positive());
+        assert!(lesser(-0.0, 0.0).is_sign_negative());
+    }
+}

@@ -1,0 +1,49 @@
+//! From streams to one number for each step, and back.
+
+use crate::error::Result;
+use crate::eval::Evaluation;
+use crate::labels::Labels;
+use crate::stream::Stream;
+use crate::value::Value;
+
+use super::Call;
+
+/// The number of the only stream that has one; else NaN.
+pub(super) fn scalar(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    let streams = evaluation.streams(&call.args[0], call.steps)?;
+    let held = super::samples(&streams);
+    let only = |step: usize| {
+        let points = streams.iter().filter_map(|stream| stream.points[step].as_ref());
+        let mut numbers = points.filter(|value| !value.is_distribution());
+        match (numbers.next(), numbers.next()) {
+            (Some(only), None) => only.clone(),
+            _ => Value::Number(f64::NAN),
+        }
+    };
+    let points = (0..call.steps.count).map(|step| Some(only(step))).collect();
+    let mut result = vec![Stream::new(Labels::default(), points)];
+    evaluation.exchange(held, &mut result)?;
+    Ok(result)
+}
+
+/// A number as a stream without labels: it is one already.
+pub(super) fn vector(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    evaluation.streams(&call.args[0], call.steps)
+}
+
+pub(super) fn pi(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    evaluation.constant(std::f64::consts::PI, call.steps)
+}
+
+/// One number out of two.
+pub(super) fn of_two(
+    evaluation: &mut Evaluation<'_>,
+    call: &Call<'_>,
+    f: fn(f64, f64) -> f64,
+) -> Result<Vec<Stream>> {
+    let a = evaluation.scalar(&call.args[0], call.steps)?;
+    let b = evaluation.scalar(&call.args[1], call.steps)?;
+    evaluation.budget.hold(a.len() as u64)?;
+    let points = a.into_iter().zip(b).map(|(a, b)| Some(Value::Number(f(a, b)))).collect();
+    Ok(vec![Stream::new(Labels::default(), points)])
+}

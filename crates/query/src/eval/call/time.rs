@@ -1,0 +1,208 @@
+//! Functions of time: of the steps themselves, of readings, and of dates. Dates are those of UTC.
+
+use crate::error::Result;
+use crate::eval::Evaluation;
+use crate::labels::Labels;
+use crate::plan::Op;
+use crate::stream::{Stream, seconds};
+use crate::value::Value;
+
+use super::{Call, unwrapped};
+
+/// The moment of each step, in seconds since the Unix epoch.
+pub(super) fn time(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    of_steps(evaluation, call, seconds)
+}
+
+/// When readings were made; of what is no selector, the moment of the step.
+pub(super) fn timestamp(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+    let steps = call.steps;
+    let Op::Latest(fetch) = &unwrapped(&call.args[0]).op else {
+        return evaluation
+            .changed(call, 0, |step, _| Some(Value::Number(seconds(steps.time(step)))));
+    };
+    let streams = evaluation
+        .latest_by(fetch, steps, |_, reading| Some(Value::Number(seconds(reading.time))))?;
+    nameless(evaluation, streams, call)
+}
+
+/// Since when readings count. Only selectors know, and only if the setting says so.
+pub(super) fn start_timestamp(
+    evaluation: &mut Evaluation<'_>,
+    call: &Call<'_>,
+) -> Result<Vec<Stream>> {
+    let Op::Latest(fetch) = &unwrapped(&call.args[0]).op else {
+        let streams = evaluation.streams(&call.args[0], call.steps)?;
+        evaluation.release(&streams);
+        return Ok(Vec::new());
+    };
+    if !evaluation.settings.start_timestamps {
+        return Ok(Vec::new());
+    }
+    let streams = evaluation
+        .latest_by(fetch, call.steps, |_, reading| Some(Value::Number(seconds(reading.start))))?;
+    nameless(evaluation, streams, call)
+}
+
+fn nameless(
+    evaluation: &Evaluation<'_>,
+    mut streams: Vec<Stream>,
+    call: &Call<'_>,
+) -> Result<Vec<Stream>> {
+    for stream in &mut streams {
+        evaluation.drop_name(stream);
+    }
+    evaluation.merge_same(streams, call.place)
+}
+
+/// One stream out of the moments of the steps.
+fn of_steps(
+    evaluation: &mut Evaluation<'_>,
+    call: &Call<'_>,
+    f: impl Fn(i64) -> f64,
+) -> Result<Vec<Stream>> {
+    evaluation.budget.hold(call.steps.count as u64)?;
+    let points = call.steps.times().map(|time| Some(Value::Number(f(time)))).collect();
+    Ok(vec![Stream::new(Labels::default(), points)])
+}
+
+/// Something of the date that numbers of seconds mean, or of the steps where no numbers are given. What is no
+/// moment, NaN and what a 64-bit number of seconds does not hold, has no date: NaN.
+pub(super) fn date(
+    evaluation: &mut Evaluation<'_>,
+    call: &Call<'_>,
+    f: fn(Date) -> i64,
+) -> Result<Vec<Stream>> {
+    if call.args.is_empty() {
+        return of_steps(evaluation, call, |time| f(Date::of(time / store::SECOND)) as f64);
+    }
+    evaluation.changed(call, 0, |_, value| {
+        let number = value.number()?;
+        let is_moment = number >= i64::MIN as f64 && number < i64::MAX as f64;
+        Some(Value::Number(if is_moment { f(Date::of(number as i64)) as f64 } else { f64::NAN }))
+    })
+}
+
+/// A moment to the second, as RFC 3339 has it.
+pub(super) fn text(time: i64) -> String {
+    let seconds = time.div_euclid(store::SECOND);
+    let Date { year, month, day, hour, minute, .. } = Date::of(seconds);
+    let second = seconds.rem_euclid(60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// A moment as calendars and clocks have it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Date {
+    pub(super) year: i64,
+    /// 1 to 12.
+    pub(super) month: i64,
+    /// 1 to 31.
+    pub(super) day: i64,
+    /// Sunday is 0.
+    pub(super) weekday: i64,
+    /// 1 to 366.
+    pub(super) day_of_year: i64,
+    pub(super) days_in_month: i64,
+    pub(super) hour: i64,
+    pub(super) minute: i64,
+}
+
+/// Days of 400 years, after which the calendar repeats.
+const CYCLE: i64 = 146_097;
+/// Days from 1 January 2000, with which a cycle begins, to the Unix epoch, backwards.
+const EPOCH_TO_CYCLE: i64 = 10_957;
+
+impl Date {
+    /// Seconds since the Unix epoch, in the calendar of today, whenever it was.
+    pub(super) fn of(seconds: i64) -> Date {
+        let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        let from_cycle = days - EPOCH_TO_CYCLE;
+        let cycle = from_cycle.div_euclid(CYCLE);
+        let mut left = from_cycle.rem_euclid(CYCLE);
+        // A guess by the mean length of a year, off by one at the most.
+        let mut year = left * 400 / CYCLE;
+        if left < days_before(year) {
+            year -= 1;
+        } else if left >= days_before(year + 1) {
+            year += 1;
+        }
+        left -= days_before(year);
+        let day_of_year = left + 1;
+        let mut month = 1;
+        while left >= days_in_month(year, month) {
+            left -= days_in_month(year, month);
+            month += 1;
+        }
+        Date {
+            year: 2000 + cycle * 400 + year,
+            month,
+            day: left + 1,
+            weekday: (days + 4).rem_euclid(7),
+            day_of_year,
+            days_in_month: days_in_month(year, month),
+            hour: second / 3600,
+            minute: second / 60 % 60,
+        }
+    }
+}
+
+/// Days of a cycle before one of its years; its first is a leap year.
+fn days_before(year: i64) -> i64 {
+    let leaps = if year == 0 { 0 } else { (year - 1) / 4 - (year - 1) / 100 + 1 };
+    year * 365 + leaps
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(seconds: i64, expected: [i64; 8]) {
+        let [year, month, day, weekday, day_of_year, days_in_month, hour, minute] = expected;
+        let expected = Date { year, month, day, weekday, day_of_year, days_in_month, hour, minute };
+        assert_eq!(Date::of(seconds), expected);
+    }
+
+    #[test]
+    fn dates() {
+        check(0, [1970, 1, 1, 4, 1, 31, 0, 0]);
+        check(-1, [1969, 12, 31, 3, 365, 31, 23, 59]);
+        check(1_136_239_445, [2006, 1, 2, 1, 2, 31, 22, 4]);
+        check(1_456_790_399, [2016, 2, 29, 1, 60, 29, 23, 59]);
+        check(1_456_790_400, [2016, 3, 1, 2, 61, 31, 0, 0]);
+        check(1_483_191_420, [2016, 12, 31, 6, 366, 31, 13, 37]);
+        check(-62_135_596_800, [1, 1, 1, 1, 1, 31, 0, 0]);
+        check(951_782_400, [2000, 2, 29, 2, 60, 29, 0, 0]);
+        check(4_107_542_400, [2100, 3, 1, 1, 60, 31, 0, 0]);
+        Date::of(i64::MAX);
+        Date::of(i64::MIN);
+    }
+
+    #[test]
+    fn every_day_follows_the_one_before() {
+        let mut before = Date::of(-86_400 * 200_000);
+        for day in -199_999..200_000 {
+            let date = Date::of(86_400 * day);
+            let next = match () {
+                () if before.day < before.days_in_month => {
+                    (before.year, before.month, before.day + 1)
+                }
+                () if before.month < 12 => (before.year, before.month + 1, 1),
+                () => (before.year + 1, 1, 1),
+            };
+            assert_eq!((date.year, date.month, date.day), next);
+            assert_eq!(date.weekday, (before.weekday + 1) % 7);
+            before = date;
+        }
+    }
+}
