@@ -120,6 +120,15 @@ fn check_error(memory: &Memory, text: &str, expected: &str) {
 }
 
 #[test]
+fn all_functions_of_ranges_are_there() {
+    let of_ranges =
+        promql::FUNCTIONS.iter().filter(|one| one.args.contains(&promql::ValueType::Matrix));
+    for function in of_ranges.filter(|one| !one.name.starts_with("exact_")) {
+        assert!(super::function(function.name).is_some(), "{}", function.name);
+    }
+}
+
+#[test]
 fn windows_leave_out_their_start() {
     let memory = one(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
     check(&memory, "count_over_time(x[20s])", "{} 1 2 2 2");
