@@ -358,3 +358,6 @@ fn no_counter(labels: &Labels, points: &[Option<Value>], has_types: bool) -> Opt
     let ends = ["_total", "_sum", "_count", "_bucket"];
     (!ends.iter().any(|end| name.ends_with(end))).then_some(Remark::NoCounterName)
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,7 +95,8 @@ fn at_ends<'a>(
 /// The number on the way from one to another; a counter that fell went from zero.
 pub(super) fn interpolated(from: &Float, to: &Float, time: i64, growth: Growth) -> f64 {
     let begin = if growth.is_counter && to.value < from.value { 0.0 } else { from.value };
-    let (part, whole) = (millis(time - from.time), millis(to.time - from.time));
+    let (part, whole) =
+        (millis(time.saturating_sub(from.time)), millis(to.time.saturating_sub(from.time)));
     begin + (to.value - begin) * part / whole
 }
 
@@ -162,7 +163,7 @@ pub(super) fn between(
     if time == to.time {
         return Some(result);
     }
-    let part = millis(time - from.time) / millis(to.time - from.time);
+    let part = millis(time.saturating_sub(from.time)) / millis(to.time.saturating_sub(from.time));
     if growth.is_counter && to.value.detect_reset(&from.value) {
         result.mul(part);
         return Some(result);
