@@ -66,7 +66,8 @@ fn refuse_invalid(label: &Node, which: &str, function: &str) -> Result<()> {
     if !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER) {
         return Ok(());
     }
-    let message = format!("invalid {which} label name in {function}(): {name}");
+    let message =
+        format!("invalid {which} label name in {function}(): {name}").trim_end().to_owned();
     Err(Error::Execution { place: label.place, message })
 }
 

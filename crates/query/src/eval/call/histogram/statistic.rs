@@ -33,7 +33,7 @@ pub(super) fn sum(value: &Value) -> Option<Value> {
 pub(super) fn avg(value: &Value) -> Option<Value> {
     Some(match value {
         Value::Histogram(histogram) => of(quantile::average(histogram)),
-        Value::Distribution(mixture) => match mixture.mean() {
+        Value::Distribution(mixture) => match mean(mixture) {
             Some(mean) if !has_nan(mixture) => within(mean),
             _ => Value::Number(f64::NAN),
         },
@@ -153,6 +153,14 @@ pub(super) fn extreme(shape: &mut Shape, is_max: bool) -> Value {
         return extreme.map_or(Value::Number(f64::NAN), within);
     }
     quantile(if is_max { 1.0 } else { 0.0 }, shape).0
+}
+
+/// Of one part alone it may be exact.
+fn mean(mixture: &Mixture) -> Option<Bracket> {
+    match mixture.parts() {
+        [part] => part.mean(),
+        _ => mixture.mean(),
+    }
 }
 
 fn has_nan(mixture: &Mixture) -> bool {
