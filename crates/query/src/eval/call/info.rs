@@ -316,7 +316,8 @@ impl Search {
         nodes: impl Iterator<Item = &'a Node>,
         subqueries: &mut Vec<Shift>,
     ) -> bool {
-        nodes.fold(false, |found, node| self.inspect(node, subqueries) || found)
+        // Each is looked at, whatever the others are.
+        nodes.filter(|node| self.inspect(node, subqueries)).count() > 0
     }
 
     fn selector(&mut self, mut shift: Shift, subqueries: &[Shift]) -> bool {
