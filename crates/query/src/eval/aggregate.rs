@@ -7,6 +7,8 @@ mod heap;
 mod mean;
 mod pick;
 mod sum;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::collections::HashMap;
 

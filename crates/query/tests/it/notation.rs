@@ -25,7 +25,7 @@ pub(crate) fn quoted(text: &str) -> Result<(String, &str), String> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'));
     let quote = quote.ok_or_else(|| format!("expected a text in quotes at {text:?}"))?;
     let mut is_escaped = false;
-    let ends = |(_, c): &(usize, char)| {
+    let mut ends = |(_, c): &(usize, char)| {
         let ends = *c == quote && !is_escaped;
         is_escaped = *c == '\\' && quote != '`' && !is_escaped;
         ends
