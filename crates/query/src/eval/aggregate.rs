@@ -91,7 +91,7 @@ impl Evaluation<'_> {
             AggregateOp::TopK
             | AggregateOp::BottomK
             | AggregateOp::LimitK
-            | AggregateOp::LimitRatio => self.pick(aggregate, &params, streams, place, steps),
+            | AggregateOp::LimitRatio => self.pick(aggregate, &params, streams, place),
             _ => self.fold(aggregate, &params, streams, steps),
         }
     }

@@ -55,7 +55,7 @@ fn aggregated(way: AggregateOp, param: f64, values: Vec<Value>) -> Vec<Stream> {
     let params = Params { numbers: vec![param], place: Place::default() };
     let results = match way {
         AggregateOp::TopK | AggregateOp::LimitRatio => {
-            evaluation.pick(&aggregate, &params, streams, Place::default(), steps)
+            evaluation.pick(&aggregate, &params, streams, Place::default())
         }
         _ => evaluation.fold(&aggregate, &params, streams, steps),
     };
