@@ -9,13 +9,13 @@ mod pair;
 mod plain;
 mod rate;
 mod remark;
+mod smooth;
 mod statistics;
 mod sum;
 mod trend;
 mod window;
 
-pub(crate) use absent::named;
-pub(crate) use statistics::quantile_of;
+pub(crate) use smooth::stretched;
 
 use std::collections::HashSet;
 

@@ -1,7 +1,9 @@
 //! Questions from outside: scripts of questions with their answers.
 
+mod checks;
 mod classic;
 mod compare;
+mod fuzzed;
 mod memory;
 mod notation;
 mod run;
