@@ -16,6 +16,7 @@ mod quote;
 mod show;
 #[cfg(test)]
 mod tests;
+mod token;
 
 pub use ast::{At, BinaryOp, Cardinality, Expr, ExprKind, Matching, ValueType, VectorSelector};
 pub use duration::{Duration, DurationExpr, DurationKind, DurationOp};

@@ -3,8 +3,8 @@
 use crate::error::Result;
 
 use super::super::ast::{BinaryOp, Cardinality, Matching};
-use super::super::lexer::{Kind, Word};
 use super::super::quote::unquoted;
+use super::super::token::{Kind, Word};
 use super::{Parser, begins_expr};
 
 const IN_GROUPING: &str = "grouping opts";
