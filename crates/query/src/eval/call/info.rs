@@ -36,6 +36,7 @@ pub(super) fn info(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<V
         name: String::new(),
         shift: shared_shift(&call.args[0]).unwrap_or_default(),
         extension: Extension::None,
+        looks_for_resets: false,
         place: call.place,
     };
     let are_any = streams.iter().any(|stream| wanted.identity(stream).is_some());
