@@ -1,5 +1,6 @@
 //! Questions from outside: scripts of questions with their answers.
 
+mod canary;
 mod checks;
 mod classic;
 mod compare;
