@@ -39,8 +39,11 @@ pub(super) fn start_timestamp(
     if !evaluation.settings.start_timestamps {
         return Ok(Vec::new());
     }
-    let streams = evaluation
-        .latest_by(fetch, call.steps, |_, reading| Some(Value::Number(seconds(reading.start))))?;
+    let streams = evaluation.latest_by(fetch, call.steps, |_, reading| {
+        // Where the source does not say, it is nought, as in Prometheus.
+        let start = if reading.start < reading.time { reading.start } else { 0 };
+        Some(Value::Number(seconds(start)))
+    })?;
     nameless(evaluation, streams, call)
 }
 
