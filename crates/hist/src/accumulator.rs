@@ -83,6 +83,17 @@ impl Sides {
     }
 }
 
+/// What runs of rows add at the most, all of them plain: in positive buckets, with exact side values.
+pub(crate) struct Coming<'a> {
+    pub(crate) scheme: &'a Scheme,
+    pub(crate) zero_threshold: f64,
+    /// The outermost buckets.
+    pub(crate) ends: Option<(i32, i32)>,
+    pub(crate) values: u64,
+    /// What the rows' sums add up to, signs left out.
+    pub(crate) sum: f64,
+}
+
 impl Accumulator {
     /// Nothing yet, on a grid that coarsens when coarser histograms arrive.
     pub fn new(scheme: Scheme) -> Accumulator {
@@ -113,6 +124,33 @@ impl Accumulator {
     pub(crate) fn has_room_for(&self, more: u64) -> bool {
         let held = self.rest.nan_count().checked_add(self.count());
         held.is_some_and(|held| held.checked_add(more).is_some())
+    }
+
+    /// Whether all that is coming can be added to the dense counts, which reach as far then.
+    pub(crate) fn makes_room(&mut self, coming: &Coming<'_>) -> bool {
+        self.rest.scheme() == coming.scheme
+            && self.rest.zero_threshold() == coming.zero_threshold
+            && self.has_room_for(coming.values)
+            && self.sides.extremes != Some(false)
+            && self.sides.has_sum != Some(false)
+            // With room for what is rounded on the way.
+            && self.sides.sum.value().abs() + coming.sum < f64::MAX / 2.0
+            && coming.ends.is_none_or(|(first, last)| self.grow(first) && self.grow(last))
+    }
+
+    /// Adds a run of rows that room was made for. `add` adds its counts from the first of the outermost buckets
+    /// on, and says how many values they are.
+    pub(crate) fn add_run(
+        &mut self,
+        ends: Option<(i32, i32)>,
+        add: impl FnOnce(&mut [u64]) -> u64,
+        zero: u64,
+        (sum, min, max): (Side<Sum>, Side<f64>, Side<f64>),
+    ) {
+        let at = ends.map_or(0, |(first, _)| (i64::from(first) - self.base) as usize);
+        self.dense += add(&mut self.counts[at..]);
+        self.zero += zero;
+        self.sides = self.sides.with(sum, min, max).expect("BUG: room was made");
     }
 
     /// Adds all values of `histogram`. Refused, and nothing changed, where [`Histogram::merge`] refuses.
