@@ -386,14 +386,14 @@ impl Block {
         if !negative.is_empty() || !runs.iter().all(|run| into[run.1].makes_room(&coming)) {
             return false;
         }
-        let places = positive.places();
+        let stretches = positive.stretches();
         for (range, number) in runs {
             if self.extents[range.clone()].iter().all(Extent::is_empty) {
                 continue;
             }
             let sides = self.sides_of(range.clone()).expect("BUG: all rows are exact");
             let zero = self.side_counts[0][range.clone()].iter().sum();
-            let add = |window: &mut [u64]| positive.add_rows(range.clone(), &places, window);
+            let add = |window: &mut [u64]| positive.add_rows(range.clone(), &stretches, window);
             into[*number].add_run(positive.ends(), add, zero, sides);
         }
         true

@@ -190,10 +190,13 @@ impl Columns {
         let rows = &mut rows[frame.first..frame.first + frame.rows];
         let mut sums = [0.0; FRAME];
         sums.iter_mut().zip(rows.iter()).for_each(|(sum, row)| *sum = row.sum);
-        for (known, column) in self.columns.iter().zip(cells.chunks_exact(height)) {
-            for (sum, count) in sums.iter_mut().zip(column) {
-                *sum += count.double() * known.middle;
-            }
+        let (sixteens, rest) = sums[..height].as_chunks_mut::<16>();
+        let eights = rest.as_chunks_mut::<8>().0;
+        for (part, sums) in sixteens.iter_mut().enumerate() {
+            self.add_middles(cells, height, 16 * part, sums);
+        }
+        for sums in eights {
+            self.add_middles(cells, height, height - 8, sums);
         }
         rows.iter_mut().zip(sums).for_each(|(row, sum)| row.sum = sum);
         let columns = || (0..self.columns.len() as u32).zip(cells.chunks_exact(height));
@@ -202,6 +205,25 @@ impl Columns {
         for ((row, first), last) in rows.iter_mut().zip(first).zip(last) {
             row.ends[usize::from(self.is_negative)] = (first != NO_COLUMN).then_some((first, last));
         }
+    }
+
+    /// Adds the bucket middles of some rows to their sums: of few enough for these to stay in registers.
+    #[inline(always)]
+    fn add_middles<T: Cell, const ROWS: usize>(
+        &self,
+        cells: &[T],
+        height: usize,
+        first: usize,
+        sums: &mut [f64; ROWS],
+    ) {
+        let mut held = *sums;
+        for (known, column) in self.columns.iter().zip(cells.chunks_exact(height)) {
+            let Some(counts) = column[first..].first_chunk::<ROWS>() else { break };
+            for (sum, count) in held.iter_mut().zip(counts) {
+                *sum += count.double() * known.middle;
+            }
+        }
+        *sums = held;
     }
 
     fn places(&self, column: u32) -> Places {

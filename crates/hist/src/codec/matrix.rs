@@ -41,6 +41,8 @@ const NARROW_BITS: u32 = 26;
 const STEP_BITS_MAX: u32 = 17;
 /// High columns that take turns.
 const TOGETHER: usize = 4;
+/// 2^63.5, rounded up: where the upper half of an octave begins.
+const UPPER_HALF: u64 = 0xb504_f333_f9de_6485;
 /// Bits below the point of row scales, at the most.
 const SCALE_BITS_MAX: u32 = 10;
 
@@ -212,6 +214,10 @@ impl Model {
         if self.scale_bits == 0 {
             return rate;
         }
+        // A scale has 15 bits.
+        if rate >> 48 == 0 {
+            return (rate * self.scale_mean) >> self.scale_bits;
+        }
         ((u128::from(rate) * u128::from(self.scale_mean)) >> self.scale_bits) as u64
     }
 
@@ -227,11 +233,16 @@ impl Model {
             let code = (rate * rate).ilog2() - 2 * LOW.ilog2();
             return Kind::Low((code as usize).min(LOW_CODES - 1));
         }
-        let variance =
-            u128::from(rate) + ((u128::from(rate) * u128::from(rate)) >> (RATE_BITS + self.spread));
-        let variance = (variance >> RATE_BITS).min(1 << 62) as u64;
-        // The spread is 2.4 to 4.8 steps: the variance 2^2.5 to 2^4.5.
-        let halves = (u128::from(variance) * u128::from(variance)).ilog2() - 5;
+        let shift = RATE_BITS + self.spread;
+        let variance = if rate >> 32 == 0 {
+            (rate + ((rate * rate) >> shift)) >> RATE_BITS
+        } else {
+            let variance = u128::from(rate) + ((u128::from(rate) * u128::from(rate)) >> shift);
+            (variance >> RATE_BITS).min(1 << 62) as u64
+        };
+        // The spread is 2.4 to 4.8 steps: the variance 2^2.5 to 2^4.5. In half octaves:
+        let is_upper_half = variance << variance.leading_zeros() >= UPPER_HALF;
+        let halves = 2 * variance.ilog2() + u32::from(is_upper_half) - 5;
         Kind::High(halves as usize % 4, (halves / 4).min(STEP_BITS_MAX))
     }
 
@@ -249,15 +260,12 @@ impl Model {
         };
     }
 
-    /// The rate of a high column after a group of rows.
+    /// The rate of a high column after a group of 2^bits rows.
     #[inline(always)]
-    fn moved(&self, rate: u64, group: usize, sum: u64) -> u64 {
+    fn moved(&self, rate: u64, group: usize, bits: u32, sum: u64) -> u64 {
         let mean = mean(sum, self.inverses[group % FRAME]);
-        match self.group_bits {
-            _ if jumps(rate, mean, self.group_bits) => mean,
-            0 | 1 => (3 * rate + mean) >> 2,
-            _ => (rate + mean) >> 1,
-        }
+        let near = if bits < 2 { (3 * rate + mean) >> 2 } else { (rate + mean) >> 1 };
+        if jumps(rate, mean, bits) { mean } else { near }
     }
 
     fn scale(&self, row: usize) -> u32 {
@@ -758,7 +766,7 @@ impl Model {
                 each(row, count.wide().wrapping_sub(expected).wrapping_add(reach(bits)));
             }
             if cells.len() == group {
-                rate = self.moved(rate, number, T::sum(cells));
+                rate = self.moved(rate, number, self.group_bits, T::sum(cells));
             }
         }
         rate
@@ -939,11 +947,15 @@ impl Stream<'_> {
     #[inline(never)]
     fn high_slowly<T: Cell>(&mut self, code: &[u16; LOOKUP], bits: u32, out: &mut [T]) {
         for cell in out {
-            let entry = code[self.load() as usize % LOOKUP];
-            self.at_bit += usize::from(entry >> 8 & 15);
-            let from_least = match entry & ESCAPE {
-                0 => u64::from(entry & 255) << bits | self.get(bits),
-                _ => (unzigzag(self.get_long(bits + 3)) as u64).wrapping_add(reach(bits)),
+            let word = self.load();
+            let entry = code[word as usize % LOOKUP];
+            let length = u32::from(entry >> 8 & 15);
+            self.at_bit += length as usize;
+            let from_least = if entry & ESCAPE == 0 {
+                self.at_bit += bits as usize;
+                u64::from(entry & 255) << bits | word >> length & ((1 << bits) - 1)
+            } else {
+                (unzigzag(self.get_long(bits + 3)) as u64).wrapping_add(reach(bits))
             };
             *cell = T::low(from_least);
         }
@@ -1355,12 +1367,17 @@ impl Model {
         cells: &mut [T],
     ) {
         let (together, rest) = high.as_chunks::<TOGETHER>();
-        together.iter().for_each(|columns| self.expect::<T, GROUP, _>(columns, scales, cells));
-        rest.iter().for_each(|&column| self.expect::<T, GROUP, _>(&[column], scales, cells));
+        if self.scale_bits == 0 {
+            together.iter().for_each(|four| self.expect::<T, GROUP, _, false>(four, scales, cells));
+            rest.iter().for_each(|&one| self.expect::<T, GROUP, _, false>(&[one], scales, cells));
+        } else {
+            together.iter().for_each(|four| self.expect::<T, GROUP, _, true>(four, scales, cells));
+            rest.iter().for_each(|&one| self.expect::<T, GROUP, _, true>(&[one], scales, cells));
+        }
     }
 
     #[inline(always)]
-    fn expect<T: Cell, const GROUP: usize, const COLUMNS: usize>(
+    fn expect<T: Cell, const GROUP: usize, const COLUMNS: usize, const IS_SCALED: bool>(
         &mut self,
         columns: &[(usize, u32); COLUMNS],
         scales: &[u32],
@@ -1378,15 +1395,14 @@ impl Model {
             for at in 0..COLUMNS {
                 let cells = &mut held[at].0[number];
                 let expected = sixty_fourths(rates[at]);
-                if self.scale_bits == 0 {
-                    let least = T::scaled(expected, 1, 6).plus(least[at]);
-                    cells.iter_mut().for_each(|cell| *cell = cell.plus(least));
-                } else {
-                    for (cell, &scale) in cells.iter_mut().zip(scales) {
-                        *cell = cell.plus(T::scaled(expected, scale, shift)).plus(least[at]);
-                    }
+                for (cell, &scale) in cells.iter_mut().zip(scales) {
+                    let expected = match IS_SCALED {
+                        true => T::scaled(expected, scale, shift),
+                        false => T::scaled(expected, 1, 6),
+                    };
+                    *cell = cell.plus(expected.plus(least[at]));
                 }
-                rates[at] = self.moved(rates[at], number, T::sum(cells));
+                rates[at] = self.moved(rates[at], number, GROUP.ilog2(), T::sum(cells));
             }
         }
         for at in 0..COLUMNS {

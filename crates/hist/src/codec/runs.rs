@@ -49,26 +49,41 @@ impl Table {
         self.sums.iter().fold(0, |total, &sum| sum.with(total))
     }
 
-    /// Where each column lies in a window that begins at the first one's index.
-    pub(crate) fn places(&self) -> Vec<u32> {
-        let first = self.indexes.first().copied().unwrap_or(0);
-        self.indexes.iter().map(|&index| index.wrapping_sub(first) as u32).collect()
+    /// Columns without a gap between them, and where each such stretch lies in a window that begins at the first
+    /// column's index.
+    pub(crate) fn stretches(&self) -> Vec<Stretch> {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for (column, &index) in self.indexes.iter().enumerate() {
+            let place = index.wrapping_sub(self.indexes[0]) as u32 as usize;
+            match stretches.last_mut() {
+                Some(last) if place - last.place == column - last.columns.start => {
+                    last.columns.end = column + 1;
+                }
+                _ => stretches.push(Stretch { columns: column..column + 1, place }),
+            }
+        }
+        stretches
     }
 
-    /// Adds some rows to a window, column by column at its place. How many values that were; if it is the
-    /// greatest number, perhaps more, and the window is of no use.
-    pub(crate) fn add_rows(&self, rows: Range<usize>, places: &[u32], window: &mut [u64]) -> u64 {
+    /// Adds some rows to a window, each column at its place. How many values that were; if it is the greatest
+    /// number, perhaps more, and the window is of no use.
+    pub(crate) fn add_rows(
+        &self,
+        rows: Range<usize>,
+        stretches: &[Stretch],
+        window: &mut [u64],
+    ) -> u64 {
         match &self.cells {
-            Cells::Narrow(cells) => self.add_cells(cells, rows, places, window),
-            Cells::Wide(cells) => self.add_cells(cells, rows, places, window),
+            Cells::Narrow(cells) => self.add_cells(cells, rows, stretches, window),
+            Cells::Wide(cells) => self.add_cells(cells, rows, stretches, window),
         }
     }
 
     /// What some rows add up to; `None` if that is too much.
     pub(crate) fn sum_rows(&self, rows: Range<usize>) -> Option<Vec<(i32, u64)>> {
-        let places: Vec<u32> = (0..self.indexes.len() as u32).collect();
-        let mut counts = vec![0; places.len()];
-        let values = self.add_rows(rows, &places, &mut counts);
+        let mut counts = vec![0; self.indexes.len()];
+        let together = [Stretch { columns: 0..counts.len(), place: 0 }];
+        let values = self.add_rows(rows, &together, &mut counts);
         let pairs = self.indexes.iter().copied().zip(counts);
         (values < u64::MAX).then(|| pairs.filter(|&(_, count)| count > 0).collect())
     }
@@ -77,7 +92,7 @@ impl Table {
         &self,
         cells: &[T],
         rows: Range<usize>,
-        places: &[u32],
+        stretches: &[Stretch],
         window: &mut [u64],
     ) -> u64 {
         let mut values = 0u64;
@@ -90,30 +105,37 @@ impl Table {
         let of_run = rows.start / FRAME..rows.end.div_ceil(FRAME);
         for (first, (cells, sums)) in frames.skip(of_run.start).take(of_run.len()) {
             let within = rows.start.max(first) - first..rows.end.min(first + FRAME) - first;
-            let mut add = |place: u32, count: u64| {
-                let held = &mut window[place as usize];
-                *held = held.wrapping_add(count);
-            };
-            if within.len() == FRAME.min(self.rows - first) {
-                for (&place, &sum) in places.iter().zip(sums) {
-                    add(place, sum);
-                    values = sum.with(values);
-                }
-            } else if within.len() >= ROWS_MANY {
-                for (&place, column) in places.iter().zip(cells.chunks_exact(height)) {
-                    let (sum, _) = total(&column[within.clone()]);
-                    add(place, sum);
-                    values = sum.with(values);
-                }
-            } else {
-                for row in within {
-                    for (&place, column) in places.iter().zip(cells.chunks_exact(height)) {
-                        add(place, column[row].wide());
-                        values = column[row].with(values);
+            for Stretch { columns, place } in stretches {
+                let window = &mut window[*place..][..columns.len()];
+                let cells = &cells[columns.start * height..columns.end * height];
+                if within.len() == FRAME.min(self.rows - first) {
+                    for (held, &sum) in window.iter_mut().zip(&sums[columns.clone()]) {
+                        *held = held.wrapping_add(sum);
+                        values = sum.with(values);
+                    }
+                } else if within.len() >= ROWS_MANY {
+                    for (held, column) in window.iter_mut().zip(cells.chunks_exact(height)) {
+                        let (sum, _) = total(&column[within.clone()]);
+                        *held = held.wrapping_add(sum);
+                        values = sum.with(values);
+                    }
+                } else {
+                    for row in within.clone() {
+                        let counts = cells[row..].iter().step_by(height);
+                        for (held, &count) in window.iter_mut().zip(counts) {
+                            *held = held.wrapping_add(count.wide());
+                            values = count.with(values);
+                        }
                     }
                 }
             }
         }
         values
     }
+}
+
+/// Columns whose indexes follow each other.
+pub(crate) struct Stretch {
+    columns: Range<usize>,
+    place: usize,
 }
