@@ -71,7 +71,8 @@ pub(crate) fn rows_of(times: &[(i64, i64)], runs: &[Run]) -> Vec<(Range<usize>, 
     // Pieces before the first row are many; from there on rows and pieces go along with each other.
     let mut first = 0;
     for (range, column) in &runs[runs.partition_point(|(range, _)| range.end < begin)..] {
-        let count = |rest: &[(i64, i64)], end: i64| rest.iter().take_while(|time| time.1 <= end).count();
+        let count =
+            |rest: &[(i64, i64)], end: i64| rest.iter().take_while(|time| time.1 <= end).count();
         first += count(&times[first..], range.start);
         let end = first + count(&times[first..], range.end);
         match rows.last_mut() {

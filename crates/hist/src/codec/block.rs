@@ -34,6 +34,11 @@ pub const HISTOGRAMS_MAX: usize = 4096;
 /// Limits of one block at the most.
 pub const LIMITS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 
+/// Indexes between the first and the last column, in all and for each column, up to which all columns of a block
+/// are made room for at once.
+const SPAN_FREE: i64 = 1024;
+const SPAN_PER_COLUMN: i64 = 4;
+
 /// Histograms that do not go into one block.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -383,7 +388,7 @@ impl Block {
         into: &mut [Accumulator],
     ) -> bool {
         let Some(coming) = self.coming(positive) else { return false };
-        if !negative.is_empty() || !runs.iter().all(|run| into[run.1].makes_room(&coming)) {
+        if negative.columns() > 0 || !runs.iter().all(|run| into[run.1].makes_room(&coming)) {
             return false;
         }
         let stretches = positive.stretches();
@@ -402,11 +407,18 @@ impl Block {
     /// What all rows are at the most, if they are plain.
     fn coming(&self, positive: &Table) -> Option<Coming<'_>> {
         let [zero, beside @ ..] = &self.side_counts[..] else { return None };
-        // Limits are among these.
-        let is_plain = self.head.limits.is_empty() && beside.iter().flatten().all(|&n| n == 0);
+        let ends = positive.ends();
+        // Every accumulator gets room for all columns: that is too much where few of them lie far apart.
+        let span = ends.map_or(0, |(first, last)| i64::from(last) - i64::from(first));
+        let is_narrow = span <= SPAN_FREE + SPAN_PER_COLUMN * positive.columns() as i64;
+        let is_plain = is_narrow
+            && self.head.limits.is_empty()
+            && beside.iter().flatten().all(|&count| count == 0);
         let mut sum = 0.0;
         let zero_end = self.head.scheme.zero_end(self.head.zero_threshold);
-        for (row, extent) in self.extents.iter().enumerate().filter(|(_, extent)| !extent.is_empty()) {
+        for (row, extent) in
+            self.extents.iter().enumerate().filter(|(_, extent)| !extent.is_empty())
+        {
             let (min, max) = (self.sides.min[row].exact()?, self.sides.max[row].exact()?);
             let zero_end = (zero[row] > 0).then_some(zero_end);
             if !self.columns.contain(extent, zero_end, min, max) {
@@ -417,7 +429,7 @@ impl Block {
         is_plain.then_some(Coming {
             scheme: &self.head.scheme,
             zero_threshold: self.head.zero_threshold,
-            ends: positive.ends(),
+            ends,
             values: zero.iter().fold(positive.total(), |total, &n| total.saturating_add(n)),
             sum,
         })

@@ -248,8 +248,8 @@ impl Model {
 
     /// Moves the rate of a column that is not high towards what the frame held.
     #[inline]
-    fn learn(&mut self, column: usize, sum: u64) {
-        let mean = mean(sum, self.inverse);
+    fn learn<T: Cell>(&mut self, column: usize, sum: u64) {
+        let mean = mean::<T>(sum, self.inverse);
         let rate = &mut self.rates[column];
         *rate = if self.is_first || jumps(*rate, mean, FRAME.ilog2()) {
             mean
@@ -262,10 +262,17 @@ impl Model {
 
     /// The rate of a high column after a group of 2^bits rows.
     #[inline(always)]
-    fn moved(&self, rate: u64, group: usize, bits: u32, sum: u64) -> u64 {
-        let mean = mean(sum, self.inverses[group % FRAME]);
+    fn moved<T: Cell>(&self, rate: u64, group: usize, bits: u32, cells: &[T]) -> u64 {
+        let mean = mean::<T>(T::sum(cells), self.inverses[group % FRAME]);
         let near = if bits < 2 { (3 * rate + mean) >> 2 } else { (rate + mean) >> 1 };
-        if jumps(rate, mean, bits) { mean } else { near }
+        let jumps = if (rate | mean) >> 31 == 0 {
+            // The same, where nothing can be too large on the way.
+            let off = rate.wrapping_sub(mean);
+            off.wrapping_mul(off) > (rate + (1 << RATE_BITS)) << (RATE_BITS + 4 - bits)
+        } else {
+            jumps(rate, mean, bits)
+        };
+        if jumps { mean } else { near }
     }
 
     fn scale(&self, row: usize) -> u32 {
@@ -279,9 +286,12 @@ fn sixty_fourths(rate: u64) -> u32 {
     (rate >> (RATE_BITS - 6)).min(u32::MAX.into()) as u32
 }
 
+/// The mean of cells that add up to `sum`.
 #[inline(always)]
-fn mean(sum: u64, inverse: u64) -> u64 {
-    ((u128::from(sum) * u128::from(inverse)) >> 32).min(RATE_MAX.into()) as u64
+fn mean<T: Cell>(sum: u64, inverse: u64) -> u64 {
+    let mean = (u128::from(sum) * u128::from(inverse)) >> 32;
+    // Narrow counts come to 2^48 at the most.
+    if T::BITS < 64 { mean as u64 } else { mean.min(RATE_MAX.into()) as u64 }
 }
 
 /// Whether the mean of 2^bits rows is four times as far from a rate as chance has it: something happened.
@@ -472,7 +482,10 @@ impl<'a, T: Cell> Encoder<'a, T> {
         let columns = table.indexes.len();
         let mut totals = vec![0u64; columns];
         for sums in table.sums.chunks_exact(columns) {
-            totals.iter_mut().zip(sums).for_each(|(total, sum)| *total = total.saturating_add(*sum));
+            totals
+                .iter_mut()
+                .zip(sums)
+                .for_each(|(total, sum)| *total = total.saturating_add(*sum));
         }
         Encoder {
             indexes: &table.indexes,
@@ -505,7 +518,8 @@ impl<'a, T: Cell> Encoder<'a, T> {
         let mut levels = Vec::with_capacity(columns);
         for column in 0..columns {
             let sum = T::sum(self.cells(0, column));
-            let level = level_of_rate(mean(sum, self.model.inverse), coarse).max((sum > 0).into());
+            let level =
+                level_of_rate(mean::<T>(sum, self.model.inverse), coarse).max((sum > 0).into());
             let level = level.min(ROOT_MAX >> coarse);
             levels.push(level as i64);
             self.model.rates[column] = rate_of_level(level, coarse);
@@ -601,7 +615,7 @@ impl<'a, T: Cell> Encoder<'a, T> {
                 return;
             }
         }
-        self.model.learn(column, T::sum(cells));
+        self.model.learn::<T>(column, T::sum(cells));
     }
 
     /// Scales of the rows, of as many bits as the rows' totals are worth. A part of the grid where something
@@ -766,7 +780,7 @@ impl Model {
                 each(row, count.wide().wrapping_sub(expected).wrapping_add(reach(bits)));
             }
             if cells.len() == group {
-                rate = self.moved(rate, number, self.group_bits, T::sum(cells));
+                rate = self.moved(rate, number, self.group_bits, cells);
             }
         }
         rate
@@ -1110,9 +1124,8 @@ impl<'a> Matrix<'a> {
         let mut high = Vec::with_capacity(columns);
         let mut union = T::default();
         if !all_cells.is_empty() {
-            let frames = all_cells
-                .chunks_exact_mut(columns * height)
-                .zip(sums.chunks_exact_mut(columns));
+            let frames =
+                all_cells.chunks_exact_mut(columns * height).zip(sums.chunks_exact_mut(columns));
             for (first, (cells, sums)) in (0..self.rows).step_by(FRAME).zip(frames) {
                 let rows = FRAME.min(self.rows - first);
                 self.model.frame(first, rows);
@@ -1127,7 +1140,7 @@ impl<'a> Matrix<'a> {
                         None => {
                             let (sum, all) = total(out);
                             (sums[column], union) = (sum, union.or(all));
-                            self.model.learn(column, sum);
+                            self.model.learn::<T>(column, sum);
                         }
                     }
                 }
@@ -1171,21 +1184,17 @@ impl<'a> Matrix<'a> {
             Kind::Low(code) => code,
             Kind::High(code, bits) => {
                 let code = &codes.high[code].lookup;
+                // With the bits known beforehand a count takes a fifth fewer steps.
                 match bits {
-                    0..=3 => each_lane(
-                        streams,
-                        rows,
-                        out,
-                        |streams, lanes| high_turn::<T, 4>(streams, code, bits, lanes),
-                        |stream, lane| stream.high_slowly(code, bits, lane),
-                    ),
-                    _ => each_lane(
-                        streams,
-                        rows,
-                        out,
-                        |streams, lanes| high_turn::<T, 2>(streams, code, bits, lanes),
-                        |stream, lane| stream.high_slowly(code, bits, lane),
-                    ),
+                    0 => high_column::<T, 4>(streams, code, 0, rows, out),
+                    1 => high_column::<T, 4>(streams, code, 1, rows, out),
+                    2 => high_column::<T, 4>(streams, code, 2, rows, out),
+                    3 => high_column::<T, 4>(streams, code, 3, rows, out),
+                    4 => high_column::<T, 3>(streams, code, 4, rows, out),
+                    5 => high_column::<T, 3>(streams, code, 5, rows, out),
+                    6 => high_column::<T, 3>(streams, code, 6, rows, out),
+                    7 => high_column::<T, 3>(streams, code, 7, rows, out),
+                    _ => high_column::<T, 2>(streams, code, bits, rows, out),
                 }
                 return Some(bits);
             }
@@ -1272,7 +1281,26 @@ fn low_turn<T: Cell, const CELLS: usize>(
     }
 }
 
-/// The same for a high code.
+/// A column of a high code, of which a load holds so many words.
+#[inline(always)]
+fn high_column<T: Cell, const WORDS: usize>(
+    streams: &mut [Stream<'_>; STREAMS],
+    code: &[u16; LOOKUP],
+    bits: u32,
+    rows: usize,
+    out: &mut [T],
+) {
+    each_lane(
+        streams,
+        rows,
+        out,
+        #[inline(always)]
+        |streams, lanes| high_turn::<T, WORDS>(streams, code, bits, lanes),
+        |stream, lane| stream.high_slowly(code, bits, lane),
+    );
+}
+
+/// The same as [`low_turn`] for a high code.
 #[inline(always)]
 fn high_turn<T: Cell, const WORDS: usize>(
     streams: &mut [Stream<'_>; STREAMS],
@@ -1281,37 +1309,34 @@ fn high_turn<T: Cell, const WORDS: usize>(
     out: &mut [[T; LANE]; STREAMS],
 ) {
     let mask = (1u64 << bits) - 1;
-    for first in (0..LANE).step_by(WORDS) {
+    let mut first = 0;
+    while first < LANE {
+        let words = WORDS.min(LANE - first);
         let [a, b, c, d] = &*streams;
         let mut loaded = [a.load(), b.load(), c.load(), d.load()];
-        let (mut used, mut marks) = ([0; STREAMS], [0; STREAMS]);
-        for at in 0..WORDS {
+        // What entries add up to: symbols of five bits in the low byte, lengths, escapes.
+        let mut used = [0u32; STREAMS];
+        for at in 0..words {
             for stream in 0..STREAMS {
                 let entry = code[loaded[stream] as usize % LOOKUP];
-                let length = u32::from(entry >> 8);
-                let word = loaded[stream].wrapping_shr(length);
+                let word = loaded[stream].wrapping_shr(u32::from(entry >> 8));
                 out[stream][first + at] = T::low(u64::from(entry & 255) << bits | word & mask);
                 loaded[stream] = word >> bits;
-                used[stream] += length;
-                marks[stream] |= entry;
+                used[stream] += u32::from(entry);
             }
         }
-        let low = WORDS * bits as usize;
-        let escaped = marks.iter().fold(0, |all, mark| all | mark) & ESCAPE != 0;
-        if !escaped {
-            streams
-                .iter_mut()
-                .zip(used)
-                .for_each(|(stream, used)| stream.at_bit += used as usize + low);
-            continue;
-        }
-        for stream in 0..STREAMS {
-            if marks[stream] & ESCAPE == 0 {
-                streams[stream].at_bit += used[stream] as usize + low;
-            } else {
-                streams[stream].high_slowly(code, bits, &mut out[stream][first..first + WORDS]);
+        let escaped = used.iter().fold(0, |all, used| all | used) >= ESCAPE.into();
+        for (stream, used) in streams.iter_mut().zip(used) {
+            if !escaped || used < ESCAPE.into() {
+                stream.at_bit += (used >> 8) as usize + words * bits as usize;
             }
         }
+        if escaped {
+            for stream in (0..STREAMS).filter(|&stream| used[stream] >= ESCAPE.into()) {
+                streams[stream].high_slowly(code, bits, &mut out[stream][first..first + words]);
+            }
+        }
+        first += words;
     }
 }
 
@@ -1387,10 +1412,13 @@ impl Model {
         let shift = 6 + self.scale_bits;
         let ranges = columns.map(|(column, _)| column * height..column * height + scales.len());
         let held = cells.get_disjoint_mut(ranges).expect("BUG: columns lie apart");
-        let held = held.map(|cells| cells.as_chunks_mut::<GROUP>());
+        let (group_scales, rest_scales) = scales.as_chunks::<GROUP>();
+        let held = held.map(|cells| {
+            let (groups, rest) = cells.as_chunks_mut::<GROUP>();
+            (&mut groups[..group_scales.len()], rest)
+        });
         let least = columns.map(|(_, bits)| T::low(reach(bits).wrapping_neg()));
         let mut rates = columns.map(|(column, _)| self.rates[column]);
-        let (group_scales, rest_scales) = scales.as_chunks::<GROUP>();
         for (number, scales) in group_scales.iter().enumerate() {
             for at in 0..COLUMNS {
                 let cells = &mut held[at].0[number];
@@ -1402,7 +1430,7 @@ impl Model {
                     };
                     *cell = cell.plus(expected.plus(least[at]));
                 }
-                rates[at] = self.moved(rates[at], number, GROUP.ilog2(), T::sum(cells));
+                rates[at] = self.moved::<T>(rates[at], number, GROUP.ilog2(), cells);
             }
         }
         for at in 0..COLUMNS {

@@ -8,8 +8,8 @@ use crate::codec::matrix::{Cell, Cells, FRAME, Table, height, total};
 const ROWS_MANY: usize = 8;
 
 impl Table {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.indexes.is_empty()
+    pub(crate) fn columns(&self) -> usize {
+        self.indexes.len()
     }
 
     /// The first and the last index.
@@ -121,10 +121,22 @@ impl Table {
                     }
                 } else {
                     for row in within.clone() {
-                        let counts = cells[row..].iter().step_by(height);
-                        for (held, &count) in window.iter_mut().zip(counts) {
+                        let mut add = |held: &mut u64, count: T| {
                             *held = held.wrapping_add(count.wide());
                             values = count.with(values);
+                        };
+                        if height == FRAME {
+                            let columns = cells.as_chunks::<FRAME>().0;
+                            window
+                                .iter_mut()
+                                .zip(columns)
+                                .for_each(|(held, column)| add(held, column[row % FRAME]));
+                        } else {
+                            let columns = cells.chunks_exact(height);
+                            window
+                                .iter_mut()
+                                .zip(columns)
+                                .for_each(|(held, column)| add(held, column[row]));
                         }
                     }
                 }
