@@ -55,7 +55,7 @@ impl Sorted {
     /// Those of the next range, whose start and end do not lie before those of the last one.
     fn of(&mut self, items: &[f64], range: Range<usize>) -> &[f64] {
         let shared = self.held.end.saturating_sub(range.start);
-        if shared < range.len() / 2 {
+        if shared == 0 || shared < range.len() / 2 {
             self.numbers.clear();
             self.numbers.extend_from_slice(&items[range.clone()]);
             self.numbers.sort_by(f64::total_cmp);
