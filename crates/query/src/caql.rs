@@ -24,6 +24,7 @@ mod points;
 mod rolling;
 mod show;
 pub mod signature;
+mod spread;
 mod stage;
 mod window;
 mod work;

@@ -56,7 +56,8 @@ pub(super) fn works_serial(
     let (before, after) = (kernel.reach)(&arguments, steps);
     let streams = made.iter().enumerate().map(|(number, made)| {
         let first = steps.start.saturating_sub(before as i64 * steps.step);
-        let slots = (0..before + steps.count + after).map(|at| first.saturating_add(at as i64 * steps.step));
+        let slots = (0..before + steps.count + after)
+            .map(|at| first.saturating_add(at as i64 * steps.step));
         let labels = Labels::new([("host", format!("{number}"))]);
         Stream::new(labels, slots.map(made).collect())
     });
