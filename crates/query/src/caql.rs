@@ -6,20 +6,34 @@
 //! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and [`ARGUMENTS_MAX`], which together bound what
 //! a text from outside can take.
 
+mod aggregate;
+mod anomaly;
 mod arguments;
 pub mod ast;
 mod bind;
+mod forecasting;
 mod functions;
+mod histogram;
+mod integrate;
 pub mod label;
 mod lexer;
+mod names;
+mod outlier;
 mod parse;
+mod points;
+mod rolling;
 mod show;
 pub mod signature;
+mod spread;
 mod stage;
+mod window;
 mod work;
+mod zone;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trial;
 
 pub use arguments::{Arguments, Context, Given};
 pub use ast::{Argument, Body, Call, Constant, Directives, Expr, Form, Literal, Operator, Query};
