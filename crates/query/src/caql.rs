@@ -9,14 +9,40 @@
 mod arguments;
 pub mod ast;
 mod bind;
+mod change;
+mod each;
+mod exclude;
+mod fill;
+mod filter;
+mod finer;
 mod functions;
+mod global;
+mod graphite;
+mod group;
 pub mod label;
+mod legends;
 mod lexer;
+mod math;
+mod names;
+mod op;
+mod packages;
 mod parse;
+mod plan;
+mod points;
+mod quantiles;
+mod rank;
+mod rates;
+mod seasons;
 mod show;
 pub mod signature;
+mod sources;
 mod stage;
+mod stats;
+mod time;
+mod vector;
+mod walk;
 mod work;
+mod zone;
 
 #[cfg(test)]
 mod tests;
@@ -26,8 +52,9 @@ pub use ast::{Argument, Body, Call, Constant, Directives, Expr, Form, Literal, O
 pub use bind::{Bound, Kind, Meaning, REGEXES_MAX, bind};
 pub use functions::FIND_LIMIT_MAX;
 pub use parse::parse;
+pub(crate) use plan::plan;
 pub use signature::Signature;
-pub(crate) use stage::Stage;
+pub(crate) use stage::{Stage, name};
 pub use work::LABEL;
 
 /// Bytes of an expression at the most: some thousands of calls.

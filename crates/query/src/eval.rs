@@ -8,6 +8,9 @@ pub(crate) mod over;
 mod select;
 mod subquery;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use model::Gap;
 
 use crate::error::{Error, Place, Result};
@@ -62,6 +65,8 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) budget: Budget<'a>,
     pub(crate) notes: Notes,
     pub(crate) gaps: Vec<Gap>,
+    /// Streams of nodes that stand in a question more than once, by node and steps.
+    pub(crate) shared: HashMap<(usize, Steps), Arc<Vec<Stream>>>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -71,7 +76,14 @@ impl<'a> Evaluation<'a> {
         is_over: &'a (dyn Fn() -> bool + Sync),
     ) -> Evaluation<'a> {
         let budget = Budget::new(settings.limits, is_over);
-        Evaluation { source, settings, budget, notes: Notes::default(), gaps: Vec::new() }
+        Evaluation {
+            source,
+            settings,
+            budget,
+            notes: Notes::default(),
+            gaps: Vec::new(),
+            shared: HashMap::new(),
+        }
     }
 
     /// The streams of a node. What they hold is counted against the limits; whoever drops them says so
