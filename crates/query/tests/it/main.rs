@@ -1,5 +1,6 @@
 //! Questions from outside: scripts of questions with their answers.
 
+mod caql;
 mod classic;
 mod compare;
 mod memory;
