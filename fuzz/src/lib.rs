@@ -14,6 +14,8 @@ mod journal_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use more of it")]
 mod model;
+#[path = "../../crates/query/tests/it/checks.rs"]
+mod query_checks;
 #[path = "../../crates/store/tests/it/checks.rs"]
 mod store_checks;
 #[path = "../../crates/hist/tests/it/truth.rs"]
@@ -25,6 +27,7 @@ pub fn check(target: &str, bytes: &[u8]) {
         .iter()
         .chain(&collect_checks::CHECKS)
         .chain(&journal_checks::CHECKS)
+        .chain(&query_checks::CHECKS)
         .chain(&store_checks::CHECKS);
     let found = all.find(|(name, _)| *name == target);
     let (_, check) = found.unwrap_or_else(|| panic!("no check is named {target}"));

@@ -39,6 +39,7 @@ mod sources;
 mod stage;
 mod stats;
 mod time;
+mod units;
 mod vector;
 mod walk;
 mod work;

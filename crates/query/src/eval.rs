@@ -17,7 +17,7 @@ use crate::error::{Error, Place, Result};
 use crate::labels::Labels;
 use crate::limits::{Budget, Limits};
 use crate::note::Notes;
-use crate::plan::{Node, Op, Ranged};
+use crate::plan::{Extension, Node, Op, Ranged};
 use crate::source::Source;
 use crate::stream::{Readings, Steps, Stream};
 use crate::value::Value;
@@ -127,7 +127,14 @@ impl<'a> Evaluation<'a> {
         let end = ranged.shift().apply(time);
         let start = end.saturating_sub(ranged.range);
         self.each_readings(ranged, Steps::at(time), &mut |_, mut readings| {
-            readings.readings.retain(|reading| start < reading.time && reading.time <= end);
+            match ranged.extension() {
+                Extension::None => {
+                    readings.readings.retain(|reading| start < reading.time && reading.time <= end);
+                }
+                extension => {
+                    readings = over::stretched(readings, (start, end), extension, ranged.place)?;
+                }
+            }
             if !readings.readings.is_empty() {
                 all.push(readings);
             }

@@ -56,6 +56,9 @@ pub(crate) struct Fetch {
     pub(crate) name: String,
     pub(crate) shift: Shift,
     pub(crate) extension: Extension,
+    /// Each histogram is told whether its counter began anew after the one before. Prometheus does so where nothing
+    /// but counts and sums is asked for, and remarks on sums of counters depend on it.
+    pub(crate) looks_for_resets: bool,
     pub(crate) place: Place,
 }
 

@@ -16,11 +16,12 @@ mod quote;
 mod show;
 #[cfg(test)]
 mod tests;
+mod token;
 
 pub use ast::{At, BinaryOp, Cardinality, Expr, ExprKind, Matching, ValueType, VectorSelector};
 pub use duration::{Duration, DurationExpr, DurationKind, DurationOp};
 pub use functions::{AggregateOp, FUNCTIONS, Function, Variadic, function};
-pub use matcher::{MatchOp, Matcher, REGEX_SIZE_MAX, whole_regex};
+pub use matcher::{MatchOp, Matcher, REGEX_SIZE_MAX, is_label_name, whole_regex};
 pub use number::{parse_duration, parse_number, show_duration};
 pub use parse::{parse, parse_series_labels};
 pub(crate) use plan::plan;

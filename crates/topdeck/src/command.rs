@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{cardinality, completions, generate, heatmap, hist, import, journal, man, store};
+use crate::{
+    cardinality, completions, generate, heatmap, hist, import, journal, man, query, store,
+};
 
 /// See how a system treats each of its users, not on average.
 ///
@@ -33,6 +35,7 @@ enum Command {
     Journal(journal::Options),
     Store(store::Options),
     Import(import::Options),
+    Query(query::Options),
     Heatmap(heatmap::Options),
     Cardinality(cardinality::Options),
     #[command(name = "gen")]
@@ -57,6 +60,7 @@ impl Topdeck {
             Command::Journal(options) => journal::run(&options),
             Command::Store(options) => store::run(&options),
             Command::Import(options) => import::run(&options),
+            Command::Query(options) => query::run(&options),
             Command::Heatmap(options) => heatmap::run(&options),
             Command::Cardinality(options) => cardinality::run(&options),
             Command::Generate(options) => generate::run(&options),

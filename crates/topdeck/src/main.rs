@@ -11,6 +11,7 @@ mod import;
 mod journal;
 mod json;
 mod man;
+mod query;
 mod store;
 mod svg;
 mod time;

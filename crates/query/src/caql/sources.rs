@@ -116,6 +116,7 @@ impl Find {
             name: String::new(),
             shift: Shift::default(),
             extension: Extension::None,
+            looks_for_resets: false,
             place: self.place,
         }
     }

@@ -7,6 +7,8 @@ mod heap;
 mod mean;
 mod pick;
 mod sum;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::collections::HashMap;
 
@@ -89,7 +91,7 @@ impl Evaluation<'_> {
             AggregateOp::TopK
             | AggregateOp::BottomK
             | AggregateOp::LimitK
-            | AggregateOp::LimitRatio => self.pick(aggregate, &params, streams, place, steps),
+            | AggregateOp::LimitRatio => self.pick(aggregate, &params, streams, place),
             _ => self.fold(aggregate, &params, streams, steps),
         }
     }

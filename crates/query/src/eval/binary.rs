@@ -4,6 +4,8 @@ pub(crate) mod bounds;
 mod element;
 mod join;
 mod sets;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;

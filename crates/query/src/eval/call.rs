@@ -11,6 +11,8 @@ mod math;
 mod running;
 mod scalar;
 mod sort;
+#[cfg(test)]
+mod tests;
 mod time;
 
 use std::fmt;

@@ -9,13 +9,13 @@ mod pair;
 mod plain;
 mod rate;
 mod remark;
+mod smooth;
 mod statistics;
 mod sum;
 mod trend;
 mod window;
 
-pub(crate) use absent::named;
-pub(crate) use statistics::quantile_of;
+pub(crate) use smooth::stretched;
 
 use std::collections::HashSet;
 
@@ -358,3 +358,6 @@ fn no_counter(labels: &Labels, points: &[Option<Value>], has_types: bool) -> Opt
     let ends = ["_total", "_sum", "_count", "_bucket"];
     (!ends.iter().any(|end| name.ends_with(end))).then_some(Remark::NoCounterName)
 }
+
+#[cfg(test)]
+mod tests;

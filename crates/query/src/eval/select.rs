@@ -21,6 +21,9 @@ pub(crate) type EachReadings<'a> = dyn FnMut(&mut Evaluation<'_>, Readings) -> R
 impl Evaluation<'_> {
     /// The latest reading of each series at each step.
     pub(crate) fn latest(&mut self, fetch: &Fetch, steps: Steps) -> Result<Vec<Stream>> {
+        if fetch.extension == Extension::Smoothed {
+            return self.smoothed(fetch, steps);
+        }
         self.latest_by(fetch, steps, |_, reading| Some(reading.value.clone()))
     }
 
@@ -36,7 +39,7 @@ impl Evaluation<'_> {
             fetch.shift.apply(steps.start).saturating_sub(lookback)..fetch.shift.apply(steps.end());
         let mut streams = Vec::new();
         for (labels, handles) in self.series(fetch)? {
-            let readings = self.readings(&handles, range.clone())?;
+            let readings = self.fetched(fetch, &handles, range.clone())?;
             let mut points = Vec::with_capacity(steps.count);
             let mut next = 0;
             for time in steps.times() {
@@ -81,7 +84,7 @@ impl Evaluation<'_> {
         let range =
             first.saturating_sub(before)..fetch.shift.apply(steps.end()).saturating_add(after);
         for (labels, handles) in self.series(fetch)? {
-            let mut readings = self.readings(&handles, range.clone())?;
+            let mut readings = self.fetched(fetch, &handles, range.clone())?;
             readings.retain(|reading| !is_mark(&reading.value));
             let is_delta = |handle: &Handle| match handle.kind {
                 Kind::Histogram(_) | Kind::Counter(_) => !handle.kind.is_cumulative(),
@@ -128,6 +131,19 @@ impl Evaluation<'_> {
         Ok(series)
     }
 
+    fn fetched(
+        &mut self,
+        fetch: &Fetch,
+        handles: &[Handle],
+        range: Range<i64>,
+    ) -> Result<Vec<Reading>> {
+        let mut readings = self.readings(handles, range)?;
+        if fetch.looks_for_resets {
+            look_for_resets(&mut readings);
+        }
+        Ok(readings)
+    }
+
     /// Readings of series of the same labels, by time.
     pub(crate) fn readings(
         &mut self,
@@ -148,6 +164,21 @@ impl Evaluation<'_> {
             readings.sort_by_key(|reading| reading.time);
         }
         Ok(readings)
+    }
+}
+
+/// Says of each histogram whether its counter began anew after the one before.
+fn look_for_resets(readings: &mut [Reading]) {
+    let mut before: Option<Arc<FloatHistogram>> = None;
+    for reading in readings {
+        let Value::Histogram(histogram) = &mut reading.value else { continue };
+        let original = Arc::clone(histogram);
+        let is_reset = before.filter(|_| histogram.hint == ResetHint::Unknown);
+        if let Some(is_reset) = is_reset.map(|before| histogram.detect_reset(&before)) {
+            let hint = if is_reset { ResetHint::Reset } else { ResetHint::NotReset };
+            Arc::make_mut(histogram).hint = hint;
+        }
+        before = Some(original);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Whether the types of an expression fit together; what only types can tell about matching is settled here.
 
+use std::collections::HashSet;
+
 use crate::error::{Place, Result};
 
 use super::ast::{Cardinality, Expr, ExprKind, Matching, ValueType, VectorSelector};
@@ -150,8 +152,9 @@ fn check_binary(expr: &mut Expr, text: &str) -> Result<ValueType> {
     if op.is_set() && known.cardinality == Cardinality::OneToOne {
         known.cardinality = Cardinality::ManyToMany;
     }
+    let included: HashSet<&String> = known.include.iter().collect();
     if known.on
-        && let Some(label) = known.labels.iter().find(|l| known.include.contains(l))
+        && let Some(label) = known.labels.iter().find(|label| included.contains(label))
     {
         let label = quoted(label);
         let message = format!("label {label} must not occur in ON and GROUP clause at once");

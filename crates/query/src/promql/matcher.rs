@@ -86,6 +86,12 @@ impl Matcher {
     }
 }
 
+/// Whether a label can have this name: any text but the empty one, as long as it is UTF-8. Bytes that are none, as in
+/// `"\xff"`, were read as the replacement character.
+pub fn is_label_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER)
+}
+
 /// A regex as PromQL has them: for the whole of a text, in which `.` is a line's end too, written as in Go.
 pub fn whole_regex(text: &str) -> Result<Regex, String> {
     let failed = |why: &str| format!("error parsing regexp: {why}: `{text}`");

@@ -17,10 +17,11 @@ use crate::error::{Error, Place, Result};
 use super::ast::{BinaryOp, Expr, ExprKind, VectorSelector};
 use super::check::check;
 use super::duration::Duration;
-use super::lexer::{Kind, Lexer, Token, Word};
+use super::lexer::Lexer;
 use super::matcher::Matcher;
 use super::number::{parse_duration, parse_number};
 use super::quote::unquoted;
+use super::token::{Kind, Token, Word};
 use super::{HEIGHT_MAX, LENGTH_MAX, NESTING_MAX, Options};
 
 /// Reads an expression and checks its types.

@@ -2,6 +2,7 @@
 //!
 //! Both are linear and mostly the same. What differs is rewritten: `\d`, `\s`, `\w` and `\b` are ASCII in Go; `[` in a
 //! class, `{` that begins no repetition, `\<` and `\>` stand for themselves there; there are `\Q…\E` and octal escapes.
+//! `\B` alone is not rewritten: next to letters that are not ASCII it differs.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -14,15 +15,22 @@ pub(super) fn translate(text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len() + 16);
     let mut chars = text.chars().peekable();
     let mut groups = 0usize;
+    let mut was_repeated = false;
     while let Some(c) = chars.next() {
+        let repeats = if c == '{' { repetition(chars.clone()) } else { None };
+        let is_repeated = repeats.is_some() || matches!(c, '*' | '+' | '?');
+        if is_repeated && was_repeated {
+            return Err("invalid nested repetition operator".to_owned());
+        }
+        was_repeated = is_repeated;
         match c {
             '\\' if chars.peek() == Some(&'Q') => {
                 chars.next();
-                quoted(&mut chars, &mut out);
+                quoted(&mut chars, &mut out)?;
             }
             '\\' => escape(&mut chars, &mut out, false)?,
             '[' => class(&mut chars, &mut out)?,
-            '{' => match repetition(chars.clone()) {
+            '{' => match repeats {
                 Some(text)
                     if text.split(',').any(|n| n.parse().is_ok_and(|n: u32| n > REPEAT_MAX)) =>
                 {
@@ -50,6 +58,9 @@ pub(super) fn translate(text: &str) -> Result<String, String> {
                 out.push(')');
             }
             c => out.push(c),
+        }
+        if is_repeated && chars.next_if_eq(&'?').is_some() {
+            out.push('?');
         }
     }
     if groups > 0 { Err("missing closing )".to_owned()) } else { Ok(out) }
@@ -85,14 +96,15 @@ fn repetition(after: Peekable<Chars<'_>>) -> Option<String> {
 }
 
 /// From `\Q` to `\E`.
-fn quoted(chars: &mut Peekable<Chars<'_>>, out: &mut String) {
+fn quoted(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), String> {
     while let Some(c) = chars.next() {
-        if c == '\\' && chars.peek() == Some(&'E') {
-            chars.next();
-            break;
+        if c == '\\' && chars.next_if_eq(&'E').is_some() {
+            return Ok(());
         }
         push(out, c);
     }
+    // Go would take it, but Prometheus puts it into a group.
+    Err("missing closing )".to_owned())
 }
 
 /// A character that stands for itself.
@@ -231,7 +243,8 @@ mod tests {
         check("[+--]+", &["+,-"], &["."]);
         check("[]a-c-]+", &["]", "b-"], &["^"]);
         check("[[:alpha:]_]+", &["ab_"], &["ä", ":"]);
-        check("{foo}{1,2}", &["{foo}", "{foo}}"], &["{foo"]);
+        check("{foo}{1,2}?", &["{foo}", "{foo}}"], &["{foo"]);
+        check("a+?(b*?)c??", &["a", "aab", "ac"], &["b"]);
         check(r"a{,2}", &["a{,2}"], &["aa"]);
         check(r"\Qa.b|\E+", &["a.b|", "a.b||"], &["axb"]);
         check(r"\<\>\_\/\-", &["<>_/-"], &[]);
@@ -249,6 +262,9 @@ mod tests {
         check_fails("(?x) a", "invalid or unsupported Perl syntax");
         check_fails(r"a\", "trailing backslash");
         check_fails(r"(a)\1", "invalid escape sequence");
+        check_fails("a+*", "invalid nested repetition operator");
+        check_fails("a{2}{3}", "invalid nested repetition operator");
+        check_fails(r"\Qa", "missing closing )");
         check_fails("a{1001}", "invalid repeat count");
         check_fails("((a{1000}){1000}){1000}", "more than 1048576 bytes");
         check_fails("*", "repetition operator missing expression");

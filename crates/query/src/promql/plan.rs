@@ -1,6 +1,8 @@
 //! From an expression to what has to be done: durations are worked out, what is the same at each step is done
 //! once, and sums of what happened are read out of rollups.
 
+use std::cell::Cell;
+
 use model::Selector;
 use model::selector::Pattern;
 
@@ -13,7 +15,7 @@ use crate::eval::{Settings, call, over};
 use crate::plan::{Exact, Extension, Fetch, Node, Op, Ranged, RangedOf, Shift};
 use crate::stream::seconds;
 
-use super::ast::{At, Expr, ExprKind, ValueType, VectorSelector};
+use super::ast::{At, BinaryOp, Expr, ExprKind, ValueType, VectorSelector};
 use super::functions::AggregateOp;
 use super::matcher::{MatchOp, Matcher};
 use super::quantiles;
@@ -35,7 +37,12 @@ pub(crate) fn plan(
     if !settings.averaged_quantiles {
         quantiles::refuse_averages(expression)?;
     }
-    let planner = Planner { start: question.start, end: question.end, step: question.step };
+    let planner = Planner {
+        start: question.start,
+        end: question.end,
+        step: question.step,
+        above: Cell::default(),
+    };
     let planned = planner.node(expression)?;
     Ok((kind, planned.once()))
 }
@@ -44,6 +51,16 @@ struct Planner {
     start: i64,
     end: i64,
     step: i64,
+    above: Cell<Above>,
+}
+
+/// What stands above a place in the expression.
+#[derive(Clone, Copy, Default)]
+struct Above {
+    /// A function that needs no more of a histogram than its count and sum.
+    needs_no_buckets: bool,
+    /// Something that needs the buckets, or readings as they were.
+    needs_buckets: bool,
 }
 
 /// A node, and whether it gives the same at each step.
@@ -66,6 +83,17 @@ impl Planned {
 }
 
 impl Planner {
+    /// Plans what stands below something.
+    fn below<T>(&self, change: impl Fn(&mut Above), plan: impl FnOnce() -> T) -> T {
+        let outside = self.above.get();
+        let mut inside = outside;
+        change(&mut inside);
+        self.above.set(inside);
+        let planned = plan();
+        self.above.set(outside);
+        planned
+    }
+
     fn node(&self, expr: &Expr) -> Result<Planned> {
         let expr = expr.unwrapped();
         let place = expr.place;
@@ -95,7 +123,11 @@ impl Planner {
                     _ => Side::Vector,
                 };
                 let sides = (side(left), side(right));
-                let (left, right) = (self.node(left)?, self.node(right)?);
+                let trims = matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower);
+                let (left, right) = self.below(
+                    |above| above.needs_buckets |= trims,
+                    || Ok::<_, Error>((self.node(left)?, self.node(right)?)),
+                )?;
                 let is_same = left.is_same && right.is_same;
                 let own = |planned: Planned| if is_same { planned.node } else { planned.once() };
                 let binary = Binary {
@@ -120,7 +152,20 @@ impl Planner {
                 let aggregate = Aggregate { way: *op, grouping, of: of_node, param };
                 of(Op::Aggregate(Box::new(aggregate)), is_same)
             }
-            ExprKind::Call { function, args } => self.call(function.name, args, place),
+            ExprKind::Call { function, args } => self.below(
+                |above| match function.name {
+                    "histogram_count" | "histogram_sum" | "histogram_avg" => {
+                        above.needs_no_buckets = true;
+                    }
+                    "histogram_quantile"
+                    | "histogram_quantiles"
+                    | "histogram_fraction"
+                    | "histogram_stddev"
+                    | "histogram_stdvar" => above.needs_buckets = true,
+                    _ => {}
+                },
+                || self.call(function.name, args, place),
+            ),
             ExprKind::Paren(_) => panic!("BUG: parentheses were taken off"),
         }
     }
@@ -206,7 +251,8 @@ impl Planner {
                 Ok((Ranged { of, range, of_counters: false, place }, is_same))
             }
             ExprKind::Subquery { expr: inner, range, step, offset, at } => {
-                let inner = self.node(inner)?.once();
+                let inner = self.below(|above| above.needs_buckets = true, || self.node(inner))?;
+                let inner = inner.once();
                 let range = range.resolve(self.step, total)?;
                 let step = step.as_ref().map(|step| step.resolve(self.step, total)).transpose()?;
                 let offset = offset.resolve_offset(self.step, total)?;
@@ -227,7 +273,9 @@ impl Planner {
             (_, true) => Extension::Smoothed,
             _ => Extension::None,
         };
+        let Above { needs_no_buckets, needs_buckets } = self.above.get();
         Ok(Fetch {
+            looks_for_resets: needs_no_buckets && !needs_buckets,
             selector: of_matchers(&selector.matchers, selector.place)?,
             matchers: selector.matchers.clone(),
             name: selector.name.clone(),

@@ -60,7 +60,10 @@ impl Display for Expr {
             ExprKind::Call { function, args } => {
                 write!(out, "{}(", function.name)?;
                 for (index, arg) in args.iter().enumerate() {
-                    write!(out, "{}{arg}", if index == 0 { "" } else { ", " })?;
+                    // As an argument alone it is safe to write it as Prometheus does.
+                    let is_infinite = matches!(arg.kind, ExprKind::Number(f64::INFINITY));
+                    let sign = if is_infinite { "+" } else { "" };
+                    write!(out, "{}{sign}{arg}", if index == 0 { "" } else { ", " })?;
                 }
                 out.write_char(')')
             }

@@ -348,6 +348,9 @@ fn limits() {
     too_much(format!("a{}", "[5m:]".repeat(300)), "HEIGHT_MAX");
     too_much(format!("a{{{}}}", "b=~\"c\",".repeat(200)), "REGEXES_MAX");
     check_reads_back(&format!("a{}", "+a".repeat(250)), &Options::all());
+    // Takes a minute if every label is compared with every other.
+    let (many, more) = ("a,".repeat(40_000), "b,".repeat(40_000));
+    check_reads_back(&format!("a * on ({many}) group_left ({more}) b"), &Options::all());
     check_reads_back(&format!("{}a{}", "(".repeat(90), ")".repeat(90)), &Options::all());
 }
 

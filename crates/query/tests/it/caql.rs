@@ -3,8 +3,8 @@
 //! The fixture: periods of a minute, ten slots from 13:00 UTC of a Sunday, nothing before them. `A` in an expression
 //! stands for `find("req", "and(host:a)")`, and so on.
 
-mod golden;
 mod fixture;
+mod golden;
 mod refused;
 mod sources;
 
@@ -85,8 +85,13 @@ fn check(text: &str, expected: &str) {
     let found = rows(text);
     let lines: Vec<&str> = expected.split('\n').map(str::trim).filter(|l| !l.is_empty()).collect();
     let shown = || {
-        let numbers = |row: &Row| row.1.iter().map(|p| show(p.as_ref())).collect::<Vec<_>>().join(" ");
-        found.iter().map(|row| format!("{} ({})", numbers(row), row.0)).collect::<Vec<_>>().join("\n")
+        let numbers =
+            |row: &Row| row.1.iter().map(|p| show(p.as_ref())).collect::<Vec<_>>().join(" ");
+        found
+            .iter()
+            .map(|row| format!("{} ({})", numbers(row), row.0))
+            .collect::<Vec<_>>()
+            .join("\n")
     };
     assert_eq!(found.len(), lines.len(), "{text}:\n{}", shown());
     for ((_, points), line) in found.iter().zip(lines) {

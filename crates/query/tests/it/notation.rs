@@ -25,12 +25,12 @@ pub(crate) fn quoted(text: &str) -> Result<(String, &str), String> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'));
     let quote = quote.ok_or_else(|| format!("expected a text in quotes at {text:?}"))?;
     let mut is_escaped = false;
-    let ends = |(_, c): &(usize, char)| {
-        let ends = *c == quote && !is_escaped;
-        is_escaped = *c == '\\' && quote != '`' && !is_escaped;
+    let end = text.char_indices().skip(1).find(|&(_, c)| {
+        let ends = c == quote && !is_escaped;
+        is_escaped = c == '\\' && quote != '`' && !is_escaped;
         ends
-    };
-    let end = text.char_indices().skip(1).find_map(|at| ends(&at).then_some(at.0 + 1));
+    });
+    let end = end.map(|(at, _)| at + 1);
     let end = end.ok_or_else(|| format!("the text does not end: {text}"))?;
     let (literal, rest) = text.split_at(end);
     match promql::parse(literal, &Options::default()).map(|expr| expr.kind) {

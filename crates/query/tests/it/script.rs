@@ -171,6 +171,8 @@ fn load(text: &str, lines: &mut Lines<'_>) -> Result<Load, String> {
             }
             Some((_, starts)) => starts,
         };
+        // Of two lines for the same series the last counts.
+        load.series.retain(|loaded| loaded.labels != labels);
         load.series.push(Loaded { labels, values, starts });
     }
     match starts {

@@ -37,7 +37,7 @@ impl Evaluation<'_> {
             for (step, value) in stream.points.iter().enumerate() {
                 let Some(value) = value else { continue };
                 let at = match recent {
-                    Some((same, at)) if same == value => at,
+                    Some((held, at)) if is_same(held, value) => at,
                     _ => {
                         let labels = match is_shown {
                             true => group.with(label, &shown(value)),
@@ -65,6 +65,11 @@ impl Evaluation<'_> {
         self.release(&streams);
         Ok(results)
     }
+}
+
+/// Whether both are shown alike, as far as that is quickly told: nought has a sign.
+fn is_same(a: &Value, b: &Value) -> bool {
+    matches!((a, b), (Value::Number(a), Value::Number(b)) if a.to_bits() == b.to_bits())
 }
 
 /// A value as Prometheus makes a label of it.

@@ -73,3 +73,40 @@ fn xxh64(bytes: &[u8]) -> u64 {
 fn round(lane: u64, word: u64) -> u64 {
     lane.wrapping_add(word.wrapping_mul(PRIME_2)).rotate_left(31).wrapping_mul(PRIME_1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: u64) {
+        assert_eq!(xxh64(text.as_bytes()), expected, "{:x}", xxh64(text.as_bytes()));
+    }
+
+    #[test]
+    fn hashes_are_those_of_the_specification() {
+        check("", 0xef46_db37_51d8_e999);
+        check("a", 0xd24e_c4f1_a98c_6e5b);
+        check("abc", 0x44bc_2cf5_ad77_0999);
+        check("Nobody inspects the spammish repetition", 0xfbce_a83c_8a37_8bf1);
+    }
+    #[track_caller]
+    fn falls(pairs: &[(&str, &str)], expected: f64) {
+        assert_eq!(offset(&Labels::new(pairs.iter().copied())), expected);
+    }
+
+    /// What Prometheus 3.15 itself gives.
+    #[test]
+    fn labels_fall_where_they_do_in_prometheus() {
+        falls(&[], 0.934_674_931_531_705_9);
+        falls(&[("__name__", "up")], 0.925_161_306_571_719_2);
+        let series = [
+            ("__name__", "http_requests"),
+            ("group", "canary"),
+            ("instance", "histogram_1"),
+            ("job", "api-server"),
+        ];
+        falls(&series, 0.529_845_078_862_090_8);
+        falls(&[("a", &"x".repeat(300))], 0.450_019_039_050_974_8);
+    }
+}

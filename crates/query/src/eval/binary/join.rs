@@ -306,8 +306,8 @@ impl Join<'_> {
     }
 
     fn ambiguous(&self, first: usize, second: usize) -> Error {
-        let group = signature(&self.binary.matching, &self.one[second].labels);
-        let mut names = [first, second].map(|at| self.one[at].labels.to_string());
+        let group = written(&signature(&self.binary.matching, &self.one[second].labels));
+        let mut names = [first, second].map(|at| written(&self.one[at].labels));
         names.sort();
         let ([first, second], side) = (names, if self.is_turned { "left" } else { "right" });
         self.error(&format!(
@@ -344,4 +344,14 @@ impl Pair {
             (true, at) => many + at,
         }
     }
+}
+
+/// Labels as Prometheus writes them in errors: the name is one of them.
+fn written(labels: &Labels) -> String {
+    let pair = |(label, value): (&str, &str)| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_plain = !label.starts_with(|c: char| c.is_ascii_digit()) && label.chars().all(plain);
+        if is_plain { format!("{label}={value:?}") } else { format!("{label:?}={value:?}") }
+    };
+    format!("{{{}}}", labels.iter().map(pair).collect::<Vec<_>>().join(", "))
 }

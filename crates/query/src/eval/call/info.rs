@@ -36,6 +36,7 @@ pub(super) fn info(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<V
         name: String::new(),
         shift: shared_shift(&call.args[0]).unwrap_or_default(),
         extension: Extension::None,
+        looks_for_resets: false,
         place: call.place,
     };
     let are_any = streams.iter().any(|stream| wanted.identity(stream).is_some());
@@ -315,7 +316,8 @@ impl Search {
         nodes: impl Iterator<Item = &'a Node>,
         subqueries: &mut Vec<Shift>,
     ) -> bool {
-        nodes.fold(false, |found, node| self.inspect(node, subqueries) || found)
+        // Each is looked at, whatever the others are.
+        nodes.filter(|node| self.inspect(node, subqueries)).count() > 0
     }
 
     fn selector(&mut self, mut shift: Shift, subqueries: &[Shift]) -> bool {

@@ -60,14 +60,15 @@ fn relabelled(
     merge_same(streams, call.place)
 }
 
+/// Any text but the empty one is a label's name, unless it had bytes that are no text: they were read as U+FFFD.
 fn refuse_invalid(label: &Node, which: &str, function: &str) -> Result<()> {
-    match text(label) {
-        "" => {
-            let message = format!("invalid {which} label name in {function}(): ");
-            Err(Error::Execution { place: label.place, message })
-        }
-        _ => Ok(()),
+    let name = text(label);
+    if !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER) {
+        return Ok(());
     }
+    let message =
+        format!("invalid {which} label name in {function}(): {name}").trim_end().to_owned();
+    Err(Error::Execution { place: label.place, message })
 }
 
 /// A replacement with `$1`, `$name` and `${name}` filled in as Go does: a name is as long as can be, `$$` is a

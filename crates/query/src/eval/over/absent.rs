@@ -14,7 +14,7 @@ pub(super) fn labels_of_absence(of: &Ranged) -> Labels {
 
 /// Labels that matchers name with `=`. One that more than one of them is about is left out, unless its first `=`
 /// comes after all the others: so Prometheus has it.
-pub(crate) fn named(matchers: &[Matcher]) -> Labels {
+fn named(matchers: &[Matcher]) -> Labels {
     let mut seen: Vec<&str> = Vec::new();
     let mut labels = Labels::default();
     for Matcher { name, op, value, .. } in matchers {

@@ -12,17 +12,21 @@ use super::rate::{Growth, add, sub};
 use super::remark::{Remark, Remarks};
 use super::window::{Float, Histogram, Timed, Window, millis, until};
 
-/// The readings between which growth is looked for, of those that reach beyond the stretch of time.
+/// The readings at the ends, of those that reach beyond the stretch of time; `None` where none is after its start.
 fn ends<T: Timed>(window: &Window<'_>, points: &[T]) -> Option<RangeInclusive<usize>> {
-    let is_smoothed = window.extension == Extension::Smoothed;
     let mut last = points.len().checked_sub(1)?;
     let first = until(&points[..last], window.start).saturating_sub(1);
-    if is_smoothed {
+    if window.extension == Extension::Smoothed {
         last = until(&points[..last], window.end.saturating_sub(1));
     }
-    let is_within =
-        points[last].time() > window.start && (!is_smoothed || points[first].time() <= window.end);
-    is_within.then_some(first..=last)
+    (points[last].time() > window.start).then_some(first..=last)
+}
+
+/// The same, where growth within the stretch can be known: something of it was read before its end.
+fn ends_of_growth<T: Timed>(window: &Window<'_>, points: &[T]) -> Option<RangeInclusive<usize>> {
+    let ends = ends(window, points)?;
+    let is_before = points[*ends.start()].time() <= window.end;
+    (is_before || window.extension != Extension::Smoothed).then_some(ends)
 }
 
 /// Whether the value at the start lies between a reading and the next.
@@ -39,22 +43,10 @@ fn ends_between<T: Timed>(window: &Window<'_>, points: &[T], last: usize) -> boo
 
 /// The growth of numbers.
 pub(super) fn of_floats(window: &Window<'_>, growth: Growth) -> Option<f64> {
-    let floats = window.floats;
-    let (first, last) = ends(window, floats)?.into_inner();
-    let left = match begins_between(window, floats, first) {
-        true => interpolated(&floats[first], &floats[first + 1], window.start, growth),
-        false => floats[first].value,
-    };
-    let right = match ends_between(window, floats, last) {
-        true => interpolated(&floats[last - 1], &floats[last], window.end, growth),
-        false => floats[last].value,
-    };
+    let (left, inner, right) = at_ends(window, ends_of_growth(window, window.floats)?, growth);
     let mut grown = right - left;
     if growth.is_counter {
         // Those at the ends or beyond are in `left` and `right`.
-        let inner = floats[first..=last]
-            .iter()
-            .filter(|float| window.start < float.time && float.time < window.end);
         let mut before = left;
         let mut lost = 0.0;
         for value in inner.map(|float| float.value).chain([right]) {
@@ -71,10 +63,40 @@ pub(super) fn of_floats(window: &Window<'_>, growth: Growth) -> Option<f64> {
     Some(grown)
 }
 
+/// The numbers at both ends, where there would be any outside of a function of growth too; and what lies between.
+pub(super) fn stretched<'a>(
+    window: &Window<'a>,
+) -> Option<(f64, impl Iterator<Item = &'a Float>, f64)> {
+    let growth = Growth { is_counter: false, is_rate: false };
+    Some(at_ends(window, ends(window, window.floats)?, growth))
+}
+
+/// The numbers at both ends, and what lies between.
+fn at_ends<'a>(
+    window: &Window<'a>,
+    ends: RangeInclusive<usize>,
+    growth: Growth,
+) -> (f64, impl Iterator<Item = &'a Float> + use<'a>, f64) {
+    let floats = window.floats;
+    let (first, last) = ends.into_inner();
+    let left = match begins_between(window, floats, first) {
+        true => interpolated(&floats[first], &floats[first + 1], window.start, growth),
+        false => floats[first].value,
+    };
+    let right = match ends_between(window, floats, last) {
+        true => interpolated(&floats[last - 1], &floats[last], window.end, growth),
+        false => floats[last].value,
+    };
+    let (start, end) = (window.start, window.end);
+    let inner = floats.get(first..=last).unwrap_or_default().iter();
+    (left, inner.filter(move |float| start < float.time && float.time < end), right)
+}
+
 /// The number on the way from one to another; a counter that fell went from zero.
-fn interpolated(from: &Float, to: &Float, time: i64, growth: Growth) -> f64 {
+pub(super) fn interpolated(from: &Float, to: &Float, time: i64, growth: Growth) -> f64 {
     let begin = if growth.is_counter && to.value < from.value { 0.0 } else { from.value };
-    let (part, whole) = (millis(time - from.time), millis(to.time - from.time));
+    let (part, whole) =
+        (millis(time.saturating_sub(from.time)), millis(to.time.saturating_sub(from.time)));
     begin + (to.value - begin) * part / whole
 }
 
@@ -85,7 +107,7 @@ pub(super) fn of_histograms(
     remarks: &mut Remarks,
 ) -> Option<Value> {
     let histograms = window.histograms;
-    let (first, last) = ends(window, histograms)?.into_inner();
+    let (first, last) = ends_of_growth(window, histograms)?.into_inner();
     let is_custom = histograms[first].value.grid.is_custom();
     for point in &histograms[first..=last] {
         if point.value.grid.is_custom() != is_custom {
@@ -130,7 +152,7 @@ pub(super) fn of_histograms(
 }
 
 /// The histogram on the way from one to another; a counter that began anew went from nothing.
-fn between(
+pub(super) fn between(
     from: &Histogram,
     to: &Histogram,
     time: i64,
@@ -141,7 +163,7 @@ fn between(
     if time == to.time {
         return Some(result);
     }
-    let part = millis(time - from.time) / millis(to.time - from.time);
+    let part = millis(time.saturating_sub(from.time)) / millis(to.time.saturating_sub(from.time));
     if growth.is_counter && to.value.detect_reset(&from.value) {
         result.mul(part);
         return Some(result);

@@ -92,11 +92,6 @@ impl Remarks {
             }
         }
     }
-
-    #[cfg(test)]
-    pub(super) fn contains(&self, remark: &Remark) -> bool {
-        self.0.contains(remark)
-    }
 }
 
 impl Remark {

@@ -99,7 +99,7 @@ pub(super) fn quantile(window: &Window<'_>, remarks: &mut Remarks) -> Result<Opt
 
 /// A quantile of numbers, which come out in another order; between two of them a weighted average. NaN is less
 /// than any number. Beyond 0 and 1 it is infinite, of nothing NaN.
-pub(crate) fn quantile_of(rank: f64, values: &mut [f64]) -> f64 {
+pub(super) fn quantile_of(rank: f64, values: &mut [f64]) -> f64 {
     if values.is_empty() || rank.is_nan() {
         return f64::NAN;
     }

@@ -4,8 +4,8 @@ use crate::error::{Place, Result};
 
 use super::super::ast::{Expr, ExprKind};
 use super::super::functions::{AggregateOp, FUNCTIONS, function};
-use super::super::lexer::{Kind, Token, Word};
 use super::super::quote::quoted;
+use super::super::token::{Kind, Token, Word};
 use super::{Node, Parser, begins_expr, node};
 
 impl Parser<'_> {

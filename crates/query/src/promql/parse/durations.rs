@@ -7,7 +7,7 @@ use super::super::ast::BinaryOp;
 use super::super::duration::{
     Duration, DurationExpr, DurationKind, DurationOp, is_out_of_range, nanos,
 };
-use super::super::lexer::{Kind, Token, Word};
+use super::super::token::{Kind, Token, Word};
 use super::Parser;
 
 const SUM: u8 = 1;

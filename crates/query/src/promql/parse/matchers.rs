@@ -3,9 +3,9 @@
 use crate::error::{Place, Result};
 
 use super::super::ast::BinaryOp;
-use super::super::lexer::{Kind, Word};
 use super::super::matcher::{MatchOp, Matcher};
 use super::super::quote::unquoted;
+use super::super::token::{Kind, Word};
 use super::super::{Options, REGEXES_MAX};
 use super::{Context, Parser};
 

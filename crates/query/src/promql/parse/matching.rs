@@ -3,8 +3,9 @@
 use crate::error::Result;
 
 use super::super::ast::{BinaryOp, Cardinality, Matching};
-use super::super::lexer::{Kind, Word};
-use super::super::quote::unquoted;
+use super::super::matcher::is_label_name;
+use super::super::quote::{quoted, unquoted};
+use super::super::token::{Kind, Word};
 use super::{Parser, begins_expr};
 
 const IN_GROUPING: &str = "grouping opts";
@@ -79,8 +80,9 @@ impl Parser<'_> {
                 _ => return Err(self.unexpected_in(IN_GROUPING, "label")),
             };
             self.next()?;
-            if label.is_empty() {
-                self.note(token.place, "invalid label name for grouping: \"\"");
+            if !is_label_name(&label) {
+                let message = format!("invalid label name for grouping: {}", quoted(&label));
+                self.note(token.place, message);
             }
             labels.push(label);
             match self.peek()?.kind {

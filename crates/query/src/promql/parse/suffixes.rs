@@ -4,7 +4,7 @@ use crate::error::{Place, Result};
 
 use super::super::ast::{At, Expr, ExprKind};
 use super::super::duration::Duration;
-use super::super::lexer::{Kind, Word};
+use super::super::token::{Kind, Word};
 use super::{Context, Node, Parser, node};
 
 impl Parser<'_> {

@@ -81,7 +81,13 @@ impl Fixture {
             batch.sample(&Sample { start: START, end, value }).unwrap();
         }
         // As many in deltas of half a minute.
-        series(&mut batch, "asked", &[("host", "a")], Kind::Counter(Temporality::Delta), "requests");
+        series(
+            &mut batch,
+            "asked",
+            &[("host", "a")],
+            Kind::Counter(Temporality::Delta),
+            "requests",
+        );
         for at in 0..20 {
             let start = START + at * 30 * SECOND;
             let value = Value::Number(300.0);

@@ -76,10 +76,7 @@ fn over_time() {
     check("D | window:resets(10m)", "1*");
     check("D | window:increase(10m)", "1290*");
     check("D | window:delta(10m)", "390*");
-    check(
-        "A | forecasting:slope(3m, 1m)",
-        "· 5 6 7 8 9 10 11 12 13",
-    );
+    check("A | forecasting:slope(3m, 1m)", "· 5 6 7 8 9 10 11 12 13");
     check(
         "A | forecasting:ewma(0.5)",
         "1 1.5 2.25 3.125 4.0625 5.03125 6.015625 7.0078125 8.00390625 9.001953125",
@@ -98,7 +95,8 @@ fn sums_run() {
     };
     let integrated = differences(numbers("A | integrate()"));
     assert_eq!(integrated, [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]);
-    let harmed = r#"find:histogram("lat") | histogram:merge() | histogram:count_above(100) | integrate()"#;
+    let harmed =
+        r#"find:histogram("lat") | histogram:merge() | histogram:count_above(100) | integrate()"#;
     assert_eq!(differences(numbers(harmed)), [5.0; 9]);
     let text = r#"integrate:while{ time:tz("UTC","hour"), pass{1} }"#;
     let mut late = question(text);
@@ -114,10 +112,7 @@ fn sums_run() {
 
 #[test]
 fn groups_and_choices() {
-    check(
-        r#"find("req") | group_by:sum("dc")"#,
-        "5 4 3 2 1 0 1 2 3 4\n11 12 3 14 15 16 7 8 19 20",
-    );
+    check(r#"find("req") | group_by:sum("dc")"#, "5 4 3 2 1 0 1 2 3 4\n11 12 3 14 15 16 7 8 19 20");
     check_legends(r#"find("req") | top(1)"#, &["req|ST[dc:us,host:b]"]);
     check_legends(r#"find("req") | bottom(1)"#, &["req|ST[dc:eu,host:c]"]);
     check_legends(r#"find("req") | top(2) | label("%tv{host}")"#, &["b", "a"]);
@@ -145,7 +140,8 @@ fn groups_and_choices() {
 
 #[test]
 fn vectors() {
-    let pair = r#"op:div{ find("req") | vector("%tv{host}"), find("total") | vector("%tv{host}") }"#;
+    let pair =
+        r#"op:div{ find("req") | vector("%tv{host}"), find("total") | vector("%tv{host}") }"#;
     let text = format!("{pair} | vector:unpack()");
     check(&text, "· 2/60 3/180 4/360 5/600 6/900 7/30 8/90 9/210 10/390");
     check_legends(&text, &["a"]);
@@ -170,7 +166,10 @@ fn legends() {
     check_legends("1 + 2", &["1 + 2"]);
     check_legends(r#"A | label:replace("%n", "r(.)q", "$1")"#, &["e"]);
     check_legends(r#"find("prod.n1.cpu") | graphite:aliasbynode(1, -1)"#, &["n1.cpu"]);
-    check_legends(r#"graphite:find("prod.*.cpu") | graphite:removenode(0) | label("%n")"#, &["n1.cpu"]);
+    check_legends(
+        r#"graphite:find("prod.*.cpu") | graphite:removenode(0) | label("%n")"#,
+        &["n1.cpu"],
+    );
 }
 
 #[test]
@@ -223,9 +222,11 @@ fn several_histograms() {
 
 #[test]
 fn times() {
-    let epoch: Vec<f64> = (0..10).map(|at| (START / SECOND) as f64 + 60.0 * f64::from(at)).collect();
+    let epoch: Vec<f64> =
+        (0..10).map(|at| (START / SECOND) as f64 + 60.0 * f64::from(at)).collect();
     assert_eq!(numbers("time:epoch()"), epoch);
-    let field = |field: &str, expected: &str| check(&format!("time:tz(\"UTC\", \"{field}\")"), expected);
+    let field =
+        |field: &str, expected: &str| check(&format!("time:tz(\"UTC\", \"{field}\")"), expected);
     field("second", "0*");
     field("minute", "0 1 2 3 4 5 6 7 8 9");
     field("hour", "13*");
@@ -247,6 +248,9 @@ fn what_stands_twice_is_the_same() {
 
 #[test]
 fn promql_within() {
-    check("#lang=\"promql\"\nsum(req)", "16 16 6 16 16 16 8 10 22 24".replace("16 16 6", "· 16 16").as_str());
+    check(
+        "#lang=\"promql\"\nsum(req)",
+        "16 16 6 16 16 16 8 10 22 24".replace("16 16 6", "· 16 16").as_str(),
+    );
     let _ = written_out("A");
 }

@@ -31,10 +31,7 @@ fn another_kind_is_missing() {
 #[test]
 fn earlier_and_elsewhere() {
     check(r#"find("req", "and(host:a)", start_time_offset=2m)"#, "· · 1 2 3 4 5 6 7 8");
-    check(
-        r#"find("req", "and(host:a)", start_time_override=1600002120)"#,
-        "3 4 5 6 7 8 9 10 · ·",
-    );
+    check(r#"find("req", "and(host:a)", start_time_override=1600002120)"#, "3 4 5 6 7 8 9 10 · ·");
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(super) fn sum(value: &Value) -> Option<Value> {
 pub(super) fn avg(value: &Value) -> Option<Value> {
     Some(match value {
         Value::Histogram(histogram) => of(quantile::average(histogram)),
-        Value::Distribution(mixture) => match mixture.mean() {
+        Value::Distribution(mixture) => match mean(mixture) {
             Some(mean) if !has_nan(mixture) => within(mean),
             _ => Value::Number(f64::NAN),
         },
@@ -155,6 +155,14 @@ pub(super) fn extreme(shape: &mut Shape, is_max: bool) -> Value {
     quantile(if is_max { 1.0 } else { 0.0 }, shape).0
 }
 
+/// Of one part alone it may be exact.
+fn mean(mixture: &Mixture) -> Option<Bracket> {
+    match mixture.parts() {
+        [part] => part.mean(),
+        _ => mixture.mean(),
+    }
+}
+
 fn has_nan(mixture: &Mixture) -> bool {
     mixture.parts().iter().any(|part| part.nan_count() > 0)
 }
@@ -213,4 +221,109 @@ fn within(bounds: Bracket) -> Value {
 fn moved(estimate: f64, bounds: Bracket) -> Value {
     let estimate = if estimate.is_nan() { bounds.estimate } else { estimate };
     bounded(bounds.lower, estimate.max(bounds.lower).min(bounds.upper), bounds.upper)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hist::Scheme;
+
+    use super::*;
+    use crate::promql::quantile::Level;
+
+    /// Latencies of two kinds, recorded with two kinds of buckets.
+    fn values() -> Vec<f64> {
+        (1..400).map(|k| f64::from(k * k % 997) / 1000.0 + 0.0005).collect()
+    }
+
+    fn shapes() -> Vec<(&'static str, Shape)> {
+        let mut mixture = Mixture::default();
+        let schemes = [Scheme::exp2(3).unwrap(), Scheme::LogLinear10];
+        for (at, scheme) in schemes.into_iter().enumerate() {
+            let mut part = Histogram::new(scheme);
+            for value in values().iter().skip(at).step_by(2) {
+                part.record(*value);
+            }
+            mixture.add(&part).unwrap();
+        }
+        // Of one kind: where several are put together, some are moved into the others' buckets.
+        let mut alone = Histogram::new(Scheme::exp2(3).unwrap());
+        values().into_iter().for_each(|value| alone.record(value));
+        let floats = FloatHistogram::from(&alone);
+        let bounds = [0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, f64::INFINITY];
+        let level = |upper_bound: f64| {
+            let count = values().iter().filter(|value| **value <= upper_bound).count() as f64;
+            Level { upper_bound, count }
+        };
+        vec![
+            ("distribution", Shape::Native(Value::Distribution(Arc::new(mixture)))),
+            ("histogram", Shape::Native(Value::Histogram(Arc::new(floats)))),
+            ("classic", Shape::Classic(bounds.into_iter().map(level).collect())),
+        ]
+    }
+
+    #[track_caller]
+    fn check(what: &str, found: &Value, truth: f64) {
+        let found = found.bracket().unwrap();
+        let doubt = truth.abs() * 1e-9;
+        let is_between = found.lower <= truth + doubt && truth - doubt <= found.upper;
+        assert!(is_between && found.contains(found.estimate), "{what}: {found:?} of {truth}");
+    }
+
+    #[test]
+    fn the_truth_lies_within_the_bounds() {
+        let mut sorted = values();
+        sorted.sort_by(f64::total_cmp);
+        let n = sorted.len();
+        let most = |limit: f64| sorted.iter().filter(|value| **value <= limit).count() as f64;
+        for (kind, mut shape) in shapes() {
+            for percent in 0..=100 {
+                let q = f64::from(percent) / 100.0;
+                let rank = ((q * n as f64).ceil() as usize).max(1);
+                let (value, _, _) = quantile(q, &mut shape);
+                check(&format!("{kind} quantile {q}"), &value, sorted[rank - 1]);
+            }
+            for limit in [-1.0, 0.0, 0.001, 0.0123, 0.25, 0.7, 0.9, 2.0] {
+                let below = count_within(f64::NEG_INFINITY, limit, &mut shape);
+                check(&format!("{kind} below {limit}"), &below, most(limit));
+                let above = count_within(limit, f64::INFINITY, &mut shape);
+                check(&format!("{kind} above {limit}"), &above, n as f64 - most(limit));
+                let (share, _) = fraction(f64::NEG_INFINITY, limit, &mut shape);
+                check(&format!("{kind} share {limit}"), &share, most(limit) / n as f64);
+                let within = count_within(limit, limit + 0.1, &mut shape);
+                let truth = most(limit + 0.1) - most(limit);
+                check(&format!("{kind} from {limit}"), &within, truth);
+            }
+            check(&format!("{kind} max"), &extreme(&mut shape, true), sorted[n - 1]);
+            check(&format!("{kind} min"), &extreme(&mut shape, false), sorted[0]);
+            let Shape::Native(value) = shape else { continue };
+            let mean = sorted.iter().sum::<f64>() / n as f64;
+            let variance = sorted.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n as f64;
+            check(&format!("{kind} count"), &count(&value).unwrap(), n as f64);
+            check(&format!("{kind} sum"), &sum(&value).unwrap(), mean * n as f64);
+            check(&format!("{kind} avg"), &avg(&value).unwrap(), mean);
+            check(&format!("{kind} stdvar"), &stdvar(&value).unwrap(), variance);
+            check(&format!("{kind} stddev"), &stddev(&value).unwrap(), variance.sqrt());
+        }
+    }
+
+    #[test]
+    fn what_was_measured_whole_has_exact_ends() {
+        let (_, mut shape) = shapes().remove(0);
+        let most = values().into_iter().fold(0.0, f64::max);
+        assert_eq!(extreme(&mut shape, true), Value::Number(most));
+        assert_eq!(quantile(1.0, &mut shape).0, Value::Number(most));
+        assert_eq!(count_within(most, f64::INFINITY, &mut shape), Value::Number(0.0));
+        assert_eq!(count_within(2.0, 1.0, &mut shape), Value::Number(0.0));
+    }
+
+    #[test]
+    fn of_nothing_there_are_counts_and_no_shares() {
+        let mut shape = Shape::Native(Value::Distribution(Arc::new(Mixture::default())));
+        assert_eq!(count_within(1.0, 2.0, &mut shape), Value::Number(0.0));
+        assert!(quantile(0.5, &mut shape).0.number().unwrap().is_nan());
+        assert!(fraction(1.0, 2.0, &mut shape).0.number().unwrap().is_nan());
+        assert!(extreme(&mut shape, true).number().unwrap().is_nan());
+    }
 }

@@ -92,22 +92,15 @@ impl Evaluation<'_> {
         }
         let mut list = Vec::with_capacity(natives.len() + classics.len());
         for native in natives {
+            let shape =
+                |point: Option<Value>| point.filter(Value::is_distribution).map(Shape::Native);
+            let mut points: Vec<Option<Shape>> = native.points.into_iter().map(shape).collect();
             let same = places.get(&native.labels).map(|at| &mut classics[*at].levels);
-            let conflicts = same.map_or(0, |levels| conflicts(&native, levels));
-            let points = native
-                .points
-                .into_iter()
-                .enumerate()
-                .map(|(_, point)| point.filter(Value::is_distribution).map(Shape::Native));
-            let mut points: Vec<Option<Shape>> = points.collect();
-            if conflicts > 0 {
+            if same.is_some_and(|levels| clear_both(&mut points, levels)) {
                 let name = name_of(self, &native.labels);
                 let message =
                     "PromQL warning: vector contains a mix of classic and native histograms";
                 self.notes.warn(node.place, of_metric(message, &name));
-                if let Some(at) = places.get(&native.labels) {
-                    clear_both(&mut points, &mut classics[*at].levels);
-                }
             }
             list.push(Subject::new(self, native.labels, points));
         }
@@ -136,21 +129,17 @@ impl Classic {
     }
 }
 
-/// At how many steps there is a distribution and a classic histogram.
-fn conflicts(native: &Stream, levels: &[Vec<Level>]) -> usize {
-    let is_native = |point: &Option<Value>| point.as_ref().is_some_and(Value::is_distribution);
-    let both = native.points.iter().zip(levels);
-    both.filter(|(point, levels)| is_native(point) && !levels.is_empty()).count()
-}
-
-/// Neither is answered for where both are.
-fn clear_both(points: &mut [Option<Shape>], levels: &mut [Vec<Level>]) {
+/// Neither is answered for where both are. Says whether there was such a step.
+fn clear_both(points: &mut [Option<Shape>], levels: &mut [Vec<Level>]) -> bool {
+    let mut were_both = false;
     for (point, levels) in points.iter_mut().zip(levels) {
         if point.is_some() && !levels.is_empty() {
             *point = None;
             levels.clear();
+            were_both = true;
         }
     }
+    were_both
 }
 
 /// A bucket's upper bound as it is written; a number that doubles do not hold is none.

@@ -1,0 +1,142 @@
+//! Scripts that are wrong, so that it shows if the runner does not notice.
+
+use crate::run::run;
+
+/// Each question of these is to fail, for the reason above it.
+const WRONG: &str = r#"
+load 1m
+  depth{host="a"} 1 2 3
+  depth{host="b"} 4 5 6
+  latency {{schema:0 sum:1 count:1 buckets:[1]}}x2
+
+# Another number, but for what adding up makes.
+eval instant at 2m depth{host="a"}
+  depth{host="a"} 3.00001
+
+# One that is missing, one that is too many, and one that is another.
+eval instant at 2m depth
+  depth{host="a"} 3
+
+eval instant at 2m depth{host="a"}
+  depth{host="a"} 3
+  depth{host="b"} 6
+
+eval instant at 2m depth{host="a"} + 0
+  depth{host="a"} 3
+
+# Nothing where something is, and the other way round.
+eval instant at 2m depth
+
+eval instant at 2m no_such_metric
+  {} 1
+
+# Another order.
+eval instant at 2m sort(depth)
+  expect ordered
+  depth{host="b"} 6
+  depth{host="a"} 3
+
+# Another kind of answer.
+eval instant at 2m vector(1)
+  1
+
+eval instant at 2m 1
+  {} 1
+
+eval instant at 2m "text"
+  expect string "other"
+
+# Moments: too few, too many, others.
+eval range from 0 to 2m step 1m depth{host="a"}
+  depth{host="a"} 1 2
+
+eval range from 0 to 2m step 1m depth{host="a"} > 1
+  depth{host="a"} 1 2 3
+
+eval range from 0 to 2m step 1m depth{host="a"} > 1
+  depth{host="a"} 2 3 _
+
+# Histograms: another sum, bucket, schema or hint, or a number.
+eval instant at 2m latency
+  latency {{schema:0 sum:2 count:1 buckets:[1]}}
+
+eval instant at 2m latency
+  latency {{schema:0 sum:1 count:1 offset:1 buckets:[1]}}
+
+eval instant at 2m latency
+  latency {{schema:1 sum:1 count:1 buckets:[1]}}
+
+eval instant at 2m latency
+  latency {{schema:0 sum:1 count:1 counter_reset_hint:gauge buckets:[1]}}
+
+eval instant at 2m latency
+  latency 1
+
+# Notes that are there, or not, or say something else.
+eval instant at 2m quantile(2, depth)
+  expect no_warn
+  {} Inf
+
+eval instant at 2m sum(depth)
+  expect warn
+  {} 9
+
+eval instant at 2m quantile(2, depth)
+  expect warn msg: PromQL warning: quantile value should be between 0 and 1, got 2 (1:1)
+  {} Inf
+
+eval instant at 2m latency + 1
+  expect info regex: nothing like it
+
+eval instant at 2m latency + 1
+  expect no_info
+
+# Failures that are there, or not, or say something else.
+eval instant at 2m depth + on() depth
+  {} 1
+
+eval instant at 2m depth
+  expect fail
+
+eval instant at 2m depth + on() depth
+  expect fail msg: something else
+
+eval instant at 2m depth + on() depth
+  expect fail regex: ^something else$
+
+# No question at all.
+eval instant at 2m depth +
+  {} 1
+"#;
+
+#[test]
+fn what_is_wrong_is_noticed() {
+    let report = run(WRONG);
+    let lines = WRONG.lines().enumerate();
+    let questions: Vec<usize> =
+        lines.filter(|(_, line)| line.starts_with("eval")).map(|(at, _)| at + 1).collect();
+    let failed: Vec<usize> = report.failures.iter().map(|failure| failure.line).collect();
+    assert_eq!(failed, questions);
+    assert!(report.failures.iter().all(|failure| !failure.message.contains("it panics")));
+}
+
+#[test]
+fn scripts_that_cannot_be_read_say_where() {
+    let check = |script: &str, line: usize| {
+        let report = run(script);
+        let failed: Vec<usize> = report.failures.iter().map(|failure| failure.line).collect();
+        assert_eq!(failed, [line], "{script}");
+    };
+    check("\nlod 1m", 2);
+    check("load 1m\n  a 1 2 x\n", 2);
+    check("load 1 minute", 1);
+    check("load 1m\n  a{b} 1\n", 2);
+    check("load 1m\n  a@st -1m -1m\n  a 1\n", 3);
+    check("load 1m\n  a {{sum:x}}\n", 2);
+    check("eval instant 5m a", 1);
+    check("eval range from 5m to 1m step 1m a", 1);
+    check("eval instant at 1m a\n  expect more", 2);
+    check("eval instant at 1m a\n  expect warn\n  expect no_warn", 3);
+    check("eval instant at 1m a\n  a 1 2", 2);
+    check("# A comment ends a command.\nload 1m\n  # here\n  a 1", 4);
+}

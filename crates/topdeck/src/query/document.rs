@@ -1,0 +1,109 @@
+//! An answer as JSON.
+
+use hist::Bracket;
+use query::{Answer, Data, Labels, Note, Reading, Stream, Value};
+
+use crate::hist::json::bracket;
+use crate::json::Json::{self, Integer, List, Null, Object, Text};
+use crate::json::{integer, number};
+
+pub(crate) fn of(answer: &Answer) -> Json {
+    let (kind, data) = match &answer.data {
+        Data::Scalar(numbers) => {
+            ("scalar", List(points(answer, numbers.iter().map(|n| Some(number(*n))))))
+        }
+        Data::Text(text) => ("text", Text(text.clone())),
+        Data::Vector(streams) => {
+            ("vector", List(streams.iter().map(|of| stream(answer, of)).collect()))
+        }
+        Data::Matrix(streams) => {
+            ("matrix", List(streams.iter().map(|of| stream(answer, of)).collect()))
+        }
+        Data::Readings(series) => {
+            let series = series.iter().map(|of| {
+                let readings = of.readings.iter().map(reading).collect();
+                Object(vec![("labels", labels(&of.labels)), ("readings", List(readings))])
+            });
+            ("readings", List(series.collect()))
+        }
+    };
+    let notes = |kind| List(answer.notes.of(kind).map(|(text, _)| Text(text.to_owned())).collect());
+    Object(vec![
+        ("schema", integer(1)),
+        ("kind", Text(kind.to_owned())),
+        ("unit", answer.unit.clone().map_or(Null, Text)),
+        ("data", data),
+        ("warnings", notes(Note::Warning)),
+        ("infos", notes(Note::Info)),
+        ("gaps", List(answer.gaps.iter().map(|gap| Text(gap.to_string())).collect())),
+    ])
+}
+
+fn stream(answer: &Answer, stream: &Stream) -> Json {
+    let values = stream.points.iter().map(|point| point.as_ref().map(value));
+    Object(vec![("labels", labels(&stream.labels)), ("points", List(points(answer, values)))])
+}
+
+/// Only those that are there; times in nanoseconds.
+fn points(answer: &Answer, values: impl Iterator<Item = Option<Json>>) -> Vec<Json> {
+    let of = |(at, value): (usize, Option<Json>)| {
+        let time = Integer(answer.steps.time(at).into());
+        Some(Object(vec![("time_ns", time), ("value", value?)]))
+    };
+    values.enumerate().filter_map(of).collect()
+}
+
+fn reading(reading: &Reading) -> Json {
+    Object(vec![
+        ("start_ns", Integer(reading.start.into())),
+        ("time_ns", Integer(reading.time.into())),
+        ("value", value(&reading.value)),
+    ])
+}
+
+fn labels(labels: &Labels) -> Json {
+    Json::Map(
+        labels.iter().map(|(name, value)| (name.to_owned(), Text(value.to_owned()))).collect(),
+    )
+}
+
+/// A number; a statistic with its bounds; a distribution with its buckets.
+fn value(value: &Value) -> Json {
+    match value {
+        Value::Number(plain) if plain.is_finite() => number(*plain),
+        // JSON has no word for these: as Prometheus writes them.
+        Value::Number(other) => Text(other.to_string().replace("inf", "+Inf").replace("-+", "-")),
+        Value::Bracket(of) => bracket(**of),
+        Value::Distribution(mixture) => {
+            let statistic = |of: Option<Bracket>| of.map_or(Null, bracket);
+            let cells = mixture.parts().iter().flat_map(|part| part.cells()).map(|cell| {
+                Object(vec![
+                    ("lower", number(cell.lower)),
+                    ("upper", number(cell.upper)),
+                    ("count", integer(cell.count)),
+                ])
+            });
+            Object(vec![
+                ("count", integer(mixture.count())),
+                ("sum", bracket(mixture.sum())),
+                ("min", statistic(mixture.min())),
+                ("max", statistic(mixture.max())),
+                ("cells", List(cells.collect())),
+            ])
+        }
+        Value::Histogram(histogram) => {
+            let buckets = histogram.buckets().map(|bucket| {
+                Object(vec![
+                    ("lower", number(bucket.lower)),
+                    ("upper", number(bucket.upper)),
+                    ("count", number(bucket.count)),
+                ])
+            });
+            Object(vec![
+                ("count", number(histogram.count)),
+                ("sum", number(histogram.sum)),
+                ("buckets", List(buckets.collect())),
+            ])
+        }
+    }
+}
