@@ -6,6 +6,8 @@
 //! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and [`ARGUMENTS_MAX`], which together bound what
 //! a text from outside can take.
 
+mod aggregate;
+mod anomaly;
 mod arguments;
 pub mod ast;
 mod bind;
@@ -15,16 +17,20 @@ mod exclude;
 mod fill;
 mod filter;
 mod finer;
+mod forecasting;
 mod functions;
 mod global;
 mod graphite;
 mod group;
+mod histogram;
+mod integrate;
 pub mod label;
 mod legends;
 mod lexer;
 mod math;
 mod names;
 mod op;
+mod outlier;
 mod packages;
 mod parse;
 mod plan;
@@ -32,6 +38,7 @@ mod points;
 mod quantiles;
 mod rank;
 mod rates;
+mod rolling;
 mod seasons;
 mod show;
 pub mod signature;
@@ -42,11 +49,14 @@ mod time;
 mod units;
 mod vector;
 mod walk;
+mod window;
 mod work;
 mod zone;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trial;
 
 pub use arguments::{Arguments, Context, Given};
 pub use ast::{Argument, Body, Call, Constant, Directives, Expr, Form, Literal, Operator, Query};

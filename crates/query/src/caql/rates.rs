@@ -123,6 +123,6 @@ mod tests {
         check(What::Counter, &readings, [Some(9.0 / 60.0), Some(0.1)]);
         check(What::Derivative, &readings, [Some(-1.0 / 70.0), Some(0.1)]);
         check(What::Stddev, &[(10, 1.0), (20, 3.0)], [Some(1.0), None]);
-        check(What::CounterStddev, &[(0, 0.0), (10, 1.0), (20, 4.0)], [Some(0.1), None]);
+        check(What::CounterStddev, &[(0, 0.0), (10, 10.0), (20, 40.0)], [Some(1.0), None]);
     }
 }

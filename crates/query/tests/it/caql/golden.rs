@@ -4,7 +4,7 @@ use query::Value;
 use store::{MINUTE, SECOND};
 
 use super::fixture::START;
-use super::{answer_of, check, check_legends, question, rows, rows_of, written_out};
+use super::{answer_of, check, check_legends, question, rows, rows_of};
 
 #[test]
 fn constants_and_operators() {
@@ -175,7 +175,8 @@ fn legends() {
 #[test]
 fn histograms_of_numbers() {
     check("histogram{1, 2, 3} | histogram:count()", "3*");
-    check("histogram{1, 2, 3} | histogram:mean()", "2.0485266*");
+    // libcircllhist forgets the numbers and says 2.0485266; here their sum and their ends are kept.
+    check("histogram{1, 2, 3} | histogram:mean()", "2*");
     check("histogram{1, 2, 3} | histogram:median()", "2.05*");
     check("histogram{1, 2, 3} | histogram:count_above(2)", "2*");
     check("histogram{1, 2, 3} | histogram:count_below(2)", "2*");
@@ -183,7 +184,8 @@ fn histograms_of_numbers() {
     let found = rows(r#"find("req") | histogram() | histogram:percentile(0,50,100)"#);
     let first: Vec<f64> =
         found.iter().map(|(_, points)| points[0].as_ref().unwrap().number().unwrap()).collect();
-    assert_eq!(first, [1.05, 5.05, 10.5]);
+    // Of bins alone, the ends would be 1.05 and 10.5.
+    assert_eq!(first, [1.0, 5.05, 10.0]);
 }
 
 #[test]
@@ -248,9 +250,6 @@ fn what_stands_twice_is_the_same() {
 
 #[test]
 fn promql_within() {
-    check(
-        "#lang=\"promql\"\nsum(req)",
-        "16 16 6 16 16 16 8 10 22 24".replace("16 16 6", "· 16 16").as_str(),
-    );
-    let _ = written_out("A");
+    // What was read in the middle of a minute is the latest from the next one on.
+    check("#lang=\"promql\"\nsum(req)", "· 16 16 16 16 16 16 18 20 22");
 }

@@ -31,23 +31,80 @@ fn asker_mistakes() {
 
 #[test]
 fn at_run_time() {
-    check("op:div2{1,2,3}", expect![[r#""#]]);
-    check(r#"find("req") | vector("%tv{dc}")"#, expect![[r#""#]]);
-    check(r#"find("req") / 2"#, expect![[r#""#]]);
-    check(r#"time:tz("Mars/Base","hour")"#, expect![[r#""#]]);
-    check(r#"find("lat") | group_by:merge("host")"#, expect![[r#""#]]);
-    check(r#"find("req") | stats:select(9)"#, expect![[r#""#]]);
+    check(
+        "op:div2{1,2,3}",
+        expect![[r#"
+        1:1: op:div2 takes exactly two streams, and these are 3; make one of many first, as with stats:sum() or group_by:sum(…)
+          op:div2{1,2,3}
+          ^^^^^^^^^^^^^^"#]],
+    );
+    check(
+        r#"find("req") | vector("%tv{dc}")"#,
+        expect![[r#"
+        1:1: two streams have the key "us": put more into the format, such as %cn, or set sloppy=1, which keeps the first of them
+          find("req") | vector("%tv{dc}")
+          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
+    );
+    check(
+        r#"find("req") / 2"#,
+        expect![[r#"
+        1:1: op:div2 takes exactly two streams, and these are 4; make one of many first, as with stats:sum() or group_by:sum(…)
+          find("req") / 2
+          ^^^^^^^^^^^^^^^"#]],
+    );
+    check(
+        r#"time:tz("Mars/Base","hour")"#,
+        expect![[r#"
+        1:1: there is no time zone "Mars/Base": write one such as "UTC" or "Europe/Berlin"
+          time:tz("Mars/Base","hour")
+          ^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
+    );
+    check(
+        r#"find("lat") | group_by:merge("host")"#,
+        expect![[r#"
+        1:1: group_by:merge takes histograms, and this gives numbers: find:histogram(…) finds them, histogram() makes them of numbers
+          find("lat") | group_by:merge("host")
+          ^^^^^^^^^^^"#]],
+    );
+    check(
+        r#"find("req") | stats:select(9)"#,
+        expect![[r#"
+        1:1: stats:select(9) has 3 streams to select from: they are numbered from 1
+          find("req") | stats:select(9)
+          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
+    );
 }
 
 #[test]
 fn averages_of_quantiles() {
-    check("H | histogram:percentile(99) | stats:mean()", expect![[r#""#]]);
+    check(
+        "H | histogram:percentile(99) | stats:mean()",
+        expect![[r#"
+        1:67: an average of quantiles over streams is not a quantile of anything: where few had a bad time it says that all had a fair one. merge the histograms and take the quantile of the whole: find:histogram("lat", "and(host:a)") | histogram:merge() | histogram:percentile(99)
+          find:histogram("lat", "and(host:a)") | histogram:percentile(99) | stats:mean()
+                                                                            ^^^^^^^^^^"#]],
+    );
     check(
         r#"find:histogram("lat") | histogram:percentile(99) | label("%n") | group_by:mean("host")"#,
-        expect![[r#""#]],
+        expect![[r#"
+            1:66: an average of quantiles over streams is not a quantile of anything: where few had a bad time it says that all had a fair one. merge the histograms and take the quantile of the whole: find:histogram("lat") | group_by:merge("host") | histogram:percentile(99)
+              find:histogram("lat") | histogram:percentile(99) | label("%n") | group_by:mean("host")
+                                                                               ^^^^^^^^^^^^^"#]],
     );
-    check("H | histogram:percentile(99, 50) / 1000 | window:mean(1h)", expect![[r#""#]]);
-    check("pass{H | histogram:median(), K | histogram:median()} | stats:mean()", expect![[r#""#]]);
+    check(
+        "(H | histogram:percentile(99)) / 1000 | window:mean(1h)",
+        expect![[r#"
+            1:76: an average of quantiles over time is not a quantile of anything: where few had a bad time it says that all had a fair one. merge the histograms and take the quantile of the whole: find:histogram("lat", "and(host:a)") | window:merge(1h) | histogram:percentile(99)
+              (find:histogram("lat", "and(host:a)") | histogram:percentile(99)) / 1000 | window:mean(1h)
+                                                                                         ^^^^^^^^^^^"#]],
+    );
+    check(
+        "pass{H | histogram:median(), K | histogram:median()} | stats:mean()",
+        expect![[r#"
+        1:126: an average of quantiles over streams is not a quantile of anything: where few had a bad time it says that all had a fair one. merge the histograms and take the quantile of the whole: pass{find:histogram("lat", "and(host:a)"), find:histogram("lat", "and(host:b)")} | histogram:merge() | histogram:median()
+          pass{find:histogram("lat", "and(host:a)") | histogram:median(), find:histogram("lat", "and(host:b)") | histogram:median()} | stats:mean()
+                                                                                                                                       ^^^^^^^^^^"#]],
+    );
     assert!(answer("H | histogram:percentile(99) | window:max(5m)").is_ok());
     assert!(answer("H | histogram:mean() | window:mean(5m)").is_ok());
     let settings = Settings { averaged_quantiles: true, ..Settings::default() };
@@ -59,7 +116,13 @@ fn averages_of_quantiles() {
 
 #[test]
 fn promql_errors_point_into_the_query() {
-    check("#lang=\"promql\"\nsum(req", expect![[r#""#]]);
+    check(
+        "#lang=\"promql\"\nsum(req",
+        expect![[r#"
+        2:8: unclosed left parenthesis
+          sum(req
+                 ^"#]],
+    );
 }
 
 #[test]
