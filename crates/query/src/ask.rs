@@ -102,6 +102,9 @@ fn caql_answer(
     let offset = plan.promql_at.unwrap_or(0);
     let moved = |error: Error| error.moved(offset);
     let mut streams = evaluation.streams(&plan.node, plan.steps).map_err(moved)?;
+    let samples = |streams: &[Stream]| streams.iter().map(Stream::samples).sum::<u64>();
+    let shared: u64 = evaluation.shared.values().map(|streams| samples(streams)).sum();
+    debug_assert_eq!(evaluation.budget.held(), samples(&streams) + shared, "BUG: held is not held");
     let unit = evaluation.unit(&plan.node).map_err(moved)?.text();
     if plan.promql_at.is_some() {
         streams = without_names(streams, plan.node.place).map_err(moved)?;

@@ -43,6 +43,7 @@ mod seasons;
 mod show;
 pub mod signature;
 mod sources;
+mod spread;
 mod stage;
 mod stats;
 mod time;

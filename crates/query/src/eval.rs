@@ -105,7 +105,7 @@ impl<'a> Evaluation<'a> {
             Op::Call { function, args } => self.call(function, args, node.place, steps),
             Op::Aggregate(aggregate) => self.aggregate(aggregate, node.place, steps),
             Op::Binary(binary) => self.binary(binary, node.place, steps),
-            Op::Stage(stage) => stage.streams(self, node.place, steps),
+            Op::Stage(stage) => stage.streams(self, steps),
         }
     }
 

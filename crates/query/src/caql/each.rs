@@ -1,10 +1,11 @@
 //! `each:*`: a constant put together with each number.
 
-use super::op::pair;
-use super::points::{map, point};
+use super::op::{bounded, pair};
+use super::points::point;
 use super::work::{Kernel, Work};
 use crate::error::Result;
 use crate::stream::Stream;
+use crate::value::Value;
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
     let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("each:")? {
@@ -26,8 +27,17 @@ pub(super) fn kernel(name: &str) -> Option<Kernel> {
 }
 
 fn each(work: Work<'_>, word: &str) -> Result<Vec<Stream>> {
-    let x = work.arguments.number("x").unwrap_or(f64::NAN);
-    Ok(map(work.inputs, |number| pair(word, number, x)))
+    let Work { mut inputs, arguments, .. } = work;
+    let x = arguments.number("x").unwrap_or(f64::NAN);
+    for held in inputs.iter_mut().flat_map(|stream| &mut stream.points) {
+        let Some(value) = held.take() else { continue };
+        let number = value.number().map(|number| pair(word, number, x));
+        let number = number.filter(|number| number.is_finite());
+        *held = number.map(|number| {
+            bounded(word, [&value].into_iter(), Some(x), number).unwrap_or(Value::Number(number))
+        });
+    }
+    Ok(inputs)
 }
 
 /// Puts an argument where nothing is.

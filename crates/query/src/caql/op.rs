@@ -1,15 +1,25 @@
 //! `op:*`, which operators stand for: where one of the streams has no value, the result has none.
 
+use hist::Bracket;
+
 use super::names::common;
-use super::points::{map, point, truth};
+use super::points::{map, truth};
 use super::stats::rows;
 use super::work::{Kernel, Work};
 use crate::error::Result;
+use crate::eval::binary::{bounds, negated};
+use crate::promql::BinaryOp;
 use crate::stream::Stream;
+use crate::value::Value;
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
     let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("op:")? {
-        "neg" => |work| Ok(map(work.inputs, |number| 0.0 - number)),
+        "neg" => |mut work| {
+            for value in work.inputs.iter_mut().flat_map(|stream| &mut stream.points).flatten() {
+                *value = negated(value);
+            }
+            Ok(work.inputs)
+        },
         "not" => |work| Ok(map(work.inputs, |number| truth(number == 0.0))),
         "sum" => |work| all(work, |row| row.iter().sum::<f64>() + 0.0),
         "sub" => |work| all(work, |row| fold(row, |left, right| left - right)),
@@ -61,17 +71,56 @@ fn fold(row: &[f64], of: fn(f64, f64) -> f64) -> f64 {
 }
 
 fn all(work: Work<'_>, of: fn(&[f64]) -> f64) -> Result<Vec<Stream>> {
-    let Work { inputs, arguments, steps, .. } = work;
+    let Work { name, inputs, arguments, steps, .. } = work;
     let mut points = Vec::with_capacity(steps.count);
     let mut present = Vec::with_capacity(inputs.len() + 1);
     let is_empty = inputs.is_empty();
-    rows(&inputs, arguments.number("x"), steps.count, |row| {
+    let x = arguments.number("x");
+    rows(&inputs, x, steps.count, |row| {
         present.clear();
         present.extend(row.iter().flatten().copied());
         let is_whole = present.len() == row.len() && !is_empty;
-        points.push(point(is_whole.then(|| of(&present))));
+        let number = is_whole.then(|| of(&present)).filter(|number| number.is_finite());
+        let value = number.map(|number| {
+            let values = inputs.iter().filter_map(|stream| stream.points[points.len()].as_ref());
+            bounded(name, values, x, number).unwrap_or(Value::Number(number))
+        });
+        points.push(value);
     });
     // Constants say nothing about what they are put together with.
     let described = inputs.iter().map(|stream| &stream.labels).filter(|labels| !labels.is_empty());
     Ok(vec![Stream::new(common(described), points)])
+}
+
+/// A result with its bounds, where values that it is made of have some.
+pub(super) fn bounded<'a>(
+    name: &str,
+    mut values: impl Iterator<Item = &'a Value> + Clone,
+    x: Option<f64>,
+    result: f64,
+) -> Option<Value> {
+    if !values.clone().any(|value| matches!(value, Value::Bracket(_))) {
+        return None;
+    }
+    let operator = match name.rsplit(':').next()? {
+        "sum" | "add" => BinaryOp::Add,
+        "sub" => BinaryOp::Subtract,
+        "prod" | "mul" => BinaryOp::Multiply,
+        "div" | "div2" => BinaryOp::Divide,
+        _ => return None,
+    };
+    let first = values.next()?.bracket()?;
+    let mut rest = values.map(Value::bracket).chain(x.map(|x| Some(Bracket::exact(x))));
+    let all = rest.try_fold(first, |left, right| {
+        let right = right?;
+        let estimate = match operator {
+            BinaryOp::Add => left.estimate + right.estimate,
+            BinaryOp::Subtract => left.estimate - right.estimate,
+            BinaryOp::Multiply => left.estimate * right.estimate,
+            _ => left.estimate / right.estimate,
+        };
+        bounds::of(operator, left, right, estimate)
+    });
+    let around = bounds::around(all?.lower, result, all?.upper)?;
+    Some(Value::of_bracket(around))
 }

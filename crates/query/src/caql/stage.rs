@@ -50,7 +50,6 @@ impl Stage {
     pub(crate) fn streams(
         &self,
         evaluation: &mut Evaluation<'_>,
-        place: Place,
         steps: Steps,
     ) -> Result<Vec<Stream>> {
         let key = self.shared.map(|shared| (shared, steps));
@@ -59,7 +58,7 @@ impl Stage {
             evaluation.hold(&streams)?;
             return Ok(streams);
         }
-        let streams = self.work(evaluation, place, steps)?;
+        let streams = self.work(evaluation, steps)?;
         if let Some(key) = key {
             // Held until the end: it is not known when the last has had it.
             evaluation.hold(&streams)?;
@@ -68,12 +67,7 @@ impl Stage {
         Ok(streams)
     }
 
-    fn work(
-        &self,
-        evaluation: &mut Evaluation<'_>,
-        place: Place,
-        steps: Steps,
-    ) -> Result<Vec<Stream>> {
+    fn work(&self, evaluation: &mut Evaluation<'_>, steps: Steps) -> Result<Vec<Stream>> {
         match &self.form {
             Form::Null => {
                 evaluation.fits(1, steps)?;
@@ -83,6 +77,7 @@ impl Stage {
             Form::Merge { find, by } => find.merged(evaluation, by.as_deref(), steps),
             Form::Delay { delays, sources } => delayed(evaluation, delays, sources, steps),
             Form::Call(call) => {
+                let place = call.place;
                 if let Some(period) = finer::period(call, steps) {
                     return finer::streams(call, self, evaluation, place, period, steps);
                 }
@@ -117,7 +112,7 @@ impl Stage {
             Shape::EachPerArgument | Shape::OnePerArgument => arguments.rest().len().max(1),
             _ => 1,
         };
-        evaluation.fits(inputs.len().saturating_mul(copies), wide)?;
+        evaluation.fits(inputs.len().max(1).saturating_mul(copies), wide)?;
         let held: u64 = inputs.iter().map(Stream::samples).sum();
         let mut notes = std::mem::take(&mut evaluation.notes);
         let mut work = |inputs: Vec<Stream>| {

@@ -21,7 +21,7 @@ use std::ops::Range;
 use calendar::{Calendar, Clock};
 use fold::{
     Absent, Change, Count, Delta, First, Fold, Greatest, Last, Least, Mean, Present, Reset, Rise,
-    Spread, Steps as Added, Total,
+    Steps as Added, Total, Variance,
 };
 
 use super::arguments::Arguments;
@@ -65,8 +65,8 @@ pub(crate) fn kernel_of<P: Package>(suffix: &str) -> Option<Kernel> {
         "max" => folded::<Greatest, P>,
         "min" => folded::<Least, P>,
         "count" => folded::<Count, P>,
-        "stddev" => folded::<Spread<true>, P>,
-        "popvar" => folded::<Spread<false>, P>,
+        "stddev" => folded::<Variance<true>, P>,
+        "popvar" => folded::<Variance<false>, P>,
         "delta" => folded::<Delta, P>,
         "changes" => folded::<Added<Change>, P>,
         "resets" => folded::<Added<Reset>, P>,
@@ -82,6 +82,15 @@ pub(crate) fn kernel_of<P: Package>(suffix: &str) -> Option<Kernel> {
         _ => return None,
     };
     Some(Kernel { reach: reach::<P>, work })
+}
+
+/// What works out a function of `aggregate:*`: a window that is as long as its period.
+pub(super) fn aggregate_of<P: Package>(suffix: &str) -> Option<Kernel> {
+    match suffix {
+        "histogram" => Some(Kernel { reach: reach::<P>, work: merged::either::<P> }),
+        "count" | "max" | "mean" | "min" | "sum" => kernel_of::<P>(suffix),
+        _ => None,
+    }
 }
 
 fn folded<F: Fold, P: Package>(work: Work<'_>) -> Result<Vec<Stream>> {
@@ -211,7 +220,8 @@ fn ends<P: Package>(arguments: &Arguments) -> bool {
 
 /// Where windows begin and end; what is wrong with the arguments.
 fn calendar(arguments: &Arguments) -> std::result::Result<Calendar, String> {
-    let length = arguments.duration("window_duration").unwrap_or(MINUTE_NS).max(1);
+    let length = arguments.duration("window_duration").or_else(|| arguments.duration("period"));
+    let length = length.unwrap_or(MINUTE_NS).max(1);
     let skip = arguments.duration("skip").unwrap_or(length).max(1);
     let clock = match arguments.text("offset") {
         Some(zone) => Clock::Local(Zone::named(zone)?),

@@ -3,6 +3,7 @@
 //! The fixture: periods of a minute, ten slots from 13:00 UTC of a Sunday, nothing before them. `A` in an expression
 //! stands for `find("req", "and(host:a)")`, and so on.
 
+mod every;
 mod fixture;
 mod golden;
 mod refused;

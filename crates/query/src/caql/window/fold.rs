@@ -2,6 +2,8 @@
 
 use hist::Sum;
 
+use super::super::spread::Spread;
+
 /// What is known of numbers that follow each other.
 pub(super) trait Fold: Clone {
     /// Of one number.
@@ -124,28 +126,19 @@ impl Fold for Greatest {
     }
 }
 
-/// The mean of the squares of their distances from the mean, or its root. Joined by Chan, Golub and LeVeque's
-/// formula (Updating formulae and a pairwise algorithm for computing sample variances, 1979).
+/// The mean of the squares of their distances from the mean, or its root.
 #[derive(Clone)]
-pub(super) struct Spread<const IS_ROOT: bool> {
-    count: f64,
-    mean: f64,
-    squares: f64,
-}
+pub(super) struct Variance<const IS_ROOT: bool>(Spread);
 
-impl<const IS_ROOT: bool> Fold for Spread<IS_ROOT> {
+impl<const IS_ROOT: bool> Fold for Variance<IS_ROOT> {
     fn of(number: f64) -> Self {
-        Spread { count: 1.0, mean: number, squares: 0.0 }
+        Variance(Spread::of(number))
     }
     fn join(&mut self, later: &Self) {
-        let count = self.count + later.count;
-        let apart = later.mean - self.mean;
-        self.mean += apart * (later.count / count);
-        self.squares += later.squares + apart * apart * (self.count * later.count / count);
-        self.count = count;
+        self.0.join(&later.0);
     }
     fn result(held: Option<&Self>) -> Option<f64> {
-        let variance = held.map(|held| held.squares / held.count);
+        let variance = held.map(|held| held.0.variance());
         if IS_ROOT { variance.map(f64::sqrt) } else { variance }
     }
 }

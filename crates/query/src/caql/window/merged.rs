@@ -16,9 +16,17 @@ pub(super) fn histogram<P: Package>(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 pub(super) fn merge<P: Package>(work: Work<'_>) -> Result<Vec<Stream>> {
-    merged::<P>(work, |value| {
-        of_value(value).filter(|mixture| !mixture.parts().is_empty()).cloned()
-    })
+    merged::<P>(work, held)
+}
+
+/// Of numbers and distributions alike.
+pub(super) fn either<P: Package>(work: Work<'_>) -> Result<Vec<Stream>> {
+    merged::<P>(work, |value| held(value).or_else(|| of_number(value.number()?)))
+}
+
+/// A distribution that is not empty.
+fn held(value: &Value) -> Option<Arc<Mixture>> {
+    of_value(value).filter(|mixture| !mixture.parts().is_empty()).cloned()
 }
 
 fn merged<P: Package>(
