@@ -7,7 +7,9 @@
 //! bins' middles. Nothing but bins comes from Circonus, so there the numbers are those of Circonus.
 
 mod count;
+mod draw;
 mod make;
+mod random;
 mod statistic;
 #[cfg(test)]
 mod tests;
@@ -27,7 +29,7 @@ use crate::value::Value;
 pub(crate) fn kernel(name: &str) -> Option<Kernel> {
     let name = name.strip_prefix("histogram:")?;
     let made = make::kernel(name).or_else(|| count::kernel(name));
-    made.or_else(|| statistic::kernel(name))
+    made.or_else(|| statistic::kernel(name)).or_else(|| random::kernel(name))
 }
 
 /// The distribution of one number; `None` of what is none.

@@ -60,8 +60,8 @@ fn inverse(mixture: &Mixture, threshold: f64) -> Option<Bracket> {
 
 fn mean(mixture: &Mixture) -> Option<Bracket> {
     let known = mixture.mean()?;
-    Some(match from_bins(mixture) {
-        Some((sum, _)) => estimated(known, sum / mixture.count() as f64),
+    Some(match without_sum(mixture).map(middles) {
+        Some(middles) => estimated(known, middles.sum / mixture.count() as f64),
         None => known,
     })
 }
@@ -72,15 +72,16 @@ fn stddev(mixture: &Mixture) -> Option<Bracket> {
         return Some(Bracket::exact(0.0));
     }
     let known = mixture.stddev()?;
-    Some(match from_bins(mixture) {
-        Some((_, stddev)) => estimated(known, stddev),
+    Some(match circllhist(mixture).map(middles) {
+        Some(middles) => estimated(known, middles.deviation),
         None => known,
     })
 }
 
 fn sum(mixture: &Mixture, asked: &Asked<'_>) -> Bracket {
     let known = mixture.sum();
-    let sum = from_bins(mixture).map_or(known, |(sum, _)| estimated(known, sum));
+    let middles = without_sum(mixture).map(middles);
+    let sum = middles.map_or(known, |middles| estimated(known, middles.sum));
     match asked.work.arguments.duration("period") {
         Some(period) => times(sum, 1.0 / asked.periods(Some(period))),
         None => sum,
@@ -99,10 +100,18 @@ fn span(mixture: &Mixture, range: f64) -> Option<Bracket> {
     Some(known)
 }
 
-/// Sum and deviation as libcircllhist reckons them: as if all values of a bin lay at its middle. Not where a source
-/// has a sum of its own, exact or not.
-fn from_bins(mixture: &Mixture) -> Option<(f64, f64)> {
-    let part = circllhist(mixture).filter(|part| part.sum_side().value().is_none())?;
+/// The only part, if it has circllhist's bins and its source has no sum of its own, exact or not.
+fn without_sum(mixture: &Mixture) -> Option<&Histogram> {
+    circllhist(mixture).filter(|part| part.sum_side().value().is_none())
+}
+
+/// Sum and deviation as libcircllhist reckons them: as if all values of a bin lay at its middle.
+struct Middles {
+    sum: f64,
+    deviation: f64,
+}
+
+fn middles(part: &Histogram) -> Middles {
     let count = part.count() as f64;
     let sum: f64 = bins(part).map(|bin| bin.count * bin.middle()).sum();
     let mean = sum / count;
@@ -113,5 +122,5 @@ fn from_bins(mixture: &Mixture) -> Option<(f64, f64)> {
             bin.count * apart * apart
         })
         .sum();
-    Some((sum, (squares / count).sqrt()))
+    Middles { sum, deviation: (squares / count).sqrt() }
 }
