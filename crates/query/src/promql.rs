@@ -48,6 +48,8 @@ pub struct Options {
     pub extended_selectors: bool,
     /// `fill`, `fill_left` and `fill_right`: `promql-binop-fill-modifiers`.
     pub binop_fill: bool,
+    /// Functions of topdeck's own are not known.
+    pub standard_only: bool,
 }
 
 impl Options {
@@ -58,6 +60,7 @@ impl Options {
             duration_expressions: true,
             extended_selectors: true,
             binop_fill: true,
+            standard_only: false,
         }
     }
 }

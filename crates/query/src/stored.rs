@@ -62,7 +62,8 @@ impl Source for Stored<'_> {
                 }
                 model::Value::Text(_) => return,
             };
-            values.push(Reading { start: sample.start, time: sample.end, value });
+            let start = (sample.start < sample.end).then_some(sample.start);
+            values.push(Reading { start, time: sample.end, value });
         })?;
         // Two samples of the same moment: deltas of several producers, or an instant that was measured twice.
         let is_delta = !series.kind.is_cumulative() && series.kind != Kind::Gauge;

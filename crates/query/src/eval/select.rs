@@ -188,7 +188,7 @@ fn run_total(readings: &mut [Reading]) {
     let mut numbers = 0.0;
     let mut histogram: Option<FloatHistogram> = None;
     for reading in readings {
-        reading.start = reading.time;
+        reading.start = None;
         match reading.value.histogram() {
             None => {
                 numbers += reading.value.number().unwrap_or(0.0);

@@ -31,7 +31,7 @@ impl Evaluation<'_> {
             let values = stream.points.into_iter().enumerate();
             let readings = values.filter_map(|(at, point)| {
                 let (time, value) = (own.time(at), unhinted(point?));
-                Some(Reading { start: time, time, value })
+                Some(Reading { start: None, time, value })
             });
             let readings = Readings {
                 labels: stream.labels,

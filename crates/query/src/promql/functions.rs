@@ -16,6 +16,8 @@ pub struct Function {
     pub returns: ValueType,
     /// Whether it has to be switched on.
     pub is_experimental: bool,
+    /// Whether it is topdeck's own; Prometheus has no function of this name.
+    pub is_own: bool,
 }
 
 /// Whether the last argument may be left out, or come again.
@@ -63,12 +65,20 @@ pub static FUNCTIONS: &[Function] = &[
     one("deriv", &[Matrix], Vector),
     one("double_exponential_smoothing", &[Matrix, Scalar, Scalar], Vector).experimental(),
     one("end", &[], Scalar).experimental(),
+    one("exact_increase", &[Matrix], Vector).own(),
+    one("exact_rate", &[Matrix], Vector).own(),
     one("exp", &[Vector], Vector),
     one("first_over_time", &[Matrix], Vector),
     one("floor", &[Vector], Vector),
     one("histogram_avg", &[Vector], Vector),
     one("histogram_count", &[Vector], Vector),
+    one("histogram_count_above", &[Scalar, Vector], Vector).own(),
+    one("histogram_count_below", &[Scalar, Vector], Vector).own(),
+    one("histogram_count_between", &[Scalar, Scalar, Vector], Vector).own(),
     one("histogram_fraction", &[Scalar, Scalar, Vector], Vector),
+    one("histogram_inverse_quantile", &[Scalar, Vector], Vector).own(),
+    one("histogram_max", &[Vector], Vector).own(),
+    one("histogram_min", &[Vector], Vector).own(),
     one("histogram_quantile", &[Scalar, Vector], Vector),
     one("histogram_quantiles", &[Vector, Text, Scalar, Scalar], Vector).up_to(9).experimental(),
     one("histogram_stddev", &[Vector], Vector),
@@ -101,6 +111,7 @@ pub static FUNCTIONS: &[Function] = &[
     one("rate", &[Matrix], Vector),
     one("resets", &[Matrix], Vector),
     one("round", &[Vector, Scalar], Vector).up_to(1),
+    one("running_total", &[Vector], Vector).own(),
     one("scalar", &[Vector], Scalar),
     one("sgn", &[Vector], Vector),
     one("sin", &[Vector], Vector),
@@ -124,12 +135,13 @@ pub static FUNCTIONS: &[Function] = &[
     one("ts_of_last_over_time", &[Matrix], Vector).experimental(),
     one("ts_of_max_over_time", &[Matrix], Vector).experimental(),
     one("ts_of_min_over_time", &[Matrix], Vector).experimental(),
+    one("users_harmed", &[Scalar, Scalar, Vector], Vector).own(),
     one("vector", &[Scalar], Vector),
     one("year", &[Vector], Vector).up_to(1),
 ];
 
 const fn one(name: &'static str, args: &'static [ValueType], returns: ValueType) -> Function {
-    Function { name, args, variadic: Variadic::No, returns, is_experimental: false }
+    Function { name, args, variadic: Variadic::No, returns, is_experimental: false, is_own: false }
 }
 
 impl Function {
@@ -143,6 +155,10 @@ impl Function {
 
     const fn experimental(self) -> Function {
         Function { is_experimental: true, ..self }
+    }
+
+    const fn own(self) -> Function {
+        Function { is_own: true, ..self }
     }
 
     /// How many arguments there must be at least.
@@ -245,7 +261,8 @@ mod tests {
     #[test]
     fn functions_are_in_order() {
         assert!(FUNCTIONS.is_sorted_by(|a, b| a.name < b.name));
-        assert_eq!(FUNCTIONS.len(), 90);
+        let own = FUNCTIONS.iter().filter(|function| function.is_own).count();
+        assert_eq!((FUNCTIONS.len() - own, own), (90, 10));
     }
 
     #[test]

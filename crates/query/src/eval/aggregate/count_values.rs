@@ -6,6 +6,7 @@ use crate::error::{Place, Result};
 use crate::eval::Evaluation;
 use crate::labels::{Labels, NAME};
 use crate::plan::Op;
+use crate::promql;
 use crate::stream::{Steps, Stream};
 use crate::value::Value;
 
@@ -21,8 +22,8 @@ impl Evaluation<'_> {
         let Some(Op::Text(label)) = aggregate.param.as_ref().map(|param| &param.op) else {
             panic!("BUG: no label to count values under");
         };
-        if label.is_empty() {
-            return failed(place, "invalid label name \"\"".to_owned());
+        if !promql::is_label_name(label) {
+            return failed(place, format!("invalid label name {label:?}"));
         }
         let grouping = &aggregate.grouping;
         let is_shown = !grouping.is_without || label != NAME && !grouping.names(label);

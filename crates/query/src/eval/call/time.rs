@@ -39,8 +39,10 @@ pub(super) fn start_timestamp(
     if !evaluation.settings.start_timestamps {
         return Ok(Vec::new());
     }
-    let streams = evaluation
-        .latest_by(fetch, call.steps, |_, reading| Some(Value::Number(seconds(reading.start))))?;
+    let streams = evaluation.latest_by(fetch, call.steps, |_, reading| {
+        // Where the source does not say, it is nought, as in Prometheus.
+        Some(Value::Number(seconds(reading.start.unwrap_or(0))))
+    })?;
     nameless(evaluation, streams, call)
 }
 

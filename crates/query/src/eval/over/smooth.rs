@@ -113,7 +113,7 @@ pub(crate) fn stretched(
     let (time, range, args) = (end, end.saturating_sub(start), &[][..]);
     let window = Window { place, time, start, end, range, extension, floats, histograms, args };
     let reading =
-        |time: i64, value: f64| Reading { start: time, time, value: Value::Number(value) };
+        |time: i64, value: f64| Reading { start: None, time, value: Value::Number(value) };
     let readings = match extend::stretched(&window) {
         None => Vec::new(),
         Some((left, inner, right)) => [reading(start, left)]

@@ -3,7 +3,7 @@
 use crate::error::{Place, Result};
 
 use super::super::ast::{Expr, ExprKind};
-use super::super::functions::{AggregateOp, FUNCTIONS, function};
+use super::super::functions::{AggregateOp, FUNCTIONS, Function, function};
 use super::super::quote::quoted;
 use super::super::token::{Kind, Token, Word};
 use super::{Node, Parser, begins_expr, node};
@@ -89,7 +89,8 @@ impl Parser<'_> {
         let (args, height) = self.args()?;
         let place = Place::new(token.place.start, self.end);
         let name = self.written(token);
-        let Some(function) = function(name) else {
+        let is_known = |function: &&Function| !(function.is_own && self.options.standard_only);
+        let Some(function) = function(name).filter(is_known) else {
             let hint =
                 nearest_function(name).map(|near| format!("; did you mean {}?", quoted(near)));
             let message = format!("unknown function with name {}", quoted(name));
