@@ -9,6 +9,7 @@ mod select;
 mod series;
 mod subquery;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::Gap;
@@ -65,6 +66,8 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) budget: Arc<Budget<'a>>,
     pub(crate) notes: Notes,
     pub(crate) gaps: Vec<Gap>,
+    /// Streams of nodes that stand in a question more than once, by node and steps.
+    pub(crate) shared: HashMap<(usize, Steps), Arc<Vec<Stream>>>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -73,8 +76,14 @@ impl<'a> Evaluation<'a> {
         settings: &'a Settings,
         is_over: &'a (dyn Fn() -> bool + Sync),
     ) -> Evaluation<'a> {
-        let budget = Arc::new(Budget::new(settings.limits, is_over));
-        Evaluation { source, settings, budget, notes: Notes::default(), gaps: Vec::new() }
+        Evaluation {
+            source,
+            settings,
+            budget: Arc::new(Budget::new(settings.limits, is_over)),
+            notes: Notes::default(),
+            gaps: Vec::new(),
+            shared: HashMap::new(),
+        }
     }
 
     /// The streams of a node. What they hold is counted against the limits; whoever drops them says so
@@ -96,7 +105,7 @@ impl<'a> Evaluation<'a> {
             Op::Call { function, args } => self.call(function, args, node.place, steps),
             Op::Aggregate(aggregate) => self.aggregate(aggregate, node.place, steps),
             Op::Binary(binary) => self.binary(binary, node.place, steps),
-            Op::Stage(stage) => stage.streams(self, node.place, steps),
+            Op::Stage(stage) => stage.streams(self, steps),
         }
     }
 

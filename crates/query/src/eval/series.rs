@@ -1,6 +1,6 @@
 //! Series are worked on one after another, or several at a time on threads of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -40,6 +40,7 @@ impl Evaluation<'_> {
                 budget: Arc::clone(&self.budget),
                 notes: Notes::default(),
                 gaps: Vec::new(),
+                shared: HashMap::new(),
             };
             let mut made: Vec<(usize, Result<T, Error>)> = Vec::new();
             // Each place is taken once, in whatever order; what they write meets at the end of the threads.

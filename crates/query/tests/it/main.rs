@@ -1,6 +1,7 @@
 //! Questions from outside: scripts of questions with their answers.
 
 mod canary;
+mod caql;
 mod checks;
 mod classic;
 mod compare;
