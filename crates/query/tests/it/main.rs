@@ -4,6 +4,7 @@ mod canary;
 mod checks;
 mod classic;
 mod compare;
+mod compliance;
 mod fuzzed;
 mod memory;
 mod notation;
