@@ -27,8 +27,9 @@ pub(super) fn slots(
             continue;
         }
         let change = match before {
-            _ if is_delta && reading.start < reading.time => {
-                Some((number, seconds(reading.time - reading.start)))
+            _ if is_delta && reading.start.is_some_and(|start| start < reading.time) => {
+                let start = reading.start.unwrap_or(reading.time);
+                Some((number, seconds(reading.time - start)))
             }
             Some((time, earlier)) if !is_delta && time < reading.time => {
                 Some((number - earlier, seconds(reading.time - time)))
@@ -103,7 +104,7 @@ mod tests {
     fn check(what: What, readings: &[(i64, f64)], expected: [Option<f64>; 2]) {
         let reading = |&(time, number): &(i64, f64)| {
             let time = time * store::SECOND;
-            Reading { start: time, time, value: Value::Number(number) }
+            Reading { start: None, time, value: Value::Number(number) }
         };
         let readings: Vec<Reading> = readings.iter().map(reading).collect();
         let grid = Grid { start: 0, step: store::MINUTE, columns: 2 };
