@@ -5,6 +5,7 @@ mod caql;
 mod checks;
 mod classic;
 mod compare;
+mod compliance;
 mod fuzzed;
 mod memory;
 mod notation;
