@@ -26,12 +26,11 @@ pub(super) fn slots(
         if number.is_nan() {
             continue;
         }
-        let change = match before {
-            _ if is_delta && reading.start.is_some_and(|start| start < reading.time) => {
-                let start = reading.start.unwrap_or(reading.time);
+        let change = match (is_delta, reading.start, before) {
+            (true, Some(start), _) if start < reading.time => {
                 Some((number, seconds(reading.time - start)))
             }
-            Some((time, earlier)) if !is_delta && time < reading.time => {
+            (false, _, Some((time, earlier))) if time < reading.time => {
                 Some((number - earlier, seconds(reading.time - time)))
             }
             _ => None,
