@@ -101,8 +101,8 @@ pub struct Readings {
 /// One reading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// Since when it counts, if the source says so; else the time itself.
-    pub start: i64,
+    /// Since when it counts, if the source says so.
+    pub start: Option<i64>,
     /// When it was made.
     pub time: i64,
     /// What was read; a number or a distribution.

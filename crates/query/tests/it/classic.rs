@@ -49,7 +49,7 @@ pub(crate) fn histograms(load: &Load) -> Result<Vec<(Labels, Vec<Reading>)>, Str
         for (time, said) in moments {
             let histogram = said.histogram().map_err(|wrong| format!("{labels}: {wrong}"))?;
             let value = Value::Histogram(histogram.into());
-            readings.push(Reading { start: time, time, value });
+            readings.push(Reading { start: None, time, value });
         }
         histograms.push((labels, readings));
     }

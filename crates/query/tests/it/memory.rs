@@ -42,7 +42,7 @@ impl Memory {
                 let time = load.step * at as i64;
                 let start = loaded.starts.get(at).copied().flatten().map(|offset| time + offset);
                 // Moment 0 is how Prometheus writes that nothing is known.
-                let start = start.filter(|&start| start != 0).unwrap_or(time);
+                let start = start.filter(|&start| start != 0);
                 readings.push(Reading { start, time, value: written.value.clone() });
             }
             self.add(&loaded.labels, readings)?;

@@ -67,7 +67,7 @@ fn points(answer: &Answer, values: impl Iterator<Item = Option<Json>>) -> Vec<Js
 
 fn reading(reading: &Reading) -> Json {
     Object(vec![
-        ("start_ns", Integer(reading.start.into())),
+        ("start_ns", reading.start.map_or(Null, |start| Integer(start.into()))),
         ("time_ns", Integer(reading.time.into())),
         ("value", value(&reading.value)),
     ])

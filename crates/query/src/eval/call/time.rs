@@ -41,8 +41,7 @@ pub(super) fn start_timestamp(
     }
     let streams = evaluation.latest_by(fetch, call.steps, |_, reading| {
         // Where the source does not say, it is nought, as in Prometheus.
-        let start = if reading.start < reading.time { reading.start } else { 0 };
-        Some(Value::Number(seconds(start)))
+        Some(Value::Number(seconds(reading.start.unwrap_or(0))))
     })?;
     nameless(evaluation, streams, call)
 }

@@ -56,7 +56,7 @@ impl Source for Memory {
 fn numbers(readings: &[(f64, f64, f64)]) -> Vec<Reading> {
     let nanos = |seconds: f64| (seconds * 1e3).round() as i64 * (SECOND / 1000);
     let reading = |&(start, time, value): &(f64, f64, f64)| Reading {
-        start: nanos(start),
+        start: Some(nanos(start)),
         time: nanos(time),
         value: Value::Number(value),
     };
@@ -260,7 +260,7 @@ fn distributions_stay_whole_where_nothing_is_reckoned() {
     let mut histogram = Histogram::new(Scheme::exp2(3).expect("a scheme"));
     histogram.record(0.25);
     let whole = Value::Distribution(Arc::new(Mixture::from(histogram)));
-    let reading = Reading { start: 0, time: 0, value: whole.clone() };
+    let reading = Reading { start: None, time: 0, value: whole.clone() };
     let memory = Memory::default().with(&[("__name__", "x")], vec![reading]);
     for (text, is_whole) in [("last_over_time(x[1m])", true), ("sum_over_time(x[1m])", false)] {
         let found = answer(&memory, text, &Settings::default()).expect("an answer");

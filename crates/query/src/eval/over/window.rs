@@ -76,7 +76,7 @@ impl Series {
     pub(super) fn apart(readings: Readings, keeps_starts: bool) -> Series {
         let mut series = Series::default();
         for Reading { start, time, value } in readings.readings {
-            let start = if keeps_starts { start } else { time };
+            let start = start.filter(|_| keeps_starts).unwrap_or(time);
             if let Some(value) = value.number() {
                 series.floats.push(Point { start, time, value });
             } else if let Some(value) = value.histogram() {
