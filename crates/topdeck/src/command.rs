@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    cardinality, completions, generate, heatmap, hist, import, journal, man, query, store,
+    cardinality, compare, completions, explain, generate, heatmap, hist, import, journal, man,
+    query, store,
 };
 
 /// See how a system treats each of its users, not on average.
@@ -36,6 +37,8 @@ enum Command {
     Store(store::Options),
     Import(import::Options),
     Query(query::Options),
+    Compare(compare::Options),
+    Explain(explain::Options),
     Heatmap(heatmap::Options),
     Cardinality(cardinality::Options),
     #[command(name = "gen")]
@@ -61,6 +64,8 @@ impl Topdeck {
             Command::Store(options) => store::run(&options),
             Command::Import(options) => import::run(&options),
             Command::Query(options) => query::run(&options),
+            Command::Compare(options) => compare::run(&options),
+            Command::Explain(options) => explain::run(&options),
             Command::Heatmap(options) => heatmap::run(&options),
             Command::Cardinality(options) => cardinality::run(&options),
             Command::Generate(options) => generate::run(&options),

@@ -7,7 +7,7 @@
 //!
 //! Times are nanoseconds since 1970 in UTC, values are in [`Heatmap::unit`].
 
-mod clock;
+pub(crate) mod clock;
 mod command;
 mod ramp;
 mod rows;

@@ -3,7 +3,9 @@
 
 mod cardinality;
 mod command;
+mod compare;
 mod completions;
+mod explain;
 mod generate;
 mod heatmap;
 mod hist;

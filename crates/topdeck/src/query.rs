@@ -1,22 +1,28 @@
 //! `topdeck query`: an expression of PromQL or CAQL, answered from a store.
 
 mod document;
+mod maxima;
+pub(crate) mod numbers;
 mod plot;
 mod show;
+pub(crate) mod table;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use model::Selector;
-use query::promql;
-use query::{Answer, Error, Language, Limits, Note, Question, Settings, Stored};
+use anyhow::{Context as _, Result, bail};
+use model::{Gap, Selector};
+use query::promql::{self, Expr, ExprKind};
+use query::{Answer, Data, Error, Language, Limits, Note, Question, Settings, Stored};
 use store::View;
 
 use crate::command::{print, say};
 use crate::hist::terminal::Terminal;
-use crate::store::{open, told};
+use crate::query::maxima::{Maxima, Wanted};
+use crate::store::stat::gap_text;
+use crate::store::{open, pick, plural, told};
 use crate::time::{self, Moment};
 
 /// Ask a store anything about whole distributions, in PromQL or CAQL
@@ -114,50 +120,176 @@ const STEPS: i64 = 100;
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
     let view = store.view().map_err(told(&options.dir))?;
-    let answer = answer(options, &view)?;
+    let asked = Asked::new(options, &view)?;
+    let answer = match asked.answer(&options.expression)? {
+        Ok(answer) => answer,
+        Err(error) => {
+            tell(&error, &options.expression);
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let maxima = asked.maxima(&answer)?;
     let text = match (options.json, options.plot) {
-        (true, _) => format!("{}\n", document::of(&answer)),
-        (_, true) => plot::text(&answer, &options.expression, &Terminal::new(options.ascii))?,
-        _ => show::text(&answer, &Terminal::new(options.ascii)),
+        (true, _) => format!("{}\n", document::of(&answer, &maxima)),
+        (_, true) => {
+            plot::text(&answer, &maxima, &options.expression, &Terminal::new(options.ascii))?
+        }
+        _ => show::text(&answer, &maxima, &Terminal::new(options.ascii)),
     };
     print(text.as_bytes())?;
     if !options.json {
         notes(&answer);
     }
+    if is_nothing(&answer) {
+        asked.say_what_there_is()?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn answer(options: &Options, view: &View) -> Result<Answer> {
-    let (start, end, step) = times(options, view)?;
-    let question = Question {
-        text: &options.expression,
-        language: if options.caql { Language::Caql } else { Language::PromQl },
-        start,
-        end,
-        step,
-        options: match options.experimental {
+/// What is asked of which store, and when.
+struct Asked<'a> {
+    options: &'a Options,
+    view: &'a View,
+    start: i64,
+    end: i64,
+    step: i64,
+    settings: Settings,
+    began: Instant,
+}
+
+impl Asked<'_> {
+    fn new<'a>(options: &'a Options, view: &'a View) -> Result<Asked<'a>> {
+        let (start, end, step) = times(options, view)?;
+        let settings = Settings {
+            limits: Limits {
+                samples: options.max_samples,
+                series: options.max_series,
+                bytes: options.max_bytes,
+                steps: options.max_steps,
+            },
+            lookback: options.lookback,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            ..Settings::default()
+        };
+        Ok(Asked { options, view, start, end, step, settings, began: Instant::now() })
+    }
+
+    fn language(&self) -> Language {
+        if self.options.caql { Language::Caql } else { Language::PromQl }
+    }
+
+    fn parts(&self) -> promql::Options {
+        match self.options.experimental {
             true => promql::Options::all(),
             false => promql::Options::default(),
-        },
+        }
+    }
+
+    /// The answer, or what is wrong with the question; an error is about the store.
+    fn answer(&self, text: &str) -> Result<Result<Answer, Error>> {
+        let (start, end, step) = (self.start, self.end, self.step);
+        let (language, options) = (self.language(), self.parts());
+        let question = Question { text, language, start, end, step, options };
+        let most = Duration::from_nanos(self.options.timeout.unsigned_abs());
+        let is_over = || self.began.elapsed() > most;
+        match query::ask(&Stored::new(self.view), &question, &self.settings, &is_over) {
+            Err(Error::Store(error)) => Err(told(&self.options.dir)(error)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// The maxima that belong beside percentiles. That one cannot be had is told, and spoils no answer.
+    fn maxima(&self, answer: &Answer) -> Result<Vec<Maxima>> {
+        if matches!(answer.data, Data::Text(_) | Data::Scalar(_) | Data::Readings(_)) {
+            return Ok(Vec::new());
+        }
+        let wanted = match self.language() {
+            Language::PromQl => maxima::wanted(&self.options.expression, &self.parts()),
+            Language::Caql => Vec::new(),
+        };
+        let mut maxima = Vec::new();
+        for Wanted { question, is_beside, by } in wanted {
+            match self.answer(&question)? {
+                Ok(Answer { data: Data::Vector(streams) | Data::Matrix(streams), unit, .. }) => {
+                    maxima.push(Maxima { question, streams, unit, is_beside, by });
+                }
+                Ok(_) => {}
+                Err(error) => say(format_args!("the maximum is unknown: {}", flags(&error))),
+            }
+        }
+        Ok(maxima)
+    }
+
+    /// Why an answer may be empty: selectors that pick nothing, or times at which there is nothing.
+    fn say_what_there_is(&self) -> Result<()> {
+        let mut selectors = Vec::new();
+        if let Ok(expr) = promql::parse(&self.options.expression, &self.parts())
+            && !self.options.caql
+        {
+            selectors_of(&expr, &self.options.expression, &mut selectors);
+        }
+        for selector in &selectors {
+            if let Err(error) = pick(self.view, &self.options.dir, selector) {
+                say(format_args!("{error:#}"));
+                return Ok(());
+            }
+        }
+        let all = match selectors.is_empty() {
+            true => Selector::All,
+            false => Selector::or(selectors),
+        };
+        let extent = self.view.extent(&self.view.select(&all)).map_err(told(&self.options.dir))?;
+        if let Some(extent) = extent {
+            let (first, last) = (time::text(extent.start), time::text(extent.end));
+            say(format_args!("there are rows from {first} to {last}"));
+        }
+        Ok(())
+    }
+}
+
+/// Selectors of an expression, read as selectors of the store.
+fn selectors_of(expr: &Expr, text: &str, selectors: &mut Vec<Selector>) {
+    let selector = match &expr.kind {
+        ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => Some(selector),
+        _ => None,
     };
-    let settings = Settings {
-        limits: Limits {
-            samples: options.max_samples,
-            series: options.max_series,
-            bytes: options.max_bytes,
-            steps: options.max_steps,
-        },
-        lookback: options.lookback,
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
-        ..Settings::default()
-    };
-    let (began, most) = (Instant::now(), Duration::from_nanos(options.timeout.unsigned_abs()));
-    let is_over = || began.elapsed() > most;
-    let source = Stored::new(view);
-    query::ask(&source, &question, &settings, &is_over).map_err(|error| match error {
-        Error::Store(error) => told(&options.dir)(error),
-        other => anyhow!("{}", other.show(&options.expression)),
-    })
+    let written = selector.and_then(|of| text.get(of.place.start..of.place.end));
+    selectors.extend(written.and_then(|written| Selector::parse(written).ok()));
+    expr.children().into_iter().for_each(|child| selectors_of(child, text, selectors));
+}
+
+fn is_nothing(answer: &Answer) -> bool {
+    match &answer.data {
+        Data::Vector(streams) | Data::Matrix(streams) => streams.is_empty(),
+        Data::Readings(series) => series.is_empty(),
+        _ => false,
+    }
+}
+
+/// Says what is wrong with a question, with the place in its text.
+pub(crate) fn tell(error: &Error, text: &str) {
+    let shown = error.show(text);
+    let mut lines = shown.lines();
+    say(lines.next().map_or_else(String::new, with_flags));
+    for line in lines {
+        // Tabs stand above each other in the text and in the line of the mark.
+        let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
+/// An error in a line.
+pub(crate) fn flags(error: &Error) -> String {
+    with_flags(&error.to_string())
+}
+
+/// Limits by the names that they have on the command line.
+fn with_flags(message: &str) -> String {
+    let mut message = message.to_owned();
+    for limit in ["max_samples", "max_series", "max_bytes", "max_steps"] {
+        message = message.replace(limit, &format!("--{}", limit.replace('_', "-")));
+    }
+    message.replace("raise timeout", "raise --timeout")
 }
 
 /// The first moment, the last, and from one to the next; 0 for one moment.
@@ -206,11 +338,16 @@ fn notes(answer: &Answer) {
             say(message);
         }
     }
+    gaps(&answer.gaps);
+}
+
+/// What is known to be missing in what was read.
+pub(crate) fn gaps(gaps: &[Gap]) {
     const SHOWN: usize = 5;
-    for gap in answer.gaps.iter().take(SHOWN) {
-        say(format_args!("missing: {gap}"));
+    for gap in gaps.iter().take(SHOWN) {
+        say(format_args!("missing: {}", gap_text(gap)));
     }
-    if let Some(more) = answer.gaps.len().checked_sub(SHOWN + 1) {
-        say(format_args!("and {} more gaps; --json has all", more + 1));
+    if let Some(more) = gaps.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        say(format_args!("missing: {} more; --json has all", plural(more as u64, "gap", "gaps")));
     }
 }

@@ -6,11 +6,14 @@ use query::{Answer, Data, Labels, Note, Reading, Stream, Value};
 use crate::hist::json::bracket;
 use crate::json::Json::{self, Integer, List, Null, Object, Text};
 use crate::json::{integer, number};
+use crate::store::stat;
 
-pub(crate) fn of(answer: &Answer) -> Json {
+use super::maxima::Maxima;
+
+pub(super) fn of(answer: &Answer, maxima: &[Maxima]) -> Json {
     let (kind, data) = match &answer.data {
         Data::Scalar(numbers) => {
-            ("scalar", List(points(answer, numbers.iter().map(|n| Some(number(*n))))))
+            ("scalar", List(points(answer, numbers.iter().map(|n| Some(value(&Value::Number(*n)))))))
         }
         Data::Text(text) => ("text", Text(text.clone())),
         Data::Vector(streams) => {
@@ -27,15 +30,24 @@ pub(crate) fn of(answer: &Answer) -> Json {
             ("readings", List(series.collect()))
         }
     };
+    let maximum = |of: &Maxima| {
+        let streams = of.streams.iter().map(|of| stream(answer, of)).collect();
+        Object(vec![
+            ("question", Text(of.question.clone())),
+            ("unit", of.unit.clone().map_or(Null, Text)),
+            ("data", List(streams)),
+        ])
+    };
     let notes = |kind| List(answer.notes.of(kind).map(|(text, _)| Text(text.to_owned())).collect());
     Object(vec![
         ("schema", integer(1)),
         ("kind", Text(kind.to_owned())),
         ("unit", answer.unit.clone().map_or(Null, Text)),
         ("data", data),
+        ("maxima", List(maxima.iter().map(maximum).collect())),
         ("warnings", notes(Note::Warning)),
         ("infos", notes(Note::Info)),
-        ("gaps", List(answer.gaps.iter().map(|gap| Text(gap.to_string())).collect())),
+        ("gaps", List(answer.gaps.iter().map(stat::gap).collect())),
     ])
 }
 
@@ -72,7 +84,8 @@ fn value(value: &Value) -> Json {
     match value {
         Value::Number(plain) if plain.is_finite() => number(*plain),
         // JSON has no word for these: as Prometheus writes them.
-        Value::Number(other) => Text(other.to_string().replace("inf", "+Inf").replace("-+", "-")),
+        Value::Number(other) if other.is_nan() => Text("NaN".to_owned()),
+        Value::Number(other) => Text(if *other > 0.0 { "+Inf" } else { "-Inf" }.to_owned()),
         Value::Bracket(of) => bracket(**of),
         Value::Distribution(mixture) => {
             let statistic = |of: Option<Bracket>| of.map_or(Null, bracket);

@@ -1,51 +1,72 @@
-//! An answer over time, drawn in the terminal: numbers as lines, distributions as heatmaps.
+//! An answer over time, drawn in the terminal: distributions as heatmaps, numbers as lines.
 
 use anyhow::{Result, bail};
 use collect::Unit;
 use hist::Bracket;
 use query::{Answer, Data, Stream, Value};
 
-use crate::heatmap::{self, Column, Heatmap};
-use crate::hist::intervals;
+use crate::command::plain;
+use crate::heatmap::{self, Column, Heatmap, clock};
+use crate::hist::plot::{GUTTER, axis_lines};
 use crate::hist::terminal::{Paint, Terminal};
 use crate::hist::whole::Whole;
+use crate::store::stat::gap_text;
+use crate::time;
 
-use super::show::{Numbers, name};
+use super::maxima::Maxima;
+use super::numbers::{Numbers, bracket};
+use super::show::{self, NOTHING, Names};
 
-/// Rows of a picture of lines.
+/// Lines of a picture, without its axis.
 const ROWS: usize = 16;
+/// Round values that are named beside them.
+const TICKS: usize = 5;
+/// Characters from one time below the axis to the next.
+const TICK_ROOM: usize = 16;
 /// Streams in one picture: as many marks as can be told apart.
 const MARKS: [char; 6] = ['●', '▲', '■', '◆', '○', '△'];
 const MARKS_ASCII: [char; 6] = ['*', '+', 'x', 'o', '#', '@'];
 
-pub(super) fn text(answer: &Answer, expression: &str, terminal: &Terminal) -> Result<String> {
+pub(super) fn text(
+    answer: &Answer,
+    maxima: &[Maxima],
+    expression: &str,
+    terminal: &Terminal,
+) -> Result<String> {
+    let scalar;
     let streams = match &answer.data {
-        Data::Matrix(streams) | Data::Vector(streams) => streams,
-        _ => bail!("there are no streams over time to draw; leave --plot out"),
+        Data::Matrix(streams) => streams,
+        Data::Scalar(values) if !answer.steps.is_instant() => {
+            let points = values.iter().map(|value| Some(Value::Number(*value))).collect();
+            scalar = vec![Stream::new(query::Labels::default(), points)];
+            &scalar
+        }
+        _ => bail!("one moment is no picture: give --from, or leave --plot out"),
     };
     if streams.is_empty() {
-        return Ok("nothing: no series has a value there\n".to_owned());
+        return Ok(format!("{NOTHING}\n"));
     }
     let is_distribution =
         |stream: &&Stream| stream.points.iter().flatten().any(Value::is_distribution);
     let (distributions, lines): (Vec<&Stream>, Vec<&Stream>) =
         streams.iter().partition(is_distribution);
-    let mut text = String::new();
+    let most = MARKS.len();
+    if distributions.len() > most || lines.len() > most {
+        bail!(
+            "{} streams cannot be told apart in a picture, {most} can: pick some with topk, or put them \
+             together with sum by (…)",
+            streams.len(),
+        );
+    }
+    let mut pictures = Vec::new();
     for stream in distributions {
-        text.push_str(&heat(answer, stream, expression, terminal)?);
+        pictures.push(heat(answer, stream, expression, terminal)?);
     }
     if !lines.is_empty() {
-        if lines.len() > MARKS.len() {
-            bail!(
-                "{} streams in one picture cannot be told apart, {} at the most can: pick some with \
-                 topk, or put them together with sum by (…)",
-                lines.len(),
-                MARKS.len()
-            );
-        }
-        text.push_str(&drawn(answer, &lines, terminal));
+        let lines: Vec<Stream> = lines.into_iter().cloned().collect();
+        pictures.push(Picture::new(answer, maxima, &lines, terminal).text(expression));
     }
-    Ok(text)
+    Ok(pictures.join("\n"))
 }
 
 fn heat(answer: &Answer, stream: &Stream, expression: &str, terminal: &Terminal) -> Result<String> {
@@ -56,79 +77,213 @@ fn heat(answer: &Answer, stream: &Stream, expression: &str, terminal: &Terminal)
             Some(Value::Distribution(mixture)) => Whole::from((**mixture).clone()),
             None => Whole::from(hist::Mixture::default()),
             Some(_) => bail!(
-                "histograms with fractions of counts cannot be drawn as a heatmap: \
+                "these histograms have counts with fractions and cannot be a heatmap: \
                  draw what happened, with exact_increase"
             ),
         };
         let end = steps.time(at);
-        columns.push(Column { start: end - steps.step, end, values, gaps: Vec::new() });
+        let start = end.saturating_sub(steps.step);
+        let gaps = answer.gaps.iter().filter(|gap| gap.start < end && start < gap.end);
+        let gaps = gaps.map(gap_text).collect();
+        columns.push(Column { start, end, values, gaps });
     }
     let unit = answer.unit.as_deref().and_then(Unit::parse);
-    let label = name(&stream.labels);
+    let label = show::name(&stream.labels);
     let title =
         if label == "all" { expression.to_owned() } else { format!("{expression}  {label}") };
     let map = Heatmap { title, unit, columns, limits: Vec::new(), notes: Vec::new() };
     heatmap::text(&map, terminal)
 }
 
-/// Lines in one picture: a column of it is one step or several, of which the least and greatest are joined.
-fn drawn(answer: &Answer, streams: &[&Stream], terminal: &Terminal) -> String {
-    let numbers = Numbers::new(answer);
-    let finite = |stream: &&Stream| -> Vec<Option<Bracket>> {
-        let bracket = |point: &Option<Value>| {
-            point.as_ref().and_then(Value::bracket).filter(|bracket| bracket.estimate.is_finite())
-        };
-        stream.points.iter().map(bracket).collect()
-    };
-    let series: Vec<Vec<Option<Bracket>>> = streams.iter().map(finite).collect();
-    let all = || series.iter().flatten().flatten().map(|bracket| bracket.estimate);
-    let (low, high) =
-        (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
-    if low > high {
-        return "nothing to draw: no value is finite\n".to_owned();
+/// Lines in one picture. A column of it is one step, or several, or a part of one.
+struct Picture<'a> {
+    answer: &'a Answer,
+    maxima: &'a [Maxima],
+    streams: &'a [Stream],
+    terminal: &'a Terminal,
+    numbers: Numbers,
+    low: f64,
+    high: f64,
+    width: usize,
+}
+
+impl<'a> Picture<'a> {
+    fn new(
+        answer: &'a Answer,
+        maxima: &'a [Maxima],
+        streams: &'a [Stream],
+        terminal: &'a Terminal,
+    ) -> Picture<'a> {
+        let (low, high) = extent(streams);
+        let width = terminal.wide.saturating_sub(GUTTER + 1).max(1);
+        let numbers = Numbers::new(answer.unit.as_deref());
+        Picture { answer, maxima, streams, terminal, numbers, low, high, width }
     }
-    // What grows from nought is shown from nought, unless it never comes near it.
-    let low = if low > 0.0 && low < high * 0.7 { 0.0 } else { low };
-    let (low, high) = if low == high { (low - 0.5, high + 0.5) } else { (low, high) };
-    let label = |row: usize| {
-        let value = high - (high - low) * row as f64 / (ROWS - 1) as f64;
-        numbers.value(Bracket::exact(value))
-    };
-    let marked: Vec<usize> = (0..ROWS).step_by(5).collect();
-    let margin = marked.iter().map(|row| label(*row).chars().count()).max().unwrap_or(0);
-    let width = terminal.width.saturating_sub(margin + 5).max(20).min(answer.steps.count);
-    let place = |at: usize| at * width / answer.steps.count;
-    let row_of = |value: f64| {
-        let share = (high - value) / (high - low);
-        ((share * (ROWS - 1) as f64).round() as usize).min(ROWS - 1)
-    };
-    let marks = if terminal.ascii { MARKS_ASCII } else { MARKS };
-    let mut grid = vec![vec![' '; width]; ROWS];
-    for (points, mark) in series.iter().zip(marks) {
-        for (at, bracket) in points.iter().enumerate() {
-            if let Some(bracket) = bracket {
-                grid[row_of(bracket.estimate)][place(at)] = mark;
+
+    fn text(&self, expression: &str) -> String {
+        let steps = self.answer.steps;
+        let title = plain(&expression.split_whitespace().collect::<Vec<_>>().join(" "));
+        let mut lines = vec![self.terminal.paint(Paint::Heading, &title)];
+        lines.extend(self.legend());
+        if self.low > self.high {
+            lines.push("  (no value is finite: nothing to draw)".to_owned());
+            return lines.join("\n") + "\n";
+        }
+        lines.push(String::new());
+        lines.extend(self.picture());
+        let (start, end) = (steps.start, steps.end());
+        let total = steps.step as f64 * steps.count as f64;
+        let ticks: Vec<(usize, String)> = clock::ticks(start, end, self.width.div_ceil(TICK_ROOM))
+            .into_iter()
+            .map(|(time, name)| {
+                let place = (time - start) as f64 / total * self.width as f64;
+                ((place as usize).min(self.width - 1), name)
+            })
+            .collect();
+        lines.extend(axis_lines(&ticks, self.width, self.terminal));
+        let (first, last) =
+            (show::moment(self.answer, 0), show::moment(self.answer, steps.count - 1));
+        let about = self.numbers.about(self.answer.unit.as_deref());
+        let about = about.map_or_else(String::new, |about| format!("; {about}"));
+        let step = time::length_text(steps.step);
+        let span = format!("  {first} to {last}, every {step}{about}");
+        lines.push(self.terminal.paint(Paint::Faint, &span));
+        lines.join("\n") + "\n"
+    }
+
+    /// A line for each stream: its mark, its name, its greatest number, and the maximum behind it.
+    fn legend(&self) -> Vec<String> {
+        let names = Names::of(self.streams);
+        let mut lines: Vec<String> = names.common.iter().map(|common| format!("  {common}")).collect();
+        for ((stream, mark), name) in self.streams.iter().zip(self.marks()).zip(&names.own) {
+            let numbers = &self.numbers;
+            let peak = stream.points.iter().filter_map(bracket).max_by(|a, b| {
+                let key = |of: &Bracket| if of.estimate.is_nan() { f64::NEG_INFINITY } else { of.estimate };
+                key(a).total_cmp(&key(b))
+            });
+            let peak = peak.map_or_else(|| "unknown".to_owned(), |peak| {
+                let bounds = numbers.bounds(peak);
+                let bounds = if bounds.is_empty() { bounds } else { format!(" ({bounds})") };
+                format!("{}{bounds}", numbers.value(peak))
+            });
+            let max = self.maxima.iter().find_map(|maxima| maxima.of(&stream.labels));
+            let max = max.and_then(|max| show::greatest_of(&max.points));
+            let max = max.map_or_else(String::new, |max| {
+                format!("; maximum of the values {}", numbers.range(max))
+            });
+            lines.push(format!("  {mark} {name}: up to {peak}{max}"));
+        }
+        let together = self.maxima.iter().filter(|maxima| !maxima.is_beside);
+        lines.extend(together.map(|maxima| format!("  {}", show::together(maxima))));
+        lines
+    }
+
+    fn marks(&self) -> [char; 6] {
+        if self.terminal.ascii { MARKS_ASCII } else { MARKS }
+    }
+
+    fn row_of(&self, value: f64) -> usize {
+        let share = ((self.high - value) / (self.high - self.low)).clamp(0.0, 1.0);
+        (share * (ROWS - 1) as f64).round() as usize
+    }
+
+    /// The steps that a column shows.
+    fn steps_of(&self, column: usize) -> std::ops::Range<usize> {
+        let count = self.answer.steps.count;
+        let first = column * count / self.width;
+        first..((column + 1) * count / self.width).max(first + 1)
+    }
+
+    fn picture(&self) -> Vec<String> {
+        let doubt = if self.terminal.ascii { ':' } else { '░' };
+        let mut grid = vec![vec![' '; self.width]; ROWS];
+        // Bounds first: marks stand before them.
+        for stream in self.streams {
+            self.draw(&mut grid, stream, doubt, |of| (of.lower, of.upper));
+        }
+        for (stream, mark) in self.streams.iter().zip(self.marks()) {
+            self.draw(&mut grid, stream, mark, |of| (of.estimate, of.estimate));
+        }
+        let ticks = self.ticks();
+        let line = |(row, cells): (usize, Vec<char>)| {
+            let name = ticks.iter().find(|tick| tick.0 == row).map_or("", |tick| &tick.1);
+            let edge = match (self.terminal.ascii, name.is_empty()) {
+                (true, true) => '|',
+                (true, false) => '+',
+                (false, true) => '│',
+                (false, false) => '┤',
+            };
+            let cells: String = cells.into_iter().collect();
+            let cells = self.terminal.paint(Paint::Bar, cells.trim_end());
+            format!("{name:>width$} {edge}{cells}", width = GUTTER - 1)
+        };
+        grid.into_iter().enumerate().map(line).collect()
+    }
+
+    /// In each column, everything between the least and the greatest that its steps have.
+    fn draw(
+        &self,
+        grid: &mut [Vec<char>],
+        stream: &Stream,
+        mark: char,
+        ends: impl Fn(Bracket) -> (f64, f64),
+    ) {
+        for column in 0..self.width {
+            let points = &stream.points[self.steps_of(column)];
+            let finite = points.iter().filter_map(bracket).filter(|of| of.estimate.is_finite());
+            let (low, high) = finite.map(&ends).fold(
+                (f64::INFINITY, f64::NEG_INFINITY),
+                |(low, high), (lower, upper)| (low.min(lower), high.max(upper)),
+            );
+            if low <= high {
+                for row in &mut grid[self.row_of(high)..=self.row_of(low)] {
+                    row[column] = mark;
+                }
             }
         }
     }
-    let (bar, corner, dash) = if terminal.ascii { ('|', '+', '-') } else { ('│', '└', '─') };
-    let mut text = String::new();
-    for (stream, mark) in streams.iter().zip(marks) {
-        if streams.len() > 1 || !stream.labels.is_empty() {
-            text.push_str(&format!("  {mark} {}\n", name(&stream.labels)));
+
+    /// Rows with round values.
+    fn ticks(&self) -> Vec<(usize, String)> {
+        let show = self.numbers.show();
+        let (low, high) = (show.base(self.low), show.base(self.high));
+        let rough = (high - low) / TICKS as f64;
+        let power = 10f64.powf(rough.log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+        let step = steps.into_iter().find(|step| *step >= rough).unwrap_or(10.0 * power);
+        let first = (low / step).ceil();
+        let mut ticks: Vec<(usize, String)> = Vec::new();
+        for n in 0..=TICKS {
+            // Through whole numbers, so that 0.30000000000000004 is not marked.
+            let n = first + n as f64;
+            let base = if step >= 1.0 { n * step } else { n / (1.0 / step).round() };
+            let row = self.row_of(show.of_base(base));
+            if base <= high && ticks.iter().all(|tick| tick.0 != row) {
+                ticks.push((row, name_of(show.tick(base))));
+            }
         }
+        ticks
     }
-    for (row, cells) in grid.iter().enumerate() {
-        let tick = if marked.contains(&row) { label(row) } else { String::new() };
-        let cells: String = cells.iter().collect();
-        let cells = terminal.paint(Paint::Bar, cells.trim_end());
-        text.push_str(&format!("  {tick:>margin$} {bar}{cells}\n"));
+}
+
+/// The name of a mark, without its unit where there is no room for both.
+fn name_of(tick: String) -> String {
+    match tick.split_once(' ') {
+        Some((number, _)) if tick.chars().count() >= GUTTER => number.to_owned(),
+        _ => tick,
     }
-    text.push_str(&format!("  {:>margin$} {corner}{}\n", "", dash.to_string().repeat(width)));
-    let steps = answer.steps;
-    let (first, last) =
-        (intervals::time(steps.start, steps.step), intervals::time(steps.end(), steps.step));
-    let between = width.saturating_sub(first.chars().count() + last.chars().count());
-    text.push_str(&format!("  {:>margin$}  {first}{}{last}\n", "", " ".repeat(between)));
-    text
+}
+
+/// The least and greatest number that is drawn; more than nothing lies between them.
+fn extent(streams: &[Stream]) -> (f64, f64) {
+    let all = || streams.iter().flat_map(|stream| &stream.points).filter_map(bracket);
+    let finite = || all().map(|of| of.estimate).filter(|estimate| estimate.is_finite());
+    let low = finite().fold(f64::INFINITY, f64::min);
+    let high = finite().fold(f64::NEG_INFINITY, f64::max);
+    // What grows from nought is shown from nought, unless it never comes near it.
+    let low = if low > 0.0 && low < high * 0.7 { 0.0 } else { low };
+    match low == high {
+        true => (low - (low.abs() * 0.1).max(0.5), high + (high.abs() * 0.1).max(0.5)),
+        false => (low, high),
+    }
 }

@@ -1,218 +1,436 @@
 //! An answer as a table: a row for each stream at one moment, or for each moment.
 
-use collect::Unit;
-use hist::Bracket;
+use hist::{Bracket, Mixture};
 use query::{Answer, Data, Labels, Readings, Stream, Value};
 
 use crate::command::plain;
 use crate::hist::intervals;
-use crate::hist::show::Show;
-use crate::hist::terminal::Terminal;
+use crate::hist::show;
+use crate::hist::terminal::{Paint, Terminal};
 use crate::store::plural;
+use crate::time;
 
-/// Streams that a table over time has a column for; more are told in a line each.
-const COLUMNS_MAX: usize = 6;
+use super::maxima::Maxima;
+use super::numbers::{Doubt, Numbers, bracket};
+use super::table::Table;
 
-/// How numbers are written.
-pub(super) struct Numbers {
-    show: Option<Show>,
-    unit: Option<String>,
+/// Streams that are told moment by moment; of more, each has a line.
+const STREAMS_MAX: usize = 6;
+/// Statistics of a whole distribution.
+const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+
+pub(super) const NOTHING: &str = "nothing: no series has a value there";
+
+pub(super) fn text(answer: &Answer, maxima: &[Maxima], terminal: &Terminal) -> String {
+    let page = Page {
+        answer,
+        maxima,
+        terminal,
+        numbers: Numbers::new(answer.unit.as_deref()),
+        doubt: Doubt::default(),
+        text: String::new(),
+    };
+    page.whole()
 }
 
-impl Numbers {
-    pub(super) fn new(answer: &Answer) -> Numbers {
-        let known = answer.unit.as_deref().and_then(Unit::parse);
-        Numbers {
-            show: known.as_ref().map(|unit| Show::new(Some(unit))),
-            unit: answer.unit.clone(),
-        }
-    }
+struct Page<'a> {
+    answer: &'a Answer,
+    maxima: &'a [Maxima],
+    terminal: &'a Terminal,
+    numbers: Numbers,
+    doubt: Doubt,
+    text: String,
+}
 
-    pub(super) fn value(&self, bracket: Bracket) -> String {
-        match (&self.show, &self.unit) {
-            _ if !bracket.estimate.is_finite() => bracket.estimate.to_string(),
-            (Some(show), _) => show.value(bracket),
-            (None, Some(unit)) if !unit.contains(',') => {
-                format!("{} {unit}", short(bracket.estimate))
+impl Page<'_> {
+    fn whole(mut self) -> String {
+        match &self.answer.data {
+            Data::Text(text) => return format!("{}\n", plain(text)),
+            Data::Scalar(values) => self.scalar(values),
+            Data::Vector(streams) | Data::Matrix(streams) if streams.is_empty() => {
+                return format!("{NOTHING}\n");
             }
-            (None, _) => short(bracket.estimate),
+            Data::Vector(streams) => self.vector(streams),
+            Data::Matrix(streams) => self.matrix(streams),
+            Data::Readings(series) if series.is_empty() => return format!("{NOTHING}\n"),
+            Data::Readings(series) => self.readings(series),
         }
+        for maxima in self.maxima.iter().filter(|maxima| !maxima.is_beside) {
+            self.text.push_str(&format!("  {}\n", together(maxima)));
+        }
+        if let Some(doubt) = self.doubt.text() {
+            self.faint(&format!("  {doubt}"));
+        }
+        self.text
     }
 
-    pub(super) fn bounds(&self, bracket: Bracket) -> String {
-        match &self.show {
-            _ if bracket.is_exact() || bracket.estimate.is_nan() => String::new(),
-            Some(show) => show.bounds(bracket),
-            None => format!("{} to {}", short(bracket.lower), short(bracket.upper)),
-        }
+    fn faint(&mut self, line: &str) {
+        self.text.push_str(&self.terminal.paint(Paint::Faint, line));
+        self.text.push('\n');
     }
 
-    /// A statistic or a distribution in a line.
-    fn cell(&self, value: &Value) -> [String; 2] {
-        match value {
-            Value::Number(_) | Value::Bracket(_) => {
-                let bracket = value.bracket().expect("BUG: a number is one");
-                [self.value(bracket), self.bounds(bracket)]
+    fn heading(&mut self, line: &str) {
+        self.text.push_str(&self.terminal.paint(Paint::Heading, line));
+        self.text.push('\n');
+    }
+
+    fn table(&mut self, table: &Table) {
+        self.text.push_str(&table.text(self.terminal));
+    }
+
+    fn moment(&self, at: usize) -> String {
+        moment(self.answer, at)
+    }
+
+    /// When, and in what.
+    fn first_line(&mut self, streams: &[Stream]) {
+        let count = self.answer.steps.count;
+        let is_range = count > 1;
+        let mut line = match is_range {
+            true => format!("{} to {}", self.moment(0), self.moment(count - 1)),
+            false => format!("at {}", self.moment(0)),
+        };
+        if is_range {
+            let step = time::length_text(self.answer.steps.step);
+            line.push_str(&format!(", every {step}"));
+        }
+        line.extend(self.about(streams));
+        self.faint(&line);
+    }
+
+    fn about(&self, streams: &[Stream]) -> Option<String> {
+        let about = self.numbers.about(self.answer.unit.as_deref());
+        let n = (streams.len() > 1).then(|| plural(streams.len() as u64, "stream", "streams"));
+        let parts: Vec<String> = n.into_iter().chain(about).collect();
+        (!parts.is_empty()).then(|| format!("; {}", parts.join(", ")))
+    }
+
+    fn scalar(&mut self, values: &[f64]) {
+        self.first_line(&[]);
+        let mut table = Table::new(&[("time", false), ("value", true)]);
+        for (at, value) in values.iter().enumerate() {
+            table.row(vec![self.moment(at), self.numbers.exact(*value)]);
+        }
+        self.table(&table);
+    }
+
+    fn vector(&mut self, streams: &[Stream]) {
+        self.first_line(streams);
+        let names = Names::of(streams);
+        if let Some(common) = &names.common {
+            self.heading(common);
+        }
+        let is_whole = |stream: &Stream| matches!(stream.points[0], Some(Value::Distribution(_)));
+        if streams.len() <= STREAMS_MAX && streams.iter().all(is_whole) {
+            for (stream, name) in streams.iter().zip(&names.own) {
+                if let Some(Value::Distribution(mixture)) = &stream.points[0] {
+                    self.distribution(mixture, name);
+                }
             }
-            Value::Distribution(mixture) => {
-                let at = |q: f64| mixture.quantile(q).map_or_else(String::new, |of| self.value(of));
-                let n = plural(mixture.count(), "value", "values");
-                let text = match mixture.count() {
-                    0 => n,
-                    _ => format!("{n}: median {}, p99 {}, max {}", at(0.5), at(0.99), at(1.0)),
+            return;
+        }
+        let columns = [("stream", false), ("value", true), ("bounds", false), ("max", true)];
+        let mut table = Table::new(&columns);
+        table.left(1, streams.iter().any(has_distributions));
+        for (stream, name) in streams.iter().zip(&names.own) {
+            let mut row = vec![name.clone()];
+            row.extend(self.cells(stream, 0));
+            table.row(row);
+        }
+        self.table(&table);
+    }
+
+    /// A number, its bounds, and the maximum beside it.
+    fn cells(&mut self, stream: &Stream, at: usize) -> [String; 3] {
+        let Some(value) = &stream.points[at] else {
+            return ["–".to_owned(), String::new(), String::new()];
+        };
+        let [value, bounds] = match value.bracket() {
+            Some(bracket) => [self.numbers.value(bracket), self.numbers.bounds(bracket)],
+            None => [sentence(&self.numbers, &mut self.doubt, value), String::new()],
+        };
+        let max = self.max(stream).and_then(|max| bracket(max.points.get(at)?));
+        [value, bounds, max.map_or_else(String::new, |max| self.numbers.range(max))]
+    }
+
+    fn max(&self, stream: &Stream) -> Option<&Stream> {
+        self.maxima.iter().find_map(|maxima| maxima.of(&stream.labels))
+    }
+
+    /// Statistics of a distribution, one below the other.
+    fn distribution(&mut self, mixture: &Mixture, name: &str) {
+        self.heading(name);
+        let mut table = Table::new(&[("", false), ("value", true), ("bounds", false)]);
+        table.row(vec!["count".to_owned(), show::count(mixture.count()), String::new()]);
+        let statistics = [("min".to_owned(), mixture.min()), ("mean".to_owned(), mixture.mean())];
+        let quantiles = SHARES.map(|share| (show::quantile_name(share), mixture.quantile(share)));
+        let max = [("max".to_owned(), mixture.max())];
+        for (name, of) in statistics.into_iter().chain(quantiles).chain(max) {
+            if let Some(of) = of {
+                table.row(vec![name, self.numbers.value(of), self.numbers.bounds(of)]);
+            }
+        }
+        self.table(&table);
+    }
+
+    fn matrix(&mut self, streams: &[Stream]) {
+        self.first_line(streams);
+        let names = Names::of(streams);
+        if let Some(common) = &names.common {
+            self.heading(common);
+        }
+        if streams.len() > STREAMS_MAX {
+            return self.lines(streams, &names);
+        }
+        if !streams.iter().any(has_distributions) {
+            let table = self.side_by_side(streams, &names);
+            if streams.len() == 1 || table.width() <= self.terminal.width {
+                return self.table(&table);
+            }
+        }
+        for (stream, name) in streams.iter().zip(&names.own) {
+            if streams.len() > 1 {
+                self.heading(name);
+            }
+            let table = match has_distributions(stream) {
+                true => self.distributions(stream),
+                false => {
+                    let own = Names { common: None, own: vec!["value".to_owned()] };
+                    self.side_by_side(std::slice::from_ref(stream), &own)
+                }
+            };
+            self.table(&table);
+        }
+    }
+
+    /// A row for each moment, some columns for each stream. Moments at which none has a value are told as one.
+    fn side_by_side(&mut self, streams: &[Stream], names: &Names) -> Table {
+        let mut columns = vec![("time", false)];
+        for name in &names.own {
+            columns.extend([(name.as_str(), true), ("bounds", false), ("max", true)]);
+        }
+        let mut table = Table::new(&columns);
+        self.moments(
+            &mut table,
+            |at| streams.iter().any(|stream| stream.points[at].is_some()),
+            |page, at| streams.iter().flat_map(|stream| page.cells(stream, at)).collect(),
+        );
+        table
+    }
+
+    /// A row for each moment with the main statistics of a distribution.
+    fn distributions(&mut self, stream: &Stream) -> Table {
+        let columns =
+            [("time", false), ("values", true), ("median", true), ("p99", true), ("max", true)];
+        let mut table = Table::new(&columns);
+        self.moments(
+            &mut table,
+            |at| stream.points[at].is_some(),
+            |page, at| match &stream.points[at] {
+                Some(Value::Distribution(mixture)) => {
+                    let mut marked = |of: Option<Bracket>| {
+                        let of = of.inspect(|of| page.doubt.add(*of));
+                        of.map_or_else(String::new, |of| page.numbers.marked(of))
+                    };
+                    let (median, p99) =
+                        (marked(mixture.quantile(0.5)), marked(mixture.quantile(0.99)));
+                    let max = mixture.max().map_or_else(String::new, |max| page.numbers.range(max));
+                    vec![show::count(mixture.count()), median, p99, max]
+                }
+                Some(value) => {
+                    let text = sentence(&page.numbers, &mut page.doubt, value);
+                    vec![text, String::new(), String::new(), String::new()]
+                }
+                None => vec![String::new(); 4],
+            },
+        );
+        table
+    }
+
+    fn moments(
+        &mut self,
+        table: &mut Table,
+        is_there: impl Fn(usize) -> bool,
+        cells: impl Fn(&mut Self, usize) -> Vec<String>,
+    ) {
+        let steps = self.answer.steps;
+        let missing = |n: usize| {
+            let length = time::length_text(steps.step.saturating_mul(n as i64));
+            format!("(no value for {length})")
+        };
+        let mut without = 0;
+        for at in 0..steps.count {
+            if !is_there(at) {
+                without += 1;
+                continue;
+            }
+            if without > 0 {
+                table.aside(missing(without));
+                without = 0;
+            }
+            let mut row = vec![moment(self.answer, at)];
+            row.extend(cells(self, at));
+            table.row(row);
+        }
+        if without > 0 {
+            table.aside(missing(without));
+        }
+    }
+
+    /// A line for each of many streams: what it did.
+    fn lines(&mut self, streams: &[Stream], names: &Names) {
+        let columns =
+            [("stream", false), ("least", true), ("greatest", true), ("last", true), ("max", true)];
+        let mut table = Table::new(&columns);
+        for (stream, name) in streams.iter().zip(&names.own) {
+            let brackets = || stream.points.iter().filter_map(bracket);
+            let key = |of: &Bracket| of.estimate;
+            let least = brackets().min_by(|a, b| key(a).total_cmp(&key(b)));
+            let greatest = brackets().max_by(|a, b| key(a).total_cmp(&key(b)));
+            let mut cells: Vec<String> = [least, greatest, brackets().next_back()]
+                .into_iter()
+                .map(|of| {
+                    let of = of.inspect(|of| self.doubt.add(*of));
+                    of.map_or_else(String::new, |of| self.numbers.marked(of))
+                })
+                .collect();
+            if has_distributions(stream) {
+                let last = stream.points.iter().flatten().next_back();
+                cells[2] = last.map_or_else(String::new, |value| {
+                    sentence(&self.numbers, &mut self.doubt, value)
+                });
+            }
+            let max = self.max(stream).and_then(|max| greatest_of(&max.points));
+            cells.push(max.map_or_else(String::new, |max| self.numbers.range(max)));
+            table.row([name.clone()].into_iter().chain(cells).collect());
+        }
+        self.table(&table);
+        self.faint("  each moment of each: --json");
+    }
+
+    fn readings(&mut self, series: &[Readings]) {
+        self.first_line(&[]);
+        for series in series {
+            self.heading(&name(&series.labels));
+            let mut table = Table::new(&[("time", false), ("value", true), ("bounds", false)]);
+            let is_whole = |reading: &query::Reading| reading.value.is_distribution();
+            table.left(1, series.readings.iter().any(is_whole));
+            for reading in &series.readings {
+                let value = match reading.value.bracket() {
+                    Some(of) => [self.numbers.value(of), self.numbers.bounds(of)],
+                    None => {
+                        [sentence(&self.numbers, &mut self.doubt, &reading.value), String::new()]
+                    }
                 };
-                [text, String::new()]
+                let time = intervals::time(reading.time, row_ns(reading.time));
+                table.row([time].into_iter().chain(value).collect());
             }
-            Value::Histogram(histogram) => {
-                let (lower, upper) = (
-                    histogram.buckets().next().map(|bucket| bucket.lower),
-                    histogram.buckets().next_back().map(|bucket| bucket.upper),
-                );
-                let of = |edge: Option<f64>| {
-                    edge.map_or_else(String::new, |edge| self.value(Bracket::exact(edge)))
-                };
-                let n = short(histogram.count);
-                [format!("{n} values from {} to {}", of(lower), of(upper)), String::new()]
-            }
+            self.table(&table);
         }
     }
 }
 
-/// Seven digits at the most, as people write numbers.
-fn short(number: f64) -> String {
-    if !number.is_finite() {
-        return number.to_string();
-    }
-    let magnitude = number.abs();
-    if magnitude != 0.0 && !(1e-4..1e15).contains(&magnitude) {
-        return format!("{number:.3e}");
-    }
-    let decimals = (6 - magnitude.max(1.0).log10().floor() as i32).clamp(0, 9) as usize;
-    let text = format!("{number:.decimals$}");
-    let text = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    };
-    let (whole, fraction) =
-        text.split_once('.').map_or((text.as_str(), None), |(a, b)| (a, Some(b)));
-    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
-    let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    let fraction = fraction.map_or_else(String::new, |fraction| format!(".{fraction}"));
-    format!("{sign}{grouped}{fraction}")
+/// A moment of an answer, with decimals where the steps need them.
+pub(super) fn moment(answer: &Answer, at: usize) -> String {
+    let steps = answer.steps;
+    let rows = if steps.is_instant() { 0 } else { steps.step };
+    let row_ns = row_ns(steps.start).min(if rows == 0 { i64::MAX } else { row_ns(rows) });
+    intervals::time(steps.time(at), row_ns)
 }
 
-pub(super) fn text(answer: &Answer, terminal: &Terminal) -> String {
-    let numbers = Numbers::new(answer);
-    let moment = |at: usize| intervals::time(answer.steps.time(at), answer.steps.step);
-    match &answer.data {
-        Data::Text(text) => format!("{}\n", plain(text)),
-        Data::Scalar(values) => {
-            let rows = values
-                .iter()
-                .enumerate()
-                .map(|(at, value)| vec![moment(at), numbers.value(Bracket::exact(*value))]);
-            table(rows.collect(), &[false, true])
-        }
-        Data::Vector(streams) | Data::Matrix(streams) if streams.is_empty() => {
-            "nothing: no series has a value there\n".to_owned()
-        }
-        Data::Vector(streams) => {
-            let rows = streams.iter().map(|stream| {
-                let value =
-                    stream.points[0].as_ref().expect("BUG: a vector's streams have a value");
-                let [value, bounds] = numbers.cell(value);
-                vec![name(&stream.labels), value, bounds]
-            });
-            format!("{}\n{}", moment(0), table(rows.collect(), &[false, true, false]))
-        }
-        Data::Matrix(streams) if streams.len() <= COLUMNS_MAX => {
-            over_time(answer, streams, &numbers, terminal)
-        }
-        Data::Matrix(streams) => {
-            let heads = ["stream", "least", "greatest", "last"].map(str::to_owned).to_vec();
-            let rows = streams.iter().map(|stream| line(stream, &numbers));
-            let n = plural(streams.len() as u64, "stream", "streams");
-            let (first, last) = (moment(0), moment(answer.steps.count - 1));
-            let rows = [heads].into_iter().chain(rows).collect();
-            format!("{n} from {first} to {last}\n{}", table(rows, &[false, true, true, true]))
-        }
-        Data::Readings(series) => series.iter().map(|series| readings(series, &numbers)).collect(),
-    }
+/// What [`intervals::time`] needs to know to show all of a time.
+fn row_ns(ns: i64) -> i64 {
+    if ns % intervals::NS_PER_S == 0 { intervals::NS_PER_S } else { 1 }
 }
 
-/// A row for each moment, two columns for each stream.
-fn over_time(
-    answer: &Answer,
-    streams: &[Stream],
-    numbers: &Numbers,
-    terminal: &Terminal,
-) -> String {
-    let mut text = String::new();
-    let names: Vec<String> = streams.iter().map(|stream| name(&stream.labels)).collect();
-    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let fits = streams.len() * (widest + 4) + 24 <= terminal.width;
-    let heads: Vec<String> = match fits {
-        true => names,
-        false => {
-            for (at, name) in names.iter().enumerate() {
-                text.push_str(&format!("  [{}] {name}\n", at + 1));
-            }
-            (1..=streams.len()).map(|at| format!("[{at}]")).collect()
+/// A distribution in a cell.
+fn sentence(numbers: &Numbers, doubt: &mut Doubt, value: &Value) -> String {
+    match value {
+        Value::Number(_) | Value::Bracket(_) => {
+            value.bracket().map_or_else(String::new, |of| numbers.value(of))
         }
-    };
-    let mut rows = vec![
-        ["time".to_owned()]
-            .into_iter()
-            .chain(heads.into_iter().flat_map(|head| [head, String::new()]))
-            .collect::<Vec<_>>(),
-    ];
-    for at in 0..answer.steps.count {
-        if streams.iter().all(|stream| stream.points[at].is_none()) {
-            continue;
-        }
-        let mut row = vec![intervals::time(answer.steps.time(at), answer.steps.step)];
-        for stream in streams {
-            match &stream.points[at] {
-                Some(value) => row.extend(numbers.cell(value)),
-                None => row.extend(["–".to_owned(), String::new()]),
+        Value::Distribution(mixture) => {
+            let n = plural(mixture.count(), "value", "values");
+            let mut marked = |share: f64| {
+                let of = mixture.quantile(share).inspect(|of| doubt.add(*of));
+                of.map_or_else(String::new, |of| numbers.marked(of))
+            };
+            match mixture.max() {
+                Some(max) => {
+                    let (median, p99) = (marked(0.5), marked(0.99));
+                    format!("{n}: median {median}, p99 {p99}, max {}", numbers.range(max))
+                }
+                None => n,
             }
         }
-        rows.push(row);
-    }
-    let right: Vec<bool> = (0..rows[0].len()).map(|at| at % 2 == 1).collect();
-    text + &table(rows, &right)
-}
-
-/// What a stream did, in a line.
-fn line(stream: &Stream, numbers: &Numbers) -> Vec<String> {
-    let brackets = || stream.points.iter().flatten().filter_map(Value::bracket);
-    let of = |bracket: Option<Bracket>| {
-        bracket.map_or_else(String::new, |bracket| numbers.value(bracket))
-    };
-    let least = brackets().min_by(|a, b| a.estimate.total_cmp(&b.estimate));
-    let greatest = brackets().max_by(|a, b| a.estimate.total_cmp(&b.estimate));
-    match brackets().next_back() {
-        Some(last) => vec![name(&stream.labels), of(least), of(greatest), of(Some(last))],
-        None => {
-            let last = stream.points.iter().flatten().next_back();
-            let [cell, _] = last.map_or_else(Default::default, |last| numbers.cell(last));
-            vec![name(&stream.labels), String::new(), String::new(), cell]
+        Value::Histogram(histogram) => {
+            let n = Numbers::new(Some("values")).exact(histogram.count);
+            let buckets = || histogram.buckets().filter(|bucket| bucket.count != 0.0);
+            match (buckets().next(), buckets().next_back()) {
+                (Some(first), Some(last)) => {
+                    let (low, high) = (numbers.exact(first.lower), numbers.exact(last.upper));
+                    format!("{n} between {low} and {high}")
+                }
+                _ => n,
+            }
         }
     }
 }
 
-fn readings(series: &Readings, numbers: &Numbers) -> String {
-    let rows = series.readings.iter().map(|reading| {
-        let [value, bounds] = numbers.cell(&reading.value);
-        vec![intervals::time(reading.time, 1), value, bounds]
-    });
-    format!("{}\n{}", name(&series.labels), table(rows.collect(), &[false, true, false]))
+fn has_distributions(stream: &Stream) -> bool {
+    stream.points.iter().flatten().any(Value::is_distribution)
+}
+
+/// The one that may be the greatest.
+pub(super) fn greatest_of(points: &[Option<Value>]) -> Option<Bracket> {
+    let brackets = points.iter().filter_map(bracket).filter(|of| !of.estimate.is_nan());
+    brackets.reduce(|a, b| Bracket {
+        lower: a.lower.max(b.lower),
+        estimate: a.estimate.max(b.estimate),
+        upper: a.upper.max(b.upper),
+    })
+}
+
+/// Maxima that belong beside no single number, in a line.
+pub(super) fn together(maxima: &Maxima) -> String {
+    let all: Vec<Option<Value>> =
+        maxima.streams.iter().flat_map(|stream| stream.points.iter().cloned()).collect();
+    let numbers = Numbers::new(maxima.unit.as_deref());
+    let max = greatest_of(&all).map_or_else(|| "unknown".to_owned(), |max| numbers.range(max));
+    format!("greatest value: {max}, of {}", plain(&maxima.question))
+}
+
+/// What streams are called: what all of them have in common is said once.
+pub(super) struct Names {
+    pub(super) common: Option<String>,
+    pub(super) own: Vec<String>,
+}
+
+impl Names {
+    pub(super) fn of(streams: &[Stream]) -> Names {
+        let is_legend = |stream: &Stream| !stream.labels.get(query::caql::LABEL).is_empty();
+        let (first, others) = match streams {
+            [first, others @ ..] if !others.is_empty() && !streams.iter().any(is_legend) => {
+                (first, others)
+            }
+            _ => {
+                let own = streams.iter().map(|stream| name(&stream.labels)).collect();
+                return Names { common: None, own };
+            }
+        };
+        let is_common = |label: &str| {
+            let value = first.labels.get(label);
+            !value.is_empty() && others.iter().all(|other| other.labels.get(label) == value)
+        };
+        let common = first.labels.keep(is_common);
+        let rest = |stream: &Stream| stream.labels.keep(|label| !is_common(label));
+        if common.is_empty() || streams.iter().any(|stream| rest(stream).is_empty()) {
+            let own = streams.iter().map(|stream| name(&stream.labels)).collect();
+            return Names { common: None, own };
+        }
+        let own = streams.iter().map(|stream| name(&rest(stream))).collect();
+        Names { common: Some(plain(&common.to_string())), own }
+    }
 }
 
 /// What a stream is called; CAQL's legend where there is one.
@@ -221,41 +439,5 @@ pub(super) fn name(labels: &Labels) -> String {
         "" if labels.is_empty() => "all".to_owned(),
         "" => plain(&labels.to_string()),
         label => plain(label),
-    }
-}
-
-fn table(rows: Vec<Vec<String>>, right: &[bool]) -> String {
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..right.len()).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().enumerate().filter(|(at, _)| widths[*at] > 0).map(|(at, cell)| {
-            let blank = " ".repeat(widths[at] - cell.chars().count());
-            if right[at] { format!("{blank}{cell}") } else { format!("{cell}{blank}") }
-        });
-        let line = cells.collect::<Vec<_>>().join("  ");
-        text.push_str(&format!("  {}\n", line.trim_end()));
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        for (number, expected) in [
-            (0.0, "0"),
-            (1.0, "1"),
-            (0.123_456_789, "0.123457"),
-            (1234.5, "1,234.5"),
-            (1_226_742_335.0, "1,226,742,335"),
-            (-1_000_000.0, "-1,000,000"),
-            (1e-9, "1.000e-9"),
-            (f64::INFINITY, "inf"),
-        ] {
-            assert_eq!(short(number), expected);
-        }
     }
 }

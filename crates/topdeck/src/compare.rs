@@ -1,0 +1,152 @@
+//! `topdeck compare`: two selections of a store side by side, or one at two times.
+
+mod document;
+mod quantiles;
+mod show;
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use model::Selector;
+use query::compare::{Comparison, Selection};
+use query::{Error, Limits, Stored};
+use store::View;
+
+use crate::command::print;
+use crate::hist::terminal::Terminal;
+use crate::query::{flags, gaps};
+use crate::store::{open, pick, told};
+use crate::time::{self, Moment};
+
+/// Compare two selections of a store, or one at two times: how far apart, and is it chance?
+///
+/// All histograms that a selector picks are one distribution, exactly. Their quantiles stand beside each other with
+/// the bounds that the truth lies in; those that differ whatever the buckets hide are marked. The chance says how
+/// often a random split of all intervals of both sides lies at least as far apart.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Which series are side A, such as latency or 'latency{host="a"}'
+    #[arg(value_name = "SELECTOR_A", value_parser = crate::store::selector)]
+    a: Selector,
+
+    /// Which series are side B; the same as side A, at another time, if not said
+    #[arg(value_name = "SELECTOR_B", value_parser = crate::store::selector)]
+    b: Option<Selector>,
+
+    /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h; from the first row, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
+    from: Option<Moment>,
+
+    /// Until when, also: now; to the last row, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
+    to: Option<Moment>,
+
+    /// From when side B is, if not from --from
+    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
+    from_b: Option<Moment>,
+
+    /// Until when side B is, if not until --to
+    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
+    to_b: Option<Moment>,
+
+    /// Draw with plain ASCII
+    #[arg(long)]
+    ascii: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Series that one selector may pick at the most
+    #[arg(long, value_name = "N", default_value_t = Limits::default().series)]
+    max_series: u64,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck compare s 'latency{host=\"a\"}' 'latency{host=\"b\"}'
+  topdeck compare s 'latency{version=\"1\"}' 'latency{version=\"2\"}' --from -1d --json
+  topdeck compare s latency --from 2026-11-09 --to 2026-11-10 --from-b 2026-11-16 --to-b 2026-11-17
+
+Exit status:
+  0  they are compared, whatever came out
+  1  there is no such store or series, or nothing in that time, or the units differ
+  2  the command line makes no sense";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if options.b.is_none() && options.from_b.is_none() && options.to_b.is_none() {
+        bail!("what is it compared with? give a second selector, or another time with --from-b and --to-b");
+    }
+    let store = open(&options.dir)?;
+    let view = store.view().map_err(told(&options.dir))?;
+    let b = options.b.as_ref().unwrap_or(&options.a);
+    let sides = [
+        selection(options, &view, &options.a, [options.from, options.to])?,
+        selection(
+            options,
+            &view,
+            b,
+            [options.from_b.or(options.from), options.to_b.or(options.to)],
+        )?,
+    ];
+    let limits = Limits { series: options.max_series, ..Limits::default() };
+    let source = Stored::new(&view);
+    let compared = query::compare::compare(&source, [&sides[0], &sides[1]], limits, &|| false);
+    let comparison: Comparison = match compared {
+        Ok(comparison) => comparison,
+        Err(Error::Store(error)) => return Err(told(&options.dir)(error)),
+        Err(error) => bail!("{}", flags(&error)),
+    };
+    let text = match options.json {
+        true => format!("{}\n", document::of(&sides, &comparison)),
+        false => show::text(&sides, &comparison, &Terminal::new(options.ascii)),
+    };
+    print(text.as_bytes())?;
+    if !options.json {
+        gaps(&comparison.gaps);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn selection(
+    options: &Options,
+    view: &View,
+    selector: &Selector,
+    [from, to]: [Option<Moment>; 2],
+) -> Result<Selection> {
+    let range = range(&options.dir, view, selector, [from, to])?;
+    Ok(Selection { selector: selector.clone(), range })
+}
+
+/// The time that is asked about: to the ends of what there is, where it is not said.
+pub(crate) fn range(
+    dir: &std::path::Path,
+    view: &View,
+    selector: &Selector,
+    [from, to]: [Option<Moment>; 2],
+) -> Result<Range<i64>> {
+    let found = pick(view, dir, selector)?;
+    let now = journal::wall_clock()();
+    let Some(extent) = view.extent(&found).map_err(told(dir))? else {
+        bail!("{}: no rows of {selector}", dir.display());
+    };
+    let start = from.map_or(extent.start, |from| from.ns(now));
+    let end = to.map_or(extent.end, |to| to.ns(now));
+    let (first, last) = (time::text(extent.start), time::text(extent.end));
+    if start >= end {
+        let (start, end) = (time::text(start), time::text(end));
+        bail!("{start} is not before {end}; {selector} has rows from {first} to {last}");
+    }
+    if end <= extent.start || extent.end <= start {
+        let (start, end) = (time::text(start), time::text(end));
+        bail!("{selector} has no rows between {start} and {end}, but from {first} to {last}");
+    }
+    Ok(start..end)
+}

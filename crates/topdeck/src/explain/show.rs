@@ -1,0 +1,114 @@
+//! An explanation as text: the rectangle, and a table for each label that tells something.
+
+use hist::Bracket;
+use query::explain::{Explanation, LabelSplit, Rectangle, ValueSplit};
+
+use crate::command::plain;
+use crate::hist::show;
+use crate::hist::terminal::{Paint, Terminal};
+use crate::query::numbers::Numbers;
+use crate::query::table::Table;
+use crate::time;
+
+/// A label that tells less than this, in bits, says nothing that a reader would see in the shares.
+const BITS_MIN: f64 = 0.005;
+
+pub(super) fn text(
+    rectangle: &Rectangle,
+    unit: Option<String>,
+    explanation: &Explanation,
+    top: usize,
+    terminal: &Terminal,
+) -> String {
+    let numbers = Numbers::new(unit.as_deref());
+    let span = |range: &std::ops::Range<i64>| {
+        format!("{} to {}", time::text(range.start), time::text(range.end))
+    };
+    let values = match rectangle.up_to {
+        f64::INFINITY => format!("above {}", numbers.exact(rectangle.above)),
+        up_to => format!("above {}, up to {}", numbers.exact(rectangle.above), numbers.exact(up_to)),
+    };
+    let mut text = terminal.paint(Paint::Heading, &plain(&rectangle.selector.to_string()));
+    text.push_str(&format!(
+        "\n  inside   {} values {values}, {}\n",
+        counted(explanation.inside),
+        span(&rectangle.time)
+    ));
+    text.push_str(&format!(
+        "  outside  {} others, {}\n",
+        counted(explanation.outside),
+        span(&rectangle.picture)
+    ));
+    let (telling, silent): (Vec<&LabelSplit>, Vec<&LabelSplit>) =
+        explanation.labels.iter().partition(|label| label.divergence >= BITS_MIN);
+    for label in &telling {
+        let name = plain(&label.label);
+        let heading = format!("\n{}", terminal.paint(Paint::Heading, &name));
+        text.push_str(&format!("{heading}  tells {:.3} bits of 1\n", label.divergence));
+        text.push_str(&table(label, explanation, top).text(terminal));
+    }
+    let names = silent.iter().map(|label| plain(&label.label)).collect::<Vec<_>>().join(", ");
+    match (explanation.labels.is_empty(), names.is_empty()) {
+        (true, _) => text.push_str("\nAll series share the same labels: there is nothing to tell inside from outside by.\n"),
+        (false, false) => {
+            text.push_str(&format!("\nInside is like outside (below {BITS_MIN} bits) in: {names}\n"));
+        }
+        (false, true) => {}
+    }
+    text
+}
+
+/// Values most over-represented inside first; the rest in a row.
+fn table(label: &LabelSplit, explanation: &Explanation, top: usize) -> Table {
+    let columns = [
+        ("value", false),
+        ("inside", true),
+        ("share", true),
+        ("outside", true),
+        ("share", true),
+        ("times", true),
+    ];
+    let mut table = Table::new(&columns);
+    let row = |name: String, inside: Bracket<u64>, outside: Bracket<u64>| {
+        let [a, b] = [(inside, explanation.inside), (outside, explanation.outside)];
+        let shares = [a, b].map(|(part, of)| show::share(part.estimate, of.estimate));
+        let share = |(part, of): (Bracket<u64>, Bracket<u64>)| {
+            part.estimate as f64 / of.estimate.max(1) as f64
+        };
+        let times = share(a) / share(b);
+        let times = match times {
+            times if times.is_nan() => String::new(),
+            times if times.is_infinite() => "only inside".to_owned(),
+            times if times >= 100.0 => format!("{times:.0}"),
+            times => format!("{times:.2}"),
+        };
+        let [inside_share, outside_share] = shares;
+        vec![name, counted(inside), inside_share, counted(outside), outside_share, times]
+    };
+    let values = label.values.iter();
+    for ValueSplit { value, inside, outside, .. } in values.clone().take(top) {
+        let name = if value.is_empty() { "(without it)".to_owned() } else { plain(value) };
+        table.row(row(name, *inside, *outside));
+    }
+    let rest: Vec<&ValueSplit> = values.skip(top).collect();
+    if !rest.is_empty() {
+        let sum = |of: fn(&ValueSplit) -> Bracket<u64>| {
+            rest.iter().map(|value| of(value)).fold(Bracket::exact(0), |sum, n| Bracket {
+                lower: sum.lower.saturating_add(n.lower),
+                estimate: sum.estimate.saturating_add(n.estimate),
+                upper: sum.upper.saturating_add(n.upper),
+            })
+        };
+        let name = format!("({} more)", show::count(rest.len() as u64));
+        table.row(row(name, sum(|value| value.inside), sum(|value| value.outside)));
+    }
+    table
+}
+
+/// A count; marked where a limit lies within a bucket.
+fn counted(n: Bracket<u64>) -> String {
+    match n.is_exact() {
+        true => show::count(n.estimate),
+        false => show::count_bounds(n),
+    }
+}

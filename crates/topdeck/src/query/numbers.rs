@@ -1,0 +1,155 @@
+//! How the numbers of an answer are written: each with its unit, and with the bounds that it has.
+
+use hist::Bracket;
+use query::Value;
+
+use crate::hist::show::Show;
+use crate::store::unit;
+
+/// How numbers are written.
+pub(crate) struct Numbers {
+    show: Show,
+    /// The unit where it is too long to stand after each number.
+    apart: Option<String>,
+}
+
+impl Numbers {
+    /// In a unit, if it is known.
+    pub(crate) fn new(name: Option<&str>) -> Numbers {
+        let name = name.unwrap_or("");
+        // "share, 0 to 1".
+        let is_apart = name.contains(',');
+        let known = if is_apart { None } else { unit(name) };
+        Numbers { show: Show::new(known.as_ref()), apart: is_apart.then(|| name.to_owned()) }
+    }
+
+    /// What the table says about units in its first line; nothing where each number has one.
+    pub(crate) fn about(&self, name: Option<&str>) -> Option<String> {
+        match (&self.apart, name) {
+            (Some(apart), _) => Some(apart.clone()),
+            (None, Some(_)) => None,
+            (None, None) => Some("in no known unit".to_owned()),
+        }
+    }
+
+    /// The likeliest value.
+    pub(crate) fn value(&self, bracket: Bracket) -> String {
+        let text = self.show.value(bracket);
+        // The units of counts are plurals.
+        match text.strip_prefix("1 ") {
+            Some("values") => "1 value".to_owned(),
+            Some("values/s") => "1 value/s".to_owned(),
+            _ => text,
+        }
+    }
+
+    /// A value that is known exactly.
+    pub(crate) fn exact(&self, value: f64) -> String {
+        self.value(Bracket::exact(value))
+    }
+
+    /// Both bounds where there is width between them.
+    pub(crate) fn bounds(&self, bracket: Bracket) -> String {
+        match bracket.estimate.is_nan() || bracket.is_exact() {
+            true => String::new(),
+            false => self.show.bounds(bracket),
+        }
+    }
+
+    /// The value if it is exact, else its bounds: one cell that says no more than is known.
+    pub(crate) fn range(&self, bracket: Bracket) -> String {
+        match self.bounds(bracket) {
+            bounds if bounds.is_empty() => self.value(bracket),
+            bounds => bounds,
+        }
+    }
+
+    /// The value, marked where it is an estimate.
+    pub(crate) fn marked(&self, bracket: Bracket) -> String {
+        let mark = if bracket.is_exact() || bracket.estimate.is_nan() { "" } else { "~" };
+        format!("{mark}{}", self.value(bracket))
+    }
+
+    /// A round value, as on an axis.
+    pub(crate) fn tick(&self, value: f64) -> String {
+        self.show.tick(self.show.base(value))
+    }
+
+    /// How values become what axes are divided by.
+    pub(crate) fn show(&self) -> &Show {
+        &self.show
+    }
+}
+
+/// How far marked estimates may be off at the most, in words.
+#[derive(Default)]
+pub(crate) struct Doubt {
+    is_there: bool,
+    is_unbounded: bool,
+    greatest: f64,
+}
+
+impl Doubt {
+    /// Counts an estimate that is shown.
+    pub(crate) fn add(&mut self, bracket: Bracket) {
+        if bracket.is_exact() || bracket.estimate.is_nan() {
+            return;
+        }
+        self.is_there = true;
+        let off = (bracket.estimate - bracket.lower).max(bracket.upper - bracket.estimate);
+        let share = off / bracket.estimate.abs();
+        match share.is_finite() {
+            true => self.greatest = self.greatest.max(share),
+            false => self.is_unbounded = true,
+        }
+    }
+
+    /// A line for below the table; nothing where all is exact.
+    pub(crate) fn text(&self) -> Option<String> {
+        let percent = (self.greatest * 1e4).ceil() / 100.0;
+        match (self.is_there, self.is_unbounded || percent >= 100.0) {
+            (false, _) => None,
+            (true, true) => Some("~ is an estimate; --json has the bounds of each".to_owned()),
+            (true, false) => Some(format!(
+                "~ is an estimate; the truth is within {percent} % of it, and --json has the bounds of each"
+            )),
+        }
+    }
+}
+
+/// The bracket of a number; `None` of a distribution.
+pub(crate) fn bracket(value: &Option<Value>) -> Option<Bracket> {
+    value.as_ref().and_then(Value::bracket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_has_its_unit() {
+        for (unit, number, expected) in [
+            (Some("ns"), 1_804_000_000.0, "1.804 s"),
+            (Some("values"), 4019.0, "4,019 values"),
+            (Some("values"), 1.0, "1 value"),
+            (Some("values/s"), 1.0, "1 value/s"),
+            (Some("share, 0 to 1"), 0.25, "0.25"),
+            (None, 1_226_742_335.0, "1,226,742,335"),
+            (None, f64::NAN, "unknown"),
+            (None, f64::INFINITY, "infinity"),
+        ] {
+            assert_eq!(Numbers::new(unit).exact(number), expected, "{unit:?}");
+        }
+    }
+
+    #[test]
+    fn doubt_is_told_in_percent() {
+        let mut doubt = Doubt::default();
+        doubt.add(Bracket::exact(5.0));
+        assert_eq!(doubt.text(), None);
+        doubt.add(Bracket { lower: 99.0, estimate: 100.0, upper: 101.5 });
+        assert!(doubt.text().unwrap().contains("within 1.5 % of it"));
+        doubt.add(Bracket { lower: 1.0, estimate: 1.0, upper: f64::INFINITY });
+        assert!(!doubt.text().unwrap().contains('%'));
+    }
+}

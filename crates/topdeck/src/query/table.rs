@@ -1,0 +1,163 @@
+//! Tables in the terminal: columns as wide as their cells, and names on lines of their own where a row has no room.
+
+use crate::hist::terminal::{Paint, Terminal};
+
+/// Between two columns.
+const GAP: usize = 2;
+/// Before the first.
+const MARGIN: usize = 2;
+
+/// A table. Columns in which no row has a cell are not shown.
+pub(crate) struct Table {
+    head: Vec<String>,
+    /// Which columns stand at their right edge: numbers.
+    right: Vec<bool>,
+    rows: Vec<Row>,
+}
+
+enum Row {
+    Cells(Vec<String>),
+    /// Between rows, across all columns.
+    Aside(String),
+}
+
+impl Table {
+    /// With a name for each column, which may be empty, and whether it stands at its right edge.
+    pub(crate) fn new(columns: &[(&str, bool)]) -> Table {
+        let head = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+        Table { head, right: columns.iter().map(|(_, right)| *right).collect(), rows: Vec::new() }
+    }
+
+    /// Lets a column stand at its left edge after all: text.
+    pub(crate) fn left(&mut self, column: usize, is_text: bool) {
+        self.right[column] &= !is_text;
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.right.len(), "BUG: a cell for each column");
+        self.rows.push(Row::Cells(cells));
+    }
+
+    pub(crate) fn aside(&mut self, text: String) {
+        self.rows.push(Row::Aside(text));
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Vec<String>> {
+        self.rows.iter().filter_map(|row| match row {
+            Row::Cells(cells) => Some(cells),
+            Row::Aside(_) => None,
+        })
+    }
+
+    /// How many characters wide each column is; 0 for one that is not shown.
+    fn widths(&self) -> Vec<usize> {
+        let of = |at: usize| {
+            let widest = self.cells().map(|row| row[at].chars().count()).max().unwrap_or(0);
+            if widest == 0 { 0 } else { widest.max(self.head[at].chars().count()) }
+        };
+        (0..self.right.len()).map(of).collect()
+    }
+
+    /// How many characters a line has.
+    pub(crate) fn width(&self) -> usize {
+        let shown: Vec<usize> = self.widths().into_iter().filter(|width| *width > 0).collect();
+        MARGIN + shown.iter().sum::<usize>() + GAP * shown.len().saturating_sub(1)
+    }
+
+    /// Its lines. What is wider than the terminal has its first column on lines of its own, if that helps.
+    pub(crate) fn text(&self, terminal: &Terminal) -> String {
+        let widths = self.widths();
+        let first = widths.first().copied().unwrap_or(0);
+        let is_broken = self.width() > terminal.width && first > INDENT && widths.len() > 1;
+        let mut text = String::new();
+        let mut line = |line: &str, paint: Option<Paint>| {
+            let line = line.trim_end();
+            let line = paint.map_or_else(|| line.to_owned(), |paint| terminal.paint(paint, line));
+            text.push_str(&line);
+            text.push('\n');
+        };
+        if self.head.iter().zip(&widths).any(|(name, width)| *width > 0 && !name.is_empty()) {
+            match is_broken {
+                true => line(&self.broken(&self.head, &widths), Some(Paint::Faint)),
+                false => line(&self.line(&self.head, &widths), Some(Paint::Faint)),
+            }
+        }
+        for row in &self.rows {
+            match row {
+                Row::Aside(aside) => line(&format!("  {aside}"), Some(Paint::Faint)),
+                Row::Cells(cells) if is_broken => {
+                    line(&format!("  {}", cells[0]), None);
+                    line(&self.broken(cells, &widths), None);
+                }
+                Row::Cells(cells) => line(&self.line(cells, &widths), None),
+            }
+        }
+        text
+    }
+
+    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+        let cell = |at: usize| {
+            let blank = " ".repeat(widths[at].saturating_sub(cells[at].chars().count()));
+            if self.right[at] { blank + &cells[at] } else { cells[at].clone() + &blank }
+        };
+        let shown = (0..cells.len()).filter(|at| widths[*at] > 0).map(cell);
+        " ".repeat(MARGIN) + &shown.collect::<Vec<_>>().join(&" ".repeat(GAP))
+    }
+
+    /// All but the first column.
+    fn broken(&self, cells: &[String], widths: &[usize]) -> String {
+        let (mut cells, mut widths) = (cells.to_vec(), widths.to_vec());
+        (cells[0], widths[0]) = (String::new(), INDENT);
+        self.line(&cells, &widths)
+    }
+}
+
+/// How far the rest of a row stands to the right of its name.
+const INDENT: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::hist::terminal::Colours;
+
+    #[track_caller]
+    fn check(width: usize, expected: Expect) {
+        let colours = Colours::None;
+        let terminal = Terminal { width, wide: width, height: 24, ascii: false, colours };
+        let mut table = Table::new(&[("stream", false), ("value", true), ("bounds", false)]);
+        table.row(["latency{host=\"web-1\"}", "1.8 s", ""].map(str::to_owned).to_vec());
+        table.aside("(no value for 2 min)".to_owned());
+        table.row(["all", "12.34 ms", ""].map(str::to_owned).to_vec());
+        expected.assert_eq(&table.text(&terminal));
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_cells_and_empty_ones_are_gone() {
+        check(
+            80,
+            expect![[r#"
+                  stream                    value
+                  latency{host="web-1"}     1.8 s
+                  (no value for 2 min)
+                  all                    12.34 ms
+            "#]],
+        );
+    }
+
+    #[test]
+    fn names_stand_alone_where_there_is_no_room() {
+        check(
+            30,
+            expect![[r#"
+                         value
+                  latency{host="web-1"}
+                         1.8 s
+                  (no value for 2 min)
+                  all
+                      12.34 ms
+            "#]],
+        );
+    }
+}
