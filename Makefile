@@ -9,7 +9,7 @@ endif
 # What `make run` gives to topdeck: `make run ARGS="hist --help"`.
 ARGS ?= hist testdata/hist/hdr/jHiccup-2.0.7S.logV2.hlog
 
-.PHONY: help run test ci bench soak dist
+.PHONY: help run test ci conformance bench soak dist
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 8
@@ -23,6 +23,10 @@ test: ## install or name what is missing, then check everything; CI runs this
 	cargo xtask ci
 
 ci: test ## the same as test
+
+conformance: ## what Prometheus answers, held against what topdeck does
+	@sh xtask/setup.sh test
+	cargo xtask conformance
 
 bench: ## comparisons with other libraries, side by side in one run
 	@sh xtask/setup.sh run

@@ -22,6 +22,12 @@ impl Line {
         Line { env: Vec::new(), words }
     }
 
+    /// One more word, which may hold white space.
+    pub(crate) fn word(mut self, word: &str) -> Line {
+        self.words.push(word.to_owned());
+        self
+    }
+
     pub(crate) fn env(mut self, name: &'static str, value: &str) -> Line {
         self.env.push((name, Some(value.to_owned())));
         self

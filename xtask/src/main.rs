@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod conformance;
 mod dist;
 mod fuzz;
 mod golden;
@@ -23,6 +24,7 @@ use clap::Parser;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Xtask {
     Ci(ci::Options),
+    Conformance(conformance::Options),
     Soak(soak::Options),
     Dist(dist::Options),
     Golden(golden::Options),
@@ -31,6 +33,7 @@ enum Xtask {
 fn main() -> Result<ExitCode> {
     match Xtask::parse() {
         Xtask::Ci(options) => Ok(ci::run(&options)),
+        Xtask::Conformance(options) => Ok(conformance::run(&options)),
         Xtask::Soak(options) => Ok(soak::run(&options)),
         Xtask::Dist(options) => dist::run(&options),
         Xtask::Golden(options) => golden::run(&options),

@@ -83,6 +83,17 @@ impl Sides {
     }
 }
 
+/// What runs of rows add at the most, all of them plain: in positive buckets, with exact side values.
+pub(crate) struct Coming<'a> {
+    pub(crate) scheme: &'a Scheme,
+    pub(crate) zero_threshold: f64,
+    /// The outermost buckets.
+    pub(crate) ends: Option<(i32, i32)>,
+    pub(crate) values: u64,
+    /// What the rows' sums add up to, signs left out.
+    pub(crate) sum: f64,
+}
+
 impl Accumulator {
     /// Nothing yet, on a grid that coarsens when coarser histograms arrive.
     pub fn new(scheme: Scheme) -> Accumulator {
@@ -115,6 +126,33 @@ impl Accumulator {
         held.is_some_and(|held| held.checked_add(more).is_some())
     }
 
+    /// Whether all that is coming can be added to the dense counts, which reach as far then.
+    pub(crate) fn makes_room(&mut self, coming: &Coming<'_>) -> bool {
+        self.rest.scheme() == coming.scheme
+            && self.rest.zero_threshold() == coming.zero_threshold
+            && self.has_room_for(coming.values)
+            && self.sides.extremes != Some(false)
+            && self.sides.has_sum != Some(false)
+            // With room for what is rounded on the way.
+            && self.sides.sum.value().abs() + coming.sum < f64::MAX / 2.0
+            && coming.ends.is_none_or(|(first, last)| self.grow(first, last))
+    }
+
+    /// Adds a run of rows that room was made for. `add` adds its counts from the first of the outermost buckets
+    /// on, and says how many values they are.
+    pub(crate) fn add_run(
+        &mut self,
+        ends: Option<(i32, i32)>,
+        add: impl FnOnce(&mut [u64]) -> u64,
+        zero: u64,
+        (sum, min, max): (Side<Sum>, Side<f64>, Side<f64>),
+    ) {
+        let at = ends.map_or(0, |(first, _)| (i64::from(first) - self.base) as usize);
+        self.dense += add(&mut self.counts[at..]);
+        self.zero += zero;
+        self.sides = self.sides.with(sum, min, max).expect("BUG: room was made");
+    }
+
     /// Adds all values of `histogram`. Refused, and nothing changed, where [`Histogram::merge`] refuses.
     pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
         let plain = histogram.count() == histogram.positive().total() + histogram.zero_count()
@@ -135,7 +173,7 @@ impl Accumulator {
         }
         let indexes = histogram.positive().indexes();
         if let (Some(&first), Some(&last)) = (indexes.first(), indexes.last()) {
-            if !(self.grow(first) && self.grow(last)) {
+            if !self.grow(first, last) {
                 return self.add_slowly(histogram);
             }
             for (&index, &count) in indexes.iter().zip(histogram.positive().counts()) {
@@ -236,7 +274,7 @@ impl Accumulator {
         let (first, last) = ends.ok()??;
         let (first, last) = (i32::try_from(first).ok()?, i32::try_from(last).ok()?);
         let was_wide = self.reaches(first) && self.reaches(last);
-        if !buckets.is_empty() || was_wide || !self.grow(first) || !self.grow(last) {
+        if !buckets.is_empty() || was_wide || !self.grow(first, last) {
             return None;
         }
         let frame: Vec<u8> = self.header.iter().chain(body).copied().collect();
@@ -261,21 +299,25 @@ impl Accumulator {
         let mut parts = Parts::new(self.rest.scheme().clone());
         parts.zero_threshold = self.rest.zero_threshold();
         parts.zero = self.zero;
-        parts.positive = self
-            .counts
-            .iter()
-            .enumerate()
-            .filter(|&(_, &count)| count > 0)
-            .map(|(at, &count)| ((self.base + at as i64) as i32, count))
-            .collect();
+        // Whether a bucket is in use is a matter of chance: to write it anyway costs less than a branch.
+        let mut used = 0;
+        parts.positive = vec![(0, 0); self.counts.len()];
+        for (at, &count) in self.counts.iter().enumerate() {
+            parts.positive[used] = ((self.base + at as i64) as i32, count);
+            used += usize::from(count > 0);
+        }
+        parts.positive.truncate(used);
         if self.sides.has_sum != Some(false) {
             parts.sum = Side::Exact(self.sides.sum);
         }
         if self.sides.extremes != Some(false) {
             (parts.min, parts.max) = (Side::Exact(self.sides.min), Side::Exact(self.sides.max));
         }
-        let mut total = self.rest.clone();
         let dense = Histogram::from_own_parts(parts).expect("BUG: the window lies in the grid");
+        if self.rest.count() + self.rest.nan_count() == 0 && !dense.is_empty() {
+            return dense;
+        }
+        let mut total = self.rest.clone();
         total.merge(&dense).expect("BUG: the count was checked when it was added");
         total
     }
@@ -284,22 +326,20 @@ impl Accumulator {
         (0..self.counts.len() as i64).contains(&(i64::from(index) - self.base))
     }
 
-    /// Makes the window reach `index`, if the grid does and the window stays within its limit.
-    fn grow(&mut self, index: i32) -> bool {
-        if self.reaches(index) {
+    /// Makes the window reach two indexes, if the grid does and the window stays within its limit.
+    fn grow(&mut self, first: i32, last: i32) -> bool {
+        if self.reaches(first) && self.reaches(last) {
             return true;
         }
         let in_grid =
             |at: i64| i32::try_from(at).is_ok_and(|at| self.rest.scheme().edges(at).is_some());
-        let index = i64::from(index);
-        if !in_grid(index) {
+        let (mut first, mut end) = (i64::from(first), i64::from(last) + 1);
+        if !(in_grid(first) && in_grid(end - 1)) {
             return false;
         }
-        let (mut first, mut end) = (self.base, self.base + self.counts.len() as i64);
-        if self.counts.is_empty() {
-            (first, end) = (index, index + 1);
+        if !self.counts.is_empty() {
+            (first, end) = (first.min(self.base), end.max(self.base + self.counts.len() as i64));
         }
-        (first, end) = (first.min(index), end.max(index + 1));
         if end - first > WINDOW_MAX {
             return false;
         }

@@ -15,6 +15,7 @@ mod counts;
 pub mod header;
 mod matrix;
 mod protobuf;
+mod runs;
 
 pub mod block;
 pub mod circllhist;

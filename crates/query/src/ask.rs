@@ -74,9 +74,9 @@ pub fn ask(
     settings: &Settings,
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<Answer> {
-    let steps = steps_of(question, settings)?;
     match question.language {
         Language::PromQl => {
+            let steps = steps_of(question, settings)?;
             let expression = promql::parse(question.text, &question.options)?;
             let (kind, node) = promql::plan(&expression, question, settings)?;
             let mut evaluation = Evaluation::new(source, settings, is_over);
@@ -84,11 +84,49 @@ pub fn ask(
             let unit = evaluation.unit(&node)?.text();
             Ok(finish(evaluation, data, steps, unit))
         }
-        Language::Caql => {
-            let _ = caql::parse(question.text)?;
-            unimplemented!()
-        }
+        Language::Caql => caql_answer(source, question, settings, is_over),
     }
+}
+
+fn caql_answer(
+    source: &dyn Source,
+    question: &Question<'_>,
+    settings: &Settings,
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Result<Answer> {
+    let plan = caql::plan(question, settings)?;
+    let lookback = plan.lookback.unwrap_or(settings.lookback);
+    let settings = Settings { lookback, ..settings.clone() };
+    let mut evaluation = Evaluation::new(source, &settings, is_over);
+    evaluation.notes = plan.notes;
+    let offset = plan.promql_at.unwrap_or(0);
+    let moved = |error: Error| error.moved(offset);
+    let mut streams = evaluation.streams(&plan.node, plan.steps).map_err(moved)?;
+    let samples = |streams: &[Stream]| streams.iter().map(Stream::samples).sum::<u64>();
+    let shared: u64 = evaluation.shared.values().map(|streams| samples(streams)).sum();
+    debug_assert_eq!(evaluation.budget.held(), samples(&streams) + shared, "BUG: held is not held");
+    let unit = evaluation.unit(&plan.node).map_err(moved)?.text();
+    if plan.promql_at.is_some() {
+        streams = without_names(streams, plan.node.place).map_err(moved)?;
+        streams.retain(|stream| !stream.is_empty());
+        streams.sort_by(|a, b| a.labels.cmp(&b.labels));
+        evaluation.notes = evaluation.notes.moved(offset);
+    } else {
+        let place = plan.node.place;
+        caql::name(&mut streams, question.text.get(place.start..place.end).unwrap_or(""));
+    }
+    Ok(finish(evaluation, Data::Matrix(streams), plan.steps, unit))
+}
+
+/// Without names that do not describe what they stand at any more.
+fn without_names(mut streams: Vec<Stream>, place: Place) -> Result<Vec<Stream>> {
+    if !streams.iter().any(|stream| stream.drops_name) {
+        return Ok(streams);
+    }
+    for stream in streams.iter_mut().filter(|stream| stream.drops_name) {
+        stream.labels = stream.labels.without_metadata();
+    }
+    merge_same(streams, place)
 }
 
 fn finish(evaluation: Evaluation<'_>, data: Data, steps: Steps, unit: Option<String>) -> Answer {
@@ -141,12 +179,7 @@ fn promql_data(
         (_, promql::ValueType::Scalar) => Ok(Data::Scalar(evaluation.scalar(node, steps)?)),
         _ => {
             let mut streams = evaluation.streams(node, steps)?;
-            if streams.iter().any(|stream| stream.drops_name) {
-                for stream in streams.iter_mut().filter(|stream| stream.drops_name) {
-                    stream.labels = stream.labels.without_metadata();
-                }
-                streams = merge_same(streams, node.place)?;
-            }
+            streams = without_names(streams, node.place)?;
             streams.retain(|stream| !stream.is_empty());
             Ok(match steps.is_instant() {
                 true => Data::Vector(streams),

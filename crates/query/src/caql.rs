@@ -6,28 +6,67 @@
 //! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and [`ARGUMENTS_MAX`], which together bound what
 //! a text from outside can take.
 
+mod aggregate;
+mod anomaly;
 mod arguments;
 pub mod ast;
 mod bind;
+mod change;
+mod each;
+mod exclude;
+mod fill;
+mod filter;
+mod finer;
+mod forecasting;
 mod functions;
+mod global;
+mod graphite;
+mod group;
+mod histogram;
+mod integrate;
 pub mod label;
+mod legends;
 mod lexer;
+mod math;
+mod names;
+mod op;
+mod outlier;
+mod packages;
 mod parse;
+mod plan;
+mod points;
+mod quantiles;
+mod rank;
+mod rates;
+mod rolling;
+mod seasons;
 mod show;
 pub mod signature;
+mod sources;
+mod spread;
 mod stage;
+mod stats;
+mod time;
+mod units;
+mod vector;
+mod walk;
+mod window;
 mod work;
+mod zone;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trial;
 
 pub use arguments::{Arguments, Context, Given};
 pub use ast::{Argument, Body, Call, Constant, Directives, Expr, Form, Literal, Operator, Query};
 pub use bind::{Bound, Kind, Meaning, REGEXES_MAX, bind};
 pub use functions::FIND_LIMIT_MAX;
 pub use parse::parse;
+pub(crate) use plan::plan;
 pub use signature::Signature;
-pub(crate) use stage::Stage;
+pub(crate) use stage::{Stage, name};
 pub use work::LABEL;
 
 /// Bytes of an expression at the most: some thousands of calls.

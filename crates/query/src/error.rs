@@ -23,6 +23,11 @@ impl Place {
         Place::new(self.start, other.end)
     }
 
+    /// The same, so many bytes later.
+    pub(crate) fn moved(self, by: usize) -> Place {
+        Place::new(self.start + by, self.end + by)
+    }
+
     /// As line and column of a text, both from 1; columns are characters.
     pub fn line_and_column(self, text: &str) -> (usize, usize) {
         let before = text.get(..self.start).unwrap_or(text);
@@ -88,6 +93,14 @@ impl Error {
             Error::Parse { place, .. } | Error::Execution { place, .. } => Some(*place),
             _ => None,
         }
+    }
+
+    /// The same, of a text that begins so many bytes later.
+    pub(crate) fn moved(mut self, by: usize) -> Error {
+        if let Error::Parse { place, .. } | Error::Execution { place, .. } = &mut self {
+            *place = place.moved(by);
+        }
+        self
     }
 
     /// The message, with the line of the expression and a mark below the place.

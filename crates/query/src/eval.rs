@@ -6,7 +6,11 @@ pub(crate) mod call;
 mod exact;
 pub(crate) mod over;
 mod select;
+mod series;
 mod subquery;
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use model::Gap;
 
@@ -59,9 +63,11 @@ impl Default for Settings {
 pub(crate) struct Evaluation<'a> {
     pub(crate) source: &'a dyn Source,
     pub(crate) settings: &'a Settings,
-    pub(crate) budget: Budget<'a>,
+    pub(crate) budget: Arc<Budget<'a>>,
     pub(crate) notes: Notes,
     pub(crate) gaps: Vec<Gap>,
+    /// Streams of nodes that stand in a question more than once, by node and steps.
+    pub(crate) shared: HashMap<(usize, Steps), Arc<Vec<Stream>>>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -70,8 +76,14 @@ impl<'a> Evaluation<'a> {
         settings: &'a Settings,
         is_over: &'a (dyn Fn() -> bool + Sync),
     ) -> Evaluation<'a> {
-        let budget = Budget::new(settings.limits, is_over);
-        Evaluation { source, settings, budget, notes: Notes::default(), gaps: Vec::new() }
+        Evaluation {
+            source,
+            settings,
+            budget: Arc::new(Budget::new(settings.limits, is_over)),
+            notes: Notes::default(),
+            gaps: Vec::new(),
+            shared: HashMap::new(),
+        }
     }
 
     /// The streams of a node. What they hold is counted against the limits; whoever drops them says so
@@ -93,7 +105,7 @@ impl<'a> Evaluation<'a> {
             Op::Call { function, args } => self.call(function, args, node.place, steps),
             Op::Aggregate(aggregate) => self.aggregate(aggregate, node.place, steps),
             Op::Binary(binary) => self.binary(binary, node.place, steps),
-            Op::Stage(stage) => stage.streams(self, node.place, steps),
+            Op::Stage(stage) => stage.streams(self, steps),
         }
     }
 
@@ -111,10 +123,9 @@ impl<'a> Evaluation<'a> {
 
     /// Readings of one moment, for what asks for them as they are.
     pub(crate) fn ranged(&mut self, ranged: &Ranged, time: i64) -> Result<Vec<Readings>> {
-        let mut all = Vec::new();
         let end = ranged.shift().apply(time);
         let start = end.saturating_sub(ranged.range);
-        self.each_readings(ranged, Steps::at(time), &mut |_, mut readings| {
+        self.map_readings(ranged, Steps::at(time), &|evaluation, mut readings| {
             match ranged.extension() {
                 Extension::None => {
                     readings.readings.retain(|reading| start < reading.time && reading.time <= end);
@@ -123,12 +134,14 @@ impl<'a> Evaluation<'a> {
                     readings = over::stretched(readings, (start, end), extension, ranged.place)?;
                 }
             }
-            if !readings.readings.is_empty() {
-                all.push(readings);
+            if readings.readings.is_empty() {
+                return Ok(None);
             }
-            Ok(())
-        })?;
-        Ok(all)
+            // They are the answer: from here on they are held.
+            let samples = readings.readings.iter().map(|reading| reading.value.samples()).sum();
+            evaluation.budget.hold(samples)?;
+            Ok(Some(readings))
+        })
     }
 
     fn constant(&mut self, number: f64, steps: Steps) -> Result<Vec<Stream>> {

@@ -15,6 +15,7 @@ mod limits;
 mod note;
 mod plan;
 pub mod promql;
+mod sliding;
 mod source;
 mod stored;
 mod stream;

@@ -73,6 +73,11 @@ impl<'a> Budget<'a> {
         self.samples.fetch_sub(samples, Ordering::Relaxed);
     }
 
+    /// How many are held.
+    pub(crate) fn held(&self) -> u64 {
+        self.samples.load(Ordering::Relaxed)
+    }
+
     /// Counts the series that a selector picked.
     pub(crate) fn series(&self, found: usize) -> Result<()> {
         let max = self.limits.series;

@@ -37,6 +37,14 @@ impl Notes {
         }
     }
 
+    /// The same, of a text that begins so many bytes later.
+    pub(crate) fn moved(mut self, by: usize) -> Notes {
+        for place in self.notes.values_mut() {
+            *place = place.moved(by);
+        }
+        self
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.notes.is_empty()

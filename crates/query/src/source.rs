@@ -36,6 +36,12 @@ pub trait Source: Sync {
     /// The series that a selector picks, in no order.
     fn select(&self, selector: &Selector) -> Result<Vec<Handle>>;
 
+    /// The part of a range, its start excluded and its end included, that can have readings of some series; the
+    /// whole range, where that is not known.
+    fn extent(&self, _series: &[Handle], range: Range<i64>) -> Result<Option<Range<i64>>> {
+        Ok((range.start < range.end).then_some(range))
+    }
+
     /// Readings of a series as they came, that were made after `range.start` and not after `range.end`, by time.
     fn readings(&self, series: &Handle, range: Range<i64>) -> Result<Read<Reading>>;
 

@@ -48,6 +48,18 @@ impl Source for Stored<'_> {
         Ok(picked.into_iter().map(handle).collect())
     }
 
+    fn extent(&self, series: &[Handle], range: Range<i64>) -> Result<Option<Range<i64>>> {
+        // A short range is read as fast as it is asked about.
+        if range.end.saturating_sub(range.start) <= store::DAY {
+            return Ok((range.start < range.end).then_some(range));
+        }
+        let found = self.found(&series.iter().collect::<Vec<_>>());
+        let Some(extent) = self.view.extent(&found)? else { return Ok(None) };
+        let start = range.start.max(extent.start.saturating_sub(1));
+        let end = range.end.min(extent.end);
+        Ok((start < end).then_some(start..end))
+    }
+
     fn readings(&self, series: &Handle, range: Range<i64>) -> Result<Read<Reading>> {
         let found = self.found(&[series]);
         let mut values = Vec::new();

@@ -57,7 +57,8 @@ impl Evaluation<'_> {
     pub(crate) fn unit(&mut self, node: &Node) -> Result<Unit> {
         Ok(match &node.op {
             Op::Number(_) => Unit::Plain,
-            Op::Text(_) | Op::Stage(_) => Unit::Unknown,
+            Op::Text(_) => Unit::Unknown,
+            Op::Stage(stage) => stage.unit(self)?,
             Op::Latest(fetch) => self.unit_of_fetch(fetch)?,
             Op::Ranged(ranged) => self.unit_of_ranged(ranged)?,
             Op::Exact(exact) => {

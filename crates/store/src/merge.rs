@@ -67,13 +67,22 @@ impl Merge {
 /// Which rows, by their times in order, belong to which column.
 pub(crate) fn rows_of(times: &[(i64, i64)], runs: &[Run]) -> Vec<(Range<usize>, usize)> {
     let mut rows: Vec<(Range<usize>, usize)> = Vec::new();
-    for (range, column) in runs {
-        let first = times.partition_point(|time| time.1 <= range.start);
-        let end = times.partition_point(|time| time.1 <= range.end);
+    let Some(&(_, begin)) = times.first() else { return rows };
+    // Pieces before the first row are many; from there on rows and pieces go along with each other.
+    let mut first = 0;
+    for (range, column) in &runs[runs.partition_point(|(range, _)| range.end < begin)..] {
+        let count =
+            |rest: &[(i64, i64)], end: i64| rest.iter().take_while(|time| time.1 <= end).count();
+        first += count(&times[first..], range.start);
+        let end = first + count(&times[first..], range.end);
         match rows.last_mut() {
             _ if first == end => {}
             Some((held, at)) if *at == *column && held.end == first => held.end = end,
             _ => rows.push((first..end, *column)),
+        }
+        first = end;
+        if first == times.len() {
+            break;
         }
     }
     rows

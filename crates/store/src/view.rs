@@ -465,10 +465,8 @@ impl View {
         let Some(range) = hull(runs.iter().map(|(range, _)| range)) else { return };
         for series in series {
             self.chunks(info, &series.id, &range, gaps, &mut |place, header, bytes| {
-                if !runs
-                    .iter()
-                    .any(|(range, _)| place.start <= range.end && range.start < place.end)
-                {
+                let after = runs.partition_point(|(range, _)| range.end < place.start);
+                if runs.get(after).is_none_or(|(range, _)| range.start >= place.end) {
                     return Ok(());
                 }
                 let (times, block) = chunk::times(header, bytes)?;

@@ -16,15 +16,15 @@
 
 use std::ops::Range;
 
-use crate::accumulator::Accumulator;
+use crate::accumulator::{Accumulator, Coming};
 use crate::codec::bits::{BitReader, BitWriter};
 use crate::codec::block1::{self, Head};
 use crate::codec::bytes::{Reader, put_varint};
-use crate::codec::columns::{self, Extent, Predictor, Sides};
+use crate::codec::columns::{self, Columns, Extent, Predictor, Sides};
 use crate::codec::frame::put_number;
 use crate::codec::header::{BLOCK_MAGIC, BLOCK_VERSION, Meaning, put_header};
 pub use crate::codec::matrix::CELLS_MAX;
-use crate::codec::matrix::{self, Cell, Frame, Matrix, Table, Union};
+use crate::codec::matrix::{self, Cell, Frame, Matrix, Table, Union, Witness};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, Parts, PartsError, Threshold, check_thresholds};
 use crate::side::{Side, Sum};
@@ -33,6 +33,11 @@ use crate::side::{Side, Sum};
 pub const HISTOGRAMS_MAX: usize = 4096;
 /// Limits of one block at the most.
 pub const LIMITS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
+
+/// Indexes between the first and the last column, in all and for each column, up to which all columns of a block
+/// are made room for at once.
+const SPAN_FREE: i64 = 1024;
+const SPAN_PER_COLUMN: i64 = 4;
 
 /// Histograms that do not go into one block.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -118,8 +123,9 @@ pub fn decode(bytes: &[u8]) -> Result<(Vec<Histogram>, Meaning), DecodeError> {
     if is_first_version(body) {
         return block1::decode(body);
     }
-    let (block, [positive, negative]) = Block::read(body, Cells::new)?;
-    let rows = positive.rows.into_iter().zip(negative.rows).enumerate();
+    let (block, tables) = Block::read(body)?;
+    let [positive, negative] = tables.map(Table::into_rows);
+    let rows = positive.into_iter().zip(negative).enumerate();
     let histograms = rows.map(|(row, (positive, negative))| {
         Ok(Histogram::from_own_parts(block.parts(row, positive, negative))?)
     });
@@ -174,19 +180,19 @@ pub fn merge_runs(
         .map(|(range, number)| (range.start.min(count)..range.end.min(count), *number))
         .filter(|(range, _)| !range.is_empty())
         .collect();
-    let ranges: Vec<Range<usize>> = clipped.iter().map(|(range, _)| range.clone()).collect();
-    let make = |indexes: &[i32], _| Totals::new(indexes, &ranges);
-    let (block, totals) = Block::read(body, make)?;
-    let mut merged = Vec::with_capacity(clipped.len());
-    for (run, (range, number)) in clipped.iter().enumerate() {
-        let Some(parts) = block.merged(run, range.clone(), &totals) else {
-            let (histograms, _) = decode(bytes)?;
-            merged = merge_slowly(&histograms, runs)?;
-            break;
+    let (block, tables) = Block::read(body)?;
+    if !block.add_plainly(&tables, &clipped, into) {
+        let merged = |(range, number): &(Range<usize>, usize)| {
+            let Some(parts) = block.merged(range.clone(), &tables) else { return Ok(None) };
+            Ok(Some((Histogram::from_own_parts(parts)?, *number)))
         };
-        merged.push((Histogram::from_own_parts(parts)?, *number));
+        let merged = clipped.iter().map(merged).collect::<Result<Option<Vec<_>>, DecodeError>>()?;
+        let merged = match merged {
+            Some(merged) => merged,
+            None => merge_slowly(&decode(bytes)?.0, runs)?,
+        };
+        add_all(&merged, into)?;
     }
-    add_all(&merged, into)?;
     Ok(block.head.meaning)
 }
 
@@ -249,23 +255,14 @@ struct Block {
     /// Zero count, overflow, underflow, nan, above each limit.
     side_counts: Vec<Vec<u64>>,
     sides: Sides,
-    /// Whether rows hold anything but NaN.
-    held: Vec<bool>,
-}
-
-/// What becomes of the counts of a sign.
-trait Sink {
-    /// Takes a frame.
-    fn frame<T: Cell>(&mut self, frame: &Frame<'_, T>);
+    extents: Vec<Extent>,
+    /// Of the positive counts.
+    columns: Columns,
 }
 
 impl Block {
-    /// Reads a block; `sink` makes what takes the positive counts, and what takes the negative ones, from
-    /// the columns' indexes and the number of rows.
-    fn read<S: Sink>(
-        body: &[u8],
-        mut sink: impl FnMut(&[i32], usize) -> S,
-    ) -> Result<(Block, [S; 2]), DecodeError> {
+    /// Reads a block, and its positive and negative counts.
+    fn read(body: &[u8]) -> Result<(Block, [Table; 2]), DecodeError> {
         let mut reader = Reader::new(body);
         let head = Head::read(&mut reader, BLOCK_VERSION)?;
         let rows = head.rows;
@@ -283,7 +280,6 @@ impl Block {
         let exponent = columns::get_exponent(&mut bits)?;
         let predictor = Predictor::new(&head.scheme, head.zero_threshold, exponent);
         let mut extents = vec![Extent::default(); rows];
-        let mut sinks = [sink(&positive.indexes, rows), sink(&negative.indexes, rows)];
         if let (false, Some(&found)) = (head.scheme.is_mirrored(), negative.indexes.first()) {
             let scheme = Box::new(head.scheme.clone());
             return Err(PartsError::OutsideGrid { found, scheme }.into());
@@ -291,33 +287,25 @@ impl Block {
         let large = side_counts.iter().flatten().any(|&count| count >> 60 > 0);
         let asks_for_totals = large || positive.wide || negative.wide || !head.limits.is_empty();
         let mut totals = vec![Some(0u64); if asks_for_totals { rows } else { 0 }];
-        for ((matrix, sink), is_negative) in
-            [positive, negative].into_iter().zip(&mut sinks).zip([false, true])
-        {
+        let mut take = |matrix: Matrix<'_>, is_negative| {
             let columns = predictor.columns(&matrix.indexes, is_negative)?;
-            if matrix.wide {
-                matrix.each_frame::<u64>(|frame| {
-                    columns.learn(&mut extents, &frame);
-                    frame.add_totals(totals.get_mut(frame.first..).unwrap_or_default());
-                    sink.frame(&frame);
-                })?;
-            } else {
-                matrix.each_frame::<u32>(|frame| {
-                    columns.learn(&mut extents, &frame);
-                    frame.add_totals(totals.get_mut(frame.first..).unwrap_or_default());
-                    sink.frame(&frame);
-                })?;
-            }
-        }
+            let (extents, totals) = (&mut extents, &mut totals);
+            let table = matrix.table(&mut Learner { columns: &columns, extents, totals })?;
+            Ok::<_, DecodeError>((columns, table))
+        };
+        let (positive_columns, positive) = take(positive, false)?;
+        let (negative_columns, negative) = take(negative, true)?;
+        let columns = [positive_columns, negative_columns];
         for (row, extent) in extents.iter_mut().enumerate() {
-            predictor.close(extent, [0, 1, 2].map(|column: usize| side_counts[column][row]));
+            let beside = [0, 1, 2].map(|column: usize| side_counts[column][row]);
+            predictor.close(extent, &columns, beside);
         }
         let sides = Sides::read(&mut bits, &extents, exponent)?;
         bits.finish()?;
-        let held = extents.iter().map(|extent| !extent.is_empty()).collect();
-        let block = Block { head, side_counts, sides, held };
+        let [columns, _] = columns;
+        let block = Block { head, side_counts, sides, extents, columns };
         block.check(&totals)?;
-        Ok((block, sinks))
+        Ok((block, [positive, negative]))
     }
 
     /// Whether each row makes a histogram, also where only sums of rows are made. Its counts in buckets are
@@ -361,114 +349,108 @@ impl Block {
 
     /// The sum of some rows, column by column; `None` where side values or a total say that it takes more
     /// than that.
-    fn merged(&self, run: usize, range: Range<usize>, totals: &[Totals; 2]) -> Option<Parts> {
-        let total = |column: &Vec<u64>| {
-            column[range.clone()].iter().try_fold(0u64, |total, &count| total.checked_add(count))
-        };
+    fn merged(&self, range: Range<usize>, tables: &[Table; 2]) -> Option<Parts> {
         let mut parts = Parts::new(self.head.scheme.clone());
         parts.zero_threshold = self.head.zero_threshold;
-        parts.positive = totals[0].run(run)?;
-        parts.negative = totals[1].run(run)?;
+        parts.positive = tables[0].sum_rows(range.clone())?;
+        parts.negative = tables[1].sum_rows(range.clone())?;
+        let total = |column: &[u64]| checked_total(&column[range.clone()]);
         parts.zero = total(&self.side_counts[0])?;
         parts.overflow = total(&self.side_counts[1])?;
         parts.underflow = total(&self.side_counts[2])?;
         parts.nan = total(&self.side_counts[3])?;
-        let mut sum = Sum::ZERO;
-        let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
-        for row in range.clone().filter(|&row| self.held[row]) {
-            sum = sum.plus(self.sides.sum[row].exact()?);
-            min = min.min(self.sides.min[row].exact()?);
-            max = max.max(self.sides.max[row].exact()?);
-        }
-        (parts.sum, parts.min, parts.max) = (Side::Exact(sum), Side::Exact(min), Side::Exact(max));
+        let sides = self.sides_of(range.clone())?;
+        (parts.sum, parts.min, parts.max) = sides;
         for (&value, column) in self.head.limits.iter().zip(&self.side_counts[4..]) {
             parts.thresholds.push(Threshold { value, above: total(column)? });
         }
         Some(parts)
     }
-}
 
-/// All counts, row by row.
-struct Cells {
-    indexes: Vec<i32>,
-    rows: Vec<Vec<(i32, u64)>>,
-}
+    /// Sum, minimum and maximum of some rows, if they are exact.
+    fn sides_of(&self, range: Range<usize>) -> Option<(Side<Sum>, Side<f64>, Side<f64>)> {
+        let mut sum = Sum::ZERO;
+        let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
+        for row in range.filter(|&row| !self.extents[row].is_empty()) {
+            sum = sum.plus(self.sides.sum[row].exact()?);
+            min = min.min(self.sides.min[row].exact()?);
+            max = max.max(self.sides.max[row].exact()?);
+        }
+        Some((Side::Exact(sum), Side::Exact(min), Side::Exact(max)))
+    }
 
-impl Cells {
-    fn new(indexes: &[i32], rows: usize) -> Cells {
-        Cells { indexes: indexes.to_vec(), rows: vec![Vec::new(); rows] }
+    /// Adds runs of rows straight to accumulators. `false`, and nothing is added, where there is more to rows
+    /// than positive buckets, zeros and exact side values, or where an accumulator is not ready for all.
+    fn add_plainly(
+        &self,
+        [positive, negative]: &[Table; 2],
+        runs: &[(Range<usize>, usize)],
+        into: &mut [Accumulator],
+    ) -> bool {
+        let Some(coming) = self.coming(positive) else { return false };
+        if negative.columns() > 0 || !runs.iter().all(|run| into[run.1].makes_room(&coming)) {
+            return false;
+        }
+        let stretches = positive.stretches();
+        for (range, number) in runs {
+            if self.extents[range.clone()].iter().all(Extent::is_empty) {
+                continue;
+            }
+            let sides = self.sides_of(range.clone()).expect("BUG: all rows are exact");
+            let zero = self.side_counts[0][range.clone()].iter().sum();
+            let add = |window: &mut [u64]| positive.add_rows(range.clone(), &stretches, window);
+            into[*number].add_run(positive.ends(), add, zero, sides);
+        }
+        true
+    }
+
+    /// What all rows are at the most, if they are plain.
+    fn coming(&self, positive: &Table) -> Option<Coming<'_>> {
+        let [zero, beside @ ..] = &self.side_counts[..] else { return None };
+        let ends = positive.ends();
+        // Every accumulator gets room for all columns: that is too much where few of them lie far apart.
+        let span = ends.map_or(0, |(first, last)| i64::from(last) - i64::from(first));
+        let is_narrow = span <= SPAN_FREE + SPAN_PER_COLUMN * positive.columns() as i64;
+        let is_plain = is_narrow
+            && self.head.limits.is_empty()
+            && beside.iter().flatten().all(|&count| count == 0);
+        let mut sum = 0.0;
+        let zero_end = self.head.scheme.zero_end(self.head.zero_threshold);
+        for (row, extent) in
+            self.extents.iter().enumerate().filter(|(_, extent)| !extent.is_empty())
+        {
+            let (min, max) = (self.sides.min[row].exact()?, self.sides.max[row].exact()?);
+            let zero_end = (zero[row] > 0).then_some(zero_end);
+            if !self.columns.contain(extent, zero_end, min, max) {
+                return None;
+            }
+            sum += self.sides.sum[row].exact()?.value().abs();
+        }
+        is_plain.then_some(Coming {
+            scheme: &self.head.scheme,
+            zero_threshold: self.head.zero_threshold,
+            ends,
+            values: zero.iter().fold(positive.total(), |total, &n| total.saturating_add(n)),
+            sum,
+        })
     }
 }
 
-impl Sink for Cells {
+fn checked_total(counts: &[u64]) -> Option<u64> {
+    counts.iter().try_fold(0u64, |total, &count| total.checked_add(count))
+}
+
+/// Learns what the counts tell of the side values, as they are decoded.
+struct Learner<'a> {
+    columns: &'a Columns,
+    extents: &'a mut [Extent],
+    /// Of rows, as far as they are wanted.
+    totals: &'a mut [Option<u64>],
+}
+
+impl Witness for Learner<'_> {
     fn frame<T: Cell>(&mut self, frame: &Frame<'_, T>) {
-        let &Frame { first, rows, height, cells, .. } = frame;
-        for (&index, column) in self.indexes.iter().zip(cells.chunks_exact(height)) {
-            for (buckets, count) in self.rows[first..first + rows].iter_mut().zip(column) {
-                if count.wide() > 0 {
-                    buckets.push((index, count.wide()));
-                }
-            }
-        }
-    }
-}
-
-/// What each column adds up to in each run of rows.
-struct Totals<'a> {
-    indexes: Vec<i32>,
-    runs: &'a [Range<usize>],
-    /// Run by run, column by column.
-    totals: Vec<u64>,
-    /// The first run that is not yet over.
-    run: usize,
-    /// A count with a high bit set is told by the union of all counts: then each addition is checked in
-    /// effect, for no more than 2^12 rows of less than 2^51 add up within 64 bits.
-    union: u64,
-}
-
-impl<'a> Totals<'a> {
-    fn new(indexes: &[i32], runs: &'a [Range<usize>]) -> Totals<'a> {
-        let totals = vec![0; indexes.len() * runs.len()];
-        Totals { indexes: indexes.to_vec(), runs, totals, run: 0, union: 0 }
-    }
-
-    /// The buckets of a run; `None` if one may not fit.
-    fn run(&self, run: usize) -> Option<Vec<(i32, u64)>> {
-        let columns = self.indexes.len();
-        let totals = &self.totals[run * columns..][..columns];
-        let pairs = self.indexes.iter().copied().zip(totals.iter().copied());
-        (self.union < 1 << 51).then(|| pairs.filter(|&(_, count)| count > 0).collect())
-    }
-}
-
-impl Sink for Totals<'_> {
-    fn frame<T: Cell>(&mut self, frame: &Frame<'_, T>) {
-        let &Frame { first, rows, height, cells, sums } = frame;
-        if T::BITS == 64 {
-            self.union |= cells.iter().fold(0, |all, count| all | count.wide());
-        }
-        let columns = self.indexes.len();
-        while let Some(range) = self.runs.get(self.run) {
-            let (start, end) = (range.start.max(first), range.end.min(first + rows));
-            if start < end {
-                let totals = &mut self.totals[self.run * columns..][..columns];
-                let within = start - first..end - first;
-                if within == (0..rows) {
-                    totals
-                        .iter_mut()
-                        .zip(sums)
-                        .for_each(|(total, sum)| *total = total.wrapping_add(*sum));
-                } else {
-                    for (total, column) in totals.iter_mut().zip(cells.chunks_exact(height)) {
-                        let (sum, _) = matrix::total(&column[within.clone()]);
-                        *total = total.wrapping_add(sum);
-                    }
-                }
-            }
-            if range.end > first + rows {
-                break;
-            }
-            self.run += 1;
-        }
+        self.columns.learn(self.extents, frame);
+        frame.add_totals(self.totals.get_mut(frame.first..).unwrap_or_default());
     }
 }

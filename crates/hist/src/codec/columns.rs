@@ -74,8 +74,8 @@ impl Places {
 /// What the buckets of a row tell of its side values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {
-    /// What the first and last bucket of either sign, positive and negative, can hold.
-    ends: [Option<(Places, Places)>; 2],
+    /// The first and last column of either sign, positive and negative.
+    ends: [Option<(u32, u32)>; 2],
     /// What the outermost buckets can hold, once zero and what is past the grid are known.
     lowest: Option<Places>,
     highest: Option<Places>,
@@ -144,8 +144,17 @@ impl<'a> Predictor<'a> {
     }
 
     /// Finds the outermost places, with what is counted beside the buckets: zero, overflow, underflow.
-    pub(crate) fn close(&self, extent: &mut Extent, [zero, overflow, underflow]: [u64; 3]) {
-        let [positive, negative] = extent.ends;
+    pub(crate) fn close(
+        &self,
+        extent: &mut Extent,
+        columns: &[Columns; 2],
+        [zero, overflow, underflow]: [u64; 3],
+    ) {
+        let places = |sign: usize| {
+            let (first, last) = extent.ends[sign]?;
+            Some((columns[sign].places(first), columns[sign].places(last)))
+        };
+        let (positive, negative) = (places(0), places(1));
         let zero = (zero > 0).then_some(self.zero);
         let beyond = |count: u64| (count > 0).then_some(Places::NONE);
         extent.lowest = beyond(underflow)
@@ -181,23 +190,61 @@ impl Columns {
         let rows = &mut rows[frame.first..frame.first + frame.rows];
         let mut sums = [0.0; FRAME];
         sums.iter_mut().zip(rows.iter()).for_each(|(sum, row)| *sum = row.sum);
-        for (known, column) in self.columns.iter().zip(cells.chunks_exact(height)) {
-            for (sum, count) in sums.iter_mut().zip(column) {
-                *sum += count.double() * known.middle;
-            }
+        let (sixteens, rest) = sums[..height].as_chunks_mut::<16>();
+        let eights = rest.as_chunks_mut::<8>().0;
+        for (part, sums) in sixteens.iter_mut().enumerate() {
+            self.add_middles(cells, height, 16 * part, sums);
+        }
+        for sums in eights {
+            self.add_middles(cells, height, height - 8, sums);
         }
         rows.iter_mut().zip(sums).for_each(|(row, sum)| row.sum = sum);
         let columns = || (0..self.columns.len() as u32).zip(cells.chunks_exact(height));
         let first = ends(rows.len(), columns());
         let last = ends(rows.len(), columns().rev());
-        let places = |column: u32| match self.power {
+        for ((row, first), last) in rows.iter_mut().zip(first).zip(last) {
+            row.ends[usize::from(self.is_negative)] = (first != NO_COLUMN).then_some((first, last));
+        }
+    }
+
+    /// Adds the bucket middles of some rows to their sums: of few enough for these to stay in registers.
+    #[inline(always)]
+    fn add_middles<T: Cell, const ROWS: usize>(
+        &self,
+        cells: &[T],
+        height: usize,
+        first: usize,
+        sums: &mut [f64; ROWS],
+    ) {
+        let mut held = *sums;
+        for (known, column) in self.columns.iter().zip(cells.chunks_exact(height)) {
+            let Some(counts) = column[first..].first_chunk::<ROWS>() else { break };
+            for (sum, count) in held.iter_mut().zip(counts) {
+                *sum += count.double() * known.middle;
+            }
+        }
+        *sums = held;
+    }
+
+    fn places(&self, column: u32) -> Places {
+        match self.power {
             Some(power) => Places::between(self.columns[column as usize].span, power),
             None => Places::NONE,
-        };
-        for ((row, first), last) in rows.iter_mut().zip(first).zip(last) {
-            row.ends[usize::from(self.is_negative)] =
-                (first != NO_COLUMN).then(|| (places(first), places(last)));
         }
+    }
+
+    /// Whether a least and a greatest value of a row lie in its outermost buckets, or in that of zero, which ends
+    /// there. Only if nothing is below zero or past the grid.
+    pub(crate) fn contain(&self, row: &Extent, zero_end: Option<f64>, min: f64, max: f64) -> bool {
+        let span = |column: u32| self.columns[column as usize].span;
+        let zero = zero_end.map(|end| (-end, end));
+        let ends = row.ends[usize::from(self.is_negative)];
+        let lowest = zero.or(ends.map(|(first, _)| span(first)));
+        let highest = ends.map(|(_, last)| span(last)).or(zero);
+        let within = |span: Option<(f64, f64)>, value: f64| {
+            span.is_some_and(|(lower, upper)| lower <= value && value <= upper)
+        };
+        within(lowest, min) && within(highest, max) && min <= max
     }
 }
 
@@ -257,13 +304,15 @@ pub(crate) fn put(
     bits.put(exponent.into(), 4);
     let predictor = Predictor::new(first.scheme(), first.zero_threshold(), exponent);
     let mut extents = vec![Extent::default(); histograms.len()];
-    for (table, is_negative) in tables.iter().zip([false, true]) {
+    let columns = [(&tables[0], false), (&tables[1], true)].map(|(table, is_negative)| {
         let columns = predictor.columns(table.indexes(), is_negative);
-        table.learn(&columns.expect("BUG: held buckets lie in the grid"), &mut extents);
-    }
+        let columns = columns.expect("BUG: held buckets lie in the grid");
+        table.learn(&columns, &mut extents);
+        columns
+    });
     for (extent, histogram) in extents.iter_mut().zip(histograms) {
         let beside = [histogram.zero_count(), histogram.overflow(), histogram.underflow()];
-        predictor.close(extent, beside);
+        predictor.close(extent, &columns, beside);
     }
     let mut empty = histograms.iter().map(Histogram::is_empty);
     extents.retain(|_| !empty.next().expect("BUG: as many"));

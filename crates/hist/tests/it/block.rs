@@ -139,6 +139,44 @@ fn a_row_that_makes_no_histogram_is_refused_by_runs() {
     assert!(refused > 0);
 }
 
+/// Accumulators that hold what rows of a block do not simply add up with, and rows that are not plain themselves.
+#[test]
+fn runs_are_added_to_whatever_accumulators_hold() {
+    let rows = series(40, 200, 6, 5);
+    let without = |change: &dyn Fn(&mut Parts)| {
+        let mut parts = rows[0].clone().into_parts();
+        change(&mut parts);
+        Histogram::from_own_parts(parts).unwrap()
+    };
+    let befores = [
+        Histogram::default(),
+        without(&|parts| (parts.min, parts.max) = (Side::Absent, Side::Absent)),
+        without(&|parts| parts.sum = Side::Absent),
+        Histogram::default().with_zero_threshold(0.5).unwrap(),
+        recorded(Scheme::exp2(3).unwrap(), &[(7.0, 3)]),
+        recorded(Scheme::default(), &[(-3.0, 1), (f64::NAN, 2), (1e300, 1)]),
+    ];
+    let mut odd = vec![rows.clone(); 4];
+    odd[1][39] = recorded(Scheme::default(), &[(0.0, 2), (1e12, 1)]);
+    odd[2][7] = recorded(Scheme::default(), &[(-3.0, 1), (f64::NAN, 2)]);
+    odd[3][0] = without(&|parts| parts.min = Side::Exact(f64::MIN_POSITIVE));
+    for (before, rows) in
+        befores.iter().flat_map(|before| odd.iter().map(move |rows| (before, rows)))
+    {
+        let mut found = vec![Accumulator::new(Scheme::default()); 40];
+        found.iter_mut().for_each(|sum| sum.add(before).unwrap());
+        let mut expected = found.clone();
+        let runs: Vec<_> = (0..40).map(|row| (row..row + 1, row / 3)).collect();
+        for (range, number) in &runs {
+            expected[*number].add(&rows[range.start]).unwrap();
+        }
+        block::merge_runs(&block_of(rows, Meaning::default()), &runs, &mut found).unwrap();
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found.to_histogram(), expected.to_histogram());
+        }
+    }
+}
+
 /// Every second space between cuts is left out.
 fn check_runs(
     histograms: &[Histogram],

@@ -44,6 +44,11 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// None at all.
+    pub(crate) fn none() -> Arguments {
+        Arguments { named: Vec::new(), rest: Vec::new() }
+    }
+
     /// The value of a parameter or an option, unless it is left out and has no default.
     pub fn get(&self, name: &str) -> Option<&Given> {
         self.named.iter().find(|(known, _)| *known == name).map(|(_, value)| value)

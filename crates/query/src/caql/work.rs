@@ -28,6 +28,8 @@ impl Kernel {
 
 /// A piece of work.
 pub(crate) struct Work<'a> {
+    /// What is computed, as `window:mean`.
+    pub(crate) name: &'a str,
     /// The streams of all sources, in order. They have `before + steps.count + after` points.
     pub(crate) inputs: Vec<Stream>,
     pub(crate) arguments: &'a Arguments,

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::eval::Evaluation;
 use crate::labels::Labels;
 use crate::plan::Exact;
+use crate::sliding::sums;
 use crate::source::{Handle, Read};
 use crate::stream::{Steps, Stream, seconds};
 use crate::value::Value;
@@ -169,53 +170,20 @@ struct Stretches<T> {
     copies: usize,
 }
 
-/// Adds up the columns of each stretch. Overlapping ones share sums: columns up to some place are added from the
-/// back, those after it from the front, so that each column is added three times at the most however long a
-/// stretch is (the two stacks of a queue; Okasaki, Simple and efficient purely functional queues, 1995).
+/// Adds up the columns of each stretch; what follows each other is given as often as it stands for steps.
 fn windows<T: Clone, E>(
     stretches: Stretches<T>,
     add: impl Fn(&mut T, &T) -> Result<(), E>,
 ) -> Result<Vec<Option<T>>, E> {
     let Stretches { columns, each, apart, count, copies } = stretches;
-    let mut windows = Vec::with_capacity(count * copies);
     if each == 1 && copies == 1 {
         return Ok(columns.into_iter().step_by(apart).map(Some).collect());
     }
-    // Sums from a column up to `turn`, the next to be taken out last; and the sum from `turn` on.
-    let (mut back, mut front): (Vec<T>, Option<T>) = (Vec::new(), None);
-    let (mut turn, mut end) = (0, 0);
-    for at in 0..count {
-        let start = at * apart;
-        while end < start + each && end < columns.len() {
-            match &mut front {
-                None => front = Some(columns[end].clone()),
-                Some(front) => add(front, &columns[end])?,
-            }
-            end += 1;
-        }
-        if start >= turn {
-            back.clear();
-            front = None;
-            turn = end;
-            for column in columns[start.min(end)..end].iter().rev() {
-                let mut sum = column.clone();
-                if let Some(later) = back.last() {
-                    add(&mut sum, later)?;
-                }
-                back.push(sum);
-            }
-        } else {
-            back.truncate(turn - start);
-        }
-        let mut window = back.last().cloned();
-        match (&mut window, &front) {
-            (Some(window), Some(front)) => add(window, front)?,
-            (None, Some(front)) => window = Some(front.clone()),
-            (_, None) => {}
-        }
-        windows.extend(std::iter::repeat_n(window, copies));
-    }
-    Ok(windows)
+    let sums = sums(&columns, (0..count).map(|at| at * apart..at * apart + each), add)?;
+    Ok(match copies {
+        1 => sums,
+        _ => sums.into_iter().flat_map(|sum| std::iter::repeat_n(sum, copies)).collect(),
+    })
 }
 
 /// The greatest that divides both.

@@ -188,13 +188,10 @@ impl Evaluation<'_> {
             return self.absent(&over.of, steps);
         }
         let apply = Apply { over, place, steps, numbers, lookback: self.settings.lookback };
-        let mut streams = Vec::new();
-        self.each_readings(&over.of, steps, &mut |evaluation, readings| {
-            if let Some(stream) = apply.to_series(evaluation, readings)? {
-                evaluation.budget.hold(stream.samples())?;
-                streams.push(stream);
-            }
-            Ok(())
+        let streams = self.map_readings(&over.of, steps, &|evaluation, readings| {
+            let stream = apply.to_series(evaluation, readings)?;
+            evaluation.budget.hold(stream.as_ref().map_or(0, Stream::samples))?;
+            Ok(stream)
         })?;
         if !self.settings.delayed_name_removal {
             let mut seen: HashSet<&Labels> = HashSet::with_capacity(streams.len());
@@ -206,19 +203,24 @@ impl Evaluation<'_> {
     }
 
     fn absent(&mut self, of: &Ranged, steps: Steps) -> Result<Vec<Stream>> {
-        let mut points = vec![Some(Value::Number(1.0)); steps.count];
-        self.each_readings(of, steps, &mut |_, readings| {
+        let found = self.map_readings(of, steps, &|_, readings| {
             let series = Series::whole(readings);
             let mut cursors = Cursors::default();
-            for (time, point) in steps.times().zip(&mut points) {
+            let is_there = steps.times().map(|time| {
                 let end = of.shift().apply(time);
                 let (found, ..) = cursors.within(&series, end.saturating_sub(of.range), end);
-                if !found.is_empty() {
-                    *point = None;
-                }
-            }
-            Ok(())
+                !found.is_empty()
+            });
+            Ok(Some(is_there.collect::<Vec<bool>>()))
         })?;
+        let mut points = vec![Some(Value::Number(1.0)); steps.count];
+        for is_there in found {
+            points
+                .iter_mut()
+                .zip(is_there)
+                .filter(|(_, there)| *there)
+                .for_each(|(at, _)| *at = None);
+        }
         let mut stream = Stream::new(absent::labels_of_absence(of), points);
         if stream.is_empty() {
             return Ok(Vec::new());

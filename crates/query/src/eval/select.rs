@@ -15,8 +15,12 @@ use crate::source::Handle;
 use crate::stream::{Reading, Readings, Steps, Stream};
 use crate::value::{Value, is_stale};
 
-/// Takes the readings of one series, and which of how many it is.
-pub(crate) type EachReadings<'a> = dyn FnMut(&mut Evaluation<'_>, Readings) -> Result<()> + 'a;
+/// Makes something of the readings of one series.
+pub(crate) type MapReadings<'a, T> =
+    dyn Fn(&mut Evaluation<'_>, Readings) -> Result<Option<T>> + Sync + 'a;
+
+/// Readings are taken so long a time at once: between, limits are looked at.
+const SLICE: i64 = store::DAY;
 
 impl Evaluation<'_> {
     /// The latest reading of each series at each step.
@@ -32,46 +36,58 @@ impl Evaluation<'_> {
         &mut self,
         fetch: &Fetch,
         steps: Steps,
-        of: impl Fn(i64, &Reading) -> Option<Value>,
+        of: impl Fn(i64, &Reading) -> Option<Value> + Sync,
     ) -> Result<Vec<Stream>> {
         let lookback = self.settings.lookback;
-        let range =
-            fetch.shift.apply(steps.start).saturating_sub(lookback)..fetch.shift.apply(steps.end());
-        let mut streams = Vec::new();
-        for (labels, handles) in self.series(fetch)? {
-            let readings = self.fetched(fetch, &handles, range.clone())?;
+        let series = self.series(fetch)?;
+        self.map_series(series, &|evaluation, labels, handles| {
             let mut points = Vec::with_capacity(steps.count);
-            let mut next = 0;
-            for time in steps.times() {
-                let moment = fetch.shift.apply(time);
-                next = advance(&readings, next, moment);
-                let latest = next.checked_sub(1).map(|at| &readings[at]);
-                let latest =
-                    latest.filter(|reading| reading.time > moment.saturating_sub(lookback));
-                let latest = latest.filter(|reading| !is_mark(&reading.value));
-                points.push(latest.and_then(|reading| of(time, reading)));
-            }
+            let mut latest: Option<Reading> = None;
+            // Values of the steps whose moment comes before a time: until then, the latest stays what it is.
+            let mut until = |time: i64, latest: &Option<Reading>| {
+                while points.len() < steps.count {
+                    let step = steps.time(points.len());
+                    let moment = fetch.shift.apply(step);
+                    if moment >= time {
+                        break;
+                    }
+                    let fresh = latest.as_ref().filter(|reading| {
+                        reading.time > moment.saturating_sub(lookback) && !is_mark(&reading.value)
+                    });
+                    points.push(fresh.and_then(|reading| of(step, reading)));
+                }
+            };
+            let range = fetch.shift.apply(steps.start).saturating_sub(lookback)
+                ..fetch.shift.apply(steps.end());
+            let mut resets = Resets::default();
+            evaluation.slices(handles, range, &mut |mut readings| {
+                if fetch.looks_for_resets {
+                    resets.look(&mut readings);
+                }
+                for reading in readings {
+                    until(reading.time, &latest);
+                    latest = Some(reading);
+                }
+                Ok(())
+            })?;
+            until(i64::MAX, &latest);
+            points.resize(steps.count, None);
             let stream = Stream::new(labels, points);
-            if !stream.is_empty() {
-                self.budget.hold(stream.samples())?;
-                streams.push(stream);
-            }
-        }
-        Ok(streams)
+            evaluation.budget.hold(stream.samples())?;
+            Ok(Some(stream).filter(|stream| !stream.is_empty()))
+        })
     }
 
-    /// Gives the readings of each series that some step's stretch of time may have, and what its extension needs.
-    /// Marks that a series is no more are left out.
-    pub(crate) fn each_readings(
+    /// Makes something of the readings of each series that some step's stretch of time may have, and what its
+    /// extension needs. Marks that a series is no more are left out.
+    pub(crate) fn map_readings<T: Send>(
         &mut self,
         ranged: &Ranged,
         steps: Steps,
-        each: &mut EachReadings<'_>,
-    ) -> Result<()> {
+        map: &MapReadings<'_, T>,
+    ) -> Result<Vec<T>> {
         let fetch = match &ranged.of {
-            RangedOf::Subquery { .. } => {
-                return self.each_of_subquery(ranged, steps, each);
-            }
+            RangedOf::Subquery { .. } => return self.map_subquery(ranged, steps, map),
             RangedOf::Series(fetch) => fetch,
         };
         let lookback = self.settings.lookback;
@@ -83,8 +99,12 @@ impl Evaluation<'_> {
         let first = fetch.shift.apply(steps.start).saturating_sub(ranged.range);
         let range =
             first.saturating_sub(before)..fetch.shift.apply(steps.end()).saturating_add(after);
-        for (labels, handles) in self.series(fetch)? {
-            let mut readings = self.fetched(fetch, &handles, range.clone())?;
+        let series = self.series(fetch)?;
+        self.map_series(series, &|evaluation, labels, handles| {
+            let mut readings = evaluation.readings(handles, range.clone())?;
+            if fetch.looks_for_resets {
+                Resets::default().look(&mut readings);
+            }
             readings.retain(|reading| !is_mark(&reading.value));
             let is_delta = |handle: &Handle| match handle.kind {
                 Kind::Histogram(_) | Kind::Counter(_) => !handle.kind.is_cumulative(),
@@ -94,11 +114,11 @@ impl Evaluation<'_> {
                 run_total(&mut readings);
             }
             let held: u64 = readings.iter().map(|reading| reading.value.samples()).sum();
-            self.budget.hold(held)?;
-            each(self, Readings { labels, drops_name: false, readings })?;
-            self.budget.release(held);
-        }
-        Ok(())
+            evaluation.budget.hold(held)?;
+            let mapped = map(evaluation, Readings { labels, drops_name: false, readings })?;
+            evaluation.budget.release(held);
+            Ok(mapped)
+        })
     }
 
     /// The series that are meant, by labels: numbers and distributions of the same labels are one.
@@ -131,54 +151,75 @@ impl Evaluation<'_> {
         Ok(series)
     }
 
-    fn fetched(
-        &mut self,
-        fetch: &Fetch,
-        handles: &[Handle],
-        range: Range<i64>,
-    ) -> Result<Vec<Reading>> {
-        let mut readings = self.readings(handles, range)?;
-        if fetch.looks_for_resets {
-            look_for_resets(&mut readings);
-        }
-        Ok(readings)
-    }
-
     /// Readings of series of the same labels, by time.
     pub(crate) fn readings(
         &mut self,
         handles: &[Handle],
         range: Range<i64>,
     ) -> Result<Vec<Reading>> {
-        self.budget.check()?;
-        let mut readings = Vec::new();
-        for handle in handles {
-            let read = self.source.readings(handle, range.clone())?;
-            self.gaps.extend(read.gaps);
-            match readings.is_empty() {
-                true => readings = read.values,
-                false => readings.extend(read.values),
+        let (mut all, mut held) = (Vec::new(), 0);
+        let budget = Arc::clone(&self.budget);
+        self.slices(handles, range, &mut |readings| {
+            let samples = readings.iter().map(|reading| reading.value.samples()).sum();
+            budget.hold(samples)?;
+            held += samples;
+            all.extend(readings);
+            Ok(())
+        })?;
+        budget.release(held);
+        Ok(all)
+    }
+
+    /// The same, slice of time after slice.
+    fn slices(
+        &mut self,
+        handles: &[Handle],
+        range: Range<i64>,
+        each: &mut dyn FnMut(Vec<Reading>) -> Result<()>,
+    ) -> Result<()> {
+        let Some(range) = self.source.extent(handles, range)? else { return Ok(()) };
+        let mut start = range.start;
+        while start < range.end {
+            self.budget.check()?;
+            let end = start.saturating_add(SLICE).min(range.end);
+            let mut readings = Vec::new();
+            for handle in handles {
+                let read = self.source.readings(handle, start..end)?;
+                self.gaps.extend(read.gaps);
+                match readings.is_empty() {
+                    true => readings = read.values,
+                    false => readings.extend(read.values),
+                }
             }
+            if handles.len() > 1 {
+                readings.sort_by_key(|reading| reading.time);
+            }
+            each(readings)?;
+            start = end;
         }
-        if handles.len() > 1 {
-            readings.sort_by_key(|reading| reading.time);
-        }
-        Ok(readings)
+        Ok(())
     }
 }
 
-/// Says of each histogram whether its counter began anew after the one before.
-fn look_for_resets(readings: &mut [Reading]) {
-    let mut before: Option<Arc<FloatHistogram>> = None;
-    for reading in readings {
-        let Value::Histogram(histogram) = &mut reading.value else { continue };
-        let original = Arc::clone(histogram);
-        let is_reset = before.filter(|_| histogram.hint == ResetHint::Unknown);
-        if let Some(is_reset) = is_reset.map(|before| histogram.detect_reset(&before)) {
-            let hint = if is_reset { ResetHint::Reset } else { ResetHint::NotReset };
-            Arc::make_mut(histogram).hint = hint;
+/// Whether counters began anew, looked for reading by reading.
+#[derive(Default)]
+struct Resets {
+    before: Option<Arc<FloatHistogram>>,
+}
+
+impl Resets {
+    /// Says of each histogram whether its counter began anew after the one before.
+    fn look(&mut self, readings: &mut [Reading]) {
+        for reading in readings {
+            let Value::Histogram(histogram) = &mut reading.value else { continue };
+            let original = Arc::clone(histogram);
+            let before = self.before.take().filter(|_| histogram.hint == ResetHint::Unknown);
+            if let Some(is_reset) = before.map(|before| histogram.detect_reset(&before)) {
+                let hint = if is_reset { ResetHint::Reset } else { ResetHint::NotReset };
+                Arc::make_mut(histogram).hint = hint;
+            }
+            self.before = Some(original);
         }
-        before = Some(original);
     }
 }
 

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::eval::Evaluation;
-use crate::eval::select::EachReadings;
+use crate::eval::select::MapReadings;
 use crate::histogram::ResetHint;
 use crate::plan::{Ranged, RangedOf};
 use crate::stream::{Reading, Readings, Steps};
 use crate::value::Value;
 
 impl Evaluation<'_> {
-    pub(crate) fn each_of_subquery(
+    pub(crate) fn map_subquery<T>(
         &mut self,
         ranged: &Ranged,
         steps: Steps,
-        each: &mut EachReadings<'_>,
-    ) -> Result<()> {
+        map: &MapReadings<'_, T>,
+    ) -> Result<Vec<T>> {
         let RangedOf::Subquery { inner, step, shift } = &ranged.of else {
             panic!("BUG: no subquery");
         };
@@ -26,6 +26,7 @@ impl Evaluation<'_> {
         // The first whole multiple of the step that lies after the start of the first stretch.
         let start = (first.div_euclid(step) + 1).saturating_mul(step);
         let own = Steps::over(start, end, step);
+        let mut mapped = Vec::new();
         for stream in self.streams(inner, own)? {
             let held = stream.samples();
             let values = stream.points.into_iter().enumerate();
@@ -38,10 +39,10 @@ impl Evaluation<'_> {
                 drops_name: stream.drops_name,
                 readings: readings.collect(),
             };
-            each(self, readings)?;
+            mapped.extend(map(self, readings)?);
             self.budget.release(held);
         }
-        Ok(())
+        Ok(mapped)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Questions from outside: scripts of questions with their answers.
 
 mod canary;
+mod caql;
 mod checks;
 mod classic;
 mod compare;
+mod compliance;
 mod fuzzed;
 mod memory;
 mod notation;

@@ -154,8 +154,12 @@ fn check_over_range(memory: &Memory, eval: &Eval, expr: &str, time: i64) -> Resu
 fn ask_for(memory: &Memory, expr: &str, start: i64, end: i64, step: i64) -> query::Result<Answer> {
     let question =
         Question { text: expr, language: Language::PromQl, start, end, step, options: options() };
-    let settings =
-        Settings { delayed_name_removal: true, start_timestamps: true, ..Settings::default() };
+    let settings = Settings {
+        delayed_name_removal: true,
+        start_timestamps: true,
+        averaged_quantiles: true,
+        ..Settings::default()
+    };
     ask(memory, &question, &settings, &|| false)
 }
 

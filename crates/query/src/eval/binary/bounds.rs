@@ -6,7 +6,7 @@ use hist::Bracket;
 use crate::promql::BinaryOp;
 
 /// The bounds of `estimate`, the result of an operator; `None` where they would say nothing.
-pub(super) fn of(
+pub(crate) fn of(
     operator: BinaryOp,
     left: Bracket,
     right: Bracket,

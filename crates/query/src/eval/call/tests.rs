@@ -36,8 +36,11 @@ impl Source for Latencies {
     }
 
     fn readings(&self, _: &Handle, range: Range<i64>) -> Result<Read<Reading>> {
-        let made =
-            |k: i64| Reading { start: Some((k - 1) * MINUTE), time: k * MINUTE, value: in_minute(k) };
+        let made = |k: i64| Reading {
+            start: Some((k - 1) * MINUTE),
+            time: k * MINUTE,
+            value: in_minute(k),
+        };
         let values = (1..=3).map(made).filter(|it| range.start < it.time && it.time <= range.end);
         Ok(Read { values: values.collect(), gaps: Vec::new() })
     }

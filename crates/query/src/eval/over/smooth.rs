@@ -21,8 +21,7 @@ impl Evaluation<'_> {
         let (of, place) = (RangedOf::Series(fetch.clone()), fetch.place);
         let ranged = Ranged { of, range: 0, of_counters: false, place };
         let lookback = self.settings.lookback;
-        let mut streams = Vec::new();
-        self.each_readings(&ranged, steps, &mut |evaluation, mut readings| {
+        self.map_readings(&ranged, steps, &|evaluation, mut readings| {
             let labels = std::mem::take(&mut readings.labels);
             let series = Series::apart(readings, false);
             let mut cursors = Cursors::default();
@@ -45,13 +44,9 @@ impl Evaluation<'_> {
             let points = steps.times().map(point).collect();
             remarks.note(labels.name(), place, &mut evaluation.notes);
             let stream = Stream::new(labels, points);
-            if !stream.is_empty() {
-                evaluation.budget.hold(stream.samples())?;
-                streams.push(stream);
-            }
-            Ok(())
-        })?;
-        Ok(streams)
+            evaluation.budget.hold(stream.samples())?;
+            Ok(Some(stream).filter(|stream| !stream.is_empty()))
+        })
     }
 }
 

@@ -1,0 +1,153 @@
+//! What rows of a decoded matrix hold, and what runs of them add up to.
+
+use std::ops::Range;
+
+use crate::codec::matrix::{Cell, Cells, FRAME, Table, height, total};
+
+/// From so many rows of a frame on they are added up column by column before they are added to anything else.
+const ROWS_MANY: usize = 8;
+
+impl Table {
+    pub(crate) fn columns(&self) -> usize {
+        self.indexes.len()
+    }
+
+    /// The first and the last index.
+    pub(crate) fn ends(&self) -> Option<(i32, i32)> {
+        Some((*self.indexes.first()?, *self.indexes.last()?))
+    }
+
+    /// Index and count of what each row holds.
+    pub(crate) fn into_rows(self) -> Vec<Vec<(i32, u64)>> {
+        match &self.cells {
+            Cells::Narrow(cells) => self.rows_of(cells),
+            Cells::Wide(cells) => self.rows_of(cells),
+        }
+    }
+
+    fn rows_of<T: Cell>(&self, cells: &[T]) -> Vec<Vec<(i32, u64)>> {
+        let mut all_rows = vec![Vec::new(); self.rows];
+        let height = height(self.rows).max(1);
+        for (rows, cells) in all_rows.chunks_mut(FRAME).zip(self.frames(cells)) {
+            for (&index, column) in self.indexes.iter().zip(cells.chunks_exact(height)) {
+                for (buckets, count) in rows.iter_mut().zip(column) {
+                    if count.wide() > 0 {
+                        buckets.push((index, count.wide()));
+                    }
+                }
+            }
+        }
+        all_rows
+    }
+
+    fn frames<'a, T>(&self, cells: &'a [T]) -> std::slice::ChunksExact<'a, T> {
+        cells.chunks_exact((height(self.rows) * self.indexes.len()).max(1))
+    }
+
+    /// What all rows hold; if that is too much, the greatest number.
+    pub(crate) fn total(&self) -> u64 {
+        self.sums.iter().fold(0, |total, &sum| sum.with(total))
+    }
+
+    /// Columns without a gap between them, and where each such stretch lies in a window that begins at the first
+    /// column's index.
+    pub(crate) fn stretches(&self) -> Vec<Stretch> {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for (column, &index) in self.indexes.iter().enumerate() {
+            let place = index.wrapping_sub(self.indexes[0]) as u32 as usize;
+            match stretches.last_mut() {
+                Some(last) if place - last.place == column - last.columns.start => {
+                    last.columns.end = column + 1;
+                }
+                _ => stretches.push(Stretch { columns: column..column + 1, place }),
+            }
+        }
+        stretches
+    }
+
+    /// Adds some rows to a window, each column at its place. How many values that were; if it is the greatest
+    /// number, perhaps more, and the window is of no use.
+    pub(crate) fn add_rows(
+        &self,
+        rows: Range<usize>,
+        stretches: &[Stretch],
+        window: &mut [u64],
+    ) -> u64 {
+        match &self.cells {
+            Cells::Narrow(cells) => self.add_cells(cells, rows, stretches, window),
+            Cells::Wide(cells) => self.add_cells(cells, rows, stretches, window),
+        }
+    }
+
+    /// What some rows add up to; `None` if that is too much.
+    pub(crate) fn sum_rows(&self, rows: Range<usize>) -> Option<Vec<(i32, u64)>> {
+        let mut counts = vec![0; self.indexes.len()];
+        let together = [Stretch { columns: 0..counts.len(), place: 0 }];
+        let values = self.add_rows(rows, &together, &mut counts);
+        let pairs = self.indexes.iter().copied().zip(counts);
+        (values < u64::MAX).then(|| pairs.filter(|&(_, count)| count > 0).collect())
+    }
+
+    fn add_cells<T: Cell>(
+        &self,
+        cells: &[T],
+        rows: Range<usize>,
+        stretches: &[Stretch],
+        window: &mut [u64],
+    ) -> u64 {
+        let mut values = 0u64;
+        if rows.is_empty() || self.indexes.is_empty() {
+            return values;
+        }
+        let height = height(self.rows);
+        let frames = self.frames(cells).zip(self.sums.chunks_exact(self.indexes.len()));
+        let frames = (0..self.rows).step_by(FRAME).zip(frames);
+        let of_run = rows.start / FRAME..rows.end.div_ceil(FRAME);
+        for (first, (cells, sums)) in frames.skip(of_run.start).take(of_run.len()) {
+            let within = rows.start.max(first) - first..rows.end.min(first + FRAME) - first;
+            for Stretch { columns, place } in stretches {
+                let window = &mut window[*place..][..columns.len()];
+                let cells = &cells[columns.start * height..columns.end * height];
+                if within.len() == FRAME.min(self.rows - first) {
+                    for (held, &sum) in window.iter_mut().zip(&sums[columns.clone()]) {
+                        *held = held.wrapping_add(sum);
+                        values = sum.with(values);
+                    }
+                } else if within.len() >= ROWS_MANY {
+                    for (held, column) in window.iter_mut().zip(cells.chunks_exact(height)) {
+                        let (sum, _) = total(&column[within.clone()]);
+                        *held = held.wrapping_add(sum);
+                        values = sum.with(values);
+                    }
+                } else {
+                    for row in within.clone() {
+                        let mut add = |held: &mut u64, count: T| {
+                            *held = held.wrapping_add(count.wide());
+                            values = count.with(values);
+                        };
+                        if height == FRAME {
+                            let columns = cells.as_chunks::<FRAME>().0;
+                            window
+                                .iter_mut()
+                                .zip(columns)
+                                .for_each(|(held, column)| add(held, column[row % FRAME]));
+                        } else {
+                            let columns = cells.chunks_exact(height);
+                            window
+                                .iter_mut()
+                                .zip(columns)
+                                .for_each(|(held, column)| add(held, column[row]));
+                        }
+                    }
+                }
+            }
+        }
+        values
+    }
+}
+
+/// Columns whose indexes follow each other.
+pub(crate) struct Stretch {
+    columns: Range<usize>,
+    place: usize,
+}

@@ -1,0 +1,208 @@
+//! `anomaly_detection`: how certain it is that a stream is no longer as it was, 0 to 100.
+//!
+//! What Circonus does in detail is not published; the outline is: forecasts by exponential smoothing on values of five
+//! minutes, and a CUSUM of what they were off. This is that outline, with textbook numbers where it says none:
+//!
+//! 1. The mean of each five minutes (of a slot, if that is longer), once they are over, is compared with what was
+//!    forecast for them: by single exponential smoothing for `constant`, by Holt's for `trending`, by Holt and
+//!    Winters' without trend for `periodic` (a season is `model_period`, a day or a week).
+//! 2. The error is divided by its usual size, the root of an exponentially smoothed mean of squares. For both, errors
+//!    beyond three times the usual size count as three times, so that an anomaly is not learnt at once (S. Gelper,
+//!    R. Fried and C. Croux, Robust forecasting with exponential and Holt-Winters smoothing, 2010).
+//! 3. Errors above and below are each summed up, less an allowance of k, never below 0 (E. S. Page, Continuous
+//!    inspection schemes, Biometrika, 1954). The score is the greater sum in percent of a threshold of h, where it
+//!    stays. k = ½ and h = 5 are the usual ones (D. C. Montgomery, Introduction to statistical quality control); they
+//!    are those of a sensitivity of 50. Others have (100 − s)/s times that h and (100 − s)/50 times that k, so 0 never
+//!    finds anything, and 100 finds the least deviation.
+//!
+//! Before the view, `prefill_period` is learnt from: by default a day, or three seasons.
+
+use super::arguments::Arguments;
+use super::forecasting::{Smoothing, season_of};
+use super::points::{numbers, stream};
+use super::work::{Kernel, Work};
+use crate::error::Result;
+use crate::stream::{Steps, Stream};
+
+const MINUTE_NS: i64 = 60_000_000_000;
+const DAY_NS: i64 = 24 * 60 * MINUTE_NS;
+/// What is compared with a forecast is so long.
+const BLOCK_NS: i64 = 5 * MINUTE_NS;
+const ALPHA: f64 = 0.1;
+const BETA: f64 = 0.02;
+const GAMMA: f64 = 0.3;
+/// The weight of an error in what size is usual.
+const WEIGHT: f64 = 0.05;
+/// So many errors are learnt from before the first is judged.
+const LEARNT_MIN: u32 = 12;
+const ERROR_MAX: f64 = 3.0;
+const ALLOWANCE: f64 = 0.5;
+const THRESHOLD: f64 = 5.0;
+
+/// What works out this function.
+pub(crate) fn kernel(name: &str) -> Option<Kernel> {
+    (name == "anomaly_detection").then_some(Kernel { reach, work })
+}
+
+/// How long a season is, if the model has one.
+fn period(arguments: &Arguments) -> Option<i64> {
+    match arguments.text("model") {
+        Some("periodic") => Some(arguments.duration("model_period").unwrap_or(DAY_NS)),
+        Some("periodic daily") => Some(DAY_NS),
+        Some("periodic weekly") => Some(7 * DAY_NS),
+        _ => None,
+    }
+}
+
+fn reach(arguments: &Arguments, steps: Steps) -> (usize, usize) {
+    let own = period(arguments).map_or(DAY_NS, |period| period.saturating_mul(3).max(3 * DAY_NS));
+    let learnt = arguments.duration("prefill_period").unwrap_or(own);
+    (usize::try_from(learnt / steps.step).unwrap_or(0), 0)
+}
+
+fn work(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { arguments, steps, before, .. } = work;
+    let sensitivity = arguments.number("sensitivity").unwrap_or(50.0);
+    let block = BLOCK_NS.max(steps.step);
+    let start = steps.start.saturating_sub(steps.step.saturating_mul(before as i64));
+    let of = |input: &Stream| {
+        let mut detector = Detector::new(arguments, block, sensitivity);
+        let (mut sum, mut count) = (0.0, 0.0);
+        let scores = numbers(input).enumerate().map(|(at, number)| {
+            if let Some(number) = number.filter(|number| number.is_finite()) {
+                (sum, count) = (sum + number, count + 1.0);
+            }
+            let end = start.saturating_add(steps.step.saturating_mul(at as i64 + 1));
+            // The slot that reaches over the end of a block ends it.
+            if end.div_euclid(block) != end.saturating_sub(steps.step).div_euclid(block) {
+                detector.take((count > 0.0).then(|| sum / count));
+                (sum, count) = (0.0, 0.0);
+            }
+            Some(detector.score())
+        });
+        stream(input.labels.clone(), scores.skip(before).collect::<Vec<_>>())
+    };
+    Ok(work.inputs.iter().map(of).collect())
+}
+
+struct Detector {
+    smoothing: Smoothing,
+    /// The usual square of an error.
+    square: f64,
+    learnt: u32,
+    above: f64,
+    below: f64,
+    allowance: f64,
+    threshold: f64,
+}
+
+impl Detector {
+    fn new(arguments: &Arguments, block: i64, sensitivity: f64) -> Detector {
+        let smoothing = match (arguments.text("model"), period(arguments)) {
+            (Some("trending"), _) => Smoothing::new(ALPHA, BETA),
+            (_, Some(period)) => {
+                let season = season_of(period, Steps { start: 0, step: block, count: 1 });
+                Smoothing::new(ALPHA, 0.0).with_season(GAMMA, season)
+            }
+            _ => Smoothing::new(ALPHA, 0.0),
+        };
+        Detector {
+            smoothing,
+            square: 0.0,
+            learnt: 0,
+            above: 0.0,
+            below: 0.0,
+            allowance: ALLOWANCE * (100.0 - sensitivity) / 50.0,
+            threshold: THRESHOLD * (100.0 - sensitivity) / sensitivity,
+        }
+    }
+
+    /// Takes in the mean of the next block, if there is one.
+    fn take(&mut self, number: Option<f64>) {
+        let (Some(number), Some(expected)) = (number, self.smoothing.forecast(1.0)) else {
+            return self.smoothing.take(number);
+        };
+        let error = number - expected;
+        // What never varied has no usual size: any other number is far off.
+        let least = f64::EPSILON * 16.0 * expected.abs().max(f64::MIN_POSITIVE);
+        let usual = self.square.sqrt().max(least);
+        let is_learnt = self.learnt >= LEARNT_MIN;
+        let bound = if is_learnt { ERROR_MAX * usual } else { f64::INFINITY };
+        let bounded = error.clamp(-bound, bound);
+        if is_learnt {
+            // Above the threshold nothing is added, so that what ends is soon over.
+            let next = |held: f64, error: f64| {
+                (held + error / usual - self.allowance).clamp(0.0, self.threshold.max(1.0))
+            };
+            (self.above, self.below) = (next(self.above, error), next(self.below, -error));
+        }
+        // The first errors have the same weight each.
+        let weight = WEIGHT.max(1.0 / f64::from(self.learnt + 1));
+        self.square += weight * (bounded * bounded - self.square);
+        self.learnt = self.learnt.saturating_add(1);
+        self.smoothing.take(Some(expected + bounded));
+    }
+
+    fn score(&self) -> f64 {
+        let most = self.above.max(self.below);
+        match self.threshold {
+            threshold if threshold.is_infinite() => 0.0,
+            0.0 if most > 0.0 => 100.0,
+            0.0 => 0.0,
+            threshold => (100.0 * most / threshold).min(100.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trial::{MINUTE_NS, T0, view, works};
+    use crate::stream::Steps;
+    use crate::value::Value;
+
+    /// Scores of a stream in the view, by minute from its start on.
+    fn scores(call: &str, of: impl Fn(i64) -> f64, steps: Steps) -> Vec<f64> {
+        let made = |time: i64| Some(Value::Number(of((time - T0) / MINUTE_NS)));
+        let streams = works(call, &[&made], steps).unwrap();
+        streams[0].points.iter().map(|point| point.as_ref().unwrap().number().unwrap()).collect()
+    }
+
+    /// Not the same every minute: −1 to 1, by a multiplicative hash.
+    fn noise(minute: i64) -> f64 {
+        let hash = (minute as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        hash as f64 / (1u64 << 23) as f64 - 1.0
+    }
+
+    #[test]
+    fn what_stays_as_it_was_is_none() {
+        let most = |call: &str, of: fn(i64) -> f64| {
+            scores(call, of, view(120)).into_iter().fold(0.0, f64::max)
+        };
+        assert!(most("anomaly_detection()", |_| 5.0) == 0.0);
+        assert!(most("anomaly_detection()", |minute| 100.0 + noise(minute)) < 100.0);
+        let rising = |minute: i64| minute as f64 + noise(minute);
+        assert!(most("anomaly_detection(model=\"trending\")", rising) < 100.0);
+        let daily = |minute: i64| f64::from(minute.rem_euclid(1440) >= 60) * 50.0 + noise(minute);
+        assert!(most("anomaly_detection(model=\"periodic daily\")", daily) < 100.0);
+        assert!(most("anomaly_detection()", daily) == 100.0);
+    }
+
+    #[test]
+    fn a_jump_is_one_once_its_five_minutes_are_over() {
+        let jump = |minute: i64| 100.0 + noise(minute) + if minute >= 30 { 20.0 } else { 0.0 };
+        let found = scores("anomaly_detection()", jump, view(60));
+        assert!(found[..34].iter().all(|score| *score < 100.0), "{found:?}");
+        assert_eq!(found[34], 100.0);
+        assert!(scores("anomaly_detection(0)", jump, view(60)).iter().all(|score| *score == 0.0));
+    }
+
+    #[test]
+    fn the_slightest_deviation() {
+        let jump = |minute: i64| if minute >= 30 { 5.001 } else { 5.0 };
+        let found = scores("anomaly_detection(100)", jump, view(60));
+        assert!(found[..34].iter().all(|score| *score == 0.0), "{found:?}");
+        assert_eq!(found[34], 100.0);
+        let dropped = scores("anomaly_detection(50)", |minute| -jump(minute), view(60));
+        assert_eq!(dropped[34], 100.0);
+    }
+}

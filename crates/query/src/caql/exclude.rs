@@ -1,0 +1,37 @@
+//! `exclude:*`: streams that are not wanted, by tags or legend.
+
+use model::{Kind, Series};
+
+use super::names::{legend, tags};
+use super::work::{Kernel, Work};
+use crate::error::Result;
+use crate::stream::Stream;
+
+pub(super) fn kernel(name: &str) -> Option<Kernel> {
+    match name {
+        "exclude:tags" => Some(Kernel::slotwise(by_tags)),
+        "exclude:label" => Some(Kernel::slotwise(by_legend)),
+        _ => None,
+    }
+}
+
+fn by_tags(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, .. } = work;
+    if let Some(selector) = arguments.selector("tag_query") {
+        inputs.retain(|stream| {
+            let series = Series::new(stream.labels.name(), Kind::Gauge);
+            let series = tags(&stream.labels)
+                .fold(series, |series, (category, value)| series.with_label(category, value));
+            !selector.matches(&series)
+        });
+    }
+    Ok(inputs)
+}
+
+fn by_legend(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, .. } = work;
+    if let Some(regex) = arguments.regex("regex") {
+        inputs.retain(|stream| !regex.is_match(&legend(&stream.labels)));
+    }
+    Ok(inputs)
+}

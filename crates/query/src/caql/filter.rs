@@ -1,0 +1,170 @@
+//! `filter:*`: some of the streams, or some of their values.
+//!
+//! The name says what is done: `filter:[not:]<mode>:[not:]<condition>`. The first `not` takes the other streams, the
+//! second negates the condition of each value.
+
+use std::collections::HashSet;
+
+use super::arguments::{Arguments, Given};
+use super::names::legend;
+use super::op::holds;
+use super::points::numbers;
+use super::stats::percentile;
+use super::work::{Kernel, Work};
+use crate::error::Result;
+use crate::stream::{Steps, Stream, seconds};
+
+pub(super) fn kernel(name: &str) -> Option<Kernel> {
+    let Read { mode, .. } = read(name)?;
+    Some(match mode {
+        "latest" => {
+            Kernel { reach: |arguments, steps| (latest_before(arguments, steps), 0), work: streams }
+        }
+        "values" => Kernel::slotwise(values),
+        "limit" => Kernel::slotwise(|mut work| {
+            work.inputs.truncate(work.arguments.number("n").unwrap_or(0.0) as usize);
+            Ok(work.inputs)
+        }),
+        "unique" => Kernel::slotwise(|mut work| {
+            let mut seen = HashSet::new();
+            work.inputs.retain(|stream| seen.insert(legend(&stream.labels)));
+            Ok(work.inputs)
+        }),
+        "whence" => Kernel::slotwise(whence),
+        _ => Kernel::slotwise(streams),
+    })
+}
+
+/// What a name says.
+struct Read<'a> {
+    /// Whether the other streams are taken.
+    is_inverted: bool,
+    mode: &'a str,
+    /// Whether the condition is negated.
+    is_negated: bool,
+    /// Of percentiles: `percentile` or `quantile`.
+    statistic: Option<&'a str>,
+    condition: &'a str,
+}
+
+fn read(name: &str) -> Option<Read<'_>> {
+    let rest = name.strip_prefix("filter:")?;
+    if rest == "label:unique" {
+        return Some(Read {
+            is_inverted: false,
+            mode: "unique",
+            is_negated: false,
+            statistic: None,
+            condition: "",
+        });
+    }
+    let (is_inverted, rest) = negation(rest);
+    let (mode, rest) = rest.split_once(':').unwrap_or((rest, ""));
+    let (is_negated, rest) = negation(rest);
+    let (statistic, condition) = match rest.split_once(':') {
+        Some((statistic, condition)) => (Some(statistic), condition),
+        None => (None, rest),
+    };
+    Some(Read { is_inverted, mode, is_negated, statistic, condition })
+}
+
+fn negation(text: &str) -> (bool, &str) {
+    match text.strip_prefix("not:") {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    }
+}
+
+/// Some of the streams, whole.
+fn streams(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { name, mut inputs, arguments, before, steps, .. } = work;
+    let Some(read) = read(name) else { return Ok(inputs) };
+    let x = arguments.number("x").unwrap_or(f64::NAN);
+    let meets = |number: f64| holds(read.condition, number, x) != read.is_negated;
+    let is_meant = |stream: &Stream| {
+        let mut present = numbers(stream).flatten();
+        match (read.mode, read.condition) {
+            ("any", "missing") => {
+                stream.points.iter().any(|point| point.is_none() != read.is_negated)
+            }
+            ("all", "missing") => {
+                stream.points.iter().all(|point| point.is_none() != read.is_negated)
+            }
+            ("any", _) => present.any(meets),
+            ("all", _) => present.all(meets),
+            ("label", _) => arguments
+                .regex("regex")
+                .is_some_and(|regex| regex.is_match(&legend(&stream.labels))),
+            ("latest", _) => latest(stream, arguments, steps).is_some_and(meets),
+            ("mean", _) => super::rank::mean(stream).is_some_and(meets),
+            ("sum", _) => meets(present.sum()),
+            ("min", _) => present.reduce(f64::min).is_some_and(meets),
+            ("max", _) => present.reduce(f64::max).is_some_and(meets),
+            _ => true,
+        }
+    };
+    inputs.retain(|stream| is_meant(stream) != read.is_inverted);
+    for stream in &mut inputs {
+        stream.points.drain(..before);
+    }
+    Ok(inputs)
+}
+
+/// How many slots before the first the newest value may lie.
+fn latest_before(arguments: &Arguments, steps: Steps) -> usize {
+    let slots = arguments.duration("lookback").unwrap_or(0) / steps.step;
+    usize::try_from(slots).unwrap_or(0).saturating_sub(steps.count)
+}
+
+fn latest(stream: &Stream, arguments: &Arguments, steps: Steps) -> Option<f64> {
+    let slots = match arguments.duration("lookback") {
+        None => usize::MAX,
+        Some(lookback) => usize::try_from(lookback / steps.step).unwrap_or(0).max(1),
+    };
+    stream.points.iter().rev().take(slots).flatten().find_map(|value| value.number())
+}
+
+/// All streams, without the values that do not meet the condition.
+fn values(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { name, mut inputs, arguments, .. } = work;
+    let Some(read) = read(name) else { return Ok(inputs) };
+    for stream in &mut inputs {
+        let x = match read.statistic {
+            None => arguments.number("x"),
+            Some(statistic) => {
+                let scale = if statistic == "quantile" { 100.0 } else { 1.0 };
+                let percent = arguments.number(statistic).unwrap_or(0.0) * scale;
+                percentile(&mut numbers(stream).flatten().collect::<Vec<f64>>(), percent)
+            }
+        };
+        for point in &mut stream.points {
+            let number = point.as_ref().and_then(|value| value.number());
+            let meets = |(number, x)| holds(read.condition, number, x) != read.is_negated;
+            if !number.zip(x).is_some_and(meets) {
+                *point = None;
+            }
+        }
+    }
+    Ok(inputs)
+}
+
+/// Values of a stretch of time. What is given as a duration is before the end of the range.
+fn whence(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, steps, .. } = work;
+    let end = seconds(steps.time(steps.count));
+    let moment = |name: &str| match arguments.get(name) {
+        Some(Given::Duration(before)) => Some(end - seconds(*before)),
+        Some(Given::Number(moment)) => Some(*moment),
+        _ => None,
+    };
+    let from = moment("start").unwrap_or(f64::NEG_INFINITY);
+    let to = moment("end").unwrap_or(f64::INFINITY);
+    for stream in &mut inputs {
+        for (time, point) in steps.times().zip(&mut stream.points) {
+            if !(from..to).contains(&seconds(time)) {
+                *point = None;
+            }
+        }
+    }
+    Ok(inputs)
+}

@@ -1,0 +1,142 @@
+//! Lines through the last numbers, and where they lead.
+//!
+//! With `model="exp"` it is the logarithms that the line is laid through, and what is not above 0 is passed over.
+
+use super::super::arguments::Arguments;
+use super::super::points::{numbers, stream};
+use super::super::work::Work;
+use super::slots;
+use crate::error::Result;
+use crate::sliding::sums;
+use crate::stream::{Steps, Stream};
+
+const MINUTE_NS: i64 = 60_000_000_000;
+
+/// What a line is laid through, and where it is asked: in slots.
+struct Model {
+    /// How long; at least one.
+    length: usize,
+    /// After how many it is laid anew, counted since the Unix epoch; at least one.
+    every: usize,
+    /// How far ahead.
+    ahead: f64,
+    is_exponential: bool,
+}
+
+impl Model {
+    fn of(arguments: &Arguments, steps: Steps) -> Model {
+        let ahead = slots(arguments, "forecast_duration", steps).unwrap_or(0.0);
+        // Without a length given: as far back as ahead, but ten slots and ten minutes at least.
+        let own = (10 * MINUTE_NS) as f64 / steps.step as f64;
+        let length = slots(arguments, "model_duration", steps).unwrap_or(own.max(10.0).max(ahead));
+        Model {
+            length: (length.round() as usize).max(1),
+            every: slots(arguments, "step", steps).map_or(1, |every| (every as usize).max(1)),
+            ahead,
+            is_exponential: arguments.text("model") == Some("exp"),
+        }
+    }
+
+    /// How many slots ago the line was laid that a slot is asked of.
+    fn age(&self, steps: Steps, at: usize) -> usize {
+        let slot = steps.time(at).div_euclid(steps.step);
+        slot.rem_euclid(i64::try_from(self.every).unwrap_or(i64::MAX)) as usize
+    }
+
+    fn taken(&self, number: f64) -> Option<f64> {
+        let taken = if self.is_exponential { number.ln() } else { number };
+        Some(taken).filter(|taken| taken.is_finite())
+    }
+
+    fn given(&self, taken: f64) -> f64 {
+        if self.is_exponential { taken.exp() } else { taken }
+    }
+}
+
+pub(super) fn reach(arguments: &Arguments, steps: Steps) -> (usize, usize) {
+    let model = Model::of(arguments, steps);
+    (model.length.saturating_add(model.every - 1), 0)
+}
+
+/// Least squares through the numbers of the last slots, this one included.
+pub(super) fn regression(work: Work<'_>) -> Result<Vec<Stream>> {
+    let (steps, before) = (work.steps, work.before);
+    let model = Model::of(work.arguments, steps);
+    let of = |input: &Stream| {
+        let mut items = Vec::new();
+        // How many numbers lie before each slot.
+        let mut present = vec![0];
+        for (at, number) in numbers(input).enumerate() {
+            items.extend(
+                number.and_then(|number| model.taken(number)).map(|y| Cloud::of(at as f64, y)),
+            );
+            present.push(items.len());
+        }
+        let windows = (0..steps.count).map(|at| {
+            let end = (before + at + 1).saturating_sub(model.age(steps, at));
+            present[end.saturating_sub(model.length)]..present[end]
+        });
+        let join = |held: &mut Cloud, more: &Cloud| {
+            held.join(more);
+            Ok::<(), std::convert::Infallible>(())
+        };
+        let clouds = sums(&items, windows, join).unwrap_or_default();
+        let forecasts = clouds.into_iter().enumerate().map(|(at, cloud)| {
+            let line = cloud?.at((before + at) as f64 + model.ahead)?;
+            Some(model.given(line))
+        });
+        stream(input.labels.clone(), forecasts.collect::<Vec<_>>())
+    };
+    Ok(work.inputs.iter().map(of).collect())
+}
+
+/// The line through this number and the one that was so long before.
+pub(super) fn slope(work: Work<'_>) -> Result<Vec<Stream>> {
+    let (steps, before) = (work.steps, work.before);
+    let model = Model::of(work.arguments, steps);
+    let of = |input: &Stream| {
+        let held: Vec<Option<f64>> = numbers(input).map(|number| model.taken(number?)).collect();
+        let forecasts = (0..steps.count).map(|at| {
+            let age = model.age(steps, at);
+            let last = (before + at).checked_sub(age)?;
+            let (old, new) = (held[last.checked_sub(model.length)?]?, held[last]?);
+            let ahead = model.ahead + age as f64;
+            Some(model.given(new + (new - old) * ahead / model.length as f64))
+        });
+        stream(input.labels.clone(), forecasts.collect::<Vec<_>>())
+    };
+    Ok(work.inputs.iter().map(of).collect())
+}
+
+/// What least squares need of points: their number, middle, and how they lie around it.
+#[derive(Clone)]
+struct Cloud {
+    count: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    xy: f64,
+}
+
+impl Cloud {
+    fn of(x: f64, y: f64) -> Cloud {
+        Cloud { count: 1.0, x, y, xx: 0.0, xy: 0.0 }
+    }
+
+    /// As in `window/fold.rs`: middles apart move the sums, and nothing is cancelled.
+    fn join(&mut self, other: &Cloud) {
+        let count = self.count + other.count;
+        let (x, y) = (other.x - self.x, other.y - self.y);
+        let weight = self.count * other.count / count;
+        self.xx += other.xx + x * x * weight;
+        self.xy += other.xy + x * y * weight;
+        self.x += x * (other.count / count);
+        self.y += y * (other.count / count);
+        self.count = count;
+    }
+
+    /// The line's height; of one point there is none.
+    fn at(&self, x: f64) -> Option<f64> {
+        (self.xx > 0.0).then(|| self.y + self.xy / self.xx * (x - self.x))
+    }
+}

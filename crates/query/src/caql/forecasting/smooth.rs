@@ -1,0 +1,150 @@
+//! Exponential smoothing: single, double with a trend (C. C. Holt, 1957), triple with a season (P. R. Winters, 1960).
+//!
+//! The level starts at the first number, the trend at 0; with a season, both are of the first whole season: the level
+//! its mean, the season what numbers lie above it. Where a number is missing, what was to be expected takes its place.
+
+use super::super::arguments::Arguments;
+use super::super::points::{numbers, stream};
+use super::super::work::Work;
+use super::slots;
+use crate::error::Result;
+use crate::stream::{Steps, Stream};
+
+/// What is before weighs less than this.
+const WEIGHT_MIN: f64 = 1e-4;
+/// So many slots are read for it at the most: a week of minutes.
+const WARM_UP_MAX: f64 = 10_080.0;
+/// So many seasons.
+const SEASONS: usize = 3;
+
+pub(super) fn reach(arguments: &Arguments, steps: Steps) -> (usize, usize) {
+    if let Some(season) = season(arguments, steps) {
+        return (season.saturating_mul(SEASONS), 0);
+    }
+    let parameters = ["alpha", "beta"].map(|name| arguments.number(name));
+    let slowest =
+        parameters.into_iter().flatten().filter(|weight| *weight > 0.0).fold(1.0, f64::min);
+    let before = WEIGHT_MIN.ln() / (-slowest).ln_1p();
+    (if before.is_finite() { before.clamp(0.0, WARM_UP_MAX) as usize } else { 0 }, 0)
+}
+
+fn season(arguments: &Arguments, steps: Steps) -> Option<usize> {
+    arguments.number("gamma")?;
+    Some(season_of(arguments.duration("period")?, steps))
+}
+
+/// How many slots a season has; at least one.
+pub(in super::super) fn season_of(period: i64, steps: Steps) -> usize {
+    ((period as f64 / steps.step as f64).round() as usize).max(1)
+}
+
+pub(super) fn work(work: Work<'_>) -> Result<Vec<Stream>> {
+    let (arguments, steps) = (work.arguments, work.steps);
+    let ahead = slots(arguments, "forecast_duration", steps).unwrap_or(0.0);
+    let fills_gaps_only = arguments.number("fill") == Some(2.0);
+    let of = |input: &Stream| {
+        let weight = |name: &str| arguments.number(name).unwrap_or(0.0);
+        let mut smoothing = Smoothing::new(weight("alpha"), weight("beta"));
+        if let Some(season) = season(arguments, steps) {
+            smoothing = smoothing.with_season(weight("gamma"), season);
+        }
+        let forecasts = numbers(input).map(|number| {
+            let number = number.filter(|number| number.is_finite());
+            smoothing.take(number);
+            match number {
+                Some(number) if fills_gaps_only => Some(number),
+                _ => smoothing.forecast(ahead),
+            }
+        });
+        stream(input.labels.clone(), forecasts.skip(work.before).collect::<Vec<_>>())
+    };
+    Ok(work.inputs.iter().map(of).collect())
+}
+
+/// What is known from the numbers so far.
+pub(in super::super) struct Smoothing {
+    alpha: f64,
+    beta: f64,
+    /// Level and trend, once there is a number, or a season of them.
+    held: Option<(f64, f64)>,
+    season: Option<Season>,
+}
+
+struct Season {
+    gamma: f64,
+    length: usize,
+    /// How far each of its slots lies above the level; while the first is not over, its numbers.
+    above: Vec<Option<f64>>,
+    /// In which of them the next number is.
+    at: usize,
+}
+
+impl Smoothing {
+    /// Of level and trend.
+    pub(in super::super) fn new(alpha: f64, beta: f64) -> Smoothing {
+        Smoothing { alpha, beta, held: None, season: None }
+    }
+
+    /// With a season of so many slots.
+    pub(in super::super) fn with_season(self, gamma: f64, length: usize) -> Smoothing {
+        let season = Season { gamma, length, above: Vec::new(), at: 0 };
+        Smoothing { season: Some(season), ..self }
+    }
+
+    /// Takes in the number of the next slot, if there is one.
+    pub(in super::super) fn take(&mut self, number: Option<f64>) {
+        let Some((level, trend)) = self.held else { return self.begin(number) };
+        let above = self.season.as_ref().map_or(0.0, |season| season.above(0));
+        let expected = level + trend;
+        let next = match number {
+            None => expected,
+            Some(number) => self.alpha * (number - above) + (1.0 - self.alpha) * expected,
+        };
+        let trend = match number {
+            None => trend,
+            Some(_) => self.beta * (next - level) + (1.0 - self.beta) * trend,
+        };
+        self.held = Some((next, trend));
+        if let Some(season) = &mut self.season {
+            if let (Some(number), Some(held)) = (number, season.above.get_mut(season.at)) {
+                *held = Some(season.gamma * (number - next) + (1.0 - season.gamma) * above);
+            }
+            season.at = (season.at + 1) % season.length;
+        }
+    }
+
+    fn begin(&mut self, number: Option<f64>) {
+        let Some(season) = &mut self.season else {
+            self.held = number.map(|number| (number, 0.0));
+            return;
+        };
+        // The first season begins with the first number.
+        if number.is_none() && season.above.is_empty() {
+            return;
+        }
+        season.above.push(number);
+        if season.above.len() == season.length {
+            let known = || season.above.iter().flatten();
+            let level = known().sum::<f64>() / known().count() as f64;
+            season.above.iter_mut().flatten().for_each(|number| *number -= level);
+            self.held = Some((level, 0.0));
+        }
+    }
+
+    /// What is to be expected so many slots after the last that was taken.
+    pub(in super::super) fn forecast(&self, ahead: f64) -> Option<f64> {
+        let (level, trend) = self.held?;
+        // The season's next slot is the one after the last taken.
+        let above = self.season.as_ref().map_or(0.0, |season| {
+            season.above(ahead.round().max(0.0) as usize + season.length - 1)
+        });
+        Some(level + trend * ahead + above)
+    }
+}
+
+impl Season {
+    /// How far the slot lies above the level that comes so many after the next.
+    fn above(&self, ahead: usize) -> f64 {
+        self.above.get((self.at + ahead) % self.length).copied().flatten().unwrap_or(0.0)
+    }
+}

@@ -1,0 +1,87 @@
+//! Functions without a package: `pass`, `coalesce`, `count`, `if`, `is_missing`, `normalize`, `wait`.
+
+use super::names::common;
+use super::points::{number, numbers, point, stream, truth};
+use super::work::{Kernel, Work};
+use crate::error::Result;
+use crate::labels::Labels;
+use crate::stream::{Steps, Stream};
+
+use super::arguments::Arguments;
+
+pub(super) fn kernel(name: &str) -> Option<Kernel> {
+    Some(match name {
+        "pass" => Kernel::slotwise(|work| Ok(work.inputs)),
+        "coalesce" => Kernel::slotwise(coalesce),
+        "count" => Kernel::slotwise(super::stats::counted),
+        "if" => Kernel::slotwise(choose),
+        "is_missing" => Kernel::slotwise(is_missing),
+        "normalize" => Kernel::slotwise(normalize),
+        "wait" => {
+            Kernel { reach: |arguments, steps| (waited(arguments, steps) - 1, 0), work: wait }
+        }
+        _ => return None,
+    })
+}
+
+fn labels_of(inputs: &[Stream]) -> Labels {
+    common(inputs.iter().map(|stream| &stream.labels))
+}
+
+fn coalesce(work: Work<'_>) -> Result<Vec<Stream>> {
+    let first = |at| work.inputs.iter().find_map(|stream| number(stream, at));
+    Ok(vec![stream(labels_of(&work.inputs), (0..work.steps.count).map(first))])
+}
+
+/// Nothing where nothing is known of the condition.
+fn choose(work: Work<'_>) -> Result<Vec<Stream>> {
+    let [condition, then, otherwise] = &work.inputs[..] else { return Ok(work.inputs) };
+    let chosen = |at| match number(condition, at)? {
+        0.0 => number(otherwise, at),
+        _ => number(then, at),
+    };
+    let labels = common([&then.labels, &otherwise.labels].into_iter().filter(|of| !of.is_empty()));
+    Ok(vec![stream(labels, (0..work.steps.count).map(chosen))])
+}
+
+fn is_missing(mut work: Work<'_>) -> Result<Vec<Stream>> {
+    for held in work.inputs.iter_mut().flat_map(|stream| &mut stream.points) {
+        *held = point(Some(truth(held.is_none())));
+    }
+    Ok(work.inputs)
+}
+
+/// Each stream between 0 and the scale.
+fn normalize(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, .. } = work;
+    let scale = arguments.number("scale").unwrap_or(1.0);
+    let default = arguments.number("default");
+    for stream in &mut inputs {
+        let least = numbers(stream).flatten().fold(f64::INFINITY, f64::min);
+        let width = numbers(stream).flatten().fold(f64::NEG_INFINITY, f64::max) - least;
+        let share = |number: f64| (number - least) / width * scale;
+        let share = |number: Option<f64>| number.filter(|_| width > 0.0).map(share).or(default);
+        stream.points = numbers(stream).map(|number| point(share(number))).collect();
+    }
+    Ok(inputs)
+}
+
+/// For how many slots it has to hold.
+fn waited(arguments: &Arguments, steps: Steps) -> usize {
+    let slots = arguments.duration("duration").unwrap_or(0) / steps.step;
+    usize::try_from(slots).unwrap_or(1).max(1)
+}
+
+fn wait(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, steps, before, .. } = work;
+    let needed = waited(arguments, steps);
+    for stream in &mut inputs {
+        let mut held = 0;
+        let waited = numbers(stream).map(|number| {
+            held = if number.is_some_and(|number| number != 0.0) { held + 1 } else { 0 };
+            point(Some(truth(held >= needed)))
+        });
+        stream.points = waited.skip(before).collect();
+    }
+    Ok(inputs)
+}

@@ -1,0 +1,297 @@
+//! `graphite:*`: what Graphite does with names that are paths of nodes between dots, and some of its functions.
+
+use model::Selector;
+use model::selector::{NAME, Pattern, Regex};
+
+use super::names::{common, legend};
+use super::points::{number, numbers, point};
+use super::rank::mean;
+use super::seasons;
+use super::stats::{percentile, rows};
+use super::work::{Kernel, LABEL, Work};
+use crate::error::{Error, Result};
+use crate::labels::NAME as NAME_LABEL;
+use crate::stream::{Stream, seconds};
+
+pub(super) fn kernel(name: &str) -> Option<Kernel> {
+    let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("graphite:")? {
+        "aliasbynode" => alias_by_node,
+        "aliassub" => alias_sub,
+        "aliasbytags" => alias_by_tags,
+        "removenode" => remove_node,
+        "tagbynode" => tag_by_node,
+        "substr" => substr,
+        "averageoutsidepercentile" => outside,
+        "removebetweenpercentile" => remove_between,
+        "interpolate" => interpolate,
+        "integralbyinterval" => integral,
+        "linearregression" => regression,
+        "offsettozero" => offset,
+        "rangeofseries" => |work| {
+            let Work { inputs, steps, .. } = work;
+            let mut points = Vec::with_capacity(steps.count);
+            rows(&inputs, None, steps.count, |row| {
+                let least = row.iter().flatten().copied().reduce(f64::min);
+                let most = row.iter().flatten().copied().reduce(f64::max);
+                points.push(point(most.zip(least).map(|(most, least)| most - least)));
+            });
+            Ok(vec![Stream::new(common(inputs.iter().map(|stream| &stream.labels)), points)])
+        },
+        "holtwintersforecast" | "holtwintersconfidencebands" | "holtwintersaberration" => {
+            return Some(Kernel {
+                reach: |_, steps| (seasons::reach(steps), 0),
+                work: seasons::work,
+            });
+        }
+        _ => return None,
+    };
+    Some(Kernel::slotwise(work))
+}
+
+/// A path: `*` and `?` stay within a node, `**` does not, `{a,b}` is either.
+pub(super) fn selector(path: &str) -> Result<Selector, String> {
+    if !path.contains(['*', '?', '{', '[']) {
+        return Ok(Selector::tag(NAME, Pattern::Exact(path.to_owned())));
+    }
+    let mut regex = String::from("^");
+    let mut depth = 0;
+    let mut rest = path.chars().peekable();
+    while let Some(character) = rest.next() {
+        match character {
+            '*' if rest.next_if_eq(&'*').is_some() => regex.push_str(".*"),
+            '*' => regex.push_str("[^.]*"),
+            '?' => regex.push_str("[^.]"),
+            '{' => {
+                depth += 1;
+                regex.push_str("(?:");
+            }
+            '}' if depth > 0 => {
+                depth -= 1;
+                regex.push(')');
+            }
+            ',' if depth > 0 => regex.push('|'),
+            '[' | ']' | '-' => regex.push(character),
+            character => regex.push_str(&regex::escape(&character.to_string())),
+        }
+    }
+    regex.push('$');
+    let regex = Regex::search(&regex).map_err(|error| {
+        format!(
+            "the path {path:?} cannot be read: found {}, expected {}",
+            error.found, error.expected
+        )
+    })?;
+    Ok(Selector::tag(NAME, Pattern::Regex(regex)))
+}
+
+/// Nodes of a path that are meant; a negative number counts from the end.
+fn chosen(work: &Work<'_>, count: usize) -> Vec<usize> {
+    let numbers = work.arguments.rest().iter().filter_map(|given| given.number());
+    let place = |number: f64| {
+        let at = if number < 0.0 { count as f64 + number } else { number };
+        (at >= 0.0 && at < count as f64).then_some(at as usize)
+    };
+    numbers.filter_map(place).collect()
+}
+
+fn joined(work: &Work<'_>, stream: &Stream) -> String {
+    let nodes: Vec<&str> = stream.labels.name().split('.').collect();
+    chosen(work, nodes.len()).into_iter().map(|at| nodes[at]).collect::<Vec<_>>().join(".")
+}
+
+fn alias_by_node(mut work: Work<'_>) -> Result<Vec<Stream>> {
+    let mut streams = std::mem::take(&mut work.inputs);
+    for stream in &mut streams {
+        stream.labels = stream.labels.with(LABEL, &joined(&work, stream));
+    }
+    Ok(streams)
+}
+
+fn tag_by_node(mut work: Work<'_>) -> Result<Vec<Stream>> {
+    let key = work.arguments.text("key").unwrap_or_default();
+    if !super::names::is_tag(key) {
+        let message = format!("{key:?} is no category of tags");
+        return Err(Error::Parse { place: work.place, message });
+    }
+    let mut streams = std::mem::take(&mut work.inputs);
+    for stream in &mut streams {
+        stream.labels = stream.labels.with(key, &joined(&work, stream));
+    }
+    Ok(streams)
+}
+
+fn remove_node(mut work: Work<'_>) -> Result<Vec<Stream>> {
+    let mut streams = std::mem::take(&mut work.inputs);
+    for stream in &mut streams {
+        let nodes: Vec<&str> = stream.labels.name().split('.').collect();
+        let removed = chosen(&work, nodes.len());
+        let left = nodes.iter().enumerate().filter(|(at, _)| !removed.contains(at));
+        let left: Vec<&str> = left.map(|(_, node)| *node).collect();
+        stream.labels = stream.labels.with(NAME_LABEL, &left.join("."));
+    }
+    Ok(streams)
+}
+
+/// `\1` means what `$1` does.
+fn alias_sub(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, .. } = work;
+    let Some(regex) = arguments.regex("search") else { return Ok(inputs) };
+    let mut replacement = String::new();
+    let mut rest = arguments.text("replace").unwrap_or_default().chars().peekable();
+    while let Some(character) = rest.next() {
+        match (character, rest.peek()) {
+            ('\\', Some(digit)) if digit.is_ascii_digit() => {
+                replacement.push_str(&format!("${{{digit}}}"));
+                rest.next();
+            }
+            _ => replacement.push(character),
+        }
+    }
+    for stream in &mut inputs {
+        let held = legend(&stream.labels);
+        let label = regex.replace_all(&held, replacement.as_str());
+        stream.labels = stream.labels.with(LABEL, &label);
+    }
+    Ok(inputs)
+}
+
+fn alias_by_tags(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, .. } = work;
+    for stream in &mut inputs {
+        let value = |category: &str| match category {
+            "name" => stream.labels.name().to_owned(),
+            category => stream.labels.get(category).to_owned(),
+        };
+        let values = arguments.rest().iter().filter_map(|given| given.text()).map(value);
+        let values: Vec<String> = values.filter(|value| !value.is_empty()).collect();
+        stream.labels = stream.labels.with(LABEL, &values.join("."));
+    }
+    Ok(inputs)
+}
+
+/// A legend of the nodes from one to another, which is not in it.
+fn substr(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, .. } = work;
+    let of = |name: &str| arguments.number(name).unwrap_or(0.0);
+    for stream in &mut inputs {
+        let nodes: Vec<&str> = stream.labels.name().split('.').collect();
+        let place = |number: f64| {
+            let from = if number < 0.0 { nodes.len() as f64 } else { 0.0 };
+            (from + number).clamp(0.0, nodes.len() as f64) as usize
+        };
+        let start = place(of("start"));
+        let end = if of("stop") == 0.0 { nodes.len() } else { place(of("stop")) };
+        let label = nodes.get(start..end).unwrap_or(&[]).join(".");
+        stream.labels = stream.labels.with(LABEL, &label);
+    }
+    Ok(inputs)
+}
+
+/// Both percentiles that enclose the middle.
+fn bounds(work: &Work<'_>) -> (f64, f64) {
+    let lower = work.arguments.number("lower_percentile").unwrap_or(0.0);
+    (lower.min(100.0 - lower), lower.max(100.0 - lower))
+}
+
+/// Streams whose average is not among those in the middle.
+fn outside(mut work: Work<'_>) -> Result<Vec<Stream>> {
+    let (lower, upper) = bounds(&work);
+    let mut means: Vec<f64> = work.inputs.iter().filter_map(mean).collect();
+    let ends = percentile(&mut means, lower).zip(percentile(&mut means, upper));
+    work.inputs.retain(|stream| {
+        let is_inside = |((least, most), mean)| (least..=most).contains(&mean);
+        !ends.zip(mean(stream)).is_some_and(is_inside)
+    });
+    Ok(work.inputs)
+}
+
+/// Streams that at some time are not in the middle of all.
+fn remove_between(mut work: Work<'_>) -> Result<Vec<Stream>> {
+    let (lower, upper) = bounds(&work);
+    let mut keeps = vec![false; work.inputs.len()];
+    rows(&work.inputs, None, work.steps.count, |row| {
+        let mut present: Vec<f64> = row.iter().flatten().copied().collect();
+        let ends = percentile(&mut present, lower).zip(percentile(&mut present, upper));
+        let Some((least, most)) = ends else { return };
+        for (keep, number) in keeps.iter_mut().zip(row) {
+            *keep |= number.is_some_and(|number| !(least..=most).contains(&number));
+        }
+    });
+    let mut keeps = keeps.into_iter();
+    work.inputs.retain(|_| keeps.next().unwrap_or(false));
+    Ok(work.inputs)
+}
+
+/// Gaps that are not too long, filled on a line from end to end.
+fn interpolate(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, .. } = work;
+    let limit = arguments.number("limit").unwrap_or(f64::INFINITY);
+    for stream in &mut inputs {
+        let held: Vec<(usize, f64)> =
+            numbers(stream).enumerate().filter_map(|(at, number)| Some((at, number?))).collect();
+        for pair in held.windows(2) {
+            let [(from, first), (to, last)] = *pair else { continue };
+            if (to - from - 1) as f64 > limit {
+                continue;
+            }
+            for at in from + 1..to {
+                let part = (at - from) as f64 / (to - from) as f64;
+                stream.points[at] = point(Some(first + (last - first) * part));
+            }
+        }
+    }
+    Ok(inputs)
+}
+
+/// A running sum that begins anew with each interval.
+fn integral(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, steps, .. } = work;
+    let interval = arguments.duration("interval").unwrap_or(steps.step).max(1);
+    for stream in &mut inputs {
+        let (mut sum, mut current) = (0.0, None);
+        for at in 0..steps.count {
+            let this = steps.time(at).div_euclid(interval);
+            if current.replace(this) != Some(this) {
+                sum = 0.0;
+            }
+            let Some(number) = number(stream, at) else { continue };
+            sum += number;
+            stream.points[at] = point(Some(sum));
+        }
+    }
+    Ok(inputs)
+}
+
+/// The line of least squares through the first part of the range, or all of it.
+fn regression(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, steps, .. } = work;
+    let length = arguments.duration("bootstrap").unwrap_or(i64::MAX);
+    let slots = usize::try_from(length / steps.step).unwrap_or(usize::MAX).max(1);
+    let time = |at: usize| seconds(steps.step.saturating_mul(at as i64));
+    for stream in &mut inputs {
+        let held: Vec<(f64, f64)> = numbers(stream)
+            .take(slots)
+            .enumerate()
+            .filter_map(|(at, number)| Some((time(at), number?)))
+            .collect();
+        let count = held.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| held.iter().map(of).sum::<f64>() / count;
+        let (x, y) = (mean(|held| held.0), mean(|held| held.1));
+        let (top, bottom) = held.iter().fold((0.0, 0.0), |sum, held| {
+            (sum.0 + (held.0 - x) * (held.1 - y), sum.1 + (held.0 - x) * (held.0 - x))
+        });
+        let slope = if bottom > 0.0 { top / bottom } else { 0.0 };
+        let line = |at| (count > 0.0).then(|| y + slope * (time(at) - x));
+        stream.points = (0..steps.count).map(|at| point(line(at))).collect();
+    }
+    Ok(inputs)
+}
+
+/// Each stream less its least value.
+fn offset(mut work: Work<'_>) -> Result<Vec<Stream>> {
+    for stream in &mut work.inputs {
+        let least = numbers(stream).flatten().fold(f64::INFINITY, f64::min);
+        stream.points = numbers(stream).map(|number| point(number.map(|x| x - least))).collect();
+    }
+    Ok(work.inputs)
+}

@@ -1,0 +1,75 @@
+//! `group_by:*`: one stream for each combination of some tags' values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hist::Mixture;
+
+use super::names::common;
+use super::points::point;
+use super::stats::{reduce, rows};
+use super::work::{Kernel, Work};
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+use crate::value::Value;
+
+pub(super) fn kernel(name: &str) -> Option<Kernel> {
+    match name.strip_prefix("group_by:")? {
+        "merge" => Some(Kernel::slotwise(merge)),
+        "count" | "sum" | "mean" | "max" | "min" | "stddev" | "popvar" | "alwaysone" | "prod" => {
+            Some(Kernel::slotwise(numbers))
+        }
+        _ => None,
+    }
+}
+
+/// By the values of the tags that are asked for; streams without a tag are a group too.
+fn groups(work: &mut Work<'_>) -> impl Iterator<Item = Vec<Stream>> + use<> {
+    let categories: Vec<&str> =
+        work.arguments.rest().iter().filter_map(|given| given.text()).collect();
+    let mut groups: BTreeMap<Vec<String>, Vec<Stream>> = BTreeMap::new();
+    for stream in std::mem::take(&mut work.inputs) {
+        // Functions of Graphite call the name so.
+        let value = |category: &&str| match *category {
+            "__name" => stream.labels.name().to_owned(),
+            category => stream.labels.get(category).to_owned(),
+        };
+        let group = categories.iter().map(value).collect();
+        groups.entry(group).or_default().push(stream);
+    }
+    groups.into_values()
+}
+
+fn numbers(mut work: Work<'_>) -> Result<Vec<Stream>> {
+    let way = work.name.strip_prefix("group_by:").unwrap_or_default();
+    let slots = work.steps.count;
+    let one = |group: Vec<Stream>| {
+        let mut points = Vec::with_capacity(slots);
+        rows(&group, None, slots, |row| points.push(point(reduce(way, row))));
+        Stream::new(common(group.iter().map(|stream| &stream.labels)), points)
+    };
+    Ok(groups(&mut work).map(one).collect())
+}
+
+fn merge(mut work: Work<'_>) -> Result<Vec<Stream>> {
+    let place = work.place;
+    let wrong = |error: hist::MergeError| Error::Execution {
+        place,
+        message: format!("{error}: group by more tags, or ask for shorter periods"),
+    };
+    let mut streams = Vec::new();
+    for group in groups(&mut work) {
+        let mut points = Vec::with_capacity(work.steps.count);
+        for at in 0..work.steps.count {
+            let mut sum = Mixture::default();
+            for stream in &group {
+                if let Some(Value::Distribution(mixture)) = &stream.points[at] {
+                    mixture.parts().iter().try_for_each(|part| sum.add(part)).map_err(wrong)?;
+                }
+            }
+            points.push(Some(Value::Distribution(Arc::new(sum))));
+        }
+        streams.push(Stream::new(common(group.iter().map(|stream| &stream.labels)), points));
+    }
+    Ok(streams)
+}

@@ -1,0 +1,160 @@
+//! `histogram:*`: distributions made, put together, and asked.
+//!
+//! Every answer is a bracket that holds the truth, with CAQL's own estimate in it: of circllhist's bins (base 10, two
+//! digits) what libcircllhist would say, of other histograms what they say themselves. Where a histogram knows more
+//! than its bins (its exact sum, least and greatest value, thresholds that it counted exactly), the exact number is
+//! given and not the estimate: `histogram{1, 2, 3} | histogram:mean()` is 2, and not 2.0485, which is the mean of the
+//! bins' middles. Nothing but bins comes from Circonus, so there the numbers are those of Circonus.
+
+mod count;
+mod draw;
+mod make;
+mod random;
+mod statistic;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use hist::{Bracket, Histogram, Mixture, Scheme};
+
+use super::arguments::Given;
+use super::names::legend;
+use super::work::{Kernel, LABEL, Work};
+use crate::error::Result;
+use crate::stream::{Steps, Stream};
+use crate::value::Value;
+
+/// What works out a function of this package.
+pub(crate) fn kernel(name: &str) -> Option<Kernel> {
+    let name = name.strip_prefix("histogram:")?;
+    let made = make::kernel(name).or_else(|| count::kernel(name));
+    made.or_else(|| statistic::kernel(name)).or_else(|| random::kernel(name))
+}
+
+/// The distribution of one number; `None` of what is none.
+pub(super) fn of_number(number: f64) -> Option<Arc<Mixture>> {
+    if number.is_nan() {
+        return None;
+    }
+    let mut histogram = Histogram::new(Scheme::LogLinear10);
+    histogram.record(number);
+    Some(Arc::new(Mixture::from(histogram)))
+}
+
+/// The distribution that a value is.
+pub(super) fn of_value(value: &Value) -> Option<&Arc<Mixture>> {
+    match value {
+        Value::Distribution(mixture) => Some(mixture),
+        Value::Number(_) | Value::Bracket(_) | Value::Histogram(_) => None,
+    }
+}
+
+/// What a function makes of one distribution, its argument and the length of a slot.
+type Ask = fn(&Mixture, &Asked<'_>) -> Option<Bracket>;
+
+/// What is asked of a distribution.
+struct Asked<'a> {
+    work: &'a Work<'a>,
+    /// One of the arguments of which there may be any number; 0 if there are none.
+    argument: f64,
+}
+
+impl Asked<'_> {
+    /// The number given for a parameter.
+    fn number(&self, name: &str) -> f64 {
+        self.work.arguments.number(name).unwrap_or(0.0)
+    }
+
+    /// How many of the periods asked for a slot is.
+    fn periods(&self, period: Option<i64>) -> f64 {
+        let Steps { step, .. } = self.work.steps;
+        step as f64 / period.unwrap_or(SECOND_NS) as f64
+    }
+}
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// Asks each distribution once, or once for each argument: of each stream the arguments follow each other.
+fn each(work: &mut Work<'_>, named: fn(f64) -> Option<String>, ask: Ask) -> Result<Vec<Stream>> {
+    let inputs = std::mem::take(&mut work.inputs);
+    let rest: Vec<f64> = work.arguments.rest().iter().filter_map(Given::number).collect();
+    let arguments = if rest.is_empty() { vec![0.0] } else { rest };
+    let empty = Mixture::default();
+    let mut streams = Vec::with_capacity(inputs.len() * arguments.len());
+    for input in &inputs {
+        for argument in &arguments {
+            let asked = Asked { work, argument: *argument };
+            let of = |value: &Option<Value>| {
+                let held = value.as_ref().and_then(of_value);
+                let found = ask(held.map_or(&empty, |held| held), &asked)?;
+                found.estimate.is_finite().then(|| Value::of_bracket(found))
+            };
+            let points = input.points.iter().map(of).collect();
+            let mut labels = input.labels.clone();
+            if let Some(named) = named(*argument) {
+                labels = labels.with(LABEL, format!("{} {named}", legend(&labels)).trim_start());
+            }
+            streams.push(Stream { labels, drops_name: input.drops_name, points });
+        }
+    }
+    Ok(streams)
+}
+
+/// An estimate within what is known.
+fn estimated(known: Bracket, estimate: f64) -> Bracket {
+    let estimate = if estimate.is_nan() { known.estimate } else { estimate };
+    Bracket { estimate: estimate.max(known.lower).min(known.upper), ..known }
+}
+
+/// Each bound by a factor that is above 0.
+fn times(known: Bracket, factor: f64) -> Bracket {
+    known.map(|bound| bound * factor)
+}
+
+/// The only part, if it has circllhist's bins.
+fn circllhist(mixture: &Mixture) -> Option<&Histogram> {
+    match mixture.parts() {
+        [part] if *part.scheme() == Scheme::LogLinear10 && !part.is_empty() => Some(part),
+        _ => None,
+    }
+}
+
+/// Values between two edges.
+struct Bin {
+    left: f64,
+    right: f64,
+    count: f64,
+}
+
+impl Bin {
+    /// Where libcircllhist takes all values of a bin to be: at the harmonic mean of its edges, from which no value in
+    /// it is off by more than the same share of itself.
+    fn middle(&self) -> f64 {
+        match self.left == self.right {
+            true => self.left,
+            false => 2.0 * self.left * self.right / (self.left + self.right),
+        }
+    }
+}
+
+/// Circllhist's bins, in no order. What lies past the grid is taken to lie on its end.
+fn bins(histogram: &Histogram) -> impl Iterator<Item = Bin> + '_ {
+    let edges = |index| histogram.scheme().edges(index).unwrap_or_default();
+    let bin = |left, right, count: u64| Bin { left, right, count: count as f64 };
+    let positive = histogram.positive().iter().map(move |(index, count)| {
+        let (left, right) = edges(index);
+        bin(left, right, count)
+    });
+    let negative = histogram.negative().iter().map(move |(index, count)| {
+        let (left, right) = edges(index);
+        bin(-right, -left, count)
+    });
+    const END: f64 = 1e128;
+    let others = [
+        bin(0.0, 0.0, histogram.zero_count()),
+        bin(END, END, histogram.overflow()),
+        bin(-END, -END, histogram.underflow()),
+    ];
+    positive.chain(negative).chain(others).filter(|bin| bin.count > 0.0)
+}

@@ -1,0 +1,123 @@
+//! Distributions of numbers, and of other distributions.
+
+use std::sync::Arc;
+
+use hist::{Histogram, MergeError, Mixture, Scheme};
+
+use super::super::names::common;
+use super::super::points::number;
+use super::super::work::{Kernel, Work};
+use super::of_value;
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+use crate::value::Value;
+
+pub(super) fn kernel(name: &str) -> Option<Kernel> {
+    Some(Kernel::slotwise(match name {
+        "create" => create,
+        "merge" => merge,
+        "subtract" => subtract,
+        _ => return None,
+    }))
+}
+
+/// The numbers of a slot, on circllhist's grid.
+fn create(work: Work<'_>) -> Result<Vec<Stream>> {
+    Ok(one(&work, |at| {
+        let mut histogram = Histogram::new(Scheme::LogLinear10);
+        let numbers = work.inputs.iter().filter_map(|stream| number(stream, at));
+        numbers.filter(|number| !number.is_nan()).for_each(|number| histogram.record(number));
+        match histogram.is_empty() {
+            true => Mixture::default(),
+            false => Mixture::from(histogram),
+        }
+    }))
+}
+
+fn merge(work: Work<'_>) -> Result<Vec<Stream>> {
+    let mut failed = None;
+    let streams = one(&work, |at| {
+        let mut merged = Mixture::default();
+        for part in distributions(&work.inputs, at).flat_map(|mixture| mixture.parts()) {
+            if let Err(error) = merged.add(part) {
+                failed.get_or_insert(error);
+            }
+        }
+        merged
+    });
+    match failed {
+        None => Ok(streams),
+        Some(error) => {
+            let message = format!("{error}: merge fewer series");
+            Err(Error::Execution { place: work.place, message })
+        }
+    }
+}
+
+/// The first without the others. Where it does not hold them there is nothing, and a warning says so.
+fn subtract(work: Work<'_>) -> Result<Vec<Stream>> {
+    let mut failed = None;
+    let streams = one(&work, |at| {
+        let all = work.inputs.iter().map(|stream| stream.points[at].as_ref().and_then(of_value));
+        let mut all = all.map(|held| held.map(|held| &**held).unwrap_or(&EMPTY));
+        let first = all.next().unwrap_or(&EMPTY).clone().into_parts();
+        let left = all.try_fold(first, |left, taken| without(left, taken));
+        let left = left.unwrap_or_else(|error| {
+            failed.get_or_insert(error);
+            Vec::new()
+        });
+        let mut rest = Mixture::default();
+        for part in left.iter().filter(|part| !part.is_empty()) {
+            if let Err(error) = rest.add(part) {
+                failed.get_or_insert(error);
+            }
+        }
+        rest
+    });
+    if let Some(error) = failed {
+        let message = format!("histogram:subtract leaves a slot empty: {error}");
+        work.notes.warn(work.place, message);
+    }
+    Ok(streams)
+}
+
+/// Parts without those of another, each taken from the one that can hold it.
+fn without(mut left: Vec<Histogram>, taken: &Mixture) -> Result<Vec<Histogram>, MergeError> {
+    for part in taken.parts().iter().filter(|part| !part.is_empty()) {
+        let mut why = None;
+        let is_done = left.iter_mut().any(|held| match held.subtract(part) {
+            Ok(()) => true,
+            // Of several, the one on the same grid says best what is missing.
+            Err(error) => {
+                if why.is_none() || matches!(error, MergeError::NotContained { .. }) {
+                    why = Some(error);
+                }
+                false
+            }
+        });
+        if !is_done {
+            let nothing = || Histogram::new(part.scheme().clone()).subtract(part).err();
+            match why.or_else(nothing) {
+                Some(why) => return Err(why),
+                None => continue,
+            }
+        }
+    }
+    Ok(left)
+}
+
+static EMPTY: std::sync::LazyLock<Mixture> = std::sync::LazyLock::new(Mixture::default);
+
+fn distributions(inputs: &[Stream], at: usize) -> impl Iterator<Item = &Mixture> {
+    inputs.iter().filter_map(move |stream| {
+        let held = stream.points[at].as_ref().and_then(of_value);
+        held.map(Arc::as_ref)
+    })
+}
+
+/// One stream of all.
+fn one(work: &Work<'_>, mut of: impl FnMut(usize) -> Mixture) -> Vec<Stream> {
+    let points = (0..work.steps.count).map(|at| Some(Value::Distribution(Arc::new(of(at)))));
+    let labels = common(work.inputs.iter().map(|stream| &stream.labels));
+    vec![Stream::new(labels, points.collect())]
+}

@@ -1,0 +1,189 @@
+//! `histogram:random`: made-up distributions. A slot gets as many values as its number says, `samples` times over.
+//!
+//! The same question always gives the same values: they are drawn anew for each slot, from its time and the seed; so a
+//! view that moves on keeps what it showed. The seed −1, which elsewhere is another one each time, is one here too.
+
+use std::sync::Arc;
+
+use hist::{Histogram, Mixture, Scheme};
+
+use super::super::arguments::Arguments;
+use super::super::points::number;
+use super::super::work::{Kernel, Work};
+use super::draw::Draw;
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+use crate::value::Value;
+
+/// So many values are drawn for one call at the most: about a second's work.
+const VALUES_MAX: u64 = 10_000_000;
+
+pub(super) fn kernel(name: &str) -> Option<Kernel> {
+    Some(Kernel::slotwise(match name {
+        "random" => |work| {
+            let method = work.arguments.text("method").unwrap_or("normal").to_owned();
+            random(work, &method)
+        },
+        "random:normal" => |work| random(work, "normal"),
+        "random:uniform" => |work| random(work, "uniform"),
+        "random:exponential" => |work| random(work, "exponential"),
+        "random:beta" => |work| random(work, "beta"),
+        "random:gamma" => |work| random(work, "gamma"),
+        "random:binomial" => |work| random(work, "binomial"),
+        "random:negative_binomial" => |work| random(work, "negative_binomial"),
+        "random:poisson" => |work| random(work, "poisson"),
+        "random:chisq" => |work| random(work, "chisq"),
+        "random:f" => |work| random(work, "f"),
+        "random:t" => |work| random(work, "t"),
+        _ => return None,
+    }))
+}
+
+fn random(work: Work<'_>, method: &str) -> Result<Vec<Stream>> {
+    let refused = |message: String| Error::Execution { place: work.place, message };
+    let drawn = Drawn::of(method, work.arguments).map_err(refused)?;
+    let samples = work.arguments.number("samples").unwrap_or(1.0);
+    let seed = work.arguments.number("seed").unwrap_or(-1.0);
+    let mut total = 0u64;
+    let mut of = |input: &Stream| {
+        let mut points = Vec::with_capacity(work.steps.count);
+        for at in 0..work.steps.count {
+            // Of what is missing or below 0 there are none.
+            let count = (number(input, at).unwrap_or(0.0) * samples).round().max(0.0) as u64;
+            total = total.saturating_add(count);
+            if total > VALUES_MAX {
+                let remedy = "ask for a shorter time, or for fewer of them".to_owned();
+                let what = "values drawn by histogram:random";
+                return Err(Error::Limit { what, found: total, max: VALUES_MAX, remedy });
+            }
+            let mut draw = Draw::new(seed.to_bits() ^ (work.steps.time(at) as u64).rotate_left(32));
+            let mut histogram = Histogram::new(Scheme::LogLinear10);
+            for _ in 0..count {
+                histogram.record(drawn.value(&mut draw));
+            }
+            let mixture = match histogram.is_empty() {
+                true => Mixture::default(),
+                false => Mixture::from(histogram),
+            };
+            points.push(Some(Value::Distribution(Arc::new(mixture))));
+        }
+        Ok(Stream { points, ..Stream::new(input.labels.clone(), Vec::new()) })
+    };
+    work.inputs.iter().map(&mut of).collect()
+}
+
+/// From what is drawn, with parameters that it can be drawn from.
+enum Drawn {
+    Normal {
+        mean: f64,
+        sd: f64,
+    },
+    Uniform {
+        min: f64,
+        max: f64,
+    },
+    Exponential {
+        rate: f64,
+    },
+    Beta {
+        alpha: f64,
+        beta: f64,
+    },
+    /// `alpha` is the shape, `beta` the rate.
+    Gamma {
+        alpha: f64,
+        beta: f64,
+    },
+    Binomial {
+        n: f64,
+        p: f64,
+    },
+    /// Failures before the `n`-th success.
+    NegativeBinomial {
+        n: f64,
+        p: f64,
+    },
+    Poisson {
+        rate: f64,
+    },
+    ChiSquared {
+        df: f64,
+        xnonc: f64,
+    },
+    F {
+        dfn: f64,
+        dfd: f64,
+        xnonc: f64,
+    },
+    T {
+        df: f64,
+        xnonc: f64,
+    },
+}
+
+impl Drawn {
+    fn of(method: &str, arguments: &Arguments) -> Result<Drawn, String> {
+        let any = |name: &str, default: f64| arguments.number(name).unwrap_or(default);
+        let checked = |name: &str, default: f64, what: &str, is_fine: fn(f64) -> bool| {
+            let found = any(name, default);
+            match is_fine(found) {
+                true => Ok(found),
+                false => Err(format!("{name} of {method} is {what}; found {found}")),
+            }
+        };
+        // Beyond, whole numbers are no longer next to each other.
+        const MAX: f64 = 1e15;
+        let above = |name: &str, default| {
+            checked(name, default, "above 0 and not above 1e15", |x| x > 0.0 && x <= MAX)
+        };
+        let least = |name: &str, default| {
+            checked(name, default, "not below 0 and not above 1e15", |x| (0.0..=MAX).contains(&x))
+        };
+        let share =
+            |name: &str| checked(name, 0.5, "above 0 and not above 1", |x| x > 0.0 && x <= 1.0);
+        let whole = |name: &str, default| {
+            checked(name, default, "a whole number from 0 to 1e15", |x| {
+                (0.0..=MAX).contains(&x) && x.fract() == 0.0
+            })
+        };
+        Ok(match method {
+            "uniform" => Drawn::Uniform { min: any("min", 0.0), max: any("max", 1.0) },
+            "exponential" => Drawn::Exponential { rate: above("rate", 1.0)? },
+            "beta" => Drawn::Beta { alpha: above("alpha", 1.0)?, beta: above("beta", 1.0)? },
+            "gamma" => Drawn::Gamma { alpha: above("alpha", 1.0)?, beta: above("beta", 1.0)? },
+            "binomial" => Drawn::Binomial { n: whole("n", 1.0)?, p: share("p")? },
+            "negative_binomial" => Drawn::NegativeBinomial { n: above("n", 1.0)?, p: share("p")? },
+            "poisson" => Drawn::Poisson { rate: least("rate", 1.0)? },
+            "chisq" => Drawn::ChiSquared { df: above("df", 1.0)?, xnonc: least("xnonc", 0.0)? },
+            "f" => {
+                let (dfn, dfd) = (above("dfn", 1.0)?, above("dfd", 1.0)?);
+                Drawn::F { dfn, dfd, xnonc: least("xnonc", 0.0)? }
+            }
+            "t" => Drawn::T { df: above("df", 1.0)?, xnonc: any("xnonc", 0.0) },
+            _ => Drawn::Normal { mean: any("mean", 0.0), sd: least("sd", 1.0)? },
+        })
+    }
+
+    fn value(&self, draw: &mut Draw) -> f64 {
+        match *self {
+            Drawn::Normal { mean, sd } => mean + sd * draw.normal(),
+            Drawn::Uniform { min, max } => min + (max - min) * draw.share(),
+            Drawn::Exponential { rate } => draw.exponential() / rate,
+            Drawn::Beta { alpha, beta } => draw.beta(alpha, beta),
+            Drawn::Gamma { alpha, beta } => draw.gamma(alpha) / beta,
+            Drawn::Binomial { n, p } => draw.binomial(n, p),
+            Drawn::NegativeBinomial { n, p } => {
+                let rate = draw.gamma(n) * (1.0 - p) / p;
+                draw.poisson(rate)
+            }
+            Drawn::Poisson { rate } => draw.poisson(rate),
+            Drawn::ChiSquared { df, xnonc } => draw.chi_squared(df, xnonc),
+            Drawn::F { dfn, dfd, xnonc } => {
+                (draw.chi_squared(dfn, xnonc) / dfn) / (draw.chi_squared(dfd, 0.0) / dfd)
+            }
+            Drawn::T { df, xnonc } => {
+                (draw.normal() + xnonc) / (draw.chi_squared(df, 0.0) / df).sqrt()
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Statistics of distributions: percentiles and their inverse, extremes, mean, deviation, sum.
+
+use hist::{Bound, Bracket, Histogram, Method, Mixture};
+
+use super::super::work::Kernel;
+use super::{Asked, bins, circllhist, each, estimated, times};
+
+pub(super) fn kernel(name: &str) -> Option<Kernel> {
+    Some(Kernel::slotwise(match name {
+        "percentile" => |mut work| {
+            let named = |percent: f64| Some(format!("p{percent}"));
+            each(&mut work, named, |m, asked| percentile(m, asked.argument))
+        },
+        "inverse_percentile" => |mut work| {
+            let named = |threshold: f64| Some(threshold.to_string());
+            each(&mut work, named, |m, asked| inverse(m, asked.argument))
+        },
+        "median" => |mut work| each(&mut work, |_| None, |m, _| percentile(m, 50.0)),
+        "min" => |mut work| each(&mut work, |_| None, |m, _| percentile(m, 0.0)),
+        "max" => |mut work| each(&mut work, |_| None, |m, _| percentile(m, 100.0)),
+        "mean" => |mut work| each(&mut work, |_| None, |m, _| mean(m)),
+        "stddev" => |mut work| each(&mut work, |_| None, |m, _| stddev(m)),
+        "sum" => |mut work| each(&mut work, |_| None, |m, asked| Some(sum(m, asked))),
+        "IQR" => |mut work| each(&mut work, |_| None, |m, asked| span(m, asked.number("range"))),
+        _ => return None,
+    }))
+}
+
+/// The value of rank ⌈pn⌉, in a bin of m values the k-th at k/(m + 1) of the way between the edges.
+fn percentile(mixture: &Mixture, percent: f64) -> Option<Bracket> {
+    let share = percent / 100.0;
+    match circllhist(mixture) {
+        Some(bins) => bins.quantile_with(share, Method::Circllhist1),
+        None => mixture.quantile(share),
+    }
+}
+
+/// How many of a hundred lie below a threshold; those of its own bin as if they were evenly spread.
+fn inverse(mixture: &Mixture, threshold: f64) -> Option<Bracket> {
+    let all = mixture.count();
+    if all == 0 {
+        return None;
+    }
+    let below = mixture.count_above(threshold, Bound::Inclusive).rest_of(all);
+    let known = times(below.share_of(all), 100.0);
+    let share = |left: f64, right: f64| match (threshold <= left, threshold >= right) {
+        (true, _) => 0.0,
+        (_, true) => 1.0,
+        _ => (threshold - left) / (right - left),
+    };
+    let estimate: f64 = match circllhist(mixture) {
+        Some(part) => bins(part).map(|bin| bin.count * share(bin.left, bin.right)).sum(),
+        None => {
+            let cells = mixture.parts().iter().flat_map(Histogram::cells);
+            cells.map(|cell| cell.count as f64 * share(cell.lower, cell.upper)).sum()
+        }
+    };
+    Some(estimated(known, 100.0 * estimate / all as f64))
+}
+
+fn mean(mixture: &Mixture) -> Option<Bracket> {
+    let known = mixture.mean()?;
+    Some(match without_sum(mixture).map(middles) {
+        Some(middles) => estimated(known, middles.sum / mixture.count() as f64),
+        None => known,
+    })
+}
+
+/// Of the values themselves, not of what they were drawn from.
+fn stddev(mixture: &Mixture) -> Option<Bracket> {
+    if mixture.count() == 1 {
+        return Some(Bracket::exact(0.0));
+    }
+    let known = mixture.stddev()?;
+    Some(match circllhist(mixture).map(middles) {
+        Some(middles) => estimated(known, middles.deviation),
+        None => known,
+    })
+}
+
+fn sum(mixture: &Mixture, asked: &Asked<'_>) -> Bracket {
+    let known = mixture.sum();
+    let middles = without_sum(mixture).map(middles);
+    let sum = middles.map_or(known, |middles| estimated(known, middles.sum));
+    match asked.work.arguments.duration("period") {
+        Some(period) => times(sum, 1.0 / asked.periods(Some(period))),
+        None => sum,
+    }
+}
+
+/// How far apart the percentiles lie that so many of a hundred are between.
+fn span(mixture: &Mixture, range: f64) -> Option<Bracket> {
+    let low = percentile(mixture, 50.0 - range / 2.0)?;
+    let high = percentile(mixture, 50.0 + range / 2.0)?;
+    let known = Bracket {
+        lower: (high.lower - low.upper).max(0.0),
+        estimate: (high.estimate - low.estimate).max(0.0),
+        upper: (high.upper - low.lower).max(0.0),
+    };
+    Some(known)
+}
+
+/// The only part, if it has circllhist's bins and its source has no sum of its own, exact or not.
+fn without_sum(mixture: &Mixture) -> Option<&Histogram> {
+    circllhist(mixture).filter(|part| part.sum_side().value().is_none())
+}
+
+/// Sum and deviation as libcircllhist reckons them: as if all values of a bin lay at its middle.
+struct Middles {
+    sum: f64,
+    deviation: f64,
+}
+
+fn middles(part: &Histogram) -> Middles {
+    let count = part.count() as f64;
+    let sum: f64 = bins(part).map(|bin| bin.count * bin.middle()).sum();
+    let mean = sum / count;
+    // The same as the mean of the squares without the square of the mean, but nothing is cancelled.
+    let squares: f64 = bins(part)
+        .map(|bin| {
+            let apart = bin.middle() - mean;
+            bin.count * apart * apart
+        })
+        .sum();
+    Middles { sum, deviation: (squares / count).sqrt() }
+}

@@ -1,0 +1,153 @@
+//! The specification's numbers, of histograms that have nothing but bins; and what exact side values make of them.
+
+use super::super::trial::{MINUTE_NS, Made, T0, always, bins, h, numbers, shown, view, works};
+use super::super::work::LABEL;
+use crate::value::Value;
+
+#[track_caller]
+fn check(call: &str, expected: &str) {
+    let made = always(h());
+    assert_eq!(shown(&works(call, &[&made], view(1)).unwrap()), expected, "{call}");
+}
+
+#[test]
+fn golden() {
+    check("histogram:percentile(99, 50, 90)", "206.66667; 10.980392; 50.625");
+    check("histogram:count()", "100");
+    check("histogram:rate()", "1.6666667");
+    check("histogram:rate(period=60s)", "100");
+    check("histogram:mean()", "29.202597");
+    check("histogram:sum()", "2920.2597");
+    check("histogram:sum(period=30s)", "1460.1298");
+    check("histogram:stddev()", "42.53495");
+    check("histogram:IQR()", "10.316256");
+    check("histogram:count_above(20)", "50");
+    check("histogram:count_below(20)", "80");
+    check("histogram:count_bin(20)", "30");
+    check("histogram:count_between(10, 50)", "45");
+    check("histogram:ratio_above(20)", "0.5");
+    check("histogram:ratio_below(20)", "0.8");
+    check("histogram:ratio_between(10, 50)", "0.45");
+    check("histogram:rate_above(20, period=1m)", "50");
+    check("histogram:rate_below(20, 10)", "1.3333333; 0.83333333");
+    check("histogram:rate_bin(20)", "0.5");
+    check("histogram:inverse_percentile(20, 25, 100)", "50; 80; 95");
+}
+
+#[test]
+fn golden_of_three_values() {
+    let made = always(bins(&[(1.0, 1), (2.0, 1), (3.0, 1)]));
+    let shown = |call: &str| shown(&works(call, &[&made], view(1)).unwrap());
+    assert_eq!(shown("histogram:count()"), "3");
+    assert_eq!(shown("histogram:mean()"), "2.0485266");
+    assert_eq!(shown("histogram:median()"), "2.05");
+    assert_eq!(shown("histogram:count_above(2)"), "2");
+    assert_eq!(shown("histogram:count_below(2)"), "2");
+    assert_eq!(shown("histogram:count_bin(2)"), "1");
+    assert_eq!(shown("histogram:min()"), "1.05");
+    assert_eq!(shown("histogram:max()"), "3.05");
+}
+
+#[test]
+fn distributions_of_numbers_know_more_than_their_bins() {
+    let made = [numbers("1 5 ."), numbers("2 5 ."), numbers("3 5 .")];
+    let made: Vec<Made<'_>> = made.iter().map(|made| made as Made<'_>).collect();
+    let streams = works("histogram()", &made, view(3)).unwrap();
+    assert_eq!(shown(&streams), "n=3 n=3 n=0");
+    let ask = |call: &str| {
+        let points = &streams[0].points;
+        let held = |time: i64| points[((time - T0) / MINUTE_NS) as usize].clone();
+        shown(&works(call, &[&held], view(3)).unwrap())
+    };
+    assert_eq!(ask("histogram:mean()"), "2 5 .");
+    assert_eq!(ask("histogram:sum()"), "6 15 0");
+    assert_eq!(ask("histogram:median()"), "2.05 5 .");
+    assert_eq!(ask("histogram:percentile(0, 100)"), "1 5 .; 3 5 .");
+    assert_eq!(ask("histogram:stddev()"), "0.81713399 0 .");
+    assert_eq!(ask("histogram:count_above(2)"), "2 3 0");
+    assert_eq!(ask("histogram:ratio_above(2)"), "0.66666667 1 .");
+    assert_eq!(ask("histogram:inverse_percentile(2)"), "33.333333 0 .");
+    assert_eq!(ask("histogram:IQR()"), "2 0 .");
+}
+
+/// The specification's numbers 50: bins of `find("req")` in the first slot.
+#[test]
+fn golden_percentiles_of_three() {
+    let made = always(bins(&[(1.0, 1), (5.0, 1), (10.0, 1)]));
+    let found = works("histogram:percentile(0, 50, 100)", &[&made], view(1)).unwrap();
+    assert_eq!(shown(&found), "1.05; 5.05; 10.5");
+    assert_eq!(found[0].labels.get(LABEL), "|ST[host:0] p0");
+}
+
+#[test]
+fn merged_and_subtracted() {
+    let (h, k) = (always(h()), always(bins(&[(10.0, 100)])));
+    let merged = works("histogram:merge()", &[&h, &k], view(1)).unwrap();
+    assert_eq!(shown(&merged), "n=200");
+    let held = |_: i64| merged[0].points[0].clone();
+    let ask = |call: &str| shown(&works(call, &[&held], view(1)).unwrap());
+    assert_eq!(ask("histogram:median()"), "10.662252");
+    assert_eq!(ask("histogram:inverse_percentile(10.5)"), "37.5");
+    let left = |from: Made<'_>, taken: Made<'_>| {
+        shown(&works("histogram:subtract()", &[from, taken], view(1)).unwrap())
+    };
+    assert_eq!(left(&held, &k), "n=100");
+    assert_eq!(left(&held, &held), "n=0");
+    assert_eq!(left(&k, &held), "n=0");
+}
+
+#[test]
+fn brackets_hold_what_may_be_true() {
+    let made = always(h());
+    let bracket = |call: &str| {
+        let streams = works(call, &[&made], view(1)).unwrap();
+        let found = streams[0].points[0].as_ref().and_then(Value::bracket).unwrap();
+        format!("{:.3} {:.3}", found.lower, found.upper)
+    };
+    assert_eq!(bracket("histogram:count_above(20)"), "50.000 50.000");
+    assert_eq!(bracket("histogram:count_below(20)"), "50.000 80.000");
+    assert_eq!(bracket("histogram:count_above(20.5)"), "20.000 50.000");
+    assert_eq!(bracket("histogram:count_between(10, 50)"), "30.000 95.000");
+    assert_eq!(bracket("histogram:percentile(99)"), "200.000 210.000");
+    assert_eq!(bracket("histogram:mean()"), "28.500 29.950");
+    assert_eq!(bracket("histogram:IQR()"), "9.000 11.000");
+    assert_eq!(bracket("histogram:inverse_percentile(20.5)"), "50.000 80.000");
+}
+
+#[test]
+fn other_grids_and_several_at_once() {
+    let mut histogram = hist::Histogram::default();
+    histogram.record_n(10.0, 50);
+    histogram.record_n(20.0, 50);
+    let mut mixture = hist::Mixture::from(histogram);
+    let exp2 = always(mixture.clone());
+    let ask = |made: Made<'_>, call: &str| shown(&works(call, &[made], view(1)).unwrap());
+    assert_eq!(ask(&exp2, "histogram:mean()"), "15");
+    assert_eq!(ask(&exp2, "histogram:count_below(15)"), "50");
+    assert_eq!(ask(&exp2, "histogram:max()"), "20");
+    h().parts().iter().for_each(|part| mixture.add(part).unwrap());
+    let both = always(mixture);
+    assert_eq!(ask(&both, "histogram:count()"), "200");
+    assert_eq!(ask(&both, "histogram:count_above(40)"), "20");
+    assert_eq!(ask(&both, "histogram:count_bin(200)"), "5");
+}
+
+#[test]
+fn made_up_ones() {
+    let counts = numbers("100 0 . -3 7");
+    let random = |call: &str| works(call, &[&counts], view(5)).unwrap();
+    assert_eq!(shown(&random("histogram:random()")), "n=100 n=0 n=0 n=0 n=7");
+    assert_eq!(shown(&random("histogram:random(samples=2)")), "n=200 n=0 n=0 n=0 n=14");
+    assert_eq!(random("histogram:random(seed=7)"), random("histogram:random(seed=7)"));
+    assert_ne!(random("histogram:random(seed=7)"), random("histogram:random(seed=8)"));
+    for method in ["uniform", "exponential", "beta", "gamma", "binomial", "negative_binomial"] {
+        random(&format!("histogram:random:{method}()"));
+    }
+    for method in ["poisson", "chisq", "f", "t", "normal"] {
+        random(&format!("histogram:random(method={method:?})"));
+    }
+    let refused = works("histogram:random:gamma(alpha=0)", &[&counts], view(5)).unwrap_err();
+    assert_eq!(refused.to_string(), "alpha of gamma is above 0 and not above 1e15; found 0");
+    let many = |_: i64| Some(Value::Number(1e9));
+    assert!(works("histogram:random()", &[&many], view(1)).is_err());
+}

@@ -1,0 +1,112 @@
+//! `integrate` and `integrate:while`: running sums.
+//!
+//! A number is taken for so much in each minute, so a slot of ten minutes adds ten times its value: what is per second
+//! has to be multiplied by 60 first. Sums begin with the first slot that is asked for, at `base` or 0; what is missing
+//! adds nothing.
+
+use hist::Sum;
+
+use super::points::{numbers, stream};
+use super::work::{Kernel, Work};
+use crate::error::Result;
+use crate::stream::Stream;
+
+/// What works out a function of this package.
+pub(crate) fn kernel(name: &str) -> Option<Kernel> {
+    Some(Kernel::slotwise(match name {
+        "integrate" => integrate,
+        "integrate:while" => integrate_while,
+        _ => return None,
+    }))
+}
+
+fn integrate(work: Work<'_>) -> Result<Vec<Stream>> {
+    let base = work.arguments.number("base").unwrap_or(0.0);
+    let restarts = vec![false; work.steps.count];
+    Ok(work.inputs.iter().map(|input| sums(input, base, &restarts, work.steps.step)).collect())
+}
+
+/// Sums of all streams but the first, from 0 again wherever that one is no longer as it should be.
+fn integrate_while(work: Work<'_>) -> Result<Vec<Stream>> {
+    let goes_on: fn(f64, f64) -> bool = match work.arguments.text("condition") {
+        Some("rising") => |before, now| now >= before,
+        Some("falling") => |before, now| now <= before,
+        _ => |before, now| now == before,
+    };
+    let Some((condition, inputs)) = work.inputs.split_first() else { return Ok(Vec::new()) };
+    // What is missing says nothing: the number after it is compared with the one before it.
+    let mut before = None;
+    let restarts: Vec<bool> = numbers(condition)
+        .map(|now| {
+            let is_over =
+                matches!((before, now), (Some(before), Some(now)) if !goes_on(before, now));
+            before = now.or(before);
+            is_over
+        })
+        .collect();
+    Ok(inputs.iter().map(|input| sums(input, 0.0, &restarts, work.steps.step)).collect())
+}
+
+fn sums(input: &Stream, base: f64, restarts: &[bool], step: i64) -> Stream {
+    let minutes = step as f64 / MINUTE_NS;
+    let mut sum = Sum::new(base);
+    let sums = numbers(input).zip(restarts).map(|(number, is_restart)| {
+        if *is_restart {
+            sum = Sum::default();
+        }
+        let more = number.filter(|number| number.is_finite()).unwrap_or(0.0);
+        sum = sum.plus(Sum::new(more * minutes));
+        Some(sum.value())
+    });
+    Stream {
+        drops_name: input.drops_name,
+        ..stream(input.labels.clone(), sums.collect::<Vec<_>>())
+    }
+}
+
+const MINUTE_NS: f64 = 60e9;
+
+#[cfg(test)]
+mod tests {
+    use super::super::trial::{A, B, MINUTE_NS, T0, numbers, shown, view, works};
+    use crate::stream::Steps;
+    use crate::value::Value;
+
+    #[test]
+    fn golden() {
+        let made = numbers(A);
+        let found = works("integrate()", &[&made], view(10)).unwrap();
+        assert_eq!(shown(&found), "1 3 6 10 15 21 28 36 45 55");
+        let hour = |time: i64| Some(Value::Number(time.div_euclid(60 * MINUTE_NS) as f64));
+        let one = |_: i64| Some(Value::Number(1.0));
+        let steps = Steps { start: T0 + 55 * MINUTE_NS, step: MINUTE_NS, count: 10 };
+        let found = works("integrate:while()", &[&hour, &one], steps).unwrap();
+        assert_eq!(shown(&found), "1 2 3 4 5 1 2 3 4 5");
+    }
+
+    #[test]
+    fn what_is_missing_adds_nothing() {
+        let made = numbers(B);
+        let found = works("integrate(5)", &[&made], view(10)).unwrap();
+        assert_eq!(shown(&found), "15 25 25 35 45 55 55 55 65 75");
+    }
+
+    #[test]
+    fn a_longer_slot_adds_more() {
+        let one = |_: i64| Some(Value::Number(1.0));
+        let steps = Steps { start: T0, step: 10 * MINUTE_NS, count: 3 };
+        assert_eq!(shown(&works("integrate()", &[&one], steps).unwrap()), "10 20 30");
+    }
+
+    #[test]
+    fn while_it_rises_or_falls() {
+        let (condition, one) = (numbers("1 1 2 . 1 1 0 3"), |_: i64| Some(Value::Number(1.0)));
+        let while_it = |way: &str| {
+            let call = format!("integrate:while({way:?})");
+            shown(&works(&call, &[&condition, &one], view(8)).unwrap())
+        };
+        assert_eq!(while_it("rising"), "1 2 3 4 1 2 1 2");
+        assert_eq!(while_it("falling"), "1 2 1 2 3 4 5 1");
+        assert_eq!(while_it("constant"), "1 2 1 2 1 2 1 1");
+    }
+}

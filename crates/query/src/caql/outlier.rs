@@ -1,0 +1,194 @@
+//! `outlier:*`: streams that are not as the others, slot by slot. Missing numbers are left out.
+//!
+//! What is normal, for `count` and `normal_range`, is not said anywhere. Here it is what lies within so many
+//! deviations of the median, where the deviation is 1.4826 times the median distance from it, which for a normal
+//! distribution is the standard deviation; where more than half of the numbers are equal, 1.2533 times the mean
+//! distance (B. Iglewicz and D. Hoaglin, How to detect and handle outliers, 1993). A sensitivity of 50 allows three
+//! deviations, 0 six, 100 none.
+
+use super::names::common;
+use super::points::{number, stream};
+use super::spread::Spread;
+use super::work::{Kernel, LABEL, Work};
+use crate::error::Result;
+use crate::stream::Stream;
+
+/// What works out a function of this package.
+pub(crate) fn kernel(name: &str) -> Option<Kernel> {
+    Some(Kernel::slotwise(match name.strip_prefix("outlier:")? {
+        "cluster_score" => cluster_score,
+        "count" => count,
+        "normal_range" => normal_range,
+        "std_score" => std_score,
+        _ => return None,
+    }))
+}
+
+/// How far each number lies above the mean of the others.
+fn cluster_score(work: Work<'_>) -> Result<Vec<Stream>> {
+    let norm = Norm::of(&work);
+    let mut scores = vec![Vec::with_capacity(work.steps.count); work.inputs.len()];
+    for at in 0..work.steps.count {
+        let row: Vec<Option<f64>> = work.inputs.iter().map(|input| number(input, at)).collect();
+        // Without each: what comes before it and what comes after it.
+        let spread = |number: &Option<f64>| number.map_or_else(Spread::default, Spread::of);
+        let mut after = vec![Spread::default(); row.len() + 1];
+        for i in (0..row.len()).rev() {
+            after[i] = spread(&row[i]);
+            let rest = after[i + 1];
+            after[i].join(&rest);
+        }
+        let mut before = Spread::default();
+        for (i, number) in row.iter().enumerate() {
+            let mut others = before;
+            others.join(&after[i + 1]);
+            scores[i].push(number.and_then(|number| norm.score(number, others)));
+            before.join(&spread(number));
+        }
+    }
+    let streams = work.inputs.iter().zip(scores);
+    Ok(streams.map(|(input, scores)| stream(input.labels.clone(), scores)).collect())
+}
+
+/// How far the first number lies above the mean of the others, of which the outermost are left out.
+fn std_score(work: Work<'_>) -> Result<Vec<Stream>> {
+    let norm = Norm::of(&work);
+    let trim = work.arguments.number("trim").unwrap_or(0.0) as usize;
+    let shows_model = work.arguments.number("show_model") == Some(1.0);
+    let Some((first, others)) = work.inputs.split_first() else { return Ok(Vec::new()) };
+    let scores = (0..work.steps.count).map(|at| {
+        let rest = sorted(others, at);
+        let kept = rest.get(trim..rest.len().checked_sub(trim)?)?;
+        let model: Spread = kept.iter().copied().collect();
+        match shows_model {
+            true => (model.count > 0.0).then_some(model.mean),
+            false => norm.score(number(first, at)?, model),
+        }
+    });
+    Ok(vec![stream(
+        common(work.inputs.iter().map(|input| &input.labels)),
+        scores.collect::<Vec<_>>(),
+    )])
+}
+
+fn count(work: Work<'_>) -> Result<Vec<Stream>> {
+    let allowed = allowed(&work);
+    let counts = (0..work.steps.count).map(|at| {
+        let sorted = sorted(&work.inputs, at);
+        let outliers = normal(&sorted, allowed).map_or(0, |(low, high)| {
+            sorted.iter().filter(|number| **number < low || **number > high).count()
+        });
+        Some(outliers as f64)
+    });
+    Ok(vec![stream(
+        common(work.inputs.iter().map(|input| &input.labels)),
+        counts.collect::<Vec<_>>(),
+    )])
+}
+
+/// Two streams: from where to where numbers are normal.
+fn normal_range(work: Work<'_>) -> Result<Vec<Stream>> {
+    let allowed = allowed(&work);
+    let ranges = (0..work.steps.count).map(|at| normal(&sorted(&work.inputs, at), allowed));
+    let (low, high): (Vec<_>, Vec<_>) =
+        ranges.map(|range| (range.map(|range| range.0), range.map(|range| range.1))).unzip();
+    let labels = common(work.inputs.iter().map(|input| &input.labels));
+    Ok(vec![
+        stream(labels.with(LABEL, "lower bound"), low),
+        stream(labels.with(LABEL, "upper bound"), high),
+    ])
+}
+
+/// How many deviations from the median are allowed.
+fn allowed(work: &Work<'_>) -> f64 {
+    6.0 * (1.0 - work.arguments.number("sensitivity").unwrap_or(50.0) / 100.0)
+}
+
+/// The numbers of a slot, in order.
+fn sorted(inputs: &[Stream], at: usize) -> Vec<f64> {
+    let numbers = inputs.iter().filter_map(|input| number(input, at));
+    let mut sorted: Vec<f64> = numbers.filter(|number| number.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// From where to where numbers are normal.
+fn normal(sorted: &[f64], allowed: f64) -> Option<(f64, f64)> {
+    let middle = median(sorted)?;
+    let mut distances: Vec<f64> = sorted.iter().map(|number| (number - middle).abs()).collect();
+    distances.sort_by(f64::total_cmp);
+    let deviation = match median(&distances)? {
+        0.0 => 1.2533 * distances.iter().sum::<f64>() / distances.len() as f64,
+        median => 1.4826 * median,
+    };
+    Some((middle - allowed * deviation, middle + allowed * deviation))
+}
+
+fn median(sorted: &[f64]) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    Some(f64::midpoint(sorted[last / 2], sorted[last - last / 2]))
+}
+
+/// In what a distance from the mean is given.
+enum Norm {
+    Plain,
+    Deviation,
+    Mean,
+}
+
+impl Norm {
+    fn of(work: &Work<'_>) -> Norm {
+        match work.arguments.number("normalize") {
+            Some(1.0) => Norm::Deviation,
+            Some(2.0) => Norm::Mean,
+            _ => Norm::Plain,
+        }
+    }
+
+    /// None where there are no others, or nothing to divide by.
+    fn score(&self, number: f64, others: Spread) -> Option<f64> {
+        let apart = number - others.mean;
+        match self {
+            _ if others.count == 0.0 => None,
+            _ if apart == 0.0 => Some(0.0),
+            Norm::Plain => Some(apart),
+            Norm::Deviation => Some(apart / others.variance().sqrt()),
+            Norm::Mean => Some(apart / others.mean),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trial::{Made, numbers, shown, view, works};
+
+    #[track_caller]
+    fn check(streams: &[&str], call: &str, expected: &str) {
+        let made: Vec<_> = streams.iter().map(|text| numbers(text)).collect();
+        let made: Vec<Made<'_>> = made.iter().map(|made| made as Made<'_>).collect();
+        assert_eq!(shown(&works(call, &made, view(3)).unwrap()), expected, "{call}");
+    }
+
+    const FIVE: [&str; 5] = ["10 10 .", "11 10 .", "12 10 .", "13 10 .", "100 11 7"];
+
+    #[test]
+    fn against_the_others() {
+        check(&["5 5 .", "1 5 1", "3 5 ."], "outlier:std_score()", "3 0 .");
+        check(&["5 5 .", "1 5 1", "3 5 ."], "outlier:std_score(normalize=1)", "3 0 .");
+        check(&["5 5 .", "1 5 1", "3 5 ."], "outlier:std_score(normalize=2)", "1.5 0 .");
+        check(&["5 5 .", "1 5 1", "3 5 ."], "outlier:std_score(show_model=1)", "2 5 1");
+        check(&["5", "1", "3", "100"], "outlier:std_score(trim=1)", "2 . .");
+        check(&["5", "1", "3"], "outlier:std_score(trim=2)", ". . .");
+        check(&["5 1", "1 .", "3 ."], "outlier:cluster_score()", "3 . .; -3 . .; 0 . .");
+        check(&["5", "1", "3"], "outlier:cluster_score(normalize=1)", "3 . .; -3 . .; 0 . .");
+    }
+
+    #[test]
+    fn what_is_normal() {
+        // The median is 12, the distances from it 0 1 1 2 88: a deviation is 1.4826.
+        check(&FIVE, "outlier:normal_range()", "7.5522 9.24802 7; 16.4478 10.75198 7");
+        check(&FIVE, "outlier:count()", "1 1 0");
+        check(&FIVE, "outlier:count(sensitivity=100)", "4 1 0");
+        check(&FIVE, "outlier:count(sensitivity=0)", "1 0 0");
+    }
+}

@@ -1,0 +1,70 @@
+//! `top`, `bottom` and `sort:*`: streams in another order, by what they are over the whole range.
+
+use super::names::{canonical, legend};
+use super::points::numbers;
+use super::work::{Kernel, Work};
+use crate::error::Result;
+use crate::stream::Stream;
+
+pub(super) fn kernel(name: &str) -> Option<Kernel> {
+    let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name {
+        "top" | "bottom" => some,
+        "sort:label" => |work| by_text(work, |stream| legend(&stream.labels)),
+        "sort:name" => |work| by_text(work, |stream| canonical(&stream.labels)),
+        "sort:mean" | "sort:min" | "sort:max" => by_number,
+        _ => return None,
+    };
+    Some(Kernel::slotwise(work))
+}
+
+pub(super) fn mean(stream: &Stream) -> Option<f64> {
+    let present = numbers(stream).flatten();
+    let (sum, count) = present.fold((0.0, 0.0), |held, number| (held.0 + number, held.1 + 1.0));
+    (count > 0.0).then(|| sum / count)
+}
+
+fn statistic(stream: &Stream, method: &str) -> Option<f64> {
+    let present = numbers(stream).flatten();
+    match method {
+        "min" => present.reduce(f64::min),
+        "max" => present.reduce(f64::max),
+        _ => mean(stream),
+    }
+}
+
+/// By a statistic; streams without values are the last.
+fn ordered(inputs: Vec<Stream>, method: &str, is_rising: bool) -> Vec<Stream> {
+    let ranked = inputs.into_iter().map(|stream| (statistic(&stream, method), stream));
+    let mut ranked: Vec<(Option<f64>, Stream)> = ranked.collect();
+    ranked.sort_by(|(a, _), (b, _)| match (a, b) {
+        (Some(a), Some(b)) if is_rising => a.total_cmp(b),
+        (Some(a), Some(b)) => b.total_cmp(a),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    });
+    ranked.into_iter().map(|(_, stream)| stream).collect()
+}
+
+fn some(work: Work<'_>) -> Result<Vec<Stream>> {
+    let method = work.arguments.text("method").unwrap_or("mean");
+    let mut streams = ordered(work.inputs, method, work.name == "bottom");
+    streams.truncate(work.arguments.number("k").unwrap_or(1.0) as usize);
+    Ok(streams)
+}
+
+fn is_reverse(work: &Work<'_>) -> bool {
+    work.arguments.number("reverse").is_some_and(|number| number != 0.0)
+}
+
+fn by_number(work: Work<'_>) -> Result<Vec<Stream>> {
+    let is_rising = is_reverse(&work);
+    let method = work.name.strip_prefix("sort:").unwrap_or_default();
+    Ok(ordered(work.inputs, method, is_rising))
+}
+
+fn by_text(mut work: Work<'_>, text: fn(&Stream) -> String) -> Result<Vec<Stream>> {
+    work.inputs.sort_by_cached_key(text);
+    if is_reverse(&work) {
+        work.inputs.reverse();
+    }
+    Ok(work.inputs)
+}

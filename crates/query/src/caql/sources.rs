@@ -1,0 +1,352 @@
+//! Sources that read what is stored: `find`, `metric` and `graphite:find`.
+//!
+//! A slot holds what ended within it. A metric of numbers asked for histograms, and one of histograms asked for
+//! numbers, is a stream without values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hist::Mixture;
+use model::Selector;
+use model::selector::{NAME, Pattern};
+use store::Grid;
+
+use super::arguments::{Arguments, Given};
+use super::names::canonical;
+use super::points::point;
+use super::rates;
+use super::signature::Signature;
+use crate::error::{Error, Place, Result};
+use crate::eval::Evaluation;
+use crate::labels::Labels;
+use crate::plan::{Extension, Fetch, Shift};
+use crate::source::Handle;
+use crate::stream::{Reading, Steps, Stream, seconds};
+use crate::value::Value;
+
+/// What is asked of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Average,
+    Count,
+    Sum,
+    Stddev,
+    /// What was added, per second.
+    Counter,
+    CounterStddev,
+    /// The change per second.
+    Derivative,
+    DerivativeStddev,
+    Histogram,
+}
+
+impl What {
+    /// What a function of this name reads.
+    pub(super) fn of_function(name: &str) -> Option<What> {
+        let kind = ["find:", "metric:", "graphite:find:"]
+            .into_iter()
+            .find_map(|package| name.strip_prefix(package))?;
+        Some(match kind {
+            "average" => What::Average,
+            "count" => What::Count,
+            "sum" => What::Sum,
+            "stddev" => What::Stddev,
+            "counter" => What::Counter,
+            "counter_stddev" => What::CounterStddev,
+            "derivative" => What::Derivative,
+            "derivative_stddev" => What::DerivativeStddev,
+            "histogram" | "histogram_cum" => What::Histogram,
+            _ => return None,
+        })
+    }
+}
+
+/// Which metrics are read, and what of them.
+#[derive(Clone, Debug)]
+pub(super) struct Find {
+    pub(super) what: What,
+    selector: Selector,
+    /// How many metrics at the most.
+    limit: usize,
+    /// How long before its slot it is read.
+    back: i64,
+    /// The one metric that is meant.
+    only: Option<String>,
+    place: Place,
+}
+
+impl Find {
+    /// Of a call; `start` is that of the first slot.
+    pub(super) fn new(
+        what: What,
+        function: &Signature,
+        arguments: &Arguments,
+        start: i64,
+        place: Place,
+    ) -> Result<Find> {
+        let mut find = Find { what, selector: Selector::All, limit: 1, back: 0, only: None, place };
+        if let Some(check) = arguments.text("check_uuid") {
+            let name = arguments.text("name").unwrap_or_default();
+            find.selector = metric(check, name);
+            find.only = Some(in_order(name));
+            return Ok(find);
+        }
+        let name = match arguments.get("name") {
+            Some(Given::Selector(selector)) => selector.clone(),
+            Some(Given::Text(pattern)) => super::graphite::selector(pattern)
+                .map_err(|message| Error::Parse { place, message })?,
+            _ => panic!("BUG: {} has no name", function.name),
+        };
+        let search = arguments.selector("tag_query").cloned();
+        find.selector = Selector::and([name].into_iter().chain(search).collect());
+        find.limit = arguments.number("limit").map_or(usize::MAX, |limit| limit as usize);
+        if let Some(instead) = arguments.number("start_time_override") {
+            // Rust rounds to what an i64 can be.
+            find.back = start.saturating_sub((instead * 1e9) as i64);
+        }
+        let offset = arguments.duration("start_time_offset").unwrap_or(0);
+        find.back = find.back.saturating_add(offset);
+        Ok(find)
+    }
+
+    fn fetch(&self) -> Fetch {
+        Fetch {
+            selector: self.selector.clone(),
+            matchers: Vec::new(),
+            name: String::new(),
+            shift: Shift::default(),
+            extension: Extension::None,
+            looks_for_resets: false,
+            place: self.place,
+        }
+    }
+
+    /// The metrics that are meant, by canonical name.
+    pub(super) fn metrics(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+    ) -> Result<Vec<(Labels, Vec<Handle>)>> {
+        let found = evaluation.series(&self.fetch())?;
+        let mut found: Vec<(String, (Labels, Vec<Handle>))> = found
+            .into_iter()
+            .map(|(labels, handles)| (canonical(&labels), (labels, handles)))
+            .collect();
+        if let Some(only) = &self.only {
+            found.retain(|(_, (labels, _))| canonical(&labels.with(CHECK, "")) == *only);
+        }
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        if found.len() > self.limit && self.only.is_none() {
+            let (count, limit) = (found.len(), self.limit);
+            let most = super::FIND_LIMIT_MAX;
+            evaluation.notes.warn(
+                self.place,
+                format!(
+                    "find found {count} metrics and gives the first {limit} of them: \
+                     search for fewer, or set limit={count}, {most} at the most"
+                ),
+            );
+        }
+        found.truncate(self.limit);
+        Ok(found.into_iter().map(|(_, metric)| metric).collect())
+    }
+
+    fn grid(&self, steps: Steps) -> Grid {
+        let start = steps.start.saturating_sub(self.back);
+        Grid { start, step: steps.step, columns: steps.count as u64 }
+    }
+
+    /// A stream for each metric.
+    pub(super) fn streams(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        steps: Steps,
+    ) -> Result<Vec<Stream>> {
+        let mut metrics = self.metrics(evaluation)?;
+        if metrics.is_empty() && self.only.is_some() {
+            metrics.push((Labels::default(), Vec::new()));
+        }
+        evaluation.fits(metrics.len(), steps)?;
+        let mut streams = Vec::with_capacity(metrics.len());
+        for (labels, handles) in metrics {
+            let is_meant =
+                |handle: &&Handle| is_histogram(handle) == (self.what == What::Histogram);
+            let points = match handles.iter().find(is_meant) {
+                Some(handle) => self.points(evaluation, handle, steps)?,
+                None => {
+                    self.note_other_kind(evaluation, &labels);
+                    vec![None; steps.count]
+                }
+            };
+            let stream = Stream::new(labels, points);
+            evaluation.hold(std::slice::from_ref(&stream))?;
+            streams.push(stream);
+        }
+        Ok(streams)
+    }
+
+    fn note_other_kind(&self, evaluation: &mut Evaluation<'_>, labels: &Labels) {
+        let message = match self.what {
+            What::Histogram => format!("{labels} is no histogram: find(…) reads numbers"),
+            _ => format!("{labels} is a histogram: find:histogram(…) reads it"),
+        };
+        if !labels.is_empty() {
+            evaluation.notes.info(self.place, message);
+        }
+    }
+
+    fn points(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        handle: &Handle,
+        steps: Steps,
+    ) -> Result<Vec<Option<Value>>> {
+        evaluation.budget.check()?;
+        let grid = self.grid(steps);
+        let is_total = handle.kind.is_cumulative();
+        let counts = matches!(handle.kind, model::Kind::Counter(_));
+        match self.what {
+            What::Histogram => {
+                let read = evaluation.source.histograms(&[handle], grid)?;
+                evaluation.gaps.extend(read.gaps);
+                Ok(read.values.into_iter().map(|mixture| Some(distribution(mixture))).collect())
+            }
+            What::Average | What::Count | What::Sum if !is_total => {
+                let read = evaluation.source.numbers(&[handle], grid)?;
+                evaluation.gaps.extend(read.gaps);
+                let of = |summary: store::Summary| match self.what {
+                    What::Average => summary.mean(),
+                    What::Count => Some(summary.count as f64).filter(|count| *count > 0.0),
+                    _ => (summary.count > 0).then(|| summary.sum.value()),
+                };
+                let number = |summary: Option<store::Summary>| summary.and_then(of);
+                Ok(read.values.into_iter().map(|value| point(number(value))).collect())
+            }
+            What::Counter if counts => {
+                let read = evaluation.source.numbers(&[handle], grid)?;
+                evaluation.gaps.extend(read.gaps);
+                let period = seconds(steps.step);
+                let rate = |summary: store::Summary| {
+                    (summary.count > 0).then(|| summary.sum.value() / period)
+                };
+                let number = |summary: Option<store::Summary>| summary.and_then(rate);
+                Ok(read.values.into_iter().map(|value| point(number(value))).collect())
+            }
+            what => {
+                // The reading before the first slot is what the first in it is compared with.
+                let before = evaluation.settings.lookback.max(grid.step);
+                let range = grid.range();
+                let from = range.start.saturating_sub(before);
+                let handles = std::slice::from_ref(handle);
+                let readings: Vec<Reading> = evaluation.readings(handles, from..range.end)?;
+                Ok(rates::slots(what, &readings, grid, counts && !is_total))
+            }
+        }
+    }
+
+    /// Histograms of all metrics as one, or of those whose tags of some categories agree.
+    pub(super) fn merged(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        by: Option<&[String]>,
+        steps: Steps,
+    ) -> Result<Vec<Stream>> {
+        let metrics = self.metrics(evaluation)?;
+        let mut groups: BTreeMap<Vec<String>, (Vec<Labels>, Vec<&Handle>)> = BTreeMap::new();
+        if by.is_none() {
+            // The sum of nothing is an empty histogram.
+            groups.insert(Vec::new(), Default::default());
+        }
+        for (labels, handles) in &metrics {
+            let group = by.unwrap_or(&[]).iter().map(|category| labels.get(category).to_owned());
+            let (all, series) = groups.entry(group.collect()).or_default();
+            all.push(labels.clone());
+            match handles.iter().find(|handle| is_histogram(handle)) {
+                Some(handle) => series.push(handle),
+                None => self.note_other_kind(evaluation, labels),
+            }
+        }
+        evaluation.fits(groups.len(), steps)?;
+        let mut streams = Vec::with_capacity(groups.len());
+        for (all, series) in groups.into_values() {
+            if series.is_empty() && by.is_some() {
+                continue;
+            }
+            let values = match series.is_empty() {
+                true => vec![Mixture::default(); steps.count],
+                false => {
+                    evaluation.budget.check()?;
+                    let read = evaluation.source.histograms(&series, self.grid(steps))?;
+                    evaluation.gaps.extend(read.gaps);
+                    read.values
+                }
+            };
+            let points = values.into_iter().map(|mixture| Some(distribution(mixture))).collect();
+            let stream = Stream::new(super::names::common(all.iter()), points);
+            evaluation.hold(std::slice::from_ref(&stream))?;
+            streams.push(stream);
+        }
+        Ok(streams)
+    }
+
+    /// In what its values are: that of all metrics, if it is one.
+    pub(super) fn unit(&self, evaluation: &mut Evaluation<'_>) -> Result<Option<String>> {
+        let wanted = self.what == What::Histogram;
+        let metrics = self.metrics(evaluation)?;
+        let mut units = metrics
+            .iter()
+            .flat_map(|(_, handles)| handles)
+            .filter(|handle| is_histogram(handle) == wanted)
+            .map(|handle| &handle.unit);
+        let Some(first) = units.next() else { return Ok(None) };
+        Ok(units.all(|unit| unit == first).then(|| first.clone()))
+    }
+}
+
+fn is_histogram(handle: &Handle) -> bool {
+    matches!(handle.kind, model::Kind::Histogram(_))
+}
+
+fn distribution(mixture: Mixture) -> Value {
+    Value::Distribution(Arc::new(mixture))
+}
+
+/// The tag that says which check a metric is of.
+const CHECK: &str = "__check_uuid";
+
+/// A metric by its check and its canonical name.
+fn metric(check: &str, name: &str) -> Selector {
+    let (name, tags) = parts(name);
+    let mut all = vec![
+        Selector::tag(NAME, Pattern::Exact(name.to_owned())),
+        Selector::equal(CHECK, check.to_ascii_lowercase()),
+    ];
+    all.extend(tags.into_iter().map(|(category, value)| Selector::equal(category, value)));
+    Selector::and(all)
+}
+
+/// Name and tags of a canonical name.
+fn parts(name: &str) -> (&str, Vec<(&str, &str)>) {
+    let Some((name, rest)) = name.split_once("|ST[") else { return (name, Vec::new()) };
+    let list = rest.split_once(']').map_or(rest, |(list, _)| list);
+    let tags = list.split(',').filter(|tag| !tag.is_empty());
+    (name, tags.map(|tag| tag.split_once(':').unwrap_or((tag, ""))).collect())
+}
+
+/// A canonical name with its tags in order.
+fn in_order(name: &str) -> String {
+    let (name, tags) = parts(name);
+    canonical(&Labels::new(tags.into_iter().chain([(crate::labels::NAME, name)])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn canonical_names_are_put_in_order() {
+        assert_eq!(in_order("req"), "req");
+        assert_eq!(in_order("req|ST[host:a,dc:us]"), "req|ST[dc:us,host:a]");
+        assert_eq!(in_order("req|ST[host:a,dc:us]|MT{x:y}"), "req|ST[dc:us,host:a]");
+        assert_eq!(parts("req|ST["), ("req", Vec::new()));
+    }
+}

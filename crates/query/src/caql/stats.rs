@@ -1,0 +1,193 @@
+//! `stats:*`: across streams, slot by slot; what is missing is left out.
+
+use std::collections::HashMap;
+
+use super::names::{Named, common};
+use super::points::{number, numbers, point, stream};
+use super::rates::{deviation, variance};
+use super::work::{Kernel, LABEL, Work};
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+
+pub(super) fn kernel(name: &str) -> Option<Kernel> {
+    let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("stats:")? {
+        "count" => counted,
+        "absent" => |work| present(work, |any| if any { None } else { Some(1.0) }),
+        "alwaysone" => |work| present(work, |any| any.then_some(1.0)),
+        "percentile" => percentiles,
+        "ratio" => ratio,
+        "clamp" => clamp,
+        "trim" => trim,
+        "select" => select,
+        "sum" => |work| across(work, |row| reduce("sum", row)),
+        "sub" => |work| across(work, |row| reduce("sub", row)),
+        "prod" => |work| across(work, |row| reduce("prod", row)),
+        "div" => |work| across(work, |row| reduce("div", row)),
+        "mean" => |work| across(work, |row| reduce("mean", row)),
+        "max" => |work| across(work, |row| reduce("max", row)),
+        "min" => |work| across(work, |row| reduce("min", row)),
+        "stddev" => |work| across(work, |row| reduce("stddev", row)),
+        "var" => |work| across(work, |row| reduce("var", row)),
+        "popvar" => |work| across(work, |row| reduce("popvar", row)),
+        _ => return None,
+    };
+    Some(Kernel::slotwise(work))
+}
+
+/// One number of a slot's numbers.
+pub(super) fn reduce(way: &str, row: &[Option<f64>]) -> Option<f64> {
+    let present = || row.iter().flatten().copied();
+    let first = |missing: f64| row.first().copied().flatten().unwrap_or(missing);
+    let rest = || row.iter().skip(1).flatten().copied();
+    match way {
+        "sum" => Some(present().sum::<f64>() + 0.0),
+        "sub" => Some(rest().fold(first(0.0), |left, right| left - right)),
+        "prod" => Some(present().product()),
+        "div" => Some(first(1.0) / rest().product::<f64>()),
+        "mean" => match present().count() {
+            0 => None,
+            count => Some(present().sum::<f64>() / count as f64),
+        },
+        "max" => present().reduce(f64::max),
+        "min" => present().reduce(f64::min),
+        "stddev" => deviation(present()),
+        "popvar" => variance(present()).map(|(variance, _)| variance),
+        "var" => {
+            let (variance, count) = variance(present())?;
+            (count > 1.0).then(|| variance * count / (count - 1.0))
+        }
+        "count" => Some(present().count() as f64),
+        "alwaysone" => present().next().map(|_| 1.0),
+        _ => None,
+    }
+}
+
+/// Numbers of each slot, one of each stream; the argument `x` is one more.
+pub(super) fn rows(
+    inputs: &[Stream],
+    x: Option<f64>,
+    slots: usize,
+    mut each: impl FnMut(&[Option<f64>]),
+) {
+    let mut row = Vec::with_capacity(inputs.len() + 1);
+    for at in 0..slots {
+        row.clear();
+        row.extend(inputs.iter().map(|stream| number(stream, at)));
+        row.extend(x.map(Some));
+        each(&row);
+    }
+}
+
+/// One stream of all.
+fn across(work: Work<'_>, of: fn(&[Option<f64>]) -> Option<f64>) -> Result<Vec<Stream>> {
+    let Work { inputs, arguments, steps, .. } = work;
+    let mut points = Vec::with_capacity(steps.count);
+    rows(&inputs, arguments.number("x"), steps.count, |row| points.push(point(of(row))));
+    Ok(vec![Stream::new(common(inputs.iter().map(|stream| &stream.labels)), points)])
+}
+
+pub(super) fn counted(work: Work<'_>) -> Result<Vec<Stream>> {
+    let count = |at: usize| work.inputs.iter().filter(|stream| stream.points[at].is_some()).count();
+    let counts = (0..work.steps.count).map(|at| Some(count(at) as f64));
+    Ok(vec![stream(common(work.inputs.iter().map(|stream| &stream.labels)), counts)])
+}
+
+fn present(work: Work<'_>, of: fn(bool) -> Option<f64>) -> Result<Vec<Stream>> {
+    let any = |at: usize| work.inputs.iter().any(|stream| stream.points[at].is_some());
+    let numbers = (0..work.steps.count).map(|at| of(any(at)));
+    Ok(vec![stream(common(work.inputs.iter().map(|stream| &stream.labels)), numbers)])
+}
+
+/// A percentile of numbers, which are put in order; between the ranks around it (type 7 of Hyndman and Fan).
+pub(super) fn percentile(numbers: &mut [f64], percent: f64) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    let last = numbers.len().checked_sub(1)?;
+    let rank = percent / 100.0 * last as f64;
+    let below = (rank.floor() as usize).min(last);
+    let above = (below + 1).min(last);
+    Some(numbers[below] + (numbers[above] - numbers[below]) * (rank - below as f64))
+}
+
+fn percentiles(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { inputs, arguments, steps, .. } = work;
+    let percents: Vec<f64> = arguments.rest().iter().filter_map(|given| given.number()).collect();
+    let mut all = vec![Vec::with_capacity(steps.count); percents.len()];
+    rows(&inputs, None, steps.count, |row| {
+        let mut present: Vec<f64> = row.iter().flatten().copied().collect();
+        for (points, percent) in all.iter_mut().zip(&percents) {
+            points.push(point(percentile(&mut present, *percent)));
+        }
+    });
+    let labels = common(inputs.iter().map(|stream| &stream.labels));
+    let named = |(points, percent): (_, &f64)| {
+        Stream::new(labels.with(LABEL, &format!("p{percent}")), points)
+    };
+    Ok(all.into_iter().zip(&percents).map(named).collect())
+}
+
+fn ratio(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, steps, .. } = work;
+    let of = arguments.number("of").unwrap_or(1.0);
+    let partitions: Vec<String> =
+        match (arguments.format("partition_fmt"), arguments.text("partition")) {
+            (Some(format), _) => Named::of(&inputs).labels(std::slice::from_ref(format)),
+            (None, Some(category)) => {
+                inputs.iter().map(|stream| stream.labels.get(category).to_owned()).collect()
+            }
+            (None, None) => vec![String::new(); inputs.len()],
+        };
+    let mut sums: HashMap<&str, Vec<f64>> = HashMap::new();
+    for (stream, partition) in inputs.iter().zip(&partitions) {
+        let sums = sums.entry(partition).or_insert_with(|| vec![0.0; steps.count]);
+        for (sum, number) in sums.iter_mut().zip(numbers(stream)) {
+            *sum += number.unwrap_or(0.0);
+        }
+    }
+    for (stream, partition) in inputs.iter_mut().zip(&partitions) {
+        let sums = &sums[partition.as_str()];
+        let shares = numbers(stream).zip(sums).map(|(number, sum)| point(Some(number? * of / sum)));
+        stream.points = shares.collect();
+    }
+    Ok(inputs)
+}
+
+fn clamp(work: Work<'_>) -> Result<Vec<Stream>> {
+    let least = work.arguments.number("min").unwrap_or(f64::NEG_INFINITY);
+    let most = work.arguments.number("max").unwrap_or(f64::INFINITY);
+    Ok(super::points::map(work.inputs, |number| number.max(least).min(most)))
+}
+
+/// What is left of each slot's numbers, in order.
+fn trim(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { inputs, arguments, steps, .. } = work;
+    let n = arguments.number("n").unwrap_or(0.0) as usize;
+    let left = inputs.len().saturating_sub(n.saturating_mul(2));
+    let labels = common(inputs.iter().map(|stream| &stream.labels));
+    let mut all = vec![Vec::with_capacity(steps.count); left];
+    rows(&inputs, None, steps.count, |row| {
+        let mut present: Vec<f64> = row.iter().flatten().copied().collect();
+        present.sort_by(f64::total_cmp);
+        let end = present.len().saturating_sub(n);
+        let kept = present.get(n..end).unwrap_or(&[]);
+        for (at, points) in all.iter_mut().enumerate() {
+            points.push(point(kept.get(at).copied()));
+        }
+    });
+    let named =
+        |(at, points)| Stream::new(labels.with(LABEL, &format!("rank {}", n + at + 1)), points);
+    Ok(all.into_iter().enumerate().map(named).collect())
+}
+
+fn select(work: Work<'_>) -> Result<Vec<Stream>> {
+    let n = work.arguments.number("n").unwrap_or(1.0) as usize;
+    let count = work.inputs.len();
+    match work.inputs.into_iter().nth(n.saturating_sub(1)) {
+        Some(stream) => Ok(vec![stream]),
+        None => {
+            let message = format!(
+                "stats:select({n}) has {count} streams to select from: they are numbered from 1"
+            );
+            Err(Error::Execution { place: work.place, message })
+        }
+    }
+}

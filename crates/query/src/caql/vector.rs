@@ -1,0 +1,149 @@
+//! `vector:*`: streams bundled under keys, which are paired by key where bundles meet.
+//!
+//! A vector is no value of its own: its streams carry the key as a label, and a mark of which vector they are in.
+//! A function that makes one stream of several is done once for each key that all vectors have; other streams
+//! stand for all keys.
+
+use std::collections::HashSet;
+
+use super::names::{KEY, Named, VECTOR};
+use super::signature::{Shape, Signature};
+use super::work::{Kernel, LABEL, Work};
+use crate::error::{Error, Result};
+use crate::labels::Labels;
+use crate::stream::Stream;
+
+pub(super) fn kernel(name: &str) -> Option<Kernel> {
+    let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name {
+        "vector:pack" => pack,
+        "vector:unpack" => unpack,
+        "vector:drop" => drop_keys,
+        _ => return None,
+    };
+    Some(Kernel::slotwise(work))
+}
+
+fn pack(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, place, .. } = work;
+    let Some(format) = arguments.format("format") else { return Ok(inputs) };
+    let is_on = |name: &str| arguments.number(name).is_some_and(|number| number != 0.0);
+    let (is_sloppy, keeps) = (is_on("sloppy"), is_on("meta"));
+    let keys = Named::of(&inputs).labels(std::slice::from_ref(format));
+    let mut seen = HashSet::new();
+    if let Some(twice) = keys.iter().find(|key| !seen.insert(key.as_str()))
+        && !is_sloppy
+    {
+        let message = format!(
+            "two streams have the key {twice:?}: put more into the format, such as %cn, \
+             or set sloppy=1, which keeps the first of them"
+        );
+        return Err(Error::Execution { place, message });
+    }
+    let mut held = HashSet::new();
+    let vector = place.start.to_string();
+    for (stream, key) in inputs.iter_mut().zip(&keys) {
+        let labels = if keeps { stream.labels.clone() } else { Labels::default() };
+        // No label is empty, and a key may be.
+        stream.labels = labels.with(KEY, &format!("={key}")).with(VECTOR, &vector);
+    }
+    inputs.retain(|stream| held.insert(stream.labels.get(KEY).to_owned()));
+    Ok(inputs)
+}
+
+/// The key of a stream that is in a vector.
+pub(super) fn key_of(labels: &Labels) -> Option<&str> {
+    labels.get(KEY).strip_prefix('=')
+}
+
+fn unpack(work: Work<'_>) -> Result<Vec<Stream>> {
+    let mut streams = work.inputs;
+    for stream in &mut streams {
+        let Some(key) = key_of(&stream.labels) else {
+            let message = "vector:unpack takes a vector: vector(\"%tv{host}\") makes one";
+            return Err(Error::Execution { place: work.place, message: message.to_owned() });
+        };
+        stream.labels = stream.labels.with(LABEL, key).with(KEY, "").with(VECTOR, "");
+    }
+    Ok(streams)
+}
+
+fn drop_keys(work: Work<'_>) -> Result<Vec<Stream>> {
+    let Work { mut inputs, arguments, .. } = work;
+    let dropped: Vec<&str> = arguments.rest().iter().filter_map(|given| given.text()).collect();
+    inputs.retain(|stream| key_of(&stream.labels).is_none_or(|key| !dropped.contains(&key)));
+    Ok(inputs)
+}
+
+/// Whether a function is done key by key.
+pub(super) fn is_elementwise(function: &Signature, inputs: &[Stream]) -> bool {
+    matches!(function.shape, Shape::One | Shape::OnePerArgument)
+        && !function.computes.starts_with("vector:")
+        && inputs.iter().any(|stream| key_of(&stream.labels).is_some())
+}
+
+/// How many operands streams are: a vector is one.
+pub(super) fn count(inputs: &[Stream]) -> usize {
+    let mut counter = Counter::default();
+    inputs.iter().map(|stream| counter.goes_on(&stream.labels)).filter(|goes_on| !goes_on).count()
+}
+
+/// Where vectors end: at a stream of another, and where a key is seen again.
+#[derive(Default)]
+struct Counter {
+    vector: String,
+    keys: HashSet<String>,
+}
+
+impl Counter {
+    /// Whether a stream is in the same vector as the one before.
+    fn goes_on(&mut self, labels: &Labels) -> bool {
+        let Some(key) = key_of(labels) else {
+            self.vector.clear();
+            return false;
+        };
+        if self.vector != labels.get(VECTOR) || self.keys.contains(key) {
+            labels.get(VECTOR).clone_into(&mut self.vector);
+            self.keys.clear();
+            self.keys.insert(key.to_owned());
+            return false;
+        }
+        self.keys.insert(key.to_owned())
+    }
+}
+
+/// Does something for each key that all vectors among the streams have, in the order of the first.
+pub(super) fn each(
+    inputs: Vec<Stream>,
+    work: &mut dyn FnMut(Vec<Stream>) -> Result<Vec<Stream>>,
+) -> Result<Vec<Stream>> {
+    let mut operands: Vec<Vec<Stream>> = Vec::new();
+    let mut counter = Counter::default();
+    for stream in inputs {
+        match (counter.goes_on(&stream.labels), operands.last_mut()) {
+            (true, Some(operand)) => operand.push(stream),
+            _ => operands.push(vec![stream]),
+        }
+    }
+    let is_vector = |operand: &&Vec<Stream>| key_of(&operand[0].labels).is_some();
+    let keys: Vec<(String, String)> = operands.iter().find(is_vector).map_or(Vec::new(), |first| {
+        let own = |stream: &Stream| {
+            (stream.labels.get(KEY).to_owned(), stream.labels.get(VECTOR).to_owned())
+        };
+        first.iter().map(own).collect()
+    });
+    let mut outputs = Vec::with_capacity(keys.len());
+    for (key, vector) in keys {
+        let of_key = |operand: &Vec<Stream>| match key_of(&operand[0].labels) {
+            None => operand.first().cloned(),
+            Some(_) => operand.iter().find(|stream| stream.labels.get(KEY) == key).cloned(),
+        };
+        let Some(inputs) = operands.iter().map(of_key).collect::<Option<Vec<_>>>() else {
+            continue;
+        };
+        for mut stream in work(inputs)? {
+            stream.labels = stream.labels.with(KEY, &key).with(VECTOR, &vector);
+            outputs.push(stream);
+        }
+    }
+    Ok(outputs)
+}

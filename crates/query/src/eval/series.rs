@@ -1,0 +1,77 @@
+//! Series are worked on one after another, or several at a time on threads of their own.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use crate::error::{Error, Result};
+use crate::eval::Evaluation;
+use crate::labels::Labels;
+use crate::note::Notes;
+use crate::source::Handle;
+
+/// Makes something of one series.
+type MapSeries<'a, T> =
+    dyn Fn(&mut Evaluation<'_>, Labels, &[Handle]) -> Result<Option<T>> + Sync + 'a;
+
+impl Evaluation<'_> {
+    /// What is made of each series, in their order. The first error is that of the earliest series that was begun.
+    pub(crate) fn map_series<T: Send>(
+        &mut self,
+        series: BTreeMap<Labels, Vec<Handle>>,
+        map: &MapSeries<'_, T>,
+    ) -> Result<Vec<T>> {
+        let threads = self.settings.threads.min(series.len());
+        if threads < 2 {
+            let mut made = Vec::new();
+            for (labels, handles) in series {
+                made.extend(map(self, labels, &handles)?);
+            }
+            return Ok(made);
+        }
+        let series: Vec<(Labels, Vec<Handle>)> = series.into_iter().collect();
+        let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let worker = || {
+            let mut own = Evaluation {
+                source: self.source,
+                settings: self.settings,
+                budget: Arc::clone(&self.budget),
+                notes: Notes::default(),
+                gaps: Vec::new(),
+                shared: HashMap::new(),
+            };
+            let mut made: Vec<(usize, Result<T, Error>)> = Vec::new();
+            // Each place is taken once, in whatever order; what they write meets at the end of the threads.
+            while !has_failed.load(Ordering::Relaxed) {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some((labels, handles)) = series.get(at) else { break };
+                match map(&mut own, labels.clone(), handles) {
+                    Ok(None) => {}
+                    Ok(Some(value)) => made.push((at, Ok(value))),
+                    Err(error) => {
+                        has_failed.store(true, Ordering::Relaxed);
+                        made.push((at, Err(error)));
+                    }
+                }
+            }
+            (made, own.notes, own.gaps)
+        };
+        let workers: Vec<_> = thread::scope(|scope| {
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+            running
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
+        });
+        let mut all = Vec::with_capacity(series.len());
+        for (made, notes, gaps) in workers {
+            all.extend(made);
+            self.notes.append(notes);
+            self.gaps.extend(gaps);
+        }
+        all.sort_by_key(|(at, _)| *at);
+        all.into_iter().map(|(_, made)| made).collect()
+    }
+}

@@ -1,0 +1,257 @@
+//! What both are asked about: 85 minutes of a made-up service on three hosts, read every five seconds.
+//!
+//! Names and shapes are those of the demo service that the queries of Prometheus' compliance tests ask for; beside them
+//! is what that service does not have: counters that begin anew, series that end, gaps, native histograms and
+//! values that are no usual numbers.
+
+use hist::{Histogram, Scheme};
+use model::{Kind, Series};
+use query::STALE_BITS;
+
+/// 2024-01-01T00:00:00Z: Prometheus takes nothing from the future, and what is old all the same.
+pub(crate) const START_MS: i64 = 1_704_067_200_000;
+const READ_EVERY_MS: i64 = 5_000;
+const READINGS: i64 = 1_020;
+/// The questions' first and last moment: long enough after the beginning for the widest range and offset.
+pub(crate) const ASKED_MS: (i64, i64) = (START_MS + 4_380_000, START_MS + 4_980_000);
+pub(crate) const STEP_MS: i64 = 10_000;
+
+/// A series and its values.
+pub(crate) struct Line {
+    pub(crate) series: Series,
+    pub(crate) points: Vec<(i64, Point)>,
+}
+
+/// One value.
+#[derive(Clone)]
+pub(crate) enum Point {
+    Number(f64),
+    Histogram(Box<Histogram>),
+}
+
+/// All series.
+pub(crate) fn lines() -> Vec<Line> {
+    let mut all = Vec::new();
+    for host in 0..3 {
+        let mut service = Service { host, random: Random(host as u64 + 1), lines: &mut all };
+        service.gauges();
+        service.counters();
+        service.classic();
+        service.native();
+        service.odd();
+    }
+    all
+}
+
+const CUMULATIVE: hist::codec::header::Temporality = hist::codec::header::Temporality::Cumulative;
+
+/// Splitmix64: the same numbers everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to below 1.
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// One host's service.
+struct Service<'a> {
+    host: i64,
+    random: Random,
+    lines: &'a mut Vec<Line>,
+}
+
+impl Service<'_> {
+    /// Hosts are not read at the same moments.
+    fn time(&self, reading: i64) -> i64 {
+        START_MS + reading * READ_EVERY_MS + 137 * self.host
+    }
+
+    fn series(&self, name: &str, kind: Kind, labels: &[(&str, &str)]) -> Series {
+        let instance = format!("demo.promlabs.com:{}", 10_000 + self.host);
+        let series =
+            Series::new(name, kind).with_label("instance", instance).with_label("job", "demo");
+        let with = |series: Series, (name, value): &(&str, &str)| series.with_label(*name, *value);
+        labels.iter().fold(series, with).checked().expect("a series is as it should be")
+    }
+
+    /// `value` is asked once a reading; `None` is no reading.
+    fn add(
+        &mut self,
+        (name, kind): (&str, Kind),
+        labels: &[(&str, &str)],
+        mut value: impl FnMut(i64, &mut Random) -> Option<f64>,
+    ) {
+        let series = self.series(name, kind, labels);
+        let mut points = Vec::new();
+        for reading in 0..READINGS {
+            if let Some(value) = value(reading, &mut self.random) {
+                points.push((self.time(reading), Point::Number(value)));
+            }
+        }
+        self.lines.push(Line { series, points });
+    }
+
+    fn gauges(&mut self) {
+        for (kind, base) in [("used", 4e9), ("free", 2e9), ("cached", 1e9), ("buffers", 2.5e8)] {
+            let mut level = base;
+            self.add(("demo_memory_usage_bytes", Kind::Gauge), &[("type", kind)], |_, random| {
+                level += (random.share() - 0.5) * base / 50.0;
+                Some(level.round())
+            });
+        }
+        self.add(("demo_num_cpus", Kind::Gauge), &[], |_, _| Some(4.0));
+        self.add(("demo_disk_total_bytes", Kind::Gauge), &[], |_, _| Some(2e11));
+        self.add(("demo_disk_usage_bytes", Kind::Gauge), &[], |reading, random| {
+            Some(5e10 + 1e6 * reading as f64 + (1e6 * random.share()).round())
+        });
+        let name = "demo_batch_last_success_timestamp_seconds";
+        self.add((name, Kind::Gauge), &[], |reading, _| {
+            Some((START_MS / 1_000 + reading / 13 * 65) as f64)
+        });
+        let host = self.host;
+        let version = ["1.2.3", "1.2.3", "1.3.0"][host as usize];
+        self.add(("demo_build_info", Kind::Gauge), &[("version", version)], |_, _| Some(1.0));
+        self.add(("target_info", Kind::Gauge), &[("zone", "a"), ("version", version)], |_, _| {
+            Some(1.0)
+        });
+    }
+
+    fn counters(&mut self) {
+        let host = self.host;
+        let kind = Kind::Counter(CUMULATIVE);
+        for (mode, rate) in [("idle", 3.1), ("user", 0.7), ("system", 0.2)] {
+            let mut total = 0.0;
+            self.add(("demo_cpu_usage_seconds_total", kind), &[("mode", mode)], |at, random| {
+                // The second host begins anew twice, once while questions are asked about.
+                total = if host == 1 && (at == 300 || at == 931) { 0.0 } else { total };
+                total += rate * 5.0 * (0.9 + 0.2 * random.share());
+                Some(total)
+            });
+        }
+        // Begins in the middle of what is asked about, as the third of a deployment would.
+        self.add(("demo_items_shipped_total", kind), &[], |reading, random| {
+            let begun = reading - 900 * i64::from(host == 2);
+            (begun >= 0).then(|| (begun as f64 * 7.0).floor() + (5.0 * random.share()).floor())
+        });
+    }
+
+    fn classic(&mut self) {
+        const BOUNDS: [&str; 11] =
+            ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5", "+Inf"];
+        let kind = Kind::Counter(CUMULATIVE);
+        let name = |end: &str| format!("demo_api_request_duration_seconds_{end}");
+        for (method, path, status) in
+            [("GET", "/api/foo", "200"), ("POST", "/api/bar", "200"), ("GET", "/api/nope", "404")]
+        {
+            let labels = [("method", method), ("path", path), ("status", status)];
+            let limits: Vec<f64> =
+                BOUNDS.iter().map(|bound| bound.parse().expect("a number")).collect();
+            let (mut counts, mut sum) = (vec![0.0; BOUNDS.len()], 0.0);
+            let mut readings = Vec::new();
+            for reading in 0..READINGS {
+                if self.host == 1 && reading == 931 {
+                    counts.fill(0.0);
+                    sum = 0.0;
+                }
+                for _ in 0..self.random.next() % 6 {
+                    let value = (-self.random.share().ln() * 0.3).powi(2);
+                    sum += value;
+                    for (count, limit) in counts.iter_mut().zip(&limits) {
+                        *count += f64::from(u8::from(value <= *limit));
+                    }
+                }
+                readings.push((counts.clone(), sum));
+            }
+            for (at, bound) in BOUNDS.iter().enumerate() {
+                let labels: Vec<_> = labels.into_iter().chain([("le", *bound)]).collect();
+                let value = |reading: i64, _: &mut Random| Some(readings[reading as usize].0[at]);
+                self.add((&name("bucket"), kind), &labels, value);
+            }
+            self.add((&name("sum"), kind), &labels, |at, _| Some(readings[at as usize].1));
+            self.add((&name("count"), kind), &labels, |at, _| {
+                readings[at as usize].0.last().copied()
+            });
+        }
+    }
+
+    fn native(&mut self) {
+        let host = self.host;
+        // The third host counts in wider buckets.
+        let scheme = || Scheme::exp2(if host == 2 { 1 } else { 3 }).expect("is a scheme");
+        for path in ["/api/foo", "/api/bar"] {
+            self.histograms("demo_latency_seconds", &[("path", path)], scheme(), |random| {
+                (-random.share().ln() * 0.3).powi(2)
+            });
+        }
+        self.histograms("demo_skew_seconds", &[], scheme(), |random| {
+            let value = random.share() - 0.4;
+            if value.abs() < 0.02 { 0.0 } else { value }
+        });
+        let bounds = [0.01, 0.1, 0.5, 1.0, if host == 2 { 3.0 } else { 2.0 }];
+        let explicit = Scheme::explicit(&bounds).expect("is a scheme");
+        self.histograms("demo_custom_seconds", &[], explicit, |random| random.share() * 3.0);
+    }
+
+    fn histograms(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        scheme: Scheme,
+        mut value: impl FnMut(&mut Random) -> f64,
+    ) {
+        let series = self.series(name, Kind::Histogram(CUMULATIVE), labels);
+        let mut histogram = Histogram::new(scheme.clone());
+        let mut points = Vec::new();
+        for reading in 0..READINGS {
+            if self.host == 1 && reading == 931 {
+                histogram = Histogram::new(scheme.clone());
+            }
+            for _ in 0..1 + self.random.next() % 6 {
+                histogram.record(value(&mut self.random));
+            }
+            points.push((self.time(reading), Point::Histogram(Box::new(histogram.clone()))));
+        }
+        self.lines.push(Line { series, points });
+    }
+
+    fn odd(&mut self) {
+        // There for a minute, then not for three, which Prometheus is told.
+        self.add(("demo_intermittent_metric", Kind::Gauge), &[], |reading, _| match reading % 48 {
+            0..12 => Some(reading as f64),
+            12 => Some(f64::from_bits(STALE_BITS)),
+            _ => None,
+        });
+        // Not read for seven minutes, and nobody is told.
+        self.add(("demo_silent_metric", Kind::Gauge), &[], |reading, random| {
+            let is_silent = (890..974).contains(&reading);
+            (!is_silent).then(|| (10.0 * random.share()).round())
+        });
+        let values = [
+            ("nan", f64::NAN),
+            ("inf", f64::INFINITY),
+            ("-inf", f64::NEG_INFINITY),
+            ("-0", -0.0),
+            ("tiny", 5e-324),
+            ("huge", f64::MAX),
+        ];
+        for (kind, value) in values {
+            self.add(("demo_special", Kind::Gauge), &[("kind", kind)], |_, _| Some(value));
+        }
+        // Numbers for a while, NaN between.
+        self.add(("demo_with_holes", Kind::Gauge), &[], |reading, random| {
+            Some(if reading % 7 == 3 { f64::NAN } else { random.share() - 0.5 })
+        });
+        self.add(("demo.dotted", Kind::Gauge), &[("region.name", "süd")], |reading, _| {
+            Some((reading % 60) as f64)
+        });
+    }
+}

@@ -1,0 +1,228 @@
+//! Answers of both in one form, and how they differ.
+//!
+//! As in Prometheus' compliance tests numbers may be a hundred-thousandth apart, NaN is NaN, and series may be in any
+//! order. Failures are compared as such, whatever they say; warnings and infos by their texts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use query::{Answer, Data, FloatHistogram, Note, Stream, Value as Own};
+use serde_json::Value as Json;
+
+/// How far numbers may be apart, as a part of the smaller.
+const FRACTION: f64 = 1e-5;
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Failed(String),
+    Given(Given),
+}
+
+/// Series by their labels, each with values by time, in milliseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    series: BTreeMap<Labels, Vec<(i64, Value)>>,
+    notes: BTreeSet<String>,
+}
+
+type Labels = BTreeMap<String, String>;
+
+#[derive(Debug)]
+enum Value {
+    Number(f64),
+    Histogram { count: f64, sum: f64, buckets: Vec<Bucket> },
+}
+
+/// Which bounds belong to it, as Prometheus numbers that; lower, upper, count.
+type Bucket = (u64, f64, f64, f64);
+
+impl Reply {
+    /// Of a question over a range.
+    pub(crate) fn of(answer: query::Result<Answer>) -> Reply {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Reply::Failed(error.to_string()),
+        };
+        let mut given = Given::default();
+        given.notes.extend([Note::Warning, Note::Info].into_iter().flat_map(|kind| {
+            answer.notes.of(kind).map(|(message, _)| message.to_owned()).collect::<Vec<_>>()
+        }));
+        let times = |at: usize| answer.steps.time(at) / 1_000_000;
+        match answer.data {
+            Data::Scalar(numbers) => {
+                let points = numbers.into_iter().enumerate();
+                let points = points.map(|(at, number)| (times(at), Value::Number(number)));
+                given.series.insert(Labels::new(), points.collect());
+            }
+            Data::Matrix(streams) | Data::Vector(streams) => {
+                for Stream { labels, points, .. } in streams {
+                    let labels = labels.iter().map(|(name, value)| (name.into(), value.into()));
+                    let points = points.into_iter().enumerate();
+                    let points = points.filter_map(|(at, value)| Some((times(at), of(&value?))));
+                    given.series.insert(labels.collect(), points.collect());
+                }
+            }
+            Data::Text(_) | Data::Readings(_) => {
+                return Reply::Failed("neither a scalar nor a vector at each step".to_owned());
+            }
+        }
+        Reply::Given(given)
+    }
+
+    /// Of what Prometheus wrote.
+    pub(crate) fn of_json(body: &[u8]) -> Reply {
+        let json: Json = serde_json::from_slice(body).expect("Prometheus answers in JSON");
+        if json["status"] != "success" {
+            return Reply::Failed(json["error"].as_str().unwrap_or("unknown").to_owned());
+        }
+        let mut given = Given::default();
+        for kind in ["warnings", "infos"] {
+            let notes = list(&json[kind]).iter().filter_map(Json::as_str);
+            given.notes.extend(notes.map(|note| without_place(note).to_owned()));
+        }
+        for series in list(&json["data"]["result"]) {
+            let labels = series["metric"].as_object().into_iter().flatten();
+            let labels =
+                labels.map(|(name, value)| (name.clone(), value.as_str().unwrap_or("").to_owned()));
+            let mut points: Vec<(i64, Value)> = Vec::new();
+            points.extend(list(&series["values"]).iter().map(|point| {
+                (millis(&point[0]), Value::Number(number(&point[1])))
+            }));
+            points.extend(list(&series["histograms"]).iter().map(|point| {
+                (millis(&point[0]), histogram(&point[1]))
+            }));
+            points.sort_by_key(|point| point.0);
+            given.series.insert(labels.collect(), points);
+        }
+        Reply::Given(given)
+    }
+
+    /// How the other differs; `None` if it does not.
+    pub(crate) fn difference(&self, other: &Reply) -> Option<String> {
+        match (self, other) {
+            (Reply::Failed(_), Reply::Failed(_)) => None,
+            (Reply::Failed(why), Reply::Given(_)) => Some(format!("it is to fail: {why}")),
+            (Reply::Given(_), Reply::Failed(why)) => Some(format!("it fails: {why}")),
+            (Reply::Given(expected), Reply::Given(found)) => expected.difference(found),
+        }
+    }
+}
+
+impl Given {
+    fn difference(&self, other: &Given) -> Option<String> {
+        let mut said = String::new();
+        for (labels, expected) in &self.series {
+            match other.series.get(labels) {
+                None => drop(write!(said, "\n    missing {labels:?}")),
+                Some(found) => {
+                    if let Some(difference) = points_difference(expected, found) {
+                        let _ = write!(said, "\n    {labels:?}: {difference}");
+                    }
+                }
+            }
+        }
+        for labels in other.series.keys().filter(|labels| !self.series.contains_key(*labels)) {
+            let _ = write!(said, "\n    not expected {labels:?}");
+        }
+        if self.notes != other.notes {
+            let _ = write!(said, "\n    notes {:?}, not {:?}", other.notes, self.notes);
+        }
+        (!said.is_empty()).then_some(said)
+    }
+
+    /// Whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.series.is_empty()
+    }
+}
+
+fn points_difference(expected: &[(i64, Value)], found: &[(i64, Value)]) -> Option<String> {
+    let times = |points: &[(i64, Value)]| points.iter().map(|point| point.0).collect::<Vec<_>>();
+    if times(expected) != times(found) {
+        return Some(format!("{} values, not {}, or others", found.len(), expected.len()));
+    }
+    let pairs = expected.iter().zip(found);
+    let differ: Vec<_> = pairs.filter(|(one, other)| !is_same(&one.1, &other.1)).collect();
+    let ((time, expected), (_, found)) = differ.first()?;
+    Some(format!("{} differ; at {time} ms {found:?}, not {expected:?}", differ.len()))
+}
+
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => is_near(*a, *b),
+        (
+            Value::Histogram { count, sum, buckets },
+            Value::Histogram { count: count_b, sum: sum_b, buckets: buckets_b },
+        ) => {
+            let is_same_bucket = |(a, b): (&Bucket, &Bucket)| {
+                a.0 == b.0 && is_near(a.1, b.1) && is_near(a.2, b.2) && is_near(a.3, b.3)
+            };
+            is_near(*count, *count_b)
+                && is_near(*sum, *sum_b)
+                && buckets.len() == buckets_b.len()
+                && buckets.iter().zip(buckets_b).all(is_same_bucket)
+        }
+        _ => false,
+    }
+}
+
+fn is_near(a: f64, b: f64) -> bool {
+    a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= FRACTION * a.abs().min(b.abs())
+}
+
+fn of(value: &Own) -> Value {
+    match (value.number(), value.histogram()) {
+        (Some(number), _) => Value::Number(number),
+        (None, Some(histogram)) => of_histogram(&histogram),
+        (None, None) => panic!("BUG: neither a number nor a histogram"),
+    }
+}
+
+fn of_histogram(histogram: &FloatHistogram) -> Value {
+    let buckets = histogram.buckets().filter(|bucket| bucket.count != 0.0);
+    let buckets = buckets.map(|bucket| {
+        let bounds = match (bucket.lower_inclusive, bucket.upper_inclusive) {
+            (false, true) => 0,
+            (true, false) => 1,
+            (false, false) => 2,
+            (true, true) => 3,
+        };
+        (bounds, bucket.lower, bucket.upper, bucket.count)
+    });
+    Value::Histogram { count: histogram.count, sum: histogram.sum, buckets: buckets.collect() }
+}
+
+fn histogram(json: &Json) -> Value {
+    let bucket = |json: &Json| {
+        let bounds = json[0].as_u64().expect("bounds are a whole number");
+        (bounds, number(&json[1]), number(&json[2]), number(&json[3]))
+    };
+    Value::Histogram {
+        count: number(&json["count"]),
+        sum: number(&json["sum"]),
+        buckets: list(&json["buckets"]).iter().map(bucket).collect(),
+    }
+}
+
+fn list(json: &Json) -> &[Json] {
+    json.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn number(json: &Json) -> f64 {
+    let number = json.as_str().and_then(|text| text.parse().ok());
+    number.unwrap_or_else(|| panic!("{json} is no number"))
+}
+
+fn millis(json: &Json) -> i64 {
+    (json.as_f64().expect("a time is a number") * 1e3).round() as i64
+}
+
+/// Prometheus ends its notes with the place: ` (1:5)`.
+fn without_place(note: &str) -> &str {
+    let place = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || ":)".contains(c));
+    match note.rsplit_once(" (") {
+        Some((text, rest)) if place(rest) => text,
+        _ => note,
+    }
+}

@@ -1,0 +1,117 @@
+//! `cargo xtask conformance`: topdeck's answers held against what Prometheus says is right.
+//!
+//! Prometheus' module is the one that bench/peers/prometheus pins: its scripts of questions come from there, and its
+//! program is built of it, once, where the benchmark looks for it too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::line::{Line, root};
+use crate::part::{Outcome, Part, run_all};
+
+/// Run Prometheus' own scripts, and compare answers with those of a Prometheus, which is built if need be.
+#[derive(clap::Args)]
+pub(crate) struct Options {}
+
+pub(crate) fn run(_: &Options) -> ExitCode {
+    run_all(&PARTS)
+}
+
+const PARTS: [Part; 2] = [
+    Part { name: "scripts", about: "Prometheus' own scripts of questions", run: scripts },
+    Part { name: "compared", about: "answers of a Prometheus", run: built_and_compared },
+];
+
+const MODULE: &str = "github.com/prometheus/prometheus";
+/// The folder of a Go module that requires the version we hold ourselves to.
+const PEER: &str = "bench/peers/prometheus";
+const BUILT: &str = "bench/target/journal-peers/prometheus";
+/// Names a program to ask instead of the one that is built.
+const PROGRAM_VARIABLE: &str = "TOPDECK_PROMETHEUS";
+const SCRIPTS_VARIABLE: &str = "TOPDECK_PROMQLTEST";
+
+/// The questions of Prometheus' own tests.
+pub(crate) fn scripts(part: &str) -> Result<Outcome> {
+    let module = match module(part) {
+        Ok(module) => module,
+        Err(reason) => return Ok(Outcome::Skipped(format!("{reason:#}"))),
+    };
+    let folder = module.join("promql/promqltest/testdata");
+    test(part, "prometheus_scripts", SCRIPTS_VARIABLE, &folder)
+}
+
+/// Answers beside those of a Prometheus, if there is one.
+pub(crate) fn compared(part: &str) -> Result<Outcome> {
+    let program = program()?;
+    if !program.exists() {
+        let reason = "Prometheus is not built; `cargo xtask conformance` does that";
+        return Ok(Outcome::Skipped(reason.to_owned()));
+    }
+    test(part, "prometheus_answers_alike", PROGRAM_VARIABLE, &program)
+}
+
+fn built_and_compared(part: &str) -> Result<Outcome> {
+    let program = program()?;
+    if !program.exists() {
+        if let Err(reason) = module(part) {
+            return Ok(Outcome::Skipped(format!("{reason:#}")));
+        }
+        println!("== {part}: building Prometheus takes minutes, once");
+        let made = program.with_extension("made");
+        let made_text = made.to_str().context("the repository's path is not UTF-8")?;
+        let build = format!("go -C {PEER} build -mod=readonly -o");
+        Line::new(&build).word(made_text).word(&format!("{MODULE}/cmd/prometheus")).run(part)?;
+        fs::rename(&made, &program)?;
+    }
+    compared(part)
+}
+
+fn test(part: &str, name: &str, variable: &'static str, path: &Path) -> Result<Outcome> {
+    let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+    let line = format!("cargo test -p topdeck-query --locked --test it {name}");
+    let line = Line::new(&format!("{line} -- --ignored --nocapture")).env(variable, path);
+    ensure!(line.run_tests(part)? == 1, "there is no test {name}: nothing was checked");
+    Ok(Outcome::Passed)
+}
+
+/// The folder with the sources of Prometheus, fetched if need be. An error is a reason to skip.
+fn module(part: &str) -> Result<PathBuf> {
+    ensure!(Line::new("go version").succeeds(), "Prometheus' module is fetched by Go, which is not installed");
+    let fetch = Line::new(&format!("go -C {PEER} mod download {MODULE}"));
+    fetch.run(part).context("Prometheus' module cannot be fetched")?;
+    let folder = Line::new(&format!("go -C {PEER} list -m -f {{{{.Dir}}}} {MODULE}")).stdout()?;
+    Ok(PathBuf::from(String::from_utf8(folder)?.trim()))
+}
+
+/// Where the program is, or will be.
+fn program() -> Result<PathBuf> {
+    if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
+        return Ok(program.into());
+    }
+    let manifest = fs::read_to_string(root().join(PEER).join("go.mod"))?;
+    let version = version(&manifest).with_context(|| format!("{PEER}/go.mod names no {MODULE}"))?;
+    Ok(root().join(BUILT).join(format!("prometheus-{version}")))
+}
+
+/// The version of Prometheus' module that a go.mod requires.
+fn version(manifest: &str) -> Option<&str> {
+    let lines = manifest.lines().map(|line| line.trim().trim_start_matches("require "));
+    lines.filter_map(|line| line.strip_prefix(MODULE)?.strip_prefix(' ')).next()?.split(' ').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pinned_version_is_found() {
+        let one = "module a\n\nrequire github.com/prometheus/prometheus v0.315.0\n";
+        assert_eq!(version(one), Some("v0.315.0"));
+        let many = "require (\n\tgithub.com/prometheus/prometheus/x v1\n\tgithub.com/prometheus/prometheus v0.9.1 // why\n)\n";
+        assert_eq!(version(many), Some("v0.9.1"));
+        assert_eq!(version("module a\n"), None);
+    }
+}
