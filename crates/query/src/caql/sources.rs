@@ -113,7 +113,6 @@ impl Find {
         Fetch {
             selector: self.selector.clone(),
             matchers: Vec::new(),
-            name: String::new(),
             shift: Shift::default(),
             extension: Extension::None,
             looks_for_resets: false,
