@@ -44,10 +44,14 @@ impl Evaluation<'_> {
                             true => group.with(label, &shown(value)),
                             false => group.clone(),
                         };
-                        *known.entry(labels).or_insert_with_key(|labels| {
-                            results.push(Stream::new(labels.clone(), vec![None; steps.count]));
-                            results.len() - 1
-                        })
+                        let next = results.len();
+                        let at = *known.entry(labels.clone()).or_insert(next);
+                        if at == next {
+                            // Each value that is new takes room at all steps.
+                            self.budget.room(next + 1, steps.count)?;
+                            results.push(Stream::new(labels, vec![None; steps.count]));
+                        }
+                        at
                     }
                 };
                 recent = Some((value, at));
