@@ -165,7 +165,7 @@ impl Sweep {
     pub(super) fn about(self) -> &'static str {
         match self {
             Sweep::Span => "days of A, p99 every 4 min",
-            Sweep::Series => "series of B, p99.9 of all every 5 min over the day",
+            Sweep::Series => "series of B, p99.9 every 5 min",
             Sweep::Step => "step, p99 over all of A",
         }
     }

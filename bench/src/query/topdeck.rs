@@ -101,7 +101,11 @@ fn with_each(
     for ((dialect, _), asked) in DIALECTS.into_iter().zip(all) {
         // Both read alike; one tells how cost grows.
         let sweeps = dialect == Dialect::PromQl;
-        questions(&mut Own { store, work, dialect }, sweeps, asked)?;
+        // What one language cannot do yet is no reason to be silent about the other.
+        if let Err(error) = questions(&mut Own { store, work, dialect }, sweeps, asked) {
+            eprintln!("        {}: {error:#}", asked.name);
+            asked.skipped.get_or_insert(format!("{error:#}").replace(['|', '\n'], " "));
+        }
     }
     Ok(())
 }
