@@ -79,7 +79,10 @@ fn test(part: &str, name: &str, variable: &'static str, path: &Path) -> Result<O
 
 /// The folder with the sources of Prometheus, fetched if need be. An error is a reason to skip.
 fn module(part: &str) -> Result<PathBuf> {
-    ensure!(Line::new("go version").succeeds(), "Prometheus' module is fetched by Go, which is not installed");
+    ensure!(
+        Line::new("go version").succeeds(),
+        "Prometheus' module is fetched by Go, which is not installed"
+    );
     let fetch = Line::new(&format!("go -C {PEER} mod download {MODULE}"));
     fetch.run(part).context("Prometheus' module cannot be fetched")?;
     let folder = Line::new(&format!("go -C {PEER} list -m -f {{{{.Dir}}}} {MODULE}")).stdout()?;
