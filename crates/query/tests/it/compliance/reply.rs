@@ -177,7 +177,9 @@ fn is_same(a: &Value, b: &Value) -> bool {
 }
 
 fn is_near(a: f64, b: f64) -> bool {
-    a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= FRACTION * a.abs().min(b.abs())
+    // Two infinities are infinitely far apart, which is no part of either.
+    let is_close = || (a - b).abs() <= FRACTION * a.abs().min(b.abs());
+    a == b || a.is_nan() && b.is_nan() || a.is_finite() && b.is_finite() && is_close()
 }
 
 fn of(value: &Own) -> Value {
