@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::error::{Place, Result};
 use crate::eval::Evaluation;
+use crate::histogram::Plain;
 use crate::labels::{Labels, NAME};
 use crate::plan::Op;
 use crate::promql;
@@ -80,9 +81,7 @@ fn is_same(a: &Value, b: &Value) -> bool {
 /// A value as Prometheus makes a label of it.
 fn shown(value: &Value) -> String {
     match (value.number(), value.histogram()) {
-        (Some(f64::INFINITY), _) => "+Inf".to_owned(),
-        (Some(f64::NEG_INFINITY), _) => "-Inf".to_owned(),
-        (Some(number), _) => number.to_string(),
+        (Some(number), _) => Plain(number).to_string(),
         (None, Some(histogram)) => histogram.to_string(),
         (None, None) => String::new(),
     }
