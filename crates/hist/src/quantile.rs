@@ -227,6 +227,8 @@ fn nearest_rank_exactly(q: f64, n: u64) -> u64 {
 /// Whole and part of `q * n`, `q` within 0..=1. What differs from a whole number by no more than the last place
 /// of `q` is taken for that number.
 fn share_of(q: f64, n: u64) -> (u64, f64) {
+    // Nought may have a sign.
+    let q = q.abs();
     let exponent = ((q.to_bits() >> 52) as u32).max(1);
     let fraction = q.to_bits() & ((1 << 52) - 1);
     let mantissa = if q < f64::MIN_POSITIVE { fraction } else { fraction | 1 << 52 };
@@ -288,5 +290,18 @@ impl Cumulative {
     /// How many values there are.
     pub fn count(&self) -> u64 {
         self.up_to.last().copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nought_may_have_a_sign() {
+        let mut histogram = Histogram::default();
+        [1.0, 2.0, 3.0].into_iter().for_each(|value| histogram.record(value));
+        assert_eq!(histogram.quantile(-0.0), histogram.quantile(0.0));
+        assert_eq!(nearest_rank(-0.0, 3), 1);
     }
 }

@@ -23,16 +23,18 @@ impl Steps {
     /// From a moment to another, both included where the step fits.
     pub fn over(start: i64, end: i64, step: i64) -> Steps {
         let step = step.max(1);
-        let count = match end >= start {
-            true => (end.abs_diff(start) / step.unsigned_abs()).saturating_add(1),
-            false => 0,
+        // From one end of time to the other it is farther than an `i64` can say.
+        let count = match i128::from(end) - i128::from(start) {
+            length if length >= 0 => length / i128::from(step) + 1,
+            _ => 0,
         };
         Steps { start, step, count: usize::try_from(count).unwrap_or(usize::MAX) }
     }
 
     /// A moment.
     pub fn time(&self, at: usize) -> i64 {
-        self.start.saturating_add(self.step.saturating_mul(at as i64))
+        let time = i128::from(self.start) + i128::from(self.step) * at as i128;
+        time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
     /// The last moment; the first where there is none.
@@ -110,4 +112,24 @@ pub struct Reading {
     pub time: i64,
     /// What was read; a number or a distribution.
     pub value: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(start: i64, end: i64, step: i64, expected: &[i64]) {
+        let steps = Steps::over(start, end, step);
+        assert_eq!(steps.times().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn steps_go_from_one_end_of_time_to_the_other() {
+        check(0, 10, 4, &[0, 4, 8]);
+        check(7, 7, 1, &[7]);
+        check(7, 6, 1, &[]);
+        check(i64::MIN, i64::MAX, i64::MAX, &[i64::MIN, -1, i64::MAX - 1]);
+        assert_eq!(Steps::over(0, i64::MAX, 1).count, 1 << 63);
+    }
 }

@@ -3,6 +3,8 @@
 
 #[path = "truth_choice.rs"]
 pub(crate) mod choice;
+#[path = "truth_streams.rs"]
+pub(crate) mod streams;
 #[path = "truth_wild.rs"]
 pub(crate) mod wild;
 #[path = "truth_words.rs"]
@@ -71,10 +73,14 @@ pub(crate) fn question(bytes: &[u8]) -> Outcome {
         _ => ValueType::Vector,
     };
     let depth = 1 + choice.below(4) as u32;
-    let text = words::expression(choice, kind, depth);
+    let language = if choice.one_in(3) { Language::Caql } else { Language::PromQl };
+    let text = match language {
+        Language::PromQl => words::expression(choice, kind, depth),
+        Language::Caql => streams::expression(choice, depth / 2),
+    };
     let settings = settings(choice);
     let options = Options::all();
-    let question = Question { text: &text, language: Language::PromQl, start, end, step, options };
+    let question = Question { text: &text, language, start, end, step, options };
     let patience = if choice.one_in(8) { choice.below(20) as u64 } else { u64::MAX };
     let source = Wild::new(choice, begin);
     let asked = AtomicU64::new(0);
@@ -86,7 +92,7 @@ pub(crate) fn question(bytes: &[u8]) -> Outcome {
     let what = || format!("{text} from {start} to {end} by {step} with {settings:?}");
     match found {
         Ok((answer, beside)) => {
-            check_answer(&answer, &what);
+            check_answer(&answer, language, &what);
             assert_eq!(beside, 0, "samples are counted that are gone: {}", what());
             match answer.data {
                 Data::Vector(streams) | Data::Matrix(streams) if streams.is_empty() => {
@@ -106,7 +112,8 @@ pub(crate) fn question(bytes: &[u8]) -> Outcome {
                 Error::Limit { .. } => Outcome::Limited,
                 Error::Parse { .. } => {
                     // Expressions are well typed; what else is wrong with them is known.
-                    assert!(!shown.contains("unexpected"), "{shown}");
+                    let is_caql = language == Language::Caql;
+                    assert!(is_caql || !shown.contains("unexpected"), "{shown}");
                     Outcome::Unread
                 }
                 _ => Outcome::Failed,
@@ -157,7 +164,7 @@ fn settings(choice: &mut Choice<'_>) -> Settings {
 }
 
 /// What holds of every answer.
-fn check_answer(answer: &Answer, what: &dyn Fn() -> String) {
+fn check_answer(answer: &Answer, language: Language, what: &dyn Fn() -> String) {
     let count = answer.steps.count;
     let streams = match &answer.data {
         Data::Scalar(numbers) => {
@@ -169,7 +176,8 @@ fn check_answer(answer: &Answer, what: &dyn Fn() -> String) {
     };
     for stream in streams {
         assert_eq!(stream.points.len(), count, "{} of {}", stream.labels, what());
-        assert!(!stream.is_empty(), "{} of {}", stream.labels, what());
+        let may_be_empty = language == Language::Caql;
+        assert!(may_be_empty || !stream.is_empty(), "{} of {}", stream.labels, what());
         for point in stream.points.iter().flatten() {
             if let Value::Bracket(bracket) = point {
                 let holds = bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper;
@@ -180,5 +188,7 @@ fn check_answer(answer: &Answer, what: &dyn Fn() -> String) {
     let mut labels: Vec<_> = streams.iter().map(|stream| &stream.labels).collect();
     labels.sort();
     let is_each_once = labels.windows(2).all(|pair| pair[0] != pair[1]);
-    assert!(is_each_once, "two streams of the same labels: {}", what());
+    // What CAQL calls streams is for people.
+    let is_free = language == Language::Caql;
+    assert!(is_each_once || is_free, "two streams of the same labels: {}", what());
 }

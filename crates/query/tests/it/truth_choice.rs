@@ -17,7 +17,7 @@ impl<'a> Choice<'a> {
     }
 
     pub(crate) fn word(&mut self) -> u64 {
-        (0..8).fold(0, |word, _| word << 8 | u64::from(self.byte()))
+        (0..8).fold(0, |word, _| (word << 8) | u64::from(self.byte()))
     }
 
     /// A number below `n`.

@@ -61,7 +61,8 @@ fn is_right(value: &Value, truth: &Truth) -> bool {
                     bracket.is_exact() && near(bracket.estimate, *truth)
                         || truth.is_nan() && bracket.estimate.is_nan()
                 }
-                // Something divided by what may be nought.
+                Doubt::Open => true,
+                // A share of nothing.
                 Doubt::Bounds if !truth.is_finite() || bracket.estimate.is_nan() => true,
                 Doubt::Bounds => {
                     let doubt = 1e-9 * (truth.abs() + 1e-9);

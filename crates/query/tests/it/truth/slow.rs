@@ -24,6 +24,8 @@ pub(crate) enum Doubt {
     Rounding,
     /// It has to be within the bounds.
     Bounds,
+    /// Everything: what may have been divided by nought has no bounds.
+    Open,
 }
 
 /// By labels, what is true at each step.
@@ -72,7 +74,9 @@ pub(crate) fn truth(raw: &Raw, ask: &Ask, times: &[i64]) -> Truths {
                 let b = right.get(tags)?;
                 let points = a.iter().zip(b).map(|pair| match pair {
                     (Some(Truth::Number(a, x)), Some(Truth::Number(b, y))) => {
-                        let doubt = (*x).max(*y).max(Doubt::Rounding);
+                        let may_be_nought = *operator == '/' && *y >= Doubt::Bounds;
+                        let own = if may_be_nought { Doubt::Open } else { Doubt::Rounding };
+                        let doubt = (*x).max(*y).max(own);
                         Some(Truth::Number(computed(*operator, *a, *b), doubt))
                     }
                     _ => None,
