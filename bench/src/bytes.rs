@@ -49,7 +49,7 @@ pub(crate) fn run(effort: &Effort) -> Section {
     let mut header = vec!["".to_owned(), "keeps".to_owned(), "error".to_owned()];
     header.extend(sizes.iter().map(|(size, _)| format!("n = {size}")));
     let caption = "Bytes per frame by values per frame.".to_owned();
-    let mut table = Table { caption, header, text_columns: 3, rows: Vec::new() };
+    let mut table = Table { caption, header, text_columns: 3, rows: Vec::new(), plot: None };
     for (at, row) in columns[0].iter().enumerate() {
         let mut cells = vec![row.name.clone(), row.keeps.to_owned(), row.error.to_owned()];
         cells.extend(columns.iter().map(|column| number(column[at].bytes)));

@@ -3,7 +3,7 @@
 //! Writes `docs/benchmarks.md` and the samples behind it, `bench/results/*.tsv`. Everything that can disturb
 //! a comparison is said in the report itself. `record.rs` … `accuracy.rs` hold one comparison of histograms each,
 //! with the peers; `topdeck.rs` is topdeck's side of all of them. `journal.rs` has those of journals,
-//! `store.rs` that of stores.
+//! `store.rs` that of stores, `query.rs` that of questions to them.
 #![forbid(unsafe_code)]
 
 mod accuracy;
@@ -16,6 +16,7 @@ mod journal;
 mod machine;
 mod merge;
 mod quantile;
+mod query;
 mod record;
 mod report;
 mod rounds;
@@ -24,7 +25,7 @@ mod threads;
 mod topdeck;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -40,9 +41,19 @@ struct Options {
     /// Try everything in a minute; print the report, write nothing
     #[arg(long)]
     quick: bool,
-    /// Run this comparison alone; print the report, write nothing
+    /// Run this comparison alone, or several; print the report, write nothing
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(COMPARISONS.map(|(name, _)| name)))]
-    only: Option<String>,
+    only: Vec<String>,
+    /// Write the report, its samples and its pictures to this folder
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Ask the store in this folder one question and print the memory that this took: how `query` asks a
+    /// process that does nothing else
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    memory_of: Option<PathBuf>,
+    /// In CAQL
+    #[arg(long, hide = true, requires = "memory_of")]
+    caql: bool,
 }
 
 /// How much work a run does.
@@ -51,18 +62,29 @@ struct Effort {
     quick: bool,
 }
 
-type Comparison = (&'static str, fn(&Effort) -> Section);
-const COMPARISONS: [Comparison; 10] = [
-    ("record", record::run),
-    ("threads", threads::run),
-    ("merge", merge::run),
-    ("quantile", quantile::run),
-    ("bytes", bytes::run),
-    ("accuracy", accuracy::run),
-    ("journal-append", journal::append),
-    ("journal-durable", journal::durable),
-    ("journal-read", journal::read),
-    ("store", store::run),
+/// How a comparison is made.
+#[derive(Clone, Copy)]
+enum Run {
+    Alone(fn(&Effort) -> Section),
+    /// With all others of stores, so that they are loaded once.
+    OnStores,
+}
+
+const STORE: &str = "store";
+const QUERY: &str = "query";
+/// Those on stores come last.
+const COMPARISONS: [(&str, Run); 11] = [
+    ("record", Run::Alone(record::run)),
+    ("threads", Run::Alone(threads::run)),
+    ("merge", Run::Alone(merge::run)),
+    ("quantile", Run::Alone(quantile::run)),
+    ("bytes", Run::Alone(bytes::run)),
+    ("accuracy", Run::Alone(accuracy::run)),
+    ("journal-append", Run::Alone(journal::append)),
+    ("journal-durable", Run::Alone(journal::durable)),
+    ("journal-read", Run::Alone(journal::read)),
+    (STORE, Run::OnStores),
+    (QUERY, Run::OnStores),
 ];
 
 /// Nine rounds are the least of which a median and a spread say something; a few more cost little.
@@ -71,27 +93,42 @@ const ROUNDS_QUICK: usize = 3;
 
 fn main() -> Result<()> {
     let options = Options::parse();
+    if let Some(folder) = &options.memory_of {
+        println!("{}", query::topdeck::memory_of(folder, options.caql)?);
+        return Ok(());
+    }
     let effort = match options.quick {
         true => Effort { rounds: ROUNDS_QUICK, quick: true },
         false => Effort { rounds: ROUNDS, quick: false },
     };
     // Read first: the run itself is a load.
     let machine = machine::describe();
-    let wanted = |name: &str| options.only.as_deref().is_none_or(|only| only == name);
+    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|one| one == name);
     let began = wall_time();
+    let says = |what: &str| eprintln!("{:5.0} s  {what}", (wall_time() - began).as_secs_f64());
     let mut sections = Vec::new();
     for (name, run) in COMPARISONS.into_iter().filter(|(name, _)| wanted(name)) {
-        eprintln!("{:5.0} s  {name} …", (wall_time() - began).as_secs_f64());
-        sections.push(run(&effort));
+        if let Run::Alone(run) = run {
+            says(&format!("{name} …"));
+            sections.push(run(&effort));
+        }
     }
-    eprintln!("{:5.0} s  done", (wall_time() - began).as_secs_f64());
+    if wanted(STORE) || wanted(QUERY) {
+        says("stores …");
+        sections.extend(store::run(&effort, wanted(STORE), wanted(QUERY)));
+    }
+    says("done");
     let report = markdown(&machine, &effort, &sections);
-    if options.quick || options.only.is_some() {
+    if let Some(folder) = &options.out {
+        return write(&report, &sections, folder, folder);
+    }
+    if options.quick || !options.only.is_empty() {
         println!("{report}");
         return Ok(());
     }
     eprint!("{}", summary(&sections));
-    write(&report, &sections)
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
+    write(&report, &sections, &bench.join("../docs"), &bench.join("results"))
 }
 
 fn markdown(machine: &str, effort: &Effort, sections: &[Section]) -> String {
@@ -111,19 +148,16 @@ fn markdown(machine: &str, effort: &Effort, sections: &[Section]) -> String {
     report.trim_end().to_owned() + "\n"
 }
 
-fn write(report: &str, sections: &[Section]) -> Result<()> {
-    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let docs = bench.join("../docs");
-    let results = bench.join("results");
-    for folder in [&docs, &results] {
+fn write(report: &str, sections: &[Section], docs: &Path, results: &Path) -> Result<()> {
+    for folder in [docs, results] {
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     }
     let mut files = vec![(docs.join("benchmarks.md"), report.to_owned())];
-    files.extend(
-        sections
-            .iter()
-            .map(|section| (results.join(section.name).with_extension("tsv"), section.tsv())),
-    );
+    for section in sections {
+        files.push((results.join(section.name).with_extension("tsv"), section.tsv()));
+        let plots = section.tables.iter().filter_map(|table| table.plot.as_ref());
+        files.extend(plots.map(|plot| (docs.join(plot.file), plot.svg.clone())));
+    }
     for (path, text) in files {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     }

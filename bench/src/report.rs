@@ -102,6 +102,17 @@ pub(crate) struct Table {
     pub(crate) header: Vec<String>,
     pub(crate) text_columns: usize,
     pub(crate) rows: Vec<Vec<String>>,
+    /// The same to look at.
+    pub(crate) plot: Option<Plot>,
+}
+
+/// A picture that a table comes with.
+pub(crate) struct Plot {
+    /// Its name in the folder of the report.
+    pub(crate) file: &'static str,
+    /// What it shows, for who does not see it.
+    pub(crate) alt: String,
+    pub(crate) svg: String,
 }
 
 impl Table {
@@ -111,6 +122,7 @@ impl Table {
             header: header.iter().map(|&name| name.to_owned()).collect(),
             text_columns,
             rows: Vec::new(),
+            plot: None,
         }
     }
 
@@ -140,6 +152,9 @@ impl Table {
             let _ = writeln!(out, "{}", line(row));
         }
         out.push('\n');
+        if let Some(Plot { file, alt, .. }) = &self.plot {
+            let _ = writeln!(out, "![{alt}]({file})\n");
+        }
     }
 }
 

@@ -5,16 +5,18 @@
 
 mod figures;
 mod http;
-mod prometheus;
+pub(crate) mod prometheus;
 mod remote_write;
 mod server;
-mod topdeck;
+pub(crate) mod topdeck;
 
 use collect::synthetic::{Dataset, Scale, Which};
 
-pub(crate) use self::figures::Figures;
-use self::figures::{Answer, Load, QUERIES, Query, SETS};
+use self::figures::{Answer, Load, QUERIES, SETS};
+pub(crate) use self::figures::{Figures, Query};
+pub(crate) use self::http::escaped;
 use crate::Effort;
+use crate::query::Asked;
 use crate::report::{Samples, Section, Table, Target, number};
 
 const METHOD: &str = "\
@@ -35,7 +37,7 @@ runs after one that is not counted.
 
 Prometheus gets cumulative native histograms of schema 5 (2.2 % a bucket, 106 a decade, the nearest to the 90 a \
 decade that the data have), each bucket of the source moved whole by its middle; remote write 1.0, snappy. It runs with \
-its usual settings but for a long retention. Its histograms have no minimum and no maximum. “Gauge histograms” sends A as a gauge \
+its usual settings but for a long retention and experimental functions, which `query` asks for. Its histograms have no minimum and no maximum. “Gauge histograms” sends A as a gauge \
 histogram per minute and sums them up over time: not what its clients do, but counts are then exact.";
 
 /// How much of the data sets a run handles, and how often it asks.
@@ -45,6 +47,10 @@ pub(crate) struct Work {
     pub(crate) gauges: usize,
     pub(crate) gauge_minutes: usize,
     pub(crate) query_rounds: usize,
+    pub(crate) quick: bool,
+    /// What is asked of a store that is loaded: what this file compares, and what `query.rs` does.
+    pub(crate) store: bool,
+    pub(crate) query: bool,
 }
 
 /// Rounds of a query that is asked anew each time: it takes seconds on some servers.
@@ -52,11 +58,15 @@ const QUERY_ROUNDS: usize = 5;
 const QUERY_ROUNDS_QUICK: usize = 2;
 
 impl Work {
-    fn new(effort: &Effort) -> Work {
+    fn new(effort: &Effort, store: bool, query: bool) -> Work {
         let (a, b) = (Scale::full(Which::A), Scale::full(Which::B));
-        let (a, b) = match effort.quick {
-            true => (Scale { minutes: 1_440, ..a }, Scale { series: 100, minutes: 360, ..b }),
-            false => (a, b),
+        let (a, b) = match (effort.quick, store) {
+            (true, true) => {
+                (Scale { minutes: 1_440, ..a }, Scale { series: 100, minutes: 360, ..b })
+            }
+            // As much as Prometheus keeps without compaction, which is not waited for then.
+            (true, false) => (Scale { minutes: 180, ..a }, Scale { series: 80, minutes: 60, ..b }),
+            (false, _) => (a, b),
         };
         Work {
             a: Dataset::new(Which::A, a),
@@ -64,6 +74,9 @@ impl Work {
             gauges: if effort.quick { 100 } else { 1_000 },
             gauge_minutes: 1_440,
             query_rounds: if effort.quick { QUERY_ROUNDS_QUICK } else { QUERY_ROUNDS },
+            quick: effort.quick,
+            store,
+            query,
         }
     }
 }
@@ -107,43 +120,63 @@ impl Walk {
     }
 }
 
-pub(crate) fn run(effort: &Effort) -> Section {
-    let work = Work::new(effort);
+/// The sections that are wanted: of stores, of questions to them, or both.
+pub(crate) fn run(effort: &Effort, store: bool, query: bool) -> Vec<Section> {
+    let work = Work::new(effort, store, query);
     let own = topdeck::run(&work);
-    let stores = [
-        (prometheus::name(), prometheus::run(&work)),
-        (prometheus::name_gauge(), prometheus::run_a_as_gauges(&work)),
-    ];
-    let mut section = Section {
-        name: "store",
-        title: "Store, taking in and answering",
-        method: METHOD.to_owned(),
-        tables: Vec::new(),
-        targets: Vec::new(),
-        samples: Vec::new(),
-    };
+    let mut asked = Vec::new();
     let mut all = Vec::new();
     let own = match own {
-        Ok(own) => Some(own),
+        Ok(mut own) => {
+            asked.append(&mut own.asked);
+            Some(own)
+        }
         Err(error) => {
             eprintln!("        {}: {error:#}", topdeck::NAME);
             all.push(Figures::skipped(topdeck::NAME, &format!("failed: {error:#}")));
             None
         }
     };
-    if effort.quick {
-        section.method +=
-            "\n\nThis was a quick run: a day of A, 100 series and six hours of B, 100 gauges.";
-    }
+    let stores = [
+        (prometheus::name(), prometheus::run(&work)),
+        (prometheus::name_gauge(), prometheus::run_a_as_gauges(&work)),
+    ];
     for (name, figures) in stores {
         match figures {
-            Ok(figures) => all.push(figures),
+            Ok((figures, of_query)) => {
+                all.push(figures);
+                asked.push(of_query);
+            }
             Err(error) => {
                 let why = format!("{error:#}").replace(['|', '\n'], " ");
                 eprintln!("        {name}: {why}");
                 all.push(Figures::skipped(&name, &format!("skipped: {why}")));
+                asked.push(Asked::skipped(&name, &why));
             }
         }
+    }
+    let mut sections = Vec::new();
+    if store {
+        sections.push(section(&work, own, all));
+    }
+    if query {
+        sections.push(crate::query::section(&work, &asked));
+    }
+    sections
+}
+
+fn section(work: &Work, own: Option<topdeck::Own>, mut all: Vec<Figures>) -> Section {
+    let mut section = Section {
+        name: crate::STORE,
+        title: "Store, taking in and answering",
+        method: METHOD.to_owned(),
+        tables: Vec::new(),
+        targets: Vec::new(),
+        samples: Vec::new(),
+    };
+    if work.quick {
+        section.method +=
+            "\n\nThis was a quick run: a day of A, 100 series and six hours of B, 100 gauges.";
     }
     if let Some(own) = own {
         section.targets = targets(&own, &all);

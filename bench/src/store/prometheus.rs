@@ -20,6 +20,7 @@ use super::remote_write::{Counted, Kind, Moved, Request};
 use super::server::Server;
 use crate::clock::wall_time;
 use crate::journal::{program, scratch};
+use crate::query::Asked;
 use crate::report::number;
 
 const PACKAGE: &str = "github.com/prometheus/prometheus/cmd/prometheus";
@@ -55,13 +56,15 @@ fn version() -> &'static str {
 }
 
 /// All figures. An error says why there are none.
-pub(crate) fn run(work: &Work) -> Result<Figures> {
-    let program = build()?;
-    let mut figures = Figures::new(&name());
-    run_a(&program, work, Kind::Cumulative, &mut figures)?;
-    run_b(&program, work, &mut figures)?;
-    run_gauges(&program, work, &mut figures)?;
-    Ok(figures)
+pub(crate) fn run(work: &Work) -> Result<(Figures, Asked)> {
+    let program = build(work)?;
+    let (mut figures, mut asked) = (Figures::new(&name()), Asked::new(&name()));
+    run_a(&program, work, Kind::Cumulative, &mut figures, &mut asked)?;
+    run_b(&program, work, &mut figures, &mut asked)?;
+    if work.store {
+        run_gauges(&program, work, &mut figures)?;
+    }
+    Ok((figures, asked))
 }
 
 /// The name of the row of [`run_a_as_gauges`].
@@ -70,17 +73,18 @@ pub(crate) fn name_gauge() -> String {
 }
 
 /// A alone, sent as gauge histograms: what Prometheus' own clients do not, but counts are then exact.
-pub(crate) fn run_a_as_gauges(work: &Work) -> Result<Figures> {
-    let mut figures = Figures::new(&name_gauge());
-    run_a(&build()?, work, Kind::Gauge, &mut figures)?;
-    Ok(figures)
+pub(crate) fn run_a_as_gauges(work: &Work) -> Result<(Figures, Asked)> {
+    let (mut figures, mut asked) = (Figures::new(&name_gauge()), Asked::new(&name_gauge()));
+    run_a(&build(work)?, work, Kind::Gauge, &mut figures, &mut asked)?;
+    Ok((figures, asked))
 }
 
-/// The program, built unless that was done before: it takes minutes.
-fn build() -> Result<PathBuf> {
+/// The program, built unless that was done before: it takes minutes, which a quick run does not have.
+fn build(work: &Work) -> Result<PathBuf> {
     let folder = program::build_folder("prometheus")?;
     let program = folder.join(format!("prometheus-{}", version()));
     if !program.exists() {
+        ensure!(!work.quick, "not built yet, which a run that is not quick does");
         program::run_tool(Command::new("go").arg("version"))?;
         eprintln!("        building {}, which takes minutes …", name());
         let made = folder.join("made");
@@ -94,7 +98,7 @@ fn build() -> Result<PathBuf> {
 }
 
 /// Prometheus with a folder of its own.
-struct Prometheus {
+pub(crate) struct Prometheus {
     server: Server,
     port: u16,
     folder: TempDir,
@@ -114,6 +118,7 @@ impl Prometheus {
         command.args([
             "--web.enable-remote-write-receiver",
             "--web.enable-admin-api",
+            "--enable-feature=promql-experimental-functions",
             "--storage.tsdb.retention.time=10y",
             "--log.level=error",
         ]);
@@ -217,7 +222,12 @@ impl Prometheus {
     }
 
     /// Asks once to warm up, then as often as is counted. Second is the last answer.
-    fn query(&mut self, work: &Work, key: &'static str, path: &str) -> Result<(Query, Value)> {
+    pub(crate) fn query(
+        &mut self,
+        work: &Work,
+        key: &'static str,
+        path: &str,
+    ) -> Result<(Query, Value)> {
         let mut connection = self.connect()?;
         let mut query = Query {
             key,
@@ -226,7 +236,9 @@ impl Prometheus {
             answer_bytes: 0,
             memory_bytes: 0,
         };
-        self.server.wait_until_idle()?;
+        if !work.quick {
+            self.server.wait_until_idle()?;
+        }
         self.server.forget_memory();
         let mut answer = Vec::new();
         for round in 0..=work.query_rounds {
@@ -305,7 +317,7 @@ fn requests(dataset: &Dataset, lanes: usize, kind: Kind, truth: &mut Truth) -> V
 }
 
 /// A range query over all of a data set, the first column ending a step after its beginning.
-fn range(query: &str, start_s: i64, end_s: i64, step_s: i64) -> String {
+pub(crate) fn range(query: &str, start_s: i64, end_s: i64, step_s: i64) -> String {
     let (query, start_s) = (escaped(query), start_s + step_s);
     format!("/api/v1/query_range?query={query}&start={start_s}&end={end_s}&step={step_s}")
 }
@@ -315,19 +327,42 @@ fn ends_s(dataset: &Dataset) -> (i64, i64) {
     (time_ms(dataset, 0) / 1_000, time_ms(dataset, minutes) / 1_000)
 }
 
-fn run_a(program: &Path, work: &Work, kind: Kind, figures: &mut Figures) -> Result<()> {
+fn run_a(
+    program: &Path,
+    work: &Work,
+    kind: Kind,
+    figures: &mut Figures,
+    asked: &mut Asked,
+) -> Result<()> {
     let dataset = &work.a;
     let mut truth = Truth::new(dataset);
     let lanes = requests(dataset, 1, kind, &mut truth);
     let points = dataset.scale().minutes as u64;
     let mut server = Prometheus::start(program)?;
     figures.loads.push(server.load(SETS[0], points, &lanes)?);
-    let (start, end) = ends_s(dataset);
-
     let over = match kind {
         Kind::Cumulative => "increase",
         Kind::Gauge => "sum_over_time",
     };
+    if work.query {
+        crate::query::prometheus::a(&mut server, work, over, &truth, asked)?;
+    }
+    if work.store {
+        ask_a(&mut server, work, kind, over, &truth, &lanes[0], figures)?;
+    }
+    server.stop()
+}
+
+fn ask_a(
+    server: &mut Prometheus,
+    work: &Work,
+    kind: Kind,
+    over: &str,
+    truth: &Truth,
+    requests: &[Vec<u8>],
+    figures: &mut Figures,
+) -> Result<()> {
+    let (start, end) = ends_s(&work.a);
     let path = range(&format!("{over}(disk_io_latency[90m])"), start, end, 90 * 60);
     let (query, answer) = server.query(work, "a-heatmap", &path)?;
     figures.queries.push(query);
@@ -345,7 +380,7 @@ fn run_a(program: &Path, work: &Work, kind: Kind, figures: &mut Figures) -> Resu
     let path = range(&format!("histogram_quantile(0.99, {window})"), start, end, 240);
     let (query, answer) = server.query(work, "a-p99", &path)?;
     figures.queries.push(query);
-    let errors = errors(&answer, start, &truth, |window, found| {
+    let errors = errors(&answer, start, truth, |window, found| {
         let (lower, upper) = window.quantile_ns(0.99)?;
         let middle = (lower + upper) as f64 / 2e9;
         Some((found / middle - 1.0).abs())
@@ -360,7 +395,7 @@ fn run_a(program: &Path, work: &Work, kind: Kind, figures: &mut Figures) -> Resu
     let path = range(&format!("histogram_fraction(0, {limit_s}, {window})"), start, end, 240);
     let (query, answer) = server.query(work, "a-below", &path)?;
     figures.queries.push(query);
-    let errors = self::errors(&answer, start, &truth, |window, found| {
+    let errors = self::errors(&answer, start, truth, |window, found| {
         let share = window.at_or_below_limit as f64 / window.count as f64;
         Some((found - share).abs())
     })?;
@@ -371,7 +406,7 @@ fn run_a(program: &Path, work: &Work, kind: Kind, figures: &mut Figures) -> Resu
     ));
     let path = range(&format!("histogram_count({window})"), start, end, 240);
     let (_, answer) = server.query(work, "a-count", &path)?;
-    let errors = self::errors(&answer, start, &truth, |window, found| {
+    let errors = self::errors(&answer, start, truth, |window, found| {
         Some((found / window.count as f64 - 1.0).abs())
     })?;
     figures.answers.push(Answer::new(
@@ -380,8 +415,8 @@ fn run_a(program: &Path, work: &Work, kind: Kind, figures: &mut Figures) -> Resu
         "0",
     ));
 
-    figures.answers.push(twice(&mut server, &lanes[0], kind, &truth, end)?);
-    server.stop()
+    figures.answers.push(twice(server, requests, kind, truth, end)?);
+    Ok(())
 }
 
 /// Everything once more, as a sender does that did not hear the acknowledgement.
@@ -417,7 +452,7 @@ fn twice(
     Ok(Answer::new(&question, format!("{after} ({})", statuses.join(", ")), "no change, accepted"))
 }
 
-fn run_b(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
+fn run_b(program: &Path, work: &Work, figures: &mut Figures, asked: &mut Asked) -> Result<()> {
     let dataset = &work.b;
     let scale = dataset.scale();
     let mut truth = Truth::new(dataset);
@@ -426,8 +461,18 @@ fn run_b(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
     let points = (scale.series * scale.minutes) as u64;
     figures.loads.push(server.load(SETS[1], points, &lanes)?);
     drop(lanes);
-    let (start, end) = ends_s(dataset);
+    if work.query {
+        crate::query::prometheus::b(&mut server, work, asked)?;
+    }
+    if work.store {
+        ask_b(&mut server, work, &truth, figures)?;
+    }
+    server.stop()
+}
 
+fn ask_b(server: &mut Prometheus, work: &Work, truth: &Truth, figures: &mut Figures) -> Result<()> {
+    let (dataset, scale) = (&work.b, work.b.scale());
+    let (start, end) = ends_s(dataset);
     let sum = "sum(increase(http_request_duration[5m]))";
     let path = range(&format!("histogram_quantile(0.999, {sum})"), start, end, 300);
     figures.queries.push(server.query(work, "b-p99.9", &path)?.0);
@@ -443,7 +488,7 @@ fn run_b(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
         count.unwrap_or("nothing"),
         truth.total().count.to_string(),
     ));
-    server.stop()
+    Ok(())
 }
 
 fn run_gauges(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
@@ -484,7 +529,7 @@ fn run_gauges(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> 
 }
 
 /// Times and values of the one series of a range query's answer.
-fn series_of(answer: &Value, kind: &str) -> Result<Vec<(i64, Value)>> {
+pub(crate) fn series_of(answer: &Value, kind: &str) -> Result<Vec<(i64, Value)>> {
     let values =
         answer["data"]["result"][0][kind].as_array().context("an answer without values")?;
     let pair = |pair: &Value| Some((pair[0].as_f64()? as i64, pair[1].clone()));

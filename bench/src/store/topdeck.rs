@@ -22,10 +22,13 @@ use super::figures::{Answer, Figures, Load, Query, SETS};
 use super::{Walk, Work};
 use crate::clock::{cpu_time_of_program, wall_time};
 use crate::journal::scratch;
+use crate::query::{self, Asked};
 
 pub(crate) const NAME: &str = "topdeck";
 /// Minutes of one batch where there is one series; else a batch is all series of a minute.
 const MINUTES_ALONE: usize = 60;
+/// In the folder of a [`Bench`].
+const FOLDER: &str = "store";
 
 /// What topdeck is measured for beside what all stores are.
 pub(crate) struct Own {
@@ -37,20 +40,22 @@ pub(crate) struct Own {
     pub(crate) twice: (u64, u64),
     /// What was read, rows that were merged, and processor milliseconds.
     pub(crate) reads: Vec<(String, u64, f64)>,
+    /// What was asked in each language.
+    pub(crate) asked: Vec<Asked>,
 }
 
 /// A store in a folder of its own, with a clock that follows the data.
-struct Bench {
+pub(crate) struct Bench {
     folder: TempDir,
     now: Arc<AtomicI64>,
-    store: Store,
+    pub(crate) store: Store,
 }
 
 impl Bench {
     fn new(grace: i64) -> Result<Bench> {
         let folder = scratch::folder()?;
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
-        let dir = folder.path().join("store");
+        let dir = folder.path().join(FOLDER);
         let limits = journal::Limits { bytes_max: None, ..journal::Settings::default().limits };
         let settings =
             journal::Settings { codec: journal::Codec::Zstd, limits, ..Default::default() };
@@ -124,10 +129,19 @@ impl Bench {
         drop(store);
         Ok(folder.close()?)
     }
+
+    /// Closes the store and shows its folder to somebody who opens it anew.
+    fn close_for<T>(self, then: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+        let Bench { folder, store, .. } = self;
+        drop(store);
+        let result = then(&folder.path().join(FOLDER))?;
+        folder.close()?;
+        Ok(result)
+    }
 }
 
 /// Asks once to warm up, then as often as is counted.
-fn ask<T>(
+pub(crate) fn ask<T>(
     work: &Work,
     key: &'static str,
     mut question: impl FnMut() -> Result<T>,
@@ -154,11 +168,14 @@ pub(crate) fn run(work: &Work) -> Result<Own> {
         heatmap_total: (0, 0),
         twice: (0, 0),
         reads: Vec::new(),
+        asked: if work.query { query::topdeck::contenders() } else { Vec::new() },
     };
     run_a(work, &mut own)?;
     run_a_base(work, &mut own)?;
     run_b(work, &mut own)?;
-    run_gauges(work, &mut own)?;
+    if work.store {
+        run_gauges(work, &mut own)?;
+    }
     Ok(own)
 }
 
@@ -218,7 +235,23 @@ fn run_a(work: &Work, own: &mut Own) -> Result<()> {
     let points = dataset.scale().minutes as u64;
     own.figures.loads.push(bench.load(SETS[0], points, &batches)?);
     own.base_bytes[0] = bench.stored(Some(Resolution::Base))? as f64 / points as f64;
+    if work.query {
+        query::topdeck::a(work, &bench.store, &truth, &mut own.asked)?;
+    }
+    if work.store {
+        ask_a(work, &bench, &batches, &truth, own)?;
+    }
+    bench.close()
+}
 
+fn ask_a(
+    work: &Work,
+    bench: &Bench,
+    batches: &[(i64, Vec<u8>)],
+    truth: &Truth,
+    own: &mut Own,
+) -> Result<()> {
+    let dataset = &work.a;
     let (query, columns) = ask(work, "a-heatmap", || bench.columns(grid(dataset, 90 * MINUTE)))?;
     own.figures.queries.push(query);
     own.heatmap_total = (total(&columns), truth.total().count);
@@ -302,7 +335,7 @@ fn run_a(work: &Work, own: &mut Own) -> Result<()> {
         format!("{after} ({repeated} × accepted as a repeat)"),
         "no change, accepted",
     ));
-    bench.close()
+    Ok(())
 }
 
 fn errors_of(question: &str, errors: &mut [f64], truth: &str) -> Answer {
@@ -329,6 +362,17 @@ fn run_a_base(work: &Work, own: &mut Own) -> Result<()> {
         }
     }
     bench.store.seal()?;
+    if work.query {
+        query::topdeck::a_base(work, &bench.store, &mut own.asked)?;
+    }
+    if work.store {
+        ask_a_base(work, &bench, own)?;
+    }
+    bench.close()
+}
+
+fn ask_a_base(work: &Work, bench: &Bench, own: &mut Own) -> Result<()> {
+    let dataset = &work.a;
     let (query, _) = ask(work, "a-heatmap-base", || bench.columns(grid(dataset, 90 * MINUTE)))?;
     own.figures.queries.push(query);
     let all = grid(dataset, 90 * MINUTE);
@@ -342,7 +386,7 @@ fn run_a_base(work: &Work, own: &mut Own) -> Result<()> {
             median(&query.cpu_ms),
         ));
     }
-    bench.close()
+    Ok(())
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -362,7 +406,22 @@ fn run_b(work: &Work, own: &mut Own) -> Result<()> {
     let written = load.written_bytes.map_or(f64::NAN, |bytes| bytes as f64);
     own.written_per_kept = written / load.stored_bytes as f64;
     own.figures.loads.push(load);
+    if work.store {
+        ask_b(work, &bench, &truth, own)?;
+    }
+    if !work.query {
+        return bench.close();
+    }
+    // They are many, and memory is measured.
+    drop(batches);
+    query::topdeck::b(work, &bench.store, &mut own.asked)?;
+    let asked = &mut own.asked;
+    bench.close_for(|folder| query::topdeck::b_memory(folder, asked))
+}
 
+fn ask_b(work: &Work, bench: &Bench, truth: &Truth, own: &mut Own) -> Result<()> {
+    let dataset = &work.b;
+    let scale = dataset.scale();
     let (query, _) = ask(work, "b-p99.9", || {
         let columns = bench.columns(grid(dataset, 5 * MINUTE))?;
         Ok(columns.iter().map(|column| column.quantile(0.999)).collect::<Vec<_>>())
@@ -392,7 +451,7 @@ fn run_b(work: &Work, own: &mut Own) -> Result<()> {
             median(&query.cpu_ms),
         ));
     }
-    bench.close()
+    Ok(())
 }
 
 fn run_gauges(work: &Work, own: &mut Own) -> Result<()> {
@@ -462,7 +521,7 @@ fn written_bytes() -> Option<u64> {
 }
 
 /// Greatest resident size since [`forget_memory`], the batches that wait to be sent included.
-fn memory_bytes() -> Option<u64> {
+pub(crate) fn memory_bytes() -> Option<u64> {
     let status = own_file("status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)

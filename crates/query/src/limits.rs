@@ -35,10 +35,6 @@ impl<'a> Budget<'a> {
         Budget { limits, samples: AtomicU64::new(0), is_over }
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
     /// Counts samples that are held from now on.
     pub(crate) fn hold(&self, samples: u64) -> Result<()> {
         // Only an amount: nothing else is ordered by it.

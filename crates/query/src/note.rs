@@ -13,7 +13,7 @@ pub enum Note {
     Info,
 }
 
-/// Notes of one evaluation, each once.
+/// Notes of one evaluation, each text once; of several places the last is told, as Prometheus does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     notes: BTreeMap<(Note, String), Place>,
@@ -22,19 +22,17 @@ pub struct Notes {
 impl Notes {
     /// Adds a warning.
     pub fn warn(&mut self, place: Place, message: impl Into<String>) {
-        self.notes.entry((Note::Warning, message.into())).or_insert(place);
+        self.notes.insert((Note::Warning, message.into()), place);
     }
 
     /// Adds a remark.
     pub fn info(&mut self, place: Place, message: impl Into<String>) {
-        self.notes.entry((Note::Info, message.into())).or_insert(place);
+        self.notes.insert((Note::Info, message.into()), place);
     }
 
     /// Adds those of another.
     pub fn append(&mut self, other: Notes) {
-        for (note, place) in other.notes {
-            self.notes.entry(note).or_insert(place);
-        }
+        self.notes.extend(other.notes);
     }
 
     /// The same, of a text that begins so many bytes later.

@@ -52,8 +52,6 @@ pub(crate) struct Fetch {
     pub(crate) selector: Selector,
     /// The same as it was written, for what is absent.
     pub(crate) matchers: Vec<Matcher>,
-    /// The metric's name, where the expression says it.
-    pub(crate) name: String,
     pub(crate) shift: Shift,
     pub(crate) extension: Extension,
     /// Each histogram is told whether its counter began anew after the one before. Prometheus does so where nothing

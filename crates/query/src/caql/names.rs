@@ -42,15 +42,25 @@ pub(super) fn legend(labels: &Labels) -> String {
 
 /// What formats need of some streams.
 pub(super) struct Named {
-    named: Vec<(String, String, Vec<(String, String)>)>,
+    named: Vec<One>,
+}
+
+struct One {
+    name: String,
+    canonical: String,
+    tags: Vec<(String, String)>,
 }
 
 impl Named {
     pub(super) fn of(streams: &[Stream]) -> Named {
         let named = |stream: &Stream| {
-            let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
             let labels = &stream.labels;
-            (labels.name().to_owned(), canonical(labels), tags(labels).map(owned).collect())
+            let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            One {
+                name: labels.name().to_owned(),
+                canonical: canonical(labels),
+                tags: tags(labels).map(owned).collect(),
+            }
         };
         Named { named: streams.iter().map(named).collect() }
     }
@@ -60,7 +70,7 @@ impl Named {
         let identities: Vec<Identity<'_>> = self
             .named
             .iter()
-            .map(|(name, canonical, tags)| Identity { name, canonical, tags })
+            .map(|One { name, canonical, tags }| Identity { name, canonical, tags })
             .collect();
         super::label::labels(formats, &identities)
     }

@@ -26,11 +26,11 @@ pub(super) fn slots(
         if number.is_nan() {
             continue;
         }
-        let change = match before {
-            _ if is_delta && reading.start < reading.time => {
-                Some((number, seconds(reading.time - reading.start)))
+        let change = match (is_delta, reading.start, before) {
+            (true, Some(start), _) if start < reading.time => {
+                Some((number, seconds(reading.time - start)))
             }
-            Some((time, earlier)) if !is_delta && time < reading.time => {
+            (false, _, Some((time, earlier))) if time < reading.time => {
                 Some((number - earlier, seconds(reading.time - time)))
             }
             _ => None,
@@ -103,7 +103,7 @@ mod tests {
     fn check(what: What, readings: &[(i64, f64)], expected: [Option<f64>; 2]) {
         let reading = |&(time, number): &(i64, f64)| {
             let time = time * store::SECOND;
-            Reading { start: time, time, value: Value::Number(number) }
+            Reading { start: None, time, value: Value::Number(number) }
         };
         let readings: Vec<Reading> = readings.iter().map(reading).collect();
         let grid = Grid { start: 0, step: store::MINUTE, columns: 2 };

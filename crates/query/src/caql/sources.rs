@@ -113,7 +113,6 @@ impl Find {
         Fetch {
             selector: self.selector.clone(),
             matchers: Vec::new(),
-            name: String::new(),
             shift: Shift::default(),
             extension: Extension::None,
             looks_for_resets: false,
@@ -137,14 +136,14 @@ impl Find {
         found.sort_by(|a, b| a.0.cmp(&b.0));
         if found.len() > self.limit && self.only.is_none() {
             let (count, limit) = (found.len(), self.limit);
-            let most = super::FIND_LIMIT_MAX;
-            evaluation.notes.warn(
-                self.place,
-                format!(
-                    "find found {count} metrics and gives the first {limit} of them: \
-                     search for fewer, or set limit={count}, {most} at the most"
-                ),
+            let raise = match count as f64 <= super::FIND_LIMIT_MAX {
+                true => format!(", or set limit={count}"),
+                false => String::new(),
+            };
+            let message = format!(
+                "find found {count} metrics and gives the first {limit} of them: search for fewer{raise}"
             );
+            evaluation.notes.warn(self.place, message);
         }
         found.truncate(self.limit);
         Ok(found.into_iter().map(|(_, metric)| metric).collect())

@@ -278,7 +278,6 @@ impl Planner {
             looks_for_resets: needs_no_buckets && !needs_buckets,
             selector: of_matchers(&selector.matchers, selector.place)?,
             matchers: selector.matchers.clone(),
-            name: selector.name.clone(),
             shift: Shift { offset, at: self.at(selector.at) },
             extension,
             place: selector.place,

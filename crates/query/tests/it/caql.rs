@@ -6,6 +6,7 @@
 mod every;
 mod fixture;
 mod golden;
+mod reads;
 mod refused;
 mod sources;
 

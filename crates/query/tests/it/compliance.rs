@@ -107,7 +107,8 @@ fn stored(lines: &[Line]) -> Store {
             let mut batch = BatchWriter::default();
             for line in lines {
                 batch.series(&line.series);
-                for (time_ms, point) in line.points.iter().filter(|point| times.contains(&point.0)) {
+                for (time_ms, point) in line.points.iter().filter(|point| times.contains(&point.0))
+                {
                     let at = time_ms * MILLI;
                     let value = match point {
                         Point::Number(number) => Value::Number(*number),

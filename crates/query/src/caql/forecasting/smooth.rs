@@ -136,7 +136,7 @@ impl Smoothing {
         let (level, trend) = self.held?;
         // The season's next slot is the one after the last taken.
         let above = self.season.as_ref().map_or(0.0, |season| {
-            season.above(ahead.round().max(0.0) as usize + season.length - 1)
+            season.above(ahead.round().max(0.0) as usize % season.length + season.length - 1)
         });
         Some(level + trend * ahead + above)
     }

@@ -61,7 +61,7 @@ fn subtract(work: Work<'_>) -> Result<Vec<Stream>> {
         let all = work.inputs.iter().map(|stream| stream.points[at].as_ref().and_then(of_value));
         let mut all = all.map(|held| held.map(|held| &**held).unwrap_or(&EMPTY));
         let first = all.next().unwrap_or(&EMPTY).clone().into_parts();
-        let left = all.try_fold(first, |left, taken| without(left, taken));
+        let left = all.try_fold(first, without);
         let left = left.unwrap_or_else(|error| {
             failed.get_or_insert(error);
             Vec::new()

@@ -33,7 +33,6 @@ pub(super) fn info(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<V
     let fetch = Fetch {
         selector: Selector::and(vec![wanted.selector.clone(), of_same_origin(&streams, &wanted)]),
         matchers: Vec::new(),
-        name: String::new(),
         shift: shared_shift(&call.args[0]).unwrap_or_default(),
         extension: Extension::None,
         looks_for_resets: false,

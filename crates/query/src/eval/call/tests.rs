@@ -62,7 +62,6 @@ fn latencies() -> Node {
     node(Op::Latest(Fetch {
         selector: Selector::All,
         matchers: Vec::new(),
-        name: "latency".to_owned(),
         shift: Shift::default(),
         looks_for_resets: false,
         extension: Extension::None,

@@ -17,7 +17,10 @@ pub(crate) struct Fixture {
     store: Store,
 }
 
-const GAUGES: [(&str, &[(&str, &str)], &str); 5] = [
+/// Name, labels, and what is read of it in each slot.
+type Gauge = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+
+const GAUGES: [Gauge; 5] = [
     ("req", &[("dc", "us"), ("host", "a")], "1 2 3 4 5 6 7 8 9 10"),
     ("req", &[("dc", "us"), ("host", "b")], "10 10 · 10 10 10 · · 10 10"),
     ("req", &[("dc", "eu"), ("host", "c")], "5 4 3 2 1 0 1 2 3 4"),

@@ -253,3 +253,11 @@ fn promql_within() {
     // What was read in the middle of a minute is the latest from the next one on.
     check("#lang=\"promql\"\nsum(req)", "· 16 16 16 16 16 16 18 20 22");
 }
+
+#[test]
+fn bounds_go_through_arithmetic() {
+    let found = rows("(H | histogram:percentile(99)) / 10 - 1");
+    let Some(Value::Bracket(bracket)) = &found[0].1[0] else { panic!("no bounds: {found:?}") };
+    assert!(bracket.contains(19.0) && bracket.contains(20.0), "{bracket:?}");
+    assert!(18.99 < bracket.lower && bracket.upper < 20.01, "{bracket:?}");
+}

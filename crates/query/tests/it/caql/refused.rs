@@ -34,16 +34,16 @@ fn at_run_time() {
     check(
         "op:div2{1,2,3}",
         expect![[r#"
-        1:1: op:div2 takes exactly two streams, and these are 3; make one of many first, as with stats:sum() or group_by:sum(…)
-          op:div2{1,2,3}
-          ^^^^^^^^^^^^^^"#]],
+            1:1: op:div2 takes exactly two streams, and these are 3; make one of many first, as with stats:sum() or group_by:sum(…)
+              op:div2{1,2,3}
+              ^^^^^^^"#]],
     );
     check(
         r#"find("req") | vector("%tv{dc}")"#,
         expect![[r#"
-        1:1: two streams have the key "us": put more into the format, such as %cn, or set sloppy=1, which keeps the first of them
-          find("req") | vector("%tv{dc}")
-          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
+            1:15: two streams have the key "us": put more into the format, such as %cn, or set sloppy=1, which keeps the first of them
+              find("req") | vector("%tv{dc}")
+                            ^^^^^^"#]],
     );
     check(
         r#"find("req") / 2"#,
@@ -55,9 +55,9 @@ fn at_run_time() {
     check(
         r#"time:tz("Mars/Base","hour")"#,
         expect![[r#"
-        1:1: there is no time zone "Mars/Base": write one such as "UTC" or "Europe/Berlin"
-          time:tz("Mars/Base","hour")
-          ^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
+            1:1: there is no time zone "Mars/Base": write one such as "UTC" or "Europe/Berlin"
+              time:tz("Mars/Base","hour")
+              ^^^^^^^"#]],
     );
     check(
         r#"find("lat") | group_by:merge("host")"#,
@@ -69,9 +69,9 @@ fn at_run_time() {
     check(
         r#"find("req") | stats:select(9)"#,
         expect![[r#"
-        1:1: stats:select(9) has 3 streams to select from: they are numbered from 1
-          find("req") | stats:select(9)
-          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
+            1:15: stats:select(9) has 3 streams to select from: they are numbered from 1
+              find("req") | stats:select(9)
+                            ^^^^^^^^^^^^"#]],
     );
 }
 

@@ -100,7 +100,13 @@ impl Prometheus {
     }
 
     /// Status and body; `None` where nobody answers. In HTTP/1.0 an answer ends with its connection.
-    fn request(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> Option<(u16, Vec<u8>)> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         let length = body.len();
         let head = format!("{method} {path} HTTP/1.0\r\n{headers}Content-Length: {length}\r\n\r\n");

@@ -86,12 +86,16 @@ impl Reply {
             let labels =
                 labels.map(|(name, value)| (name.clone(), value.as_str().unwrap_or("").to_owned()));
             let mut points: Vec<(i64, Value)> = Vec::new();
-            points.extend(list(&series["values"]).iter().map(|point| {
-                (millis(&point[0]), Value::Number(number(&point[1])))
-            }));
-            points.extend(list(&series["histograms"]).iter().map(|point| {
-                (millis(&point[0]), histogram(&point[1]))
-            }));
+            points.extend(
+                list(&series["values"])
+                    .iter()
+                    .map(|point| (millis(&point[0]), Value::Number(number(&point[1])))),
+            );
+            points.extend(
+                list(&series["histograms"])
+                    .iter()
+                    .map(|point| (millis(&point[0]), histogram(&point[1]))),
+            );
             points.sort_by_key(|point| point.0);
             given.series.insert(labels.collect(), points);
         }

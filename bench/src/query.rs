@@ -1,0 +1,224 @@
+//! Questions to stores, put as text: what an answer costs, how near it is to the truth, and how cost grows.
+//!
+//! The stores are those of `store.rs`, loaded once for both comparisons. `question.rs` words the questions,
+//! `contender.rs` puts the same ones to everybody, `accuracy.rs` knows what would have been right.
+
+mod accuracy;
+mod asked;
+mod contender;
+mod plot;
+pub(crate) mod prometheus;
+mod question;
+pub(crate) mod topdeck;
+
+use self::accuracy::{ACCURACIES, Accuracy};
+pub(crate) use self::asked::Asked;
+use self::asked::samples;
+use self::question::{QUESTIONS, Sweep};
+use crate::report::{Plot, Samples, Section, Table, Target, number};
+use crate::store::Work;
+
+const METHOD: &str = "\
+The data sets A and B of the section on stores, as loaded there, in the same run. Everybody is asked by the text of an \
+expression. topdeck is in the process of the benchmark: it parses and plans the text, takes a view of the store and \
+works the answer out, in memory and on one thread; its figures lack HTTP and JSON, which those of Prometheus have. “From the \
+base” is a store that has no rollups. A question is asked once and then five times; the figures are medians, with the least and \
+the greatest.
+
+Processor time is that of the process, user and system; of Prometheus in steps of 10 ms. Memory is the greatest \
+resident size while the question was asked; topdeck's for B that of a process that opened the store, asked once, and did \
+nothing else, its other figures those of the benchmark itself, which had the truth and other stores in it before.
+
+The truth is what the generator of the data knows: counts, and of a quantile the bucket in which it lies, up to 10 % wide. \
+An estimate is compared with the middle of that bucket; it is *possible* if the truth may lie there, and a bracket *holds* the truth if \
+it holds all of that bucket between the least and the greatest value. Errors of counts are parts of the true count of the \
+window, those of shares are differences. 12.3 ms lies inside a bucket of the data, 12 ms is the nearest edge of one.";
+
+/// The section, of all that was asked.
+pub(crate) fn section(work: &Work, asked: &[Asked]) -> Section {
+    let mut method = METHOD.to_owned();
+    if work.quick {
+        let (a, b) = (work.a.scale(), work.b.scale());
+        method += &format!(
+            "\n\nThis was a quick run: {} minutes of A, {} series and {} minutes of B.",
+            a.minutes, b.series, b.minutes
+        );
+    }
+    for one in asked {
+        if let Some(why) = &one.skipped {
+            method += &format!("\n\n{} was skipped: {why}.", one.name);
+        }
+    }
+    Section {
+        name: crate::QUERY,
+        title: "Questions, in PromQL and CAQL",
+        method,
+        tables: vec![costs(asked), accuracies(asked), totals(asked), sweeps(asked), texts(asked)],
+        targets: targets(asked),
+        samples: all_samples(asked),
+    }
+}
+
+fn targets(asked: &[Asked]) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for own in asked.iter().filter(|one| topdeck::is_own(one)) {
+        let name = |what: &str| format!("{what}, {}", own.name);
+        let mut cpu = |what: &str, key: &str, limit: f64| {
+            targets.push(Target::at_most(&name(what), limit, "ms of CPU", own.cpu_ms(key)));
+        };
+        cpu("A: the week as 112 columns, from the base", "heat-base", 15.0);
+        cpu("A: the same from rollups", "heat", 3.0);
+        cpu("A: p99, p99.9 and the share at or below 12.3 ms every 4 min", "three", 40.0);
+        cpu("B: p99.9 of all series every 5 min", "b-p99.9", 300.0);
+        let memory = own.timed("b-p99.9").map(|timed| timed.query.memory_bytes as f64 / 1e6);
+        let what = name("B: memory of that");
+        targets.push(Target::at_most(&what, 256.0, "MB", memory));
+        let total = own.total.map(|(found, truth)| (found - truth as f64).abs());
+        targets.push(Target::at_most(&name("A: total of the heatmap"), 0.0, "off", total));
+        let worst = |key: &str| own.accuracy(key).map(|accuracy| accuracy.worst * 100.0);
+        let what = name("A: count above an edge of a bucket every 4 min, worst error");
+        targets.push(Target::at_most(&what, 0.0, "%", worst("above-edge")));
+        for key in ["p99", "p99.9", "above"] {
+            let what = name(&format!("A: brackets that hold the truth, {key}"));
+            let held = own.accuracy(key).map(|accuracy| {
+                accuracy.held.unwrap_or_default() as f64 / accuracy.windows as f64 * 100.0
+            });
+            targets.push(Target::at_least(&what, 100.0, "%", held));
+        }
+    }
+    targets
+}
+
+fn costs(asked: &[Asked]) -> Table {
+    let header = ["question", "asked of", "CPU ms", "wall ms", "memory MB"];
+    let mut table = Table::new("What an answer costs: median (least–greatest).", 2, &header);
+    for (key, about) in QUESTIONS {
+        for (one, query) in of_key(asked, key) {
+            table.rows.push(vec![
+                about.to_owned(),
+                one.name.clone(),
+                samples(&query.cpu_ms).cell(),
+                samples(&query.wall_ms).cell(),
+                number(query.memory_bytes as f64 / 1e6),
+            ]);
+        }
+    }
+    table
+}
+
+fn of_key<'a>(
+    asked: &'a [Asked],
+    key: &str,
+) -> impl Iterator<Item = (&'a Asked, &'a crate::store::Query)> {
+    asked.iter().filter_map(move |one| Some((one, &one.timed(key)?.query)))
+}
+
+fn accuracies(asked: &[Asked]) -> Table {
+    let header = [
+        "A, every 4 min",
+        "asked of",
+        "median error",
+        "worst error",
+        "possible",
+        "bracket holds the truth",
+        "no number",
+    ];
+    let mut table = Table::new("How near answers are to the truth.", 2, &header);
+    for (key, about) in ACCURACIES {
+        for one in asked {
+            let Some(accuracy) = one.accuracy(key) else { continue };
+            let Accuracy { windows, missing, possible, held, .. } = *accuracy;
+            let of_all = |count: usize| format!("{count} of {windows}");
+            table.rows.push(vec![
+                about.to_owned(),
+                one.name.clone(),
+                percent(accuracy.median),
+                percent(accuracy.worst),
+                of_all(possible),
+                held.map_or("no brackets".to_owned(), of_all),
+                missing.to_string(),
+            ]);
+        }
+    }
+    table
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.4} %", part * 100.0)
+}
+
+fn totals(asked: &[Asked]) -> Table {
+    let header = ["asked of", "measurements", "truth", "off"];
+    let mut table = Table::new("All columns of A's heatmap together.", 1, &header);
+    for one in asked {
+        let Some((found, truth)) = one.total else { continue };
+        let off = found - truth as f64;
+        let off = if off == 0.0 { "0".to_owned() } else { format!("{off:.1}") };
+        table.rows.push(vec![one.name.clone(), format!("{found:.1}"), truth.to_string(), off]);
+    }
+    table
+}
+
+fn sweeps(asked: &[Asked]) -> Table {
+    let lanes: Vec<&Asked> = asked.iter().filter(|one| !one.swept.is_empty()).collect();
+    let mut header = vec!["what is varied".to_owned(), "size".to_owned()];
+    header.extend(lanes.iter().map(|one| format!("{}, CPU ms", one.name)));
+    header.extend(lanes.iter().map(|one| format!("{}, wall ms", one.name)));
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let caption = "How cost grows with span, series and step: medians.";
+    let mut table = Table::new(caption, 1, &header);
+    for sweep in Sweep::ALL {
+        let sizes = |one: &Asked| -> Vec<f64> {
+            one.swept.iter().filter(|swept| swept.sweep == sweep).map(|one| one.size).collect()
+        };
+        for size in lanes.first().map(|one| sizes(one)).unwrap_or_default() {
+            let cell = |one: &Asked, take: fn(&crate::store::Query) -> &Vec<f64>| {
+                let found =
+                    one.swept.iter().find(|swept| swept.sweep == sweep && swept.size == size);
+                found.map_or("–".to_owned(), |found| number(samples(take(&found.query)).median()))
+            };
+            let mut row = vec![sweep.about().to_owned(), sweep.size(size)];
+            row.extend(lanes.iter().map(|one| cell(one, |query| &query.cpu_ms)));
+            row.extend(lanes.iter().map(|one| cell(one, |query| &query.wall_ms)));
+            table.rows.push(row);
+        }
+    }
+    if !lanes.is_empty() {
+        let alt = "Processor time of a question against span, number of series and step, as in the table above";
+        let svg = plot::svg(&lanes);
+        table.plot = Some(Plot { file: "query-time.svg", alt: alt.to_owned(), svg });
+    }
+    table
+}
+
+fn texts(asked: &[Asked]) -> Table {
+    let mut table =
+        Table::new("What was asked, word for word.", 3, &["question", "asked of", "text"]);
+    for (key, about) in QUESTIONS {
+        for one in asked {
+            let Some(timed) = one.timed(key) else { continue };
+            let text = format!("`{}`", timed.text.replace('|', "\\|"));
+            table.rows.push(vec![about.to_owned(), one.name.clone(), text]);
+        }
+    }
+    table
+}
+
+fn all_samples(asked: &[Asked]) -> Vec<(String, Vec<Samples>)> {
+    let row = |one: &Asked, values: &[f64]| Samples { name: one.name.clone(), ..samples(values) };
+    let mut sets = Vec::new();
+    for (key, _) in QUESTIONS {
+        let cpu = of_key(asked, key).map(|(one, query)| row(one, &query.cpu_ms)).collect();
+        let wall = of_key(asked, key).map(|(one, query)| row(one, &query.wall_ms)).collect();
+        sets.push((format!("{key}, CPU ms"), cpu));
+        sets.push((format!("{key}, wall ms"), wall));
+    }
+    for one in asked {
+        for swept in &one.swept {
+            let what = format!("{}, {}", swept.sweep.about(), swept.sweep.size(swept.size));
+            sets.push((format!("{what}, CPU ms"), vec![row(one, &swept.query.cpu_ms)]));
+            sets.push((format!("{what}, wall ms"), vec![row(one, &swept.query.wall_ms)]));
+        }
+    }
+    sets
+}

@@ -1,0 +1,186 @@
+//! How near answers are to the truth.
+//!
+//! The generator of the data knows counts, and of a quantile the bucket that it lies in: its truth is a range,
+//! narrowed by the least and the greatest value. An estimate is compared with the middle of that bucket; a bracket
+//! holds the truth if it holds the whole range.
+
+use collect::synthetic::{Dataset, Truth};
+use hist::Scheme;
+
+/// A limit that is an edge of a bucket, the nearest to `LIMIT_NS`.
+pub(super) const EDGE_NS: u64 = 12_000_000;
+/// Shares are quotients, whose last bits differ with the way that they were worked out.
+const ROUNDING: f64 = 1e-12;
+
+/// A number of an answer, with its bounds if the contender gives some.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) estimate: f64,
+    pub(crate) bounds: Option<(f64, f64)>,
+}
+
+impl Found {
+    /// In another unit.
+    pub(super) fn times(self, factor: f64) -> Found {
+        Found {
+            estimate: self.estimate * factor,
+            bounds: self.bounds.map(|(lower, upper)| (lower * factor, upper * factor)),
+        }
+    }
+}
+
+/// What is known of the truth.
+pub(super) struct True {
+    lower: f64,
+    upper: f64,
+    /// What an estimate is compared with.
+    middle: f64,
+}
+
+impl True {
+    pub(super) fn exactly(value: f64) -> True {
+        True { lower: value, upper: value, middle: value }
+    }
+}
+
+/// Answers for all windows against their truth.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Accuracy {
+    /// One of those in [`ACCURACIES`].
+    pub(super) key: &'static str,
+    /// Errors, in parts of the truth or, of shares, as they are.
+    pub(super) median: f64,
+    pub(super) worst: f64,
+    /// How many windows there are, and how many of them got no number.
+    pub(super) windows: usize,
+    pub(super) missing: usize,
+    /// How many estimates lie where the truth may.
+    pub(super) possible: usize,
+    /// How many brackets hold the truth; `None` without brackets.
+    pub(super) held: Option<usize>,
+}
+
+/// Keys of what is compared, and what a reader sees.
+pub(super) const ACCURACIES: [(&str, &str); 5] = [
+    ("p99", "p99, against the middle of its true bucket"),
+    ("p99.9", "p99.9, likewise"),
+    ("below", "share at or below 12.3 ms, difference"),
+    ("above", "count above 12.3 ms"),
+    ("above-edge", "count above 12 ms, the edge of a bucket"),
+];
+
+/// Compares a number for each window with what is true of it. Errors of shares are differences.
+pub(super) fn compare(
+    key: &'static str,
+    found: &[Option<Found>],
+    truths: &[True],
+    is_share: bool,
+) -> Accuracy {
+    let mut errors = Vec::with_capacity(truths.len());
+    let (mut possible, mut held, mut has_bounds) = (0, 0, false);
+    for (at, truth) in truths.iter().enumerate() {
+        let Some(found) = found.get(at).copied().flatten().filter(|one| !one.estimate.is_nan())
+        else {
+            continue;
+        };
+        let scale = if is_share { 1.0 } else { truth.middle };
+        errors.push((found.estimate - truth.middle).abs() / scale);
+        let slack = truth.upper.abs() * ROUNDING;
+        let holds =
+            |lower: f64, upper: f64| lower - slack <= truth.lower && truth.upper <= upper + slack;
+        possible += usize::from(
+            truth.lower - slack <= found.estimate && found.estimate <= truth.upper + slack,
+        );
+        if let Some((lower, upper)) = found.bounds {
+            has_bounds = true;
+            held += usize::from(holds(lower, upper));
+        }
+    }
+    errors.sort_by(f64::total_cmp);
+    Accuracy {
+        key,
+        median: errors.get(errors.len() / 2).copied().unwrap_or(f64::NAN),
+        worst: errors.last().copied().unwrap_or(f64::NAN),
+        windows: truths.len(),
+        missing: truths.len() - errors.len(),
+        possible,
+        held: has_bounds.then_some(held),
+    }
+}
+
+/// Of each window, in nanoseconds.
+pub(super) fn quantiles(truth: &Truth, q: f64) -> Vec<True> {
+    let of = |window: &collect::synthetic::Window| {
+        let (lower, upper) = window.quantile_ns(q).unwrap_or_default();
+        let (least, greatest) = (lower.max(window.min_ns), upper.min(window.max_ns));
+        let middle = (lower as f64 + upper as f64) / 2.0;
+        True { lower: least as f64, upper: greatest as f64, middle }
+    };
+    truth.windows().iter().map(of).collect()
+}
+
+/// Of each window, at or below the limit.
+pub(super) fn shares(truth: &Truth) -> Vec<True> {
+    let share = |window: &collect::synthetic::Window| {
+        True::exactly(window.at_or_below_limit as f64 / window.count as f64)
+    };
+    truth.windows().iter().map(share).collect()
+}
+
+/// Of each window, above the limit.
+pub(super) fn counts_above(truth: &Truth) -> Vec<True> {
+    let count = |window: &collect::synthetic::Window| {
+        True::exactly((window.count - window.at_or_below_limit) as f64)
+    };
+    truth.windows().iter().map(count).collect()
+}
+
+/// Of each window, in buckets that begin at the edge or above.
+pub(super) fn counts_above_edge(dataset: &Dataset, truth: &Truth) -> Vec<True> {
+    let mut counts = vec![0u64; truth.windows().len()];
+    let mut generator = dataset.generator();
+    let is_above = |index: i32| {
+        let edges = Scheme::LogLinear10.edges(index);
+        edges.is_some_and(|(lower, _)| lower >= EDGE_NS as f64)
+    };
+    for minute in 0..dataset.scale().minutes {
+        for series in 0..dataset.scale().series {
+            let buckets = generator.draw(series, minute).buckets.iter();
+            let above = buckets.filter(|(index, _)| is_above(*index)).map(|(_, count)| count);
+            counts[minute / Truth::WINDOW_MINUTES] += above.sum::<u64>();
+        }
+    }
+    counts.into_iter().map(|count| True::exactly(count as f64)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(estimate: f64, bounds: Option<(f64, f64)>) -> Option<Found> {
+        Some(Found { estimate, bounds })
+    }
+
+    #[test]
+    fn errors_and_brackets_are_counted() {
+        let truth = || True { lower: 10.0, upper: 12.0, middle: 11.0 };
+        let truths = [truth(), truth(), truth(), truth()];
+        let answers = [
+            found(11.0, Some((10.0, 12.0))),
+            found(22.0, Some((11.0, 30.0))),
+            None,
+            found(f64::NAN, None),
+        ];
+        let accuracy = compare("p99", &answers, &truths, false);
+        assert_eq!((accuracy.median, accuracy.worst), (1.0, 1.0));
+        assert_eq!((accuracy.windows, accuracy.missing), (4, 2));
+        assert_eq!((accuracy.possible, accuracy.held), (1, Some(1)));
+    }
+
+    #[test]
+    fn the_edge_is_one() {
+        let scheme = Scheme::LogLinear10;
+        let index = scheme.index(EDGE_NS as f64).expect("it is in a bucket");
+        assert_eq!(scheme.edges(index).map(|(lower, _)| lower), Some(EDGE_NS as f64));
+    }
+}
