@@ -93,7 +93,7 @@ fn table(label: &LabelSplit, explanation: &Explanation, top: usize) -> Table {
     let rest: Vec<&ValueSplit> = values.skip(top).collect();
     if !rest.is_empty() {
         let sum = |of: fn(&ValueSplit) -> Bracket<u64>| {
-            rest.iter().map(|value| of(value)).fold(Bracket::exact(0), |sum, n| Bracket {
+            rest.iter().map(|value| of(value)).fold(Bracket::exact(0), |sum: Bracket<u64>, n| Bracket {
                 lower: sum.lower.saturating_add(n.lower),
                 estimate: sum.estimate.saturating_add(n.estimate),
                 upper: sum.upper.saturating_add(n.upper),
