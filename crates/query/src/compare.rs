@@ -17,6 +17,8 @@ use crate::source::{Handle, Source};
 
 /// Intervals that a side is divided into at the most, for the test.
 pub const INTERVALS_MAX: u64 = 64;
+/// As many intervals as are worth it to leave round times for.
+const INTERVALS_ENOUGH: i64 = 16;
 /// Splits that are tried. The least chance that can be told is 1 in one more.
 pub const SPLITS: u32 = 1999;
 /// Shares that quantiles are compared at.
@@ -139,7 +141,7 @@ struct Found {
 fn read(source: &dyn Source, selection: &Selection, budget: &Budget<'_>) -> Result<Found> {
     budget.check()?;
     let handles = histograms_of(source, &selection.selector, budget)?;
-    let grid = Grid::over(selection.range.clone(), INTERVALS_MAX);
+    let grid = intervals_of(&selection.range);
     let read = source.histograms(&handles.iter().collect::<Vec<_>>(), grid)?;
     let intervals: Vec<Mixture> =
         read.values.into_iter().filter(|interval| interval.count() > 0).collect();
@@ -155,6 +157,20 @@ fn read(source: &dyn Source, selection: &Selection, budget: &Budget<'_>) -> Resu
     let unit = if handles.iter().all(|handle| handle.unit == unit) { unit } else { String::new() };
     let side = Side { series: handles.len(), whole, unit, intervals: intervals.len() };
     Ok(Found { side, intervals, gaps: read.gaps })
+}
+
+/// Intervals that fill a stretch of time and reach no further, on round times if it has such.
+fn intervals_of(range: &Range<i64>) -> Grid {
+    const MILLISECOND: i64 = store::SECOND / 1000;
+    let (start, length) = (range.start, range.end.saturating_sub(range.start).max(1));
+    let units = [store::DAY, store::HOUR, 5 * store::MINUTE, store::MINUTE, store::SECOND, MILLISECOND, 1];
+    let fits = |unit: &&i64| length % **unit == 0 && start % **unit == 0;
+    let divided = units.iter().filter(fits).find_map(|unit| {
+        (INTERVALS_ENOUGH..=INTERVALS_MAX as i64).rev().find(|n| (length / unit) % n == 0)
+    });
+    let least = || (1..=INTERVALS_MAX as i64).rev().find(|n| length % n == 0).unwrap_or(1);
+    let columns = divided.unwrap_or_else(least);
+    Grid { start, step: length / columns, columns: columns as u64 }
 }
 
 /// The series of histograms that a selector picks; one at least.
@@ -340,6 +356,23 @@ mod tests {
         let of = |b: &[Mixture]| chance(&a, b, &budget()).unwrap().unwrap().value;
         assert!(of(&alike) > 0.2, "{}", of(&alike));
         assert_eq!(of(&slower), 1.0 / 2000.0);
+    }
+
+    #[test]
+    fn intervals_fill_the_time_and_reach_no_further() {
+        let minute = store::MINUTE;
+        for (length, step) in [
+            (60 * minute, minute),
+            (25 * store::HOUR, 25 * minute),
+            (7 * store::DAY, 3 * store::HOUR),
+            (30 * store::DAY, store::DAY),
+            (47 * minute, minute),
+            (7, 1),
+            (1, 1),
+        ] {
+            let grid = intervals_of(&(0..length));
+            assert_eq!((grid.step, grid.range()), (step, 0..length), "{length}");
+        }
     }
 
     #[test]

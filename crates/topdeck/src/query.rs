@@ -30,8 +30,9 @@ use crate::time::{self, Moment};
 ///
 /// Without --from, --step or --to it asks about one moment: the end of the last row of the store. With --from it asks about the
 /// time until --to, at each --step. Every statistic of a distribution is given with the bounds that the truth lies
-/// in. `exact_increase(latency[5m])` is what happened in exactly those five minutes, merged out of rollups;
-/// `rate` and `increase` are Prometheus', which extrapolate.
+/// in, and every percentile with the maximum beside it. `exact_increase(latency[5m])` is what happened in exactly
+/// those five minutes, merged out of rollups; `rate` and `increase` are Prometheus', which extrapolate. Limits, as in
+/// `histogram_count_above(100e6, …)`, are in the unit of the values: 100e6 of ns is 100 ms.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -105,9 +106,9 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Examples:
   topdeck query s 'histogram_quantile(0.99, sum(exact_increase(latency[5m])))' --from -1d --step 5m
-  topdeck query s 'sum by (host) (histogram_count_above(1.5, exact_increase(latency[1h])))' --json
+  topdeck query s 'sum by (host) (histogram_count_above(100e6, exact_increase(latency[1h])))' --json
   topdeck query s 'sum(exact_increase(latency[15m]))' --from 2026-11-09 --to 2026-11-10 --plot
-  topdeck query s --caql 'find:histogram(\"latency\") | histogram:merge() | histogram:count_above(1.5) | integrate()' --from -1d
+  topdeck query s --caql 'find:histogram(\"latency\") | histogram:merge() | histogram:count_above(100000000) | integrate()' --from -1d
 
 docs/query.md has both languages, and what topdeck adds to them.
 

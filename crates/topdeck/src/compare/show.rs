@@ -19,6 +19,7 @@ const RARE: f64 = 0.01;
 const UNUSUAL: f64 = 0.05;
 
 pub(super) fn text(
+    written: [&str; 2],
     selections: &[Selection; 2],
     comparison: &Comparison,
     terminal: &Terminal,
@@ -26,9 +27,10 @@ pub(super) fn text(
     let unit = comparison.sides.iter().map(|side| &*side.unit).find(|unit| !unit.is_empty());
     let numbers = Numbers::new(unit);
     let mut text = String::new();
-    for ((name, selection), side) in ["A", "B"].iter().zip(selections).zip(&comparison.sides) {
-        let selector = plain(&selection.selector.to_string());
-        text.push_str(&terminal.paint(Paint::Heading, &format!("{name}  {selector}")));
+    for (at, name) in ["A", "B"].into_iter().enumerate() {
+        let (selection, side) = (&selections[at], &comparison.sides[at]);
+        let heading = format!("{name}  {}", plain(written[at]));
+        text.push_str(&terminal.paint(Paint::Heading, &heading));
         text.push('\n');
         let (from, to) = (time::text(selection.range.start), time::text(selection.range.end));
         text.push_str(&format!("   {}, {from} to {to}\n", about(side)));

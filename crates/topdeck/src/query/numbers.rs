@@ -70,11 +70,6 @@ impl Numbers {
         format!("{mark}{}", self.value(bracket))
     }
 
-    /// A round value, as on an axis.
-    pub(crate) fn tick(&self, value: f64) -> String {
-        self.show.tick(self.show.base(value))
-    }
-
     /// How values become what axes are divided by.
     pub(crate) fn show(&self) -> &Show {
         &self.show
