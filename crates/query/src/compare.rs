@@ -163,7 +163,8 @@ fn read(source: &dyn Source, selection: &Selection, budget: &Budget<'_>) -> Resu
 fn intervals_of(range: &Range<i64>) -> Grid {
     const MILLISECOND: i64 = store::SECOND / 1000;
     let (start, length) = (range.start, range.end.saturating_sub(range.start).max(1));
-    let units = [store::DAY, store::HOUR, 5 * store::MINUTE, store::MINUTE, store::SECOND, MILLISECOND, 1];
+    let units =
+        [store::DAY, store::HOUR, 5 * store::MINUTE, store::MINUTE, store::SECOND, MILLISECOND, 1];
     let fits = |unit: &&i64| length % **unit == 0 && start % **unit == 0;
     let divided = units.iter().filter(fits).find_map(|unit| {
         (INTERVALS_ENOUGH..=INTERVALS_MAX as i64).rev().find(|n| (length / unit) % n == 0)

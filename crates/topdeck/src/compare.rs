@@ -82,7 +82,9 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.b.is_none() && options.from_b.is_none() && options.to_b.is_none() {
-        bail!("what is it compared with? give a second selector, or another time with --from-b and --to-b");
+        bail!(
+            "what is it compared with? give a second selector, or another time with --from-b and --to-b"
+        );
     }
     let store = open(&options.dir)?;
     let view = store.view().map_err(told(&options.dir))?;
@@ -106,7 +108,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let text = match options.json {
         true => format!("{}\n", document::of(&sides, &comparison)),
-        false => show::text([&options.a.text, &b.text], &sides, &comparison, &Terminal::new(options.ascii)),
+        false => show::text(
+            [&options.a.text, &b.text],
+            &sides,
+            &comparison,
+            &Terminal::new(options.ascii),
+        ),
     };
     print(text.as_bytes())?;
     if !options.json {

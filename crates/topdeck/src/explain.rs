@@ -139,9 +139,12 @@ fn one_unit(selector: &Selector, found: &[Found]) -> Result<Option<Unit>> {
         [] => Ok(None),
         [(name, _, _)] => Ok(unit(name)),
         [(a, ..), (b, ..), ..] => {
-            let named = |unit: &str| if unit.is_empty() { "none".to_owned() } else { unit.to_owned() };
+            let named =
+                |unit: &str| if unit.is_empty() { "none".to_owned() } else { unit.to_owned() };
             let (a, b) = (named(a), named(b));
-            bail!("{selector}: these series have different units ({a}, {b}): choose, as in 'and(__unit:ns)'")
+            bail!(
+                "{selector}: these series have different units ({a}, {b}): choose, as in 'and(__unit:ns)'"
+            )
         }
     }
 }

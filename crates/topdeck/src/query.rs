@@ -216,9 +216,12 @@ impl Asked<'_> {
         let mut maxima = Vec::new();
         for Wanted { question, is_beside, by } in wanted {
             match self.answer(&question)? {
-                Ok(Answer { data: Data::Vector(streams) | Data::Matrix(streams), unit, .. }) => {
+                Ok(Answer {
+                    data: Data::Vector(streams) | Data::Matrix(streams), unit, ..
+                }) => {
                     let mut found = Maxima { question, streams, unit, is_beside, by };
-                    found.is_beside = streams_of(answer).iter().any(|of| found.of(&of.labels).is_some());
+                    found.is_beside =
+                        streams_of(answer).iter().any(|of| found.of(&of.labels).is_some());
                     maxima.push(found);
                 }
                 Ok(_) => {}

@@ -78,7 +78,8 @@ fn table(comparison: &Comparison, numbers: &Numbers, terminal: &Terminal) -> Str
             true => differing += 1,
             false => doubtful += usize::from(a != b || !a.is_exact()),
         }
-        let ratio = if a.estimate > 0.0 && b.estimate >= 0.0 { b.estimate / a.estimate } else { f64::NAN };
+        let ratio =
+            if a.estimate > 0.0 && b.estimate >= 0.0 { b.estimate / a.estimate } else { f64::NAN };
         let ratio = if ratio.is_finite() { format!("{ratio:.3}") } else { String::new() };
         let [a, b] = [a, b].map(|of| (numbers.value(of), numbers.bounds(of)));
         table.row(vec![name, mark.to_owned(), a.0, a.1, b.0, b.1, ratio]);
@@ -87,7 +88,10 @@ fn table(comparison: &Comparison, numbers: &Numbers, terminal: &Terminal) -> Str
     let mark = match (differing, doubtful) {
         (0, _) => "no value differs for sure: all bounds overlap".to_owned(),
         (_, 0) => "* differs for sure".to_owned(),
-        _ => "* differs for sure, whatever the buckets hide; where there is none the bounds overlap".to_owned(),
+        _ => {
+            "* differs for sure, whatever the buckets hide; where there is none the bounds overlap"
+                .to_owned()
+        }
     };
     text.push_str(&terminal.paint(Paint::Faint, &format!("  {mark}")));
     text.push('\n');
@@ -133,8 +137,7 @@ fn apart(comparison: &Comparison, numbers: &Numbers, terminal: &Terminal) -> Str
 
 fn shares(of: Bracket) -> (String, String) {
     let percent = |share: f64| format!("{:.2}", share * 100.0);
-    let (lower, upper) =
-        ((of.lower * 1e4).floor() / 1e4, (of.upper * 1e4).ceil() / 1e4);
+    let (lower, upper) = ((of.lower * 1e4).floor() / 1e4, (of.upper * 1e4).ceil() / 1e4);
     let bounds = match of.is_exact() {
         true => String::new(),
         false => format!("{} to {} %", percent(lower), percent(upper)),

@@ -27,7 +27,9 @@ pub(super) fn text(
     };
     let values = match rectangle.up_to {
         f64::INFINITY => format!("above {}", numbers.exact(rectangle.above)),
-        up_to => format!("above {}, up to {}", numbers.exact(rectangle.above), numbers.exact(up_to)),
+        up_to => {
+            format!("above {}, up to {}", numbers.exact(rectangle.above), numbers.exact(up_to))
+        }
     };
     let mut text = terminal.paint(Paint::Heading, &plain(selector));
     text.push_str(&format!(
@@ -50,7 +52,8 @@ pub(super) fn text(
     }
     let names = silent.iter().map(|label| plain(&label.label)).collect::<Vec<_>>().join(", ");
     if !telling.is_empty() && !explanation.inside.is_exact() {
-        let about = "\n~ is an estimate: the limit lies within a bucket; --json has the bounds of each";
+        let about =
+            "\n~ is an estimate: the limit lies within a bucket; --json has the bounds of each";
         text.push_str(&terminal.paint(Paint::Faint, about));
         text.push('\n');
     }
@@ -100,10 +103,12 @@ fn table(label: &LabelSplit, explanation: &Explanation, top: usize) -> Table {
     let rest: Vec<&ValueSplit> = values.skip(top).collect();
     if !rest.is_empty() {
         let sum = |of: fn(&ValueSplit) -> Bracket<u64>| {
-            rest.iter().map(|value| of(value)).fold(Bracket::exact(0), |sum: Bracket<u64>, n| Bracket {
-                lower: sum.lower.saturating_add(n.lower),
-                estimate: sum.estimate.saturating_add(n.estimate),
-                upper: sum.upper.saturating_add(n.upper),
+            rest.iter().map(|value| of(value)).fold(Bracket::exact(0), |sum: Bracket<u64>, n| {
+                Bracket {
+                    lower: sum.lower.saturating_add(n.lower),
+                    estimate: sum.estimate.saturating_add(n.estimate),
+                    upper: sum.upper.saturating_add(n.upper),
+                }
             })
         };
         let name = format!("({} more)", show::count(rest.len() as u64));

@@ -273,7 +273,10 @@ mod tests {
         for last in ["percentile(99)", "median()", r#"percentile(50, 99) | label("p")"#] {
             assert_eq!(of(&format!("{found} | histogram:{last}")), [(max.clone(), true)], "{last}");
         }
-        assert_eq!(of(&format!("{found} | histogram:percentile(99) | each:mul(2)")), [(max, false)]);
+        assert_eq!(
+            of(&format!("{found} | histogram:percentile(99) | each:mul(2)")),
+            [(max, false)]
+        );
         assert_eq!(of(&format!("{found} | histogram:count()")), []);
     }
 

@@ -98,10 +98,16 @@ fn heat(
         }
         Window::Of(window) => {
             let (of, step) = (show::length(window), show::length(steps.step));
-            (window, Some(format!("A column is the last {of} of each {step}; what was before is not in it.")))
+            (
+                window,
+                Some(format!(
+                    "A column is the last {of} of each {step}; what was before is not in it."
+                )),
+            )
         }
         Window::Unknown => {
-            let note = "A column is what is known at one moment: a value may be in several, or in none.";
+            let note =
+                "A column is what is known at one moment: a value may be in several, or in none.";
             (steps.step, Some(note.to_owned()))
         }
     };
@@ -125,7 +131,8 @@ fn heat(
     let label = show::name(&stream.labels);
     let title =
         if label == "all" { expression.to_owned() } else { format!("{expression}  {label}") };
-    let map = Heatmap { title, unit, columns, limits: Vec::new(), notes: note.into_iter().collect() };
+    let map =
+        Heatmap { title, unit, columns, limits: Vec::new(), notes: note.into_iter().collect() };
     heatmap::text(&map, terminal)
 }
 
@@ -188,18 +195,24 @@ impl<'a> Picture<'a> {
     /// A line for each stream: its mark, its name, its greatest number, and the maximum behind it.
     fn legend(&self) -> Vec<String> {
         let names = Names::of(self.streams);
-        let mut lines: Vec<String> = names.common.iter().map(|common| format!("  {common}")).collect();
+        let mut lines: Vec<String> =
+            names.common.iter().map(|common| format!("  {common}")).collect();
         for ((stream, mark), name) in self.streams.iter().zip(self.marks()).zip(&names.own) {
             let numbers = &self.numbers;
             let peak = stream.points.iter().filter_map(bracket).max_by(|a, b| {
-                let key = |of: &Bracket| if of.estimate.is_nan() { f64::NEG_INFINITY } else { of.estimate };
+                let key = |of: &Bracket| {
+                    if of.estimate.is_nan() { f64::NEG_INFINITY } else { of.estimate }
+                };
                 key(a).total_cmp(&key(b))
             });
-            let peak = peak.map_or_else(|| "unknown".to_owned(), |peak| {
-                let bounds = numbers.bounds(peak);
-                let bounds = if bounds.is_empty() { bounds } else { format!(" ({bounds})") };
-                format!("{}{bounds}", numbers.value(peak))
-            });
+            let peak = peak.map_or_else(
+                || "unknown".to_owned(),
+                |peak| {
+                    let bounds = numbers.bounds(peak);
+                    let bounds = if bounds.is_empty() { bounds } else { format!(" ({bounds})") };
+                    format!("{}{bounds}", numbers.value(peak))
+                },
+            );
             let max = self.maxima.iter().find_map(|maxima| maxima.of(&stream.labels));
             let max = max.and_then(|max| show::greatest_of(&max.points));
             let max = max.map_or_else(String::new, |max| {
@@ -265,10 +278,11 @@ impl<'a> Picture<'a> {
         for column in 0..self.width {
             let points = &stream.points[self.steps_of(column)];
             let finite = points.iter().filter_map(bracket).filter(|of| of.estimate.is_finite());
-            let (low, high) = finite.map(&ends).fold(
-                (f64::INFINITY, f64::NEG_INFINITY),
-                |(low, high), (lower, upper)| (low.min(lower), high.max(upper)),
-            );
+            let (low, high) = finite
+                .map(&ends)
+                .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (lower, upper)| {
+                    (low.min(lower), high.max(upper))
+                });
             if low <= high {
                 for row in &mut grid[self.row_of(high)..=self.row_of(low)] {
                     row[column] = mark;

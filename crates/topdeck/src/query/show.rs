@@ -12,7 +12,7 @@ use crate::time;
 
 use super::maxima::Maxima;
 use super::numbers::{Doubt, Numbers, bracket};
-use super::table::Table;
+use super::table::{TIME, Table};
 
 /// Streams that are told moment by moment; of more, each has a line.
 const STREAMS_MAX: usize = 6;
@@ -28,6 +28,7 @@ pub(super) fn text(answer: &Answer, maxima: &[Maxima], terminal: &Terminal) -> S
         terminal,
         numbers: Numbers::new(answer.unit.as_deref()),
         doubt: Doubt::default(),
+        is_short: false,
         text: String::new(),
     };
     page.whole()
@@ -39,6 +40,8 @@ struct Page<'a> {
     terminal: &'a Terminal,
     numbers: Numbers,
     doubt: Doubt,
+    /// Times are without their date.
+    is_short: bool,
     text: String,
 }
 
@@ -110,7 +113,7 @@ impl Page<'_> {
             return;
         }
         self.first_line(&[]);
-        let mut table = Table::new(&[("time", false), ("value", true)]);
+        let mut table = Table::new(&[(TIME, false), ("value", true)]);
         for (at, value) in values.iter().enumerate() {
             table.row(vec![self.moment(at), self.numbers.exact(*value)]);
         }
@@ -205,20 +208,34 @@ impl Page<'_> {
             if streams.len() > 1 || !stream.labels.is_empty() {
                 self.heading(name);
             }
-            let table = match has_distributions(stream) {
-                true => self.distributions(stream),
-                false => {
-                    let own = Names { common: None, own: vec!["value".to_owned()] };
-                    self.side_by_side(std::slice::from_ref(stream), &own)
-                }
-            };
+            let mut table = self.alone(stream);
+            if table.width() > self.terminal.width && self.is_one_day() {
+                self.is_short = true;
+                table = self.alone(stream);
+            }
             self.table(&table);
         }
     }
 
+    fn alone(&mut self, stream: &Stream) -> Table {
+        match has_distributions(stream) {
+            true => self.distributions(stream),
+            false => {
+                let own = Names { common: None, own: vec!["value".to_owned()] };
+                self.side_by_side(std::slice::from_ref(stream), &own)
+            }
+        }
+    }
+
+    /// Whether the first line says the date of all moments.
+    fn is_one_day(&self) -> bool {
+        let (first, last) = (self.moment(0), self.moment(self.answer.steps.count - 1));
+        first.len() == last.len() && first.split(' ').next() == last.split(' ').next()
+    }
+
     /// A row for each moment, some columns for each stream. Moments at which none has a value are told as one.
     fn side_by_side(&mut self, streams: &[Stream], names: &Names) -> Table {
-        let mut columns = vec![("time", false)];
+        let mut columns = vec![(TIME, false)];
         for name in &names.own {
             columns.extend([(name.as_str(), true), ("bounds", false), ("max", true)]);
         }
@@ -233,7 +250,7 @@ impl Page<'_> {
 
     /// A row for each moment with the main statistics of a distribution.
     fn distributions(&mut self, stream: &Stream) -> Table {
-        let mut table = Table::new(&[&[("time", false)], &STATISTICS[..]].concat());
+        let mut table = Table::new(&[&[(TIME, false)], &STATISTICS[..]].concat());
         self.moments(
             &mut table,
             |at| stream.points[at].is_some(),
@@ -258,9 +275,8 @@ impl Page<'_> {
         cells: impl Fn(&mut Self, usize) -> Vec<String>,
     ) {
         let steps = self.answer.steps;
-        let missing = |n: usize| {
-            format!("(no value for {})", length(steps.step.saturating_mul(n as i64)))
-        };
+        let missing =
+            |n: usize| format!("(no value for {})", length(steps.step.saturating_mul(n as i64)));
         let mut without = 0;
         for at in 0..steps.count {
             if !is_there(at) {
@@ -271,7 +287,9 @@ impl Page<'_> {
                 table.aside(missing(without));
                 without = 0;
             }
-            let mut row = vec![moment(self.answer, at)];
+            let time = moment(self.answer, at);
+            let clock = time.split_once(' ').filter(|_| self.is_short).map(|(_, clock)| clock);
+            let mut row = vec![clock.unwrap_or(&time).to_owned()];
             row.extend(cells(self, at));
             table.row(row);
         }
@@ -317,9 +335,9 @@ impl Page<'_> {
             self.heading(&name(&series.labels));
             let is_whole =
                 |reading: &query::Reading| matches!(reading.value, Value::Distribution(_));
-            let of_numbers = [("time", false), ("value", true), ("bounds", false)];
+            let of_numbers = [(TIME, false), ("value", true), ("bounds", false)];
             let mut table = match series.readings.iter().all(is_whole) {
-                true => Table::new(&[&[("time", false)], &STATISTICS[..]].concat()),
+                true => Table::new(&[&[(TIME, false)], &STATISTICS[..]].concat()),
                 false => Table::new(&of_numbers),
             };
             table.left(1, series.readings.iter().any(|of| matches!(of.value, Value::Histogram(_))));
