@@ -17,8 +17,6 @@ use crate::source::{Handle, Source};
 
 /// Intervals that a side is divided into at the most, for the test.
 pub const INTERVALS_MAX: u64 = 64;
-/// As many intervals as are worth it to leave round times for.
-const INTERVALS_ENOUGH: i64 = 16;
 /// Splits that are tried. The least chance that can be told is 1 in one more.
 pub const SPLITS: u32 = 1999;
 /// Shares that quantiles are compared at.
@@ -141,10 +139,12 @@ struct Found {
 fn read(source: &dyn Source, selection: &Selection, budget: &Budget<'_>) -> Result<Found> {
     budget.check()?;
     let handles = histograms_of(source, &selection.selector, budget)?;
-    let grid = intervals_of(&selection.range);
-    let read = source.histograms(&handles.iter().collect::<Vec<_>>(), grid)?;
-    let intervals: Vec<Mixture> =
-        read.values.into_iter().filter(|interval| interval.count() > 0).collect();
+    let (mut intervals, mut gaps) = (Vec::new(), Vec::new());
+    for grid in intervals_of(&selection.range) {
+        let read = source.histograms(&handles.iter().collect::<Vec<_>>(), grid)?;
+        intervals.extend(read.values.into_iter().filter(|interval| interval.count() > 0));
+        gaps.extend(read.gaps);
+    }
     let mut whole = Mixture::default();
     for part in intervals.iter().flat_map(Mixture::parts) {
         whole.add(part).map_err(too_many)?;
@@ -156,22 +156,47 @@ fn read(source: &dyn Source, selection: &Selection, budget: &Budget<'_>) -> Resu
     let unit = handles[0].unit.clone();
     let unit = if handles.iter().all(|handle| handle.unit == unit) { unit } else { String::new() };
     let side = Side { series: handles.len(), whole, unit, intervals: intervals.len() };
-    Ok(Found { side, intervals, gaps: read.gaps })
+    Ok(Found { side, intervals, gaps })
 }
 
-/// Intervals that fill a stretch of time and reach no further, on round times if it has such.
-fn intervals_of(range: &Range<i64>) -> Grid {
-    const MILLISECOND: i64 = store::SECOND / 1000;
-    let (start, length) = (range.start, range.end.saturating_sub(range.start).max(1));
-    let units =
-        [store::DAY, store::HOUR, 5 * store::MINUTE, store::MINUTE, store::SECOND, MILLISECOND, 1];
-    let fits = |unit: &&i64| length % **unit == 0 && start % **unit == 0;
-    let divided = units.iter().filter(fits).find_map(|unit| {
-        (INTERVALS_ENOUGH..=INTERVALS_MAX as i64).rev().find(|n| (length / unit) % n == 0)
-    });
-    let least = || (1..=INTERVALS_MAX as i64).rev().find(|n| length % n == 0).unwrap_or(1);
-    let columns = divided.unwrap_or_else(least);
-    Grid { start, step: length / columns, columns: columns as u64 }
+/// Intervals that fill a stretch of time and reach no further: of a round length, on round times, and what is left
+/// over at both ends.
+fn intervals_of(range: &Range<i64>) -> Vec<Grid> {
+    let length = range.end.saturating_sub(range.start).max(1);
+    let step = round_up((length as u64).div_ceil(INTERVALS_MAX - 2) as i64);
+    let piece = |start: i64, end: i64, columns: u64| {
+        let step = (end - start) / columns.max(1) as i64;
+        (start < end).then_some(Grid { start, step, columns })
+    };
+    let end = range.start.saturating_add(length);
+    let first = range.start.saturating_add(step - 1).div_euclid(step).saturating_mul(step).min(end);
+    let columns = end.saturating_sub(first) / step;
+    let last = first + columns * step;
+    let pieces =
+        [piece(range.start, first, 1), piece(first, last, columns as u64), piece(last, end, 1)];
+    pieces.into_iter().flatten().collect()
+}
+
+/// The least round length that is not below another.
+fn round_up(length: i64) -> i64 {
+    const MINUTES: [i64; 11] = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720];
+    const SECONDS: [i64; 6] = [1, 2, 5, 10, 15, 30];
+    if length > store::SECOND / 2 {
+        let seconds = SECONDS.iter().map(|n| n * store::SECOND);
+        let round = seconds.chain(MINUTES.iter().map(|n| n * store::MINUTE));
+        let days =
+            || length.div_euclid(store::DAY).saturating_add(i64::from(length % store::DAY > 0));
+        let in_days = || days().saturating_mul(store::DAY);
+        return round.into_iter().find(|round| *round >= length).unwrap_or_else(in_days);
+    }
+    let mut power = 1;
+    loop {
+        if let Some(round) = [1, 2, 5].map(|n| n * power).into_iter().find(|round| *round >= length)
+        {
+            return round;
+        }
+        power *= 10;
+    }
 }
 
 /// The series of histograms that a selector picks; one at least.
@@ -361,18 +386,26 @@ mod tests {
 
     #[test]
     fn intervals_fill_the_time_and_reach_no_further() {
-        let minute = store::MINUTE;
-        for (length, step) in [
-            (60 * minute, minute),
-            (25 * store::HOUR, 25 * minute),
-            (7 * store::DAY, 3 * store::HOUR),
-            (30 * store::DAY, store::DAY),
-            (47 * minute, minute),
-            (7, 1),
-            (1, 1),
+        let (minute, hour) = (store::MINUTE, store::HOUR);
+        for (range, intervals) in [
+            (0..hour, 60),
+            (0..12 * hour, 48),
+            (7 * minute..25 * hour, 51),
+            (0..7 * store::DAY, 56),
+            (0..30 * minute + 1, 61),
+            (-5..400 * store::DAY, 59),
+            (0..1, 1),
+            (3..7, 4),
+            (0..i64::MAX, 62),
         ] {
-            let grid = intervals_of(&(0..length));
-            assert_eq!((grid.step, grid.range()), (step, 0..length), "{length}");
+            let grids = intervals_of(&range);
+            assert_eq!(grids.iter().map(|grid| grid.columns).sum::<u64>(), intervals, "{range:?}");
+            let mut end = range.start;
+            for grid in grids {
+                assert_eq!(grid.start, end, "{range:?}");
+                end = grid.range().end;
+            }
+            assert_eq!(end, range.end, "{range:?}");
         }
     }
 

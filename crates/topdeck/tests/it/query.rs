@@ -85,7 +85,9 @@ fn what_is_asked_is_answered() {
             --- exit status 0
         "#]],
     );
-    query(&format!("'took' {LAST}"), expect![[r#"
+    query(
+        &format!("'took' {LAST}"),
+        expect![[r#"
         --- stdout
         at 2026-11-09 12:29:00Z; 2 streams
         took
@@ -110,8 +112,11 @@ fn what_is_asked_is_answered() {
           p99.9     58 ms
           max       58 ms
         --- exit status 0
-    "#]]);
-    query(&format!("'depth[3m]' {LAST}"), expect![[r#"
+    "#]],
+    );
+    query(
+        &format!("'depth[3m]' {LAST}"),
+        expect![[r#"
         --- stdout
         at 2026-11-09 12:29:00Z; in no known unit
         depth
@@ -120,8 +125,11 @@ fn what_is_asked_is_answered() {
           2026-11-09 12:28:00Z      3
           2026-11-09 12:29:00Z      4
         --- exit status 0
-    "#]]);
-    query(&format!("'increase(jobs[10m])' {LAST}"), expect![[r#"
+    "#]],
+    );
+    query(
+        &format!("'increase(jobs[10m])' {LAST}"),
+        expect![[r#"
         --- stdout
         at 2026-11-09 12:29:00Z; in no known unit
           stream  value
@@ -129,25 +137,37 @@ fn what_is_asked_is_answered() {
         --- stderr
         topdeck: PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "jobs"
         --- exit status 0
-    "#]]);
-    query(&format!("'quantile_over_time(0.5, depth[10m])' {LAST}"), expect![[r#"
+    "#]],
+    );
+    query(
+        &format!("'quantile_over_time(0.5, depth[10m])' {LAST}"),
+        expect![[r#"
         --- stdout
         at 2026-11-09 12:29:00Z; in no known unit
           stream  value  max
           all         2    4
         --- exit status 0
-    "#]]);
-    query(&format!("'1 + 1' {LAST}"), expect![[r#"
+    "#]],
+    );
+    query(
+        &format!("'1 + 1' {LAST}"),
+        expect![[r#"
         --- stdout
         2
         --- exit status 0
-    "#]]);
-    query(&format!("'\"text\"' {LAST}"), expect![[r#"
+    "#]],
+    );
+    query(
+        &format!("'\"text\"' {LAST}"),
+        expect![[r#"
         --- stdout
         text
         --- exit status 0
-    "#]]);
-    query(&format!("'depth / 0' --from 2026-11-09T12:24:00Z {LAST} --step 1m"), expect![[r#"
+    "#]],
+    );
+    query(
+        &format!("'depth / 0' --from 2026-11-09T12:24:00Z {LAST} --step 1m"),
+        expect![[r#"
         --- stdout
         2026-11-09 12:24:00Z to 2026-11-09 12:29:00Z, every 1 min; in no known unit
           time                     value
@@ -158,8 +178,11 @@ fn what_is_asked_is_answered() {
           2026-11-09 12:28:00Z  infinity
           2026-11-09 12:29:00Z  infinity
         --- exit status 0
-    "#]]);
-    query(&format!("'depth > 3' --from 2026-11-09T12:15:00Z {LAST} --step 1m"), expect![[r#"
+    "#]],
+    );
+    query(
+        &format!("'depth > 3' --from 2026-11-09T12:15:00Z {LAST} --step 1m"),
+        expect![[r#"
         --- stdout
         2026-11-09 12:15:00Z to 2026-11-09 12:29:00Z, every 1 min; in no known unit
         depth
@@ -171,7 +194,8 @@ fn what_is_asked_is_answered() {
           (no value for 4 min)
           2026-11-09 12:29:00Z      4
         --- exit status 0
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -179,7 +203,9 @@ fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
     let folder = folder();
     let draw = |rest: &str, expected| check(&folder, &format!("query s --plot {rest}"), expected);
     let since = format!("--from 2026-11-09T12:00:00Z {LAST}");
-    draw(&format!("depth {since} --step 1m"), expect![[r#"
+    draw(
+        &format!("depth {since} --step 1m"),
+        expect![[r#"
         --- stdout
         depth
           ● depth: up to 4
@@ -204,7 +230,8 @@ fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
                  12:00                  12:10                  12:20
           2026-11-09 12:00:00Z to 2026-11-09 12:29:00Z, every 1 min; in no known unit
         --- exit status 0
-    "#]]);
+    "#]],
+    );
     draw(
         &format!(
             "--ascii 'histogram_quantile(0.9, sum by (host) (exact_increase(took[5m])))' {since}"
@@ -237,7 +264,9 @@ fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
             --- exit status 0
         "#]],
     );
-    draw(&format!("'sum(exact_increase(took[1m]))' {since} --ascii"), expect![[r#"
+    draw(
+        &format!("'sum(exact_increase(took[1m]))' {since} --ascii"),
+        expect![[r#"
         --- stdout
         sum(exact_increase(took[1m]))
           1,160 values, max 60 ms in the column from 2026-11-09 12:02:00Z
@@ -263,49 +292,68 @@ fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
           values per cell  . 1  - 2  + 3  * 4  # 5+  % 7+  @ 9+    _ maximum
           2026-11-09 11:59:00Z to 2026-11-09 12:29:00Z; a column is 1 min
         --- exit status 0
-    "#]]);
-    draw(&format!("'sum(exact_increase(took[2m]))' {since} --step 1m"), expect![[r#"
+    "#]],
+    );
+    draw(
+        &format!("'sum(exact_increase(took[2m]))' {since} --step 1m"),
+        expect![[r#"
         --- stderr
         topdeck: windows of 2 min overlap at steps of 1 min: a heatmap would show each value more than once; give --step 2min
         --- exit status 1
-    "#]]);
-    draw("depth --to 2026-11-09T12:00:00Z --from 2026-11-09T13:00:00Z", expect![[r#"
+    "#]],
+    );
+    draw(
+        "depth --to 2026-11-09T12:00:00Z --from 2026-11-09T13:00:00Z",
+        expect![[r#"
         --- stderr
         topdeck: --from lies after --to (or after the last row, where --to is not said)
         --- exit status 1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn what_is_wrong_is_said() {
     let folder = folder();
     let query = |rest: &str, expected| check(&folder, &format!("query s {rest}"), expected);
-    query("'sum(took'", expect![[r#"
+    query(
+        "'sum(took'",
+        expect![[r#"
         --- stderr
         topdeck: 1:9: unclosed left parenthesis
           sum(took
                   ^
         --- exit status 1
-    "#]]);
-    query("tock", expect![[r#"
+    "#]],
+    );
+    query(
+        "tock",
+        expect![[r#"
         --- stdout
         nothing: no series has a value there
         --- stderr
         topdeck: s: tock picks no series; there are: depth, jobs, took
         --- exit status 0
-    "#]]);
-    query("took --to 2026-11-08", expect![[r#"
+    "#]],
+    );
+    query(
+        "took --to 2026-11-08",
+        expect![[r#"
         --- stdout
         nothing: no series has a value there
         --- stderr
         topdeck: there are rows from 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
         --- exit status 0
-    "#]]);
-    query("'histogram_count(took)' --max-series 1", expect![[r#"
+    "#]],
+    );
+    query(
+        "'histogram_count(took)' --max-series 1",
+        expect![[r#"
         --- stderr
         topdeck: the query needs more series (--max-series) than 1 (2); select fewer series, or raise --max-series
         --- exit status 1
-    "#]]);
+    "#]],
+    );
     query(
         "'sum(exact_increase(took[5m]))' --from 2026-11-09T12:00:00Z --max-samples 10",
         expect![[r#"
@@ -322,18 +370,24 @@ fn what_is_wrong_is_said() {
             --- exit status 1
         "#]],
     );
-    query("depth --from 2026-11-09T12:00:00Z --step 1s --max-steps 10", expect![[r#"
+    query(
+        "depth --from 2026-11-09T12:00:00Z --step 1s --max-steps 10",
+        expect![[r#"
         --- stderr
         topdeck: the query needs more steps (--max-steps) than 10 (1741); ask for longer steps or a shorter time, or raise --max-steps
         --- exit status 1
-    "#]]);
-    query("--caql 'find:histogram(\"took\") | histogram:percentle(99)'", expect![[r#"
+    "#]],
+    );
+    query(
+        "--caql 'find:histogram(\"took\") | histogram:percentle(99)'",
+        expect![[r#"
         --- stderr
         topdeck: 1:26: there is no function histogram:percentle; did you mean histogram:percentile?
           find:histogram("took") | histogram:percentle(99)
                                    ^^^^^^^^^^^^^^^^^^^
         --- exit status 1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -364,7 +418,10 @@ fn documents_have_bounds_and_maxima() {
 #[test]
 fn two_hosts_are_compared() {
     let folder = folder();
-    check(&folder, r#"compare s 'took{host="a"}' 'took{host="b"}'"#, expect![[r#"
+    check(
+        &folder,
+        r#"compare s 'took{host="a"}' 'took{host="b"}'"#,
+        expect![[r#"
         --- stdout
         A  took{host="a"}
            600 values in 1 series, 1 interval, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
@@ -417,7 +474,8 @@ fn two_hosts_are_compared() {
             a side has one interval only, and one alone says nothing about how much
             intervals differ by themselves: compare a longer time
         --- exit status 0
-    "#]]);
+    "#]],
+    );
     check(
         &folder,
         r#"compare s 'took{host="a"}' --to 2026-11-09T12:14:00Z --from-b 2026-11-09T12:14:00Z --to-b 2026-11-09T12:29:00Z"#,
@@ -498,7 +556,10 @@ fn two_hosts_are_compared() {
 #[test]
 fn what_is_slow_is_explained() {
     let folder = folder();
-    check(&folder, "explain s took --above 25ms", expect![[r#"
+    check(
+        &folder,
+        "explain s took --above 25ms",
+        expect![[r#"
         --- stdout
         took
           inside   60 values above 25 ms, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
@@ -509,7 +570,8 @@ fn what_is_slow_is_explained() {
           b          60  100 %      540  47.37 %   2.11
           a           0    0 %      600  52.63 %   0.00
         --- exit status 0
-    "#]]);
+    "#]],
+    );
     check(
         &folder,
         "explain s took --above 5ms --up-to 10ms --from 2026-11-09T12:10:00Z --to 2026-11-09T12:20:00Z",
