@@ -6,10 +6,37 @@
 use crate::bracket::Bracket;
 use crate::cells::Cell;
 use crate::histogram::Histogram;
+use crate::mixture::Mixture;
 
 /// The mean distance a value has to be moved to turn one distribution into the other (Wasserstein-1,
 /// earth mover's distance), in the unit of the values. `None` if either is empty.
 pub fn wasserstein(a: &Histogram, b: &Histogram) -> Option<Bracket> {
+    distance(&[a], &[b])
+}
+
+/// The greatest difference between the two cumulative shares (Kolmogorov–Smirnov), 0 to 1. `None` if either
+/// is empty.
+pub fn kolmogorov_smirnov(a: &Histogram, b: &Histogram) -> Option<Bracket> {
+    separation(&[a], &[b])
+}
+
+impl Mixture {
+    /// As [`wasserstein`]; no part is converted.
+    pub fn wasserstein(&self, other: &Mixture) -> Option<Bracket> {
+        distance(&all(self), &all(other))
+    }
+
+    /// As [`kolmogorov_smirnov`]; no part is converted.
+    pub fn kolmogorov_smirnov(&self, other: &Mixture) -> Option<Bracket> {
+        separation(&all(self), &all(other))
+    }
+}
+
+fn all(mixture: &Mixture) -> Vec<&Histogram> {
+    mixture.parts().iter().collect()
+}
+
+fn distance(a: &[&Histogram], b: &[&Histogram]) -> Option<Bracket> {
     let steps = Steps::new(a, b)?;
     let mut total = Bracket::exact(0.0f64);
     let mut stretches = 0.0;
@@ -34,9 +61,7 @@ pub fn wasserstein(a: &Histogram, b: &Histogram) -> Option<Bracket> {
     Some(Bracket::new(lower.max(0.0), total.estimate, upper).widened())
 }
 
-/// The greatest difference between the two cumulative shares (Kolmogorov–Smirnov), 0 to 1. `None` if either
-/// is empty.
-pub fn kolmogorov_smirnov(a: &Histogram, b: &Histogram) -> Option<Bracket> {
+fn separation(a: &[&Histogram], b: &[&Histogram]) -> Option<Bracket> {
     let steps = Steps::new(a, b)?;
     let mut greatest = Bracket::exact(0.0f64);
     steps.for_each(|_, _, difference, (start, end)| {
@@ -57,35 +82,42 @@ fn mean_magnitude(start: f64, end: f64) -> f64 {
     }
 }
 
-/// The stretches between all cell ends of two histograms; within one the bounds on both cumulative
-/// functions do not change.
+/// The stretches between all cell ends of two sides; within one the bounds on both cumulative functions do not
+/// change.
 struct Steps {
     ends: Vec<f64>,
-    cells: [Vec<Cell>; 2],
+    /// Those of each part of each side, in ascending order.
+    cells: [Vec<Vec<Cell>>; 2],
     counts: [u64; 2],
 }
 
 impl Steps {
-    fn new(a: &Histogram, b: &Histogram) -> Option<Steps> {
-        if a.is_empty() || b.is_empty() {
+    fn new(a: &[&Histogram], b: &[&Histogram]) -> Option<Steps> {
+        let counts = [a, b].map(|parts| parts.iter().map(|part| part.count()).sum());
+        if counts.contains(&0) {
             return None;
         }
-        let cells = [a, b].map(|histogram| histogram.cells().collect::<Vec<_>>());
+        let cells = [a, b].map(|parts| {
+            parts.iter().map(|part| part.cells().collect::<Vec<_>>()).collect::<Vec<_>>()
+        });
         let mut ends: Vec<f64> =
-            cells.iter().flatten().flat_map(|cell| [cell.lower, cell.upper]).collect();
+            cells.iter().flatten().flatten().flat_map(|cell| [cell.lower, cell.upper]).collect();
         ends.sort_by(f64::total_cmp);
         ends.dedup();
-        Some(Steps { ends, cells, counts: [a.count(), b.count()] })
+        Some(Steps { ends, cells, counts })
     }
 
     /// Calls `f` with each stretch: its ends, the bounds of |F − G| on it, and the estimated F − G at its
     /// two ends.
     fn for_each(&self, mut f: impl FnMut(f64, f64, Bracket, (f64, f64))) {
-        let mut sides = [0, 1].map(|i| Cumulation::new(&self.cells[i], self.counts[i]));
+        let mut sides = [0, 1].map(|side| {
+            let parts = self.cells[side].iter();
+            parts.map(|cells| Cumulation::new(cells, self.counts[side])).collect::<Vec<_>>()
+        });
         for (i, &from) in self.ends.iter().enumerate() {
             let to = self.ends.get(i + 1).copied().unwrap_or(from);
             let [a, b] = &mut sides;
-            let (fa, fb) = (a.step(from, to), b.step(from, to));
+            let (fa, fb) = (whole(a, from, to), whole(b, from, to));
             // a/n − b/m in whole numbers: shares that differ by less than a rounding still differ.
             let [n, m] = self.counts.map(u128::from);
             let beyond = |a: u64, b: u64| {
@@ -104,12 +136,24 @@ impl Steps {
     }
 }
 
-/// One cumulative function, walked upwards.
+/// What all parts of a side know together.
+fn whole(parts: &mut [Cumulation<'_>], from: f64, to: f64) -> Stretch {
+    let nothing = Stretch { lower: 0, upper: 0, start: 0.0, end: 0.0 };
+    parts.iter_mut().map(|part| part.step(from, to)).fold(nothing, |sum, part| Stretch {
+        lower: sum.lower + part.lower,
+        upper: sum.upper + part.upper,
+        start: sum.start + part.start,
+        end: sum.end + part.end,
+    })
+}
+
+/// The cumulative function of one part, walked upwards.
 struct Cumulation<'a> {
     cells: &'a [Cell],
     /// The first cell that does not yet end at or below the walk.
     open: usize,
     ended: u64,
+    /// Of the whole side.
     count: u64,
 }
 

@@ -67,6 +67,23 @@ pub enum Data {
     Readings(Vec<Readings>),
 }
 
+impl Data {
+    /// For how many samples it counts towards the limit.
+    fn samples(&self) -> u64 {
+        match self {
+            // Numbers and texts alone are not counted: there is one for each step at the most.
+            Data::Scalar(_) | Data::Text(_) => 0,
+            Data::Vector(streams) | Data::Matrix(streams) => {
+                streams.iter().map(Stream::samples).sum()
+            }
+            Data::Readings(all) => {
+                let readings = all.iter().flat_map(|series| &series.readings);
+                readings.map(|reading| reading.value.samples()).sum()
+            }
+        }
+    }
+}
+
 /// Works out an answer. `is_over` says that nobody waits for it any more, or that its time is up.
 pub fn ask(
     source: &dyn Source,
@@ -74,6 +91,16 @@ pub fn ask(
     settings: &Settings,
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<Answer> {
+    ask_and_count(source, question, settings, is_over).map(|(answer, _)| answer)
+}
+
+/// An answer, and how many samples are counted as held beside those of the answer: none, if nothing was forgotten.
+pub fn ask_and_count(
+    source: &dyn Source,
+    question: &Question<'_>,
+    settings: &Settings,
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Result<(Answer, i128)> {
     match question.language {
         Language::PromQl => {
             let steps = steps_of(question, settings)?;
@@ -82,9 +109,12 @@ pub fn ask(
             let mut evaluation = Evaluation::new(source, settings, is_over);
             let data = promql_data(&mut evaluation, kind, &node, steps)?;
             let unit = evaluation.unit(&node)?.text();
-            Ok(finish(evaluation, data, steps, unit))
+            let beside = i128::from(evaluation.budget.held()) - i128::from(data.samples());
+            Ok((finish(evaluation, data, steps, unit), beside))
         }
-        Language::Caql => caql_answer(source, question, settings, is_over),
+        Language::Caql => {
+            caql_answer(source, question, settings, is_over).map(|answer| (answer, 0))
+        }
     }
 }
 

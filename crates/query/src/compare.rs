@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use hist::{Bracket, Histogram, Mixture, kolmogorov_smirnov, wasserstein};
+use hist::{Bracket, Cell, Histogram, Mixture};
 use model::{Gap, Kind, Selector};
 use store::Grid;
 
@@ -107,9 +107,8 @@ pub fn compare(
         return Err(Error::Execution { place: Place::default(), message });
     }
     let chance = chance(&a.intervals, &b.intervals, &budget)?;
-    let flat = [flat(&a.side.whole)?, flat(&b.side.whole)?];
-    let bracket = |of: fn(&Histogram, &Histogram) -> Option<Bracket>| {
-        of(&flat[0], &flat[1]).expect("BUG: both sides have values")
+    let bracket = |of: fn(&Mixture, &Mixture) -> Option<Bracket>| {
+        of(&a.side.whole, &b.side.whole).expect("BUG: both sides have values")
     };
     let quantiles = SHARES.iter().filter_map(|&share| {
         let values = [a.side.whole.quantile(share)?, b.side.whole.quantile(share)?];
@@ -120,9 +119,9 @@ pub fn compare(
     gaps.sort();
     gaps.dedup();
     Ok(Comparison {
-        distance: bracket(wasserstein),
-        separation: bracket(kolmogorov_smirnov),
-        superiority: superiority(&flat[0], &flat[1]),
+        distance: bracket(Mixture::wasserstein),
+        separation: bracket(Mixture::kolmogorov_smirnov),
+        superiority: superiority(&a.side.whole, &b.side.whole),
         chance,
         quantiles: quantiles.collect(),
         gaps,
@@ -139,9 +138,11 @@ struct Found {
 fn read(source: &dyn Source, selection: &Selection, budget: &Budget<'_>) -> Result<Found> {
     budget.check()?;
     let handles = histograms_of(source, &selection.selector, budget)?;
+    let series: Vec<&Handle> = handles.iter().collect();
     let (mut intervals, mut gaps) = (Vec::new(), Vec::new());
-    for grid in intervals_of(&selection.range) {
-        let read = source.histograms(&handles.iter().collect::<Vec<_>>(), grid)?;
+    for grid in grids(&selection.range) {
+        budget.check()?;
+        let read = source.histograms(&series, grid)?;
         intervals.extend(read.values.into_iter().filter(|interval| interval.count() > 0));
         gaps.extend(read.gaps);
     }
@@ -159,44 +160,26 @@ fn read(source: &dyn Source, selection: &Selection, budget: &Budget<'_>) -> Resu
     Ok(Found { side, intervals, gaps })
 }
 
-/// Intervals that fill a stretch of time and reach no further: of a round length, on round times, and what is left
-/// over at both ends.
-fn intervals_of(range: &Range<i64>) -> Vec<Grid> {
-    let length = range.end.saturating_sub(range.start).max(1);
-    let step = round_up((length as u64).div_ceil(INTERVALS_MAX - 2) as i64);
-    let piece = |start: i64, end: i64, columns: u64| {
-        let step = (end - start) / columns.max(1) as i64;
-        (start < end).then_some(Grid { start, step, columns })
+/// Intervals of a stretch of time: of equal length and beginning at whole minutes where that can be, but for the
+/// first and the last, which are cut off at its ends.
+fn grids(range: &Range<i64>) -> Vec<Grid> {
+    if range.is_empty() {
+        return Vec::new();
+    }
+    let grid = Grid::over(range.clone(), INTERVALS_MAX);
+    let cut = |of: Range<i64>| {
+        let (start, end) = (of.start.max(range.start), of.end.min(range.end));
+        let step = end.saturating_sub(start);
+        (step > 0).then_some(Grid { start, step, columns: 1 })
     };
-    let end = range.start.saturating_add(length);
-    let first = range.start.saturating_add(step - 1).div_euclid(step).saturating_mul(step).min(end);
-    let columns = end.saturating_sub(first) / step;
-    let last = first + columns * step;
-    let pieces =
-        [piece(range.start, first, 1), piece(first, last, columns as u64), piece(last, end, 1)];
-    pieces.into_iter().flatten().collect()
-}
-
-/// The least round length that is not below another.
-fn round_up(length: i64) -> i64 {
-    const MINUTES: [i64; 11] = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720];
-    const SECONDS: [i64; 6] = [1, 2, 5, 10, 15, 30];
-    if length > store::SECOND / 2 {
-        let seconds = SECONDS.iter().map(|n| n * store::SECOND);
-        let round = seconds.chain(MINUTES.iter().map(|n| n * store::MINUTE));
-        let days =
-            || length.div_euclid(store::DAY).saturating_add(i64::from(length % store::DAY > 0));
-        let in_days = || days().saturating_mul(store::DAY);
-        return round.into_iter().find(|round| *round >= length).unwrap_or_else(in_days);
+    let first = cut(grid.column(0));
+    if grid.columns == 1 {
+        return first.into_iter().collect();
     }
-    let mut power = 1;
-    loop {
-        if let Some(round) = [1, 2, 5].map(|n| n * power).into_iter().find(|round| *round >= length)
-        {
-            return round;
-        }
-        power *= 10;
-    }
+    let between = grid.columns - 2;
+    let inner = Grid { start: grid.column(1).start, columns: between, ..grid };
+    let inner = (between > 0).then_some(inner);
+    [first, inner, cut(grid.column(grid.columns - 1))].into_iter().flatten().collect()
 }
 
 /// The series of histograms that a selector picks; one at least.
@@ -219,26 +202,21 @@ pub(crate) fn histograms_of(
     Ok(handles)
 }
 
-fn too_many(error: hist::MergeError) -> Error {
+pub(crate) fn too_many(error: hist::MergeError) -> Error {
     let message = format!("{error}: ask for less time or fewer series");
     Error::Execution { place: Place::default(), message }
 }
 
-/// As one histogram; of several families on the grid that keeps their buckets apart.
-fn flat(mixture: &Mixture) -> Result<Histogram> {
-    match mixture.parts() {
-        [one] => Ok(one.clone()),
-        _ => Ok(mixture.flatten().map_err(too_many)?.histogram),
-    }
-}
-
 /// The chance that a value of `b` is above one of `a`: what is in separate cells is known, what shares one is not.
-fn superiority(a: &Histogram, b: &Histogram) -> Bracket {
+fn superiority(a: &Mixture, b: &Mixture) -> Bracket {
     let (n, m) = (a.count() as f64, b.count() as f64);
     // Values of `a` that are surely below, and perhaps below, each value of `b`.
-    let ends = |end: fn(&hist::Cell) -> f64| {
+    let cells_of = |mixture: &Mixture| -> Vec<Cell> {
+        mixture.parts().iter().flat_map(Histogram::cells).collect()
+    };
+    let ends = |end: fn(&Cell) -> f64| {
         let mut cells: Vec<(f64, f64)> =
-            a.cells().map(|cell| (end(&cell), cell.count as f64)).collect();
+            cells_of(a).iter().map(|cell| (end(cell), cell.count as f64)).collect();
         cells.sort_by(|x, y| x.0.total_cmp(&y.0));
         let mut sum = 0.0;
         for cell in &mut cells {
@@ -253,7 +231,7 @@ fn superiority(a: &Histogram, b: &Histogram) -> Bracket {
     };
     let (uppers, lowers) = (ends(|cell| cell.upper), ends(|cell| cell.lower));
     let (mut sure, mut perhaps) = (0.0, 0.0);
-    for cell in b.cells() {
+    for cell in cells_of(b) {
         let count = cell.count as f64;
         // Equal values are ties: half of them count.
         let (strictly, or_equal) = (
@@ -385,31 +363,6 @@ mod tests {
     }
 
     #[test]
-    fn intervals_fill_the_time_and_reach_no_further() {
-        let (minute, hour) = (store::MINUTE, store::HOUR);
-        for (range, intervals) in [
-            (0..hour, 60),
-            (0..12 * hour, 48),
-            (7 * minute..25 * hour, 51),
-            (0..7 * store::DAY, 56),
-            (0..30 * minute + 1, 61),
-            (-5..400 * store::DAY, 59),
-            (0..1, 1),
-            (3..7, 4),
-            (0..i64::MAX, 62),
-        ] {
-            let grids = intervals_of(&range);
-            assert_eq!(grids.iter().map(|grid| grid.columns).sum::<u64>(), intervals, "{range:?}");
-            let mut end = range.start;
-            for grid in grids {
-                assert_eq!(grid.start, end, "{range:?}");
-                end = grid.range().end;
-            }
-            assert_eq!(end, range.end, "{range:?}");
-        }
-    }
-
-    #[test]
     fn one_interval_tells_nothing_of_chance() {
         assert_eq!(chance(&[interval([1.0])], &[interval([2.0])], &budget()).unwrap(), None);
     }
@@ -418,7 +371,7 @@ mod tests {
     fn who_is_above() {
         let of = |a: &[f64], b: &[f64]| {
             let (a, b) = (interval(a.iter().copied()), interval(b.iter().copied()));
-            superiority(&a.parts()[0], &b.parts()[0])
+            superiority(&a, &b)
         };
         assert_eq!(of(&[1.0, 2.0], &[10.0, 20.0]), Bracket::exact(1.0));
         assert_eq!(of(&[10.0, 20.0], &[1.0, 2.0]), Bracket::exact(0.0));

@@ -114,6 +114,9 @@ impl<'a> Evaluation<'a> {
         if let Op::Number(number) = node.op {
             return Ok(vec![number; steps.count]);
         }
+        if steps.count == 0 {
+            return Ok(Vec::new());
+        }
         let streams = self.streams(node, steps)?;
         self.release(&streams);
         let stream = streams.first().expect("BUG: a scalar has one stream");
@@ -162,9 +165,12 @@ impl<'a> Evaluation<'a> {
     fn negate(&mut self, inner: &Node, steps: Steps) -> Result<Vec<Stream>> {
         let mut streams = self.streams(inner, steps)?;
         for stream in &mut streams {
+            let before = stream.samples();
             for value in stream.points.iter_mut().flatten() {
                 *value = binary::negated(value);
             }
+            self.budget.hold(stream.samples())?;
+            self.budget.release(before);
             self.drop_name(stream);
         }
         self.merge_same(streams, Place::default())

@@ -12,7 +12,7 @@ use hist::{Bound, Bracket, Mixture};
 use model::{Gap, Selector};
 use store::Grid;
 
-use crate::compare::histograms_of;
+use crate::compare::{histograms_of, too_many};
 use crate::error::{Error, Place, Result};
 use crate::labels::NAME;
 use crate::limits::{Budget, Limits};
@@ -87,7 +87,7 @@ pub fn explain(
     if time.start >= time.end || time.start < picture.start || time.end > picture.end {
         return invalid("the rectangle's time is empty or goes beyond the picture's");
     }
-    if rectangle.above.is_nan() || rectangle.above >= rectangle.up_to {
+    if rectangle.up_to.is_nan() || rectangle.above.is_nan() || rectangle.above >= rectangle.up_to {
         return invalid("the rectangle has no height: its lower value is not below its upper one");
     }
     let budget = Budget::new(limits, is_over);
@@ -100,11 +100,13 @@ pub fn explain(
             if range.is_empty() {
                 return Ok(Mixture::default());
             }
-            let step = range.end - range.start;
-            let read =
-                source.histograms(&[handle], Grid { start: range.start, step, columns: 1 })?;
+            let read = source.histograms(&[handle], whole(&range))?;
             gaps.extend(read.gaps);
-            Ok(read.values.into_iter().next().unwrap_or_default())
+            let mut all = Mixture::default();
+            for part in read.values.iter().flat_map(Mixture::parts) {
+                all.add(part).map_err(too_many)?;
+            }
+            Ok(all)
         };
         let within = read(time.clone())?;
         let around = [read(picture.start..time.start)?, read(time.end..picture.end)?];
@@ -142,6 +144,14 @@ pub fn explain(
     gaps.dedup();
     let [inside, outside] = total;
     Ok(Explanation { inside, outside, labels, gaps })
+}
+
+/// One column of a stretch of time; a few where it is longer than a column can be.
+fn whole(range: &Range<i64>) -> Grid {
+    match range.end.checked_sub(range.start) {
+        Some(step) => Grid { start: range.start, step, columns: 1 },
+        None => Grid { start: range.start, step: i64::MAX, columns: 3 },
+    }
 }
 
 fn split(

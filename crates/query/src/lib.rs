@@ -22,6 +22,12 @@ mod stream;
 mod unit;
 mod value;
 
+/// What is asked beside answers, for tests.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::ask::ask_and_count;
+}
+
 pub use ask::{Answer, Data, Language, Question, ask};
 pub use error::{Error, Place, Result};
 pub use eval::Settings;

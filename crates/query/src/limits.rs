@@ -64,6 +64,18 @@ impl<'a> Budget<'a> {
         self.check()
     }
 
+    /// Whether there is room for points of all steps of some streams, with values or without.
+    pub(crate) fn room(&self, streams: usize, steps: usize) -> Result<()> {
+        let points = (streams as u64).saturating_mul(steps as u64);
+        let (found, max) = (points.saturating_mul(BYTES_OF_SAMPLE), self.limits.bytes);
+        if found > max {
+            let remedy = "ask for longer steps, a shorter time or fewer series, or raise max_bytes"
+                .to_owned();
+            return Err(Error::Limit { what: "bytes of memory (max_bytes)", found, max, remedy });
+        }
+        Ok(())
+    }
+
     /// Counts samples that are held no more.
     pub(crate) fn release(&self, samples: u64) {
         self.samples.fetch_sub(samples, Ordering::Relaxed);

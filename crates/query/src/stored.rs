@@ -7,7 +7,7 @@ use hist::Mixture;
 use model::{Kind, Selector};
 use store::{Column, Columns, Found, Grid, Summary, View};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::histogram::FloatHistogram;
 use crate::labels::{Labels, NAME};
 use crate::source::{Handle, Read, Source};
@@ -19,17 +19,40 @@ pub struct Stored<'a> {
     view: &'a View,
     /// What was picked: handles have places in it.
     found: Mutex<Vec<Arc<Found>>>,
+    is_over: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl<'a> Stored<'a> {
     /// Reads from a view.
     pub fn new(view: &'a View) -> Stored<'a> {
-        Stored { view, found: Mutex::default() }
+        Stored { view, found: Mutex::default(), is_over: &|| false }
+    }
+
+    /// Stops in the middle of a long read when nobody waits for it any more. Give it what the question has.
+    pub fn until(self, is_over: &'a (dyn Fn() -> bool + Sync)) -> Stored<'a> {
+        Stored { is_over, ..self }
     }
 
     fn found(&self, handles: &[&Handle]) -> Vec<Found> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         handles.iter().map(|handle| Found::clone(&found[handle.key])).collect()
+    }
+
+    fn columns<T>(&self, columns: Columns<'_, T>) -> Result<Read<T>> {
+        let (mut values, mut gaps) = (Vec::new(), Vec::new());
+        for column in columns {
+            if (self.is_over)() {
+                return Err(Error::Time);
+            }
+            let Column { value, gaps: missing, .. } = column?;
+            values.push(value);
+            for gap in missing {
+                if gaps.last() != Some(&gap) {
+                    gaps.push(gap);
+                }
+            }
+        }
+        Ok(Read { values, gaps })
     }
 }
 
@@ -90,26 +113,12 @@ impl Source for Stored<'_> {
     }
 
     fn histograms(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
-        columns(self.view.histograms(&self.found(series), grid)?)
+        self.columns(self.view.histograms(&self.found(series), grid)?)
     }
 
     fn numbers(&self, series: &[&Handle], grid: Grid) -> Result<Read<Option<Summary>>> {
-        columns(self.view.numbers(&self.found(series), grid)?)
+        self.columns(self.view.numbers(&self.found(series), grid)?)
     }
-}
-
-fn columns<T>(columns: Columns<'_, T>) -> Result<Read<T>> {
-    let (mut values, mut gaps) = (Vec::new(), Vec::new());
-    for column in columns {
-        let Column { value, gaps: missing, .. } = column?;
-        values.push(value);
-        for gap in missing {
-            if gaps.last() != Some(&gap) {
-                gaps.push(gap);
-            }
-        }
-    }
-    Ok(Read { values, gaps })
 }
 
 /// What happened in both.

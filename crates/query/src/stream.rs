@@ -96,6 +96,8 @@ pub struct Readings {
     pub drops_name: bool,
     /// The readings, by time.
     pub readings: Vec<Reading>,
+    /// They are sums of what happened up to them: how much the first has says only since when it was added up.
+    pub is_running: bool,
 }
 
 /// One reading.

@@ -67,14 +67,16 @@ impl Value {
             Value::Histogram(histogram) => {
                 (histogram.positive.len() + histogram.negative.len()) as u64 + 8
             }
-            Value::Distribution(mixture) => mixture
-                .parts()
-                .iter()
-                .map(|part| (part.positive().len() + part.negative().len()) as u64 + 8)
-                .sum::<u64>()
-                .max(1),
+            Value::Distribution(mixture) => samples_of(mixture),
         }
     }
+}
+
+/// For how many samples a distribution counts.
+pub(crate) fn samples_of(mixture: &Mixture) -> u64 {
+    let of_part =
+        |part: &hist::Histogram| (part.positive().len() + part.negative().len()) as u64 + 8;
+    mixture.parts().iter().map(of_part).sum::<u64>().max(1)
 }
 
 /// Whether a number is the mark that says: from here on this series is no more. As Prometheus writes it.

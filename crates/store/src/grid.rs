@@ -19,8 +19,9 @@ impl Grid {
     /// Of at least `columns` columns over a stretch of time: the least step that is a whole number of minutes
     /// (or seconds, of short stretches) and needs no more, beginning at or before the start.
     pub fn over(range: Range<i64>, columns: u64) -> Grid {
-        let length = range.end.saturating_sub(range.start).max(1);
-        let least = (length as u64).div_ceil(columns.max(1)) as i64;
+        // The ends of time are farther apart than a number of nanoseconds can say.
+        let until_end = |start: i64| (i128::from(range.end) - i128::from(start)).max(1) as u64;
+        let least = until_end(range.start).div_ceil(columns.max(1)).min(1 << 62) as i64;
         let unit = match least {
             1_000_000_000.. => 1_000_000_000,
             1_000_000.. => 1_000_000,
@@ -28,19 +29,18 @@ impl Grid {
         };
         let unit = if least >= 60 * unit && unit == 1_000_000_000 { 60 * unit } else { unit };
         let step = (least as u64).div_ceil(unit as u64) as i64 * unit;
-        let start = range.start - range.start.rem_euclid(unit);
-        Grid {
-            start,
-            step,
-            columns: (range.end.saturating_sub(start).max(1) as u64).div_ceil(step as u64),
-        }
+        let start = range.start.saturating_sub(range.start.rem_euclid(unit));
+        Grid { start, step, columns: until_end(start).div_ceil(step as u64) }
     }
 
     /// The stretch of a column. What ended within it, its last nanosecond before its end, belongs to it.
     pub fn column(&self, at: u64) -> Range<i64> {
-        let at = i64::try_from(at).unwrap_or(i64::MAX);
-        let start = self.start.saturating_add(self.step.saturating_mul(at));
-        start..start.saturating_add(self.step)
+        // From one end of time to the other it is farther than an `i64` can say.
+        let moment = |at: i128| {
+            let moment = i128::from(self.start) + i128::from(self.step) * at;
+            moment.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+        };
+        moment(at.into())..moment(i128::from(at) + 1)
     }
 
     /// All of it.
@@ -73,8 +73,12 @@ fn divide(range: Range<i64>, column: usize, resolution: Resolution, plan: &mut [
         return;
     };
     let finer = resolution.finer().expect("BUG: below a rollup there is the base");
-    let first = range.start.checked_add((-range.start).rem_euclid(period));
-    let last = range.end - range.end.rem_euclid(period);
+    let beyond = range.start.rem_euclid(period);
+    let first = match beyond {
+        0 => Some(range.start),
+        _ => range.start.checked_add(period - beyond),
+    };
+    let last = range.end.saturating_sub(range.end.rem_euclid(period));
     match first.filter(|&first| first < last) {
         None => divide(range, column, finer, plan),
         Some(first) => {

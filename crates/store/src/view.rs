@@ -755,7 +755,7 @@ fn by_days(range: &Range<i64>) -> Vec<Range<i64>> {
     let mut pieces = Vec::new();
     let mut start = range.start;
     while start < range.end {
-        let next = (start - start.rem_euclid(DAY)).saturating_add(DAY).min(range.end);
+        let next = start.saturating_add(DAY - start.rem_euclid(DAY)).min(range.end);
         pieces.push(start..next);
         start = next;
     }

@@ -1,7 +1,8 @@
 //! `integrate` and `integrate:while`: running sums.
 //!
 //! A number is taken for so much in each minute, so a slot of ten minutes adds ten times its value: what is per second
-//! has to be multiplied by 60 first. Sums begin with the first slot that is asked for, at `base` or 0; what is missing
+//! has to be multiplied by 60 first. What counts the values of each slot, as `histogram:count_above` does, is all there
+//! is of them, however long the slot: it is added as it is. Sums begin with the first slot that is asked for, at `base` or 0; what is missing
 //! adds nothing.
 
 use hist::Sum;
@@ -23,7 +24,7 @@ pub(crate) fn kernel(name: &str) -> Option<Kernel> {
 fn integrate(work: Work<'_>) -> Result<Vec<Stream>> {
     let base = work.arguments.number("base").unwrap_or(0.0);
     let restarts = vec![false; work.steps.count];
-    Ok(work.inputs.iter().map(|input| sums(input, base, &restarts, work.steps.step)).collect())
+    Ok(work.inputs.iter().map(|input| sums(input, base, &restarts, weight(&work))).collect())
 }
 
 /// Sums of all streams but the first, from 0 again wherever that one is no longer as it should be.
@@ -44,18 +45,22 @@ fn integrate_while(work: Work<'_>) -> Result<Vec<Stream>> {
             is_over
         })
         .collect();
-    Ok(inputs.iter().map(|input| sums(input, 0.0, &restarts, work.steps.step)).collect())
+    Ok(inputs.iter().map(|input| sums(input, 0.0, &restarts, weight(&work))).collect())
 }
 
-fn sums(input: &Stream, base: f64, restarts: &[bool], step: i64) -> Stream {
-    let minutes = step as f64 / MINUTE_NS;
+/// How often a slot's number counts.
+fn weight(work: &Work<'_>) -> f64 {
+    if work.are_counts { 1.0 } else { work.steps.step as f64 / MINUTE_NS }
+}
+
+fn sums(input: &Stream, base: f64, restarts: &[bool], weight: f64) -> Stream {
     let mut sum = Sum::new(base);
     let sums = numbers(input).zip(restarts).map(|(number, is_restart)| {
         if *is_restart {
             sum = Sum::default();
         }
         let more = number.filter(|number| number.is_finite()).unwrap_or(0.0);
-        sum = sum.plus(Sum::new(more * minutes));
+        sum = sum.plus(Sum::new(more * weight));
         Some(sum.value())
     });
     Stream {

@@ -71,7 +71,7 @@ pub(crate) fn plan(question: &Question<'_>, settings: &Settings) -> Result<Plan>
         uses: Vec::new(),
     };
     let counted = planner.count(&bound);
-    plan.node = planner.node(&bound, &counted)?;
+    plan.node = planner.node(&bound, &counted, 0)?;
     Ok(plan)
 }
 
@@ -130,6 +130,14 @@ struct Counted {
     sources: Vec<Counted>,
 }
 
+/// How deep nodes may stand within each other: working them out is recursive.
+const DEPTH_MAX: usize = 256;
+
+/// Whether an operator takes two operands at a time.
+fn is_pairwise(operator: Operator) -> bool {
+    matches!(operator, Operator::Divide | Operator::Remainder | Operator::Power)
+}
+
 impl Planner {
     /// Recursive; the parser has seen to the depth.
     fn count(&mut self, bound: &Bound) -> Counted {
@@ -166,8 +174,14 @@ impl Planner {
         Counted { which, sources }
     }
 
-    fn node(&self, bound: &Bound, counted: &Counted) -> Result<Node> {
+    fn node(&self, bound: &Bound, counted: &Counted, depth: usize) -> Result<Node> {
         let place = bound.place;
+        if depth > DEPTH_MAX {
+            let message = format!(
+                "more than {DEPTH_MAX} operations within each other; a row of / % or ^ counts each of them"
+            );
+            return Err(Error::Parse { place, message });
+        }
         let shared = (self.uses[counted.which] > 1).then_some(counted.which);
         let stage = |form: Form| {
             let stage = Stage { form, shared, context: self.context };
@@ -177,7 +191,9 @@ impl Planner {
             Meaning::Constant(Some(number)) => Ok(Node { op: Op::Number(*number), place }),
             Meaning::Constant(None) => stage(Form::Null),
             Meaning::Operation { operator, operands } => {
-                let sources = self.nodes(operands, &counted.sources)?;
+                // Two at a time, the first stand below all others.
+                let depth = depth + if is_pairwise(*operator) { operands.len() } else { 1 };
+                let sources = self.nodes(operands, &counted.sources, depth)?;
                 stage(self.operation(*operator, sources, place))
             }
             Meaning::Call { function, arguments, sources, name_place } => {
@@ -188,7 +204,7 @@ impl Planner {
                 if let Some(merge) = self.merge(computes, arguments, sources)? {
                     return stage(merge);
                 }
-                let sources = self.nodes(sources, &counted.sources)?;
+                let sources = self.nodes(sources, &counted.sources, depth + 1)?;
                 if computes == "delay" {
                     let delays = arguments.rest().iter().filter_map(|given| given.duration());
                     let delays = delays.map(|delay| delay - delay % self.least).collect();
@@ -200,8 +216,8 @@ impl Planner {
         }
     }
 
-    fn nodes(&self, bound: &[Bound], counted: &[Counted]) -> Result<Vec<Node>> {
-        bound.iter().zip(counted).map(|(bound, counted)| self.node(bound, counted)).collect()
+    fn nodes(&self, bound: &[Bound], counted: &[Counted], depth: usize) -> Result<Vec<Node>> {
+        bound.iter().zip(counted).map(|(bound, counted)| self.node(bound, counted, depth)).collect()
     }
 
     /// Operators that take more than two operands take all at once, the others two at a time.
@@ -211,9 +227,7 @@ impl Planner {
             let arguments = Arguments::none();
             Form::Call(Box::new(Call { function, arguments, sources, place }))
         };
-        let is_pairwise =
-            matches!(operator, Operator::Divide | Operator::Remainder | Operator::Power);
-        if !is_pairwise || sources.len() < 3 {
+        if !is_pairwise(operator) || sources.len() < 3 {
             return call(sources);
         }
         let mut sources = sources.into_iter();

@@ -7,7 +7,7 @@ use super::names::{legend, tags};
 use super::signature::{Inputs, Shape, Signature};
 use super::sources::Find;
 use super::work::{LABEL, Work};
-use super::{finer, packages, vector};
+use super::{finer, packages, units, vector};
 use crate::error::{Error, Place, Result};
 use crate::eval::Evaluation;
 use crate::labels::Labels;
@@ -113,6 +113,13 @@ impl Stage {
             _ => 1,
         };
         evaluation.fits(inputs.len().max(1).saturating_mul(copies), wide)?;
+        let are_counts = match function.computes.as_str() {
+            "integrate" => units::are_counts(&call.sources, evaluation)?,
+            "integrate:while" => {
+                units::are_counts(call.sources.get(1..).unwrap_or_default(), evaluation)?
+            }
+            _ => false,
+        };
         let held: u64 = inputs.iter().map(Stream::samples).sum();
         let mut notes = std::mem::take(&mut evaluation.notes);
         let mut work = |inputs: Vec<Stream>| {
@@ -122,6 +129,7 @@ impl Stage {
             (kernel.work)(Work {
                 name: &function.computes,
                 inputs,
+                are_counts,
                 arguments,
                 steps,
                 before,

@@ -62,6 +62,7 @@ pub(super) fn works_serial(
         Stream::new(labels, slots.map(made).collect())
     });
     (kernel.work)(Work {
+        are_counts: false,
         name: &function.computes,
         inputs: streams.collect(),
         arguments: &arguments,

@@ -29,6 +29,11 @@ fn of_find(find: &Find, evaluation: &mut Evaluation<'_>) -> Result<Unit> {
     })
 }
 
+/// Whether all sources count values in each slot.
+pub(super) fn are_counts(sources: &[Node], evaluation: &mut Evaluation<'_>) -> Result<bool> {
+    Ok(of_all(sources, evaluation)? == Unit::Numbers("values".to_owned()))
+}
+
 /// The unit of all sources, if it is one.
 fn of_all(sources: &[Node], evaluation: &mut Evaluation<'_>) -> Result<Unit> {
     let mut all = Unit::Plain;

@@ -32,6 +32,8 @@ pub(crate) struct Work<'a> {
     pub(crate) name: &'a str,
     /// The streams of all sources, in order. They have `before + steps.count + after` points.
     pub(crate) inputs: Vec<Stream>,
+    /// The inputs that are worked on count what happened in each slot: they are no rates.
+    pub(crate) are_counts: bool,
     pub(crate) arguments: &'a Arguments,
     /// The slots that are asked for: slot `i` is what happened from `steps.time(i)` until one step later.
     pub(crate) steps: Steps,

@@ -2,13 +2,14 @@
 //! rollups that fit are read.
 //!
 //! A store adds up columns that lie side by side. Where stretches overlap they are made of shorter columns, each
-//! of which is read once.
+//! of which is read once; where such columns would be many, as step and range have little in common, of columns as
+//! long as the step and a rest that is read once more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hist::{MergeError, Mixture};
-use model::Kind;
+use hist::Mixture;
+use model::{Gap, Kind};
 use store::{Grid, Summary};
 
 use crate::error::{Error, Result};
@@ -18,7 +19,7 @@ use crate::plan::Exact;
 use crate::sliding::sums;
 use crate::source::{Handle, Read};
 use crate::stream::{Steps, Stream, seconds};
-use crate::value::Value;
+use crate::value::{Value, samples_of};
 
 impl Evaluation<'_> {
     pub(crate) fn exact(&mut self, exact: &Exact, steps: Steps) -> Result<Vec<Stream>> {
@@ -58,6 +59,7 @@ impl Evaluation<'_> {
             let mut stream = Stream::new(labels, points);
             self.drop_name(&mut stream);
             if !stream.is_empty() {
+                self.budget.room(streams.len() + 1, steps.count)?;
                 self.budget.hold(stream.samples())?;
                 streams.push(stream);
             }
@@ -72,14 +74,17 @@ impl Evaluation<'_> {
         steps: Steps,
     ) -> Result<Vec<Option<Value>>> {
         let source = self.source;
-        let columns = self.columns(exact, steps, |grid| source.histograms(series, grid))?;
+        let (columns, held) =
+            self.columns(exact, steps, |grid| source.histograms(series, grid))?;
         let add = |held: &mut Mixture, more: &Mixture| {
-            more.parts().iter().try_for_each(|part| held.add(part))
+            more.parts().iter().try_for_each(|part| held.add(part)).map_err(|error| {
+                Error::Execution {
+                    place: exact.fetch.place,
+                    message: format!("{error}: ask for a shorter range or fewer series"),
+                }
+            })
         };
-        let windows = windows(columns, add).map_err(|error| Error::Execution {
-            place: exact.fetch.place,
-            message: format!("{error}: ask for a shorter range or fewer series"),
-        })?;
+        let windows = self.windows(columns, held, add)?;
         let value = |mixture: Option<Mixture>| {
             let mixture = mixture.filter(|mixture| !mixture.parts().is_empty())?;
             let value = Value::Distribution(Arc::new(mixture));
@@ -102,16 +107,16 @@ impl Evaluation<'_> {
         steps: Steps,
     ) -> Result<Vec<Option<Value>>> {
         let source = self.source;
-        let columns = self.columns(exact, steps, |grid| source.numbers(series, grid))?;
+        let (columns, held) = self.columns(exact, steps, |grid| source.numbers(series, grid))?;
         let add = |held: &mut Option<Summary>, more: &Option<Summary>| {
             match (held.as_mut(), more) {
                 (Some(held), Some(more)) => held.add(more),
                 (None, _) => *held = *more,
                 (Some(_), None) => {}
             }
-            Ok::<(), MergeError>(())
+            Ok(())
         };
-        let windows = windows(columns, add).expect("BUG: numbers always add up");
+        let windows = self.windows(columns, held, add)?;
         let divisor = if exact.is_rate { seconds(exact.range) } else { 1.0 };
         let value = |summary: Option<Option<Summary>>| {
             let summary = summary.flatten().filter(|summary| summary.count > 0)?;
@@ -120,40 +125,134 @@ impl Evaluation<'_> {
         Ok(windows.into_iter().map(value).collect())
     }
 
-    /// What the stretches of the steps are made of.
-    fn columns<T>(
+    /// What the stretches of the steps are made of, and for how many samples that is held.
+    fn columns<T: Held>(
         &mut self,
         exact: &Exact,
         steps: Steps,
-        mut read: impl FnMut(Grid) -> Result<Read<T>>,
-    ) -> Result<Stretches<T>> {
+        read: impl Fn(Grid) -> Result<Read<T>>,
+    ) -> Result<(Stretches<T>, u64)> {
         let (range, shift) = (exact.range, exact.fetch.shift);
         let count = if shift.at.is_some() { 1 } else { steps.count };
+        let copies = steps.count / count;
         let step = if count == 1 { range } else { steps.step };
-        let unit = divisor(step, range);
         let start = shift.apply(steps.start).saturating_sub(range);
-        let (each, apart) = ((range / unit) as usize, (step / unit) as usize);
-        let columns = (count as u64 - 1).saturating_mul(apart as u64).saturating_add(each as u64);
-        let found = Read { values: Vec::new(), gaps: Vec::new() };
-        // Stretches with nothing to be read between them are read one by one.
-        let found = if apart > each {
-            (0..count as i64).try_fold(found, |mut all: Read<T>, at| {
-                self.budget.check()?;
-                let grid = Grid { start: start + at * step, step: range, columns: 1 };
-                let one = read(grid)?;
-                all.values.extend(one.values);
-                all.gaps.extend(one.gaps);
-                Ok::<_, Error>(all)
-            })?
-        } else {
-            self.budget.hold(columns)?;
-            let found = read(Grid { start, step: unit, columns })?;
-            self.budget.release(columns);
-            found
+        let mut reading =
+            Reading { evaluation: self, read, columns: Vec::new(), gaps: Vec::new(), held: 0 };
+        let of = |columns: Vec<T>, each: usize, apart: usize, rests: Vec<T>| Stretches {
+            columns,
+            each,
+            apart,
+            rests,
+            count,
+            copies,
         };
-        self.gaps.extend(found.gaps);
-        let (each, apart) = if apart > each { (1, 1) } else { (each, apart) };
-        Ok(Stretches { columns: found.values, each, apart, count, copies: steps.count / count })
+        // Stretches with nothing to be read between them are read one by one.
+        let stretches = if step > range {
+            reading.apart(start, step, range, count)?;
+            of(std::mem::take(&mut reading.columns), 1, 1, Vec::new())
+        } else {
+            let unit = divisor(step, range);
+            let (each, apart) = ((range / unit) as usize, (step / unit) as usize);
+            let columns =
+                (count as u64 - 1).saturating_mul(apart as u64).saturating_add(each as u64);
+            let (whole, rest) = (range / step, range % step);
+            let fewer = count as u64 - 1 + whole as u64;
+            if rest == 0 || columns / MANY <= fewer {
+                reading.beside(Grid { start, step: unit, columns })?;
+                of(std::mem::take(&mut reading.columns), each, apart, Vec::new())
+            } else {
+                reading.apart(start, step, rest, count)?;
+                let rests = std::mem::take(&mut reading.columns);
+                let start = start.saturating_add(rest);
+                reading.beside(Grid { start, step, columns: fewer })?;
+                of(std::mem::take(&mut reading.columns), whole as usize, 1, rests)
+            }
+        };
+        let Reading { gaps, held, .. } = reading;
+        self.gaps.extend(gaps);
+        Ok((stretches, held))
+    }
+
+    /// What happened in each stretch. Of what the columns are held for nothing is held afterwards.
+    fn windows<T: Held>(
+        &self,
+        stretches: Stretches<T>,
+        mut held: u64,
+        add: impl Fn(&mut T, &T) -> Result<()>,
+    ) -> Result<Vec<Option<T>>> {
+        let windows = windows(stretches, add, |window| {
+            held += window.samples();
+            self.budget.hold(window.samples())
+        })?;
+        self.budget.release(held);
+        Ok(windows)
+    }
+}
+
+/// How many times as many columns are too many.
+const MANY: u64 = 8;
+/// Columns that are read at once; a store works on so many at a time.
+const COLUMNS_AT_ONCE: u64 = 1024;
+
+/// Something of which it is known for how many samples it counts.
+trait Held: Clone {
+    fn samples(&self) -> u64;
+}
+
+impl Held for Mixture {
+    fn samples(&self) -> u64 {
+        samples_of(self)
+    }
+}
+
+impl Held for Option<Summary> {
+    fn samples(&self) -> u64 {
+        // As many bytes as so many numbers.
+        5
+    }
+}
+
+/// Columns while they are read.
+struct Reading<'a, 'b, T, F> {
+    evaluation: &'a mut Evaluation<'b>,
+    read: F,
+    columns: Vec<T>,
+    gaps: Vec<Gap>,
+    /// For how many samples all count that were read.
+    held: u64,
+}
+
+impl<T: Held, F: Fn(Grid) -> Result<Read<T>>> Reading<'_, '_, T, F> {
+    /// Columns of some length that begin a step apart.
+    fn apart(&mut self, start: i64, step: i64, length: i64, count: usize) -> Result<()> {
+        for at in 0..count as i64 {
+            let start = start.saturating_add(step.saturating_mul(at));
+            self.piece(Grid { start, step: length, columns: 1 })?;
+        }
+        Ok(())
+    }
+
+    /// Columns side by side.
+    fn beside(&mut self, grid: Grid) -> Result<()> {
+        let mut next = 0;
+        while next < grid.columns {
+            let columns = COLUMNS_AT_ONCE.min(grid.columns - next);
+            self.piece(Grid { start: grid.column(next).start, step: grid.step, columns })?;
+            next += columns;
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, grid: Grid) -> Result<()> {
+        self.evaluation.budget.check()?;
+        let Read { values, gaps } = (self.read)(grid)?;
+        let held: u64 = values.iter().map(Held::samples).sum();
+        self.evaluation.budget.hold(held)?;
+        self.held += held;
+        self.columns.extend(values);
+        self.gaps.extend(gaps);
+        Ok(())
     }
 }
 
@@ -164,6 +263,8 @@ struct Stretches<T> {
     each: usize,
     /// How many columns the next begins after it.
     apart: usize,
+    /// What each has before its columns; nothing at all where these are all of it.
+    rests: Vec<T>,
     /// How many stretches there are.
     count: usize,
     /// For how many steps each stands.
@@ -174,15 +275,25 @@ struct Stretches<T> {
 fn windows<T: Clone, E>(
     stretches: Stretches<T>,
     add: impl Fn(&mut T, &T) -> Result<(), E>,
+    mut hold: impl FnMut(&T) -> Result<(), E>,
 ) -> Result<Vec<Option<T>>, E> {
-    let Stretches { columns, each, apart, count, copies } = stretches;
-    if each == 1 && copies == 1 {
+    let Stretches { columns, each, apart, rests, count, copies } = stretches;
+    if each == 1 && copies == 1 && rests.is_empty() {
         return Ok(columns.into_iter().step_by(apart).map(Some).collect());
     }
-    let sums = sums(&columns, (0..count).map(|at| at * apart..at * apart + each), add)?;
+    let mut windows = sums(&columns, (0..count).map(|at| at * apart..at * apart + each), &add)?;
+    for (window, rest) in windows.iter_mut().zip(&rests) {
+        match window {
+            Some(window) => add(window, rest)?,
+            None => *window = Some(rest.clone()),
+        }
+    }
+    for window in windows.iter().flatten() {
+        (0..copies).try_for_each(|_| hold(window))?;
+    }
     Ok(match copies {
-        1 => sums,
-        _ => sums.into_iter().flat_map(|sum| std::iter::repeat_n(sum, copies)).collect(),
+        1 => windows,
+        _ => windows.into_iter().flat_map(|sum| std::iter::repeat_n(sum, copies)).collect(),
     })
 }
 
@@ -211,22 +322,23 @@ mod tests {
             let expected: Vec<Option<u64>> = (0..count)
                 .map(|at| Some(columns[at * apart..at * apart + each].iter().sum()))
                 .collect();
-            let stretches = Stretches { columns, each, apart, count, copies: 1 };
+            let stretches = Stretches { columns, each, apart, rests: Vec::new(), count, copies: 1 };
             let add = |held: &mut u64, more: &u64| {
                 *held += more;
                 Ok::<(), ()>(())
             };
-            prop_assert_eq!(windows(stretches, add), Ok(expected));
+            prop_assert_eq!(windows(stretches, add, |_| Ok(())), Ok(expected));
         }
     }
 
     #[test]
     fn a_fixed_stretch_stands_for_all_steps() {
-        let stretches = Stretches { columns: vec![1, 2], each: 2, apart: 2, count: 1, copies: 3 };
+        let (columns, rests) = (vec![1, 2], Vec::new());
+        let stretches = Stretches { columns, each: 2, apart: 2, rests, count: 1, copies: 3 };
         let add = |held: &mut u64, more: &u64| {
             *held += more;
             Ok::<(), ()>(())
         };
-        assert_eq!(windows(stretches, add), Ok(vec![Some(3); 3]));
+        assert_eq!(windows(stretches, add, |_| Ok(())), Ok(vec![Some(3); 3]));
     }
 }

@@ -18,6 +18,7 @@ mod window;
 pub(crate) use smooth::stretched;
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{Error, Place, Result};
 use crate::eval::{Evaluation, same_labels};
@@ -188,10 +189,13 @@ impl Evaluation<'_> {
             return self.absent(&over.of, steps);
         }
         let apply = Apply { over, place, steps, numbers, lookback: self.settings.lookback };
+        let kept = AtomicUsize::new(0);
         let streams = self.map_readings(&over.of, steps, &|evaluation, readings| {
-            let stream = apply.to_series(evaluation, readings)?;
-            evaluation.budget.hold(stream.as_ref().map_or(0, Stream::samples))?;
-            Ok(stream)
+            let Some(stream) = apply.to_series(evaluation, readings)? else { return Ok(None) };
+            let before = kept.fetch_add(1, Ordering::Relaxed);
+            evaluation.budget.room(before + 1, steps.count)?;
+            evaluation.budget.hold(stream.samples())?;
+            Ok(Some(stream))
         })?;
         if !self.settings.delayed_name_removal {
             let mut seen: HashSet<&Labels> = HashSet::with_capacity(streams.len());
@@ -336,8 +340,19 @@ impl Apply<'_> {
             Work::Plain(work) => Ok(Some(work(readings))),
             Work::Apart(work) => {
                 let (place, range) = (self.place, of.range);
-                let window =
-                    Window { place, time, start, end, range, extension, floats, histograms, args };
+                let is_running = series.is_running;
+                let window = Window {
+                    place,
+                    time,
+                    start,
+                    end,
+                    range,
+                    extension,
+                    floats,
+                    histograms,
+                    is_running,
+                    args,
+                };
                 work(&window, remarks)
             }
             Work::Absent => Ok(None),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::Kind;
 
@@ -40,6 +41,7 @@ impl Evaluation<'_> {
     ) -> Result<Vec<Stream>> {
         let lookback = self.settings.lookback;
         let series = self.series(fetch)?;
+        let kept = AtomicUsize::new(0);
         self.map_series(series, &|evaluation, labels, handles| {
             let mut points = Vec::with_capacity(steps.count);
             let mut latest: Option<Reading> = None;
@@ -73,8 +75,13 @@ impl Evaluation<'_> {
             until(i64::MAX, &latest);
             points.resize(steps.count, None);
             let stream = Stream::new(labels, points);
+            if stream.is_empty() {
+                return Ok(None);
+            }
+            let before = kept.fetch_add(1, Ordering::Relaxed);
+            evaluation.budget.room(before + 1, steps.count)?;
             evaluation.budget.hold(stream.samples())?;
-            Ok(Some(stream).filter(|stream| !stream.is_empty()))
+            Ok(Some(stream))
         })
     }
 
@@ -110,12 +117,14 @@ impl Evaluation<'_> {
                 Kind::Histogram(_) | Kind::Counter(_) => !handle.kind.is_cumulative(),
                 Kind::Gauge | Kind::Text => false,
             };
-            if ranged.of_counters && handles.iter().any(is_delta) {
+            let is_running = ranged.of_counters && handles.iter().any(is_delta);
+            if is_running {
                 run_total(&mut readings);
             }
             let held: u64 = readings.iter().map(|reading| reading.value.samples()).sum();
             evaluation.budget.hold(held)?;
-            let mapped = map(evaluation, Readings { labels, drops_name: false, readings })?;
+            let readings = Readings { labels, drops_name: false, readings, is_running };
+            let mapped = map(evaluation, readings)?;
             evaluation.budget.release(held);
             Ok(mapped)
         })
@@ -224,7 +233,7 @@ impl Resets {
 }
 
 /// Makes of what happened between readings what a counter would show that began before the first of them.
-/// Functions of counters look at differences alone.
+/// Functions of counters look at differences alone: that it was nought at some time is not to be reckoned with.
 fn run_total(readings: &mut [Reading]) {
     let mut numbers = 0.0;
     let mut histogram: Option<FloatHistogram> = None;

@@ -26,6 +26,9 @@ impl Evaluation<'_> {
         // The first whole multiple of the step that lies after the start of the first stretch.
         let start = (first.div_euclid(step) + 1).saturating_mul(step);
         let own = Steps::over(start, end, step);
+        // Room for all steps is made before anything is known to be there.
+        self.budget.hold(own.count as u64)?;
+        self.budget.release(own.count as u64);
         let mut mapped = Vec::new();
         for stream in self.streams(inner, own)? {
             let held = stream.samples();
@@ -38,6 +41,7 @@ impl Evaluation<'_> {
                 labels: stream.labels,
                 drops_name: stream.drops_name,
                 readings: readings.collect(),
+                is_running: false,
             };
             mapped.extend(map(self, readings)?);
             self.budget.release(held);

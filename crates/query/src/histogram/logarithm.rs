@@ -105,7 +105,7 @@ mod tests {
                 power,
                 2f64.powi(exponent.max(-1022)) * 2f64.powi(exponent.min(-1022) + 1022)
             );
-            assert_eq!(log2(power), exponent.into());
+            assert_eq!(log2(power), f64::from(exponent));
         }
     }
 

@@ -176,7 +176,7 @@ impl Planner {
         match name {
             "start" => return of(Op::Number(seconds(self.start)), true),
             "end" => return of(Op::Number(seconds(self.end)), true),
-            "range" => return of(Op::Number(seconds(self.end - self.start)), true),
+            "range" => return of(Op::Number(seconds(self.end.saturating_sub(self.start))), true),
             "step" if is_instant => return of(Op::Number(0.0), true),
             "step" => return of(Op::Number(seconds(self.step)), true),
             _ => {}

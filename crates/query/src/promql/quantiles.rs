@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 
 use super::ast::BinaryOp;
-use super::ast::{Expr, ExprKind};
+use super::ast::{Expr, ExprKind, ValueType};
 use super::duration::Duration;
 use super::functions::AggregateOp;
 
@@ -12,20 +12,36 @@ pub(crate) fn refuse_averages(expr: &Expr) -> Result<()> {
     for child in expr.children() {
         refuse_averages(child)?;
     }
+    let mut average = expr;
     let (quantile, what) = match &expr.kind {
         ExprKind::Aggregate { op: AggregateOp::Avg, expr: inner, .. } => {
             (quantile_in(inner), "series")
         }
         ExprKind::Call { function, args } if function.name == "avg_over_time" => {
-            match &args[0].unwrapped().kind {
-                ExprKind::Subquery { expr: inner, .. } => (quantile_in(inner), "time"),
+            (quantile_in(&args[0]), "time")
+        }
+        // As an average is written out.
+        ExprKind::Binary { op: BinaryOp::Divide, left, right, .. } => {
+            let (sum, count) = (left.unwrapped(), right.unwrapped());
+            average = sum;
+            match (&sum.kind, &count.kind) {
+                (
+                    ExprKind::Aggregate { op: AggregateOp::Sum, expr: inner, .. },
+                    ExprKind::Aggregate { op: AggregateOp::Count, .. },
+                ) => (quantile_in(inner), "series"),
+                (
+                    ExprKind::Call { function: sum, args },
+                    ExprKind::Call { function: count, .. },
+                ) if (sum.name, count.name) == ("sum_over_time", "count_over_time") => {
+                    (quantile_in(&args[0]), "time")
+                }
                 _ => (None, ""),
             }
         }
         _ => (None, ""),
     };
     let Some(quantile) = quantile else { return Ok(()) };
-    let remedy = match instead(expr, quantile) {
+    let remedy = match instead(average, quantile) {
         Some(right) => {
             format!("merge the distributions and take the quantile of the whole: {right}")
         }
@@ -49,25 +65,43 @@ fn quantile_in(expr: &Expr) -> Option<&Expr> {
         ExprKind::Call { function, args } => match function.name {
             "histogram_quantile" | "histogram_quantiles" | "quantile_over_time" => Some(expr),
             "abs" | "ceil" | "floor" | "round" | "clamp" | "clamp_min" | "clamp_max"
-            | "label_replace" | "label_join" | "sort" | "sort_desc" | "last_over_time" => {
+            | "label_replace" | "label_join" | "sort" | "sort_desc" | "sort_by_label"
+            | "sort_by_label_desc" | "first_over_time" | "last_over_time" | "running_total" => {
                 args.iter().find_map(quantile_in)
             }
             _ => None,
         },
         ExprKind::Aggregate { op: AggregateOp::Quantile, .. } => Some(expr),
+        // Some of them.
+        ExprKind::Aggregate {
+            op:
+                AggregateOp::TopK
+                | AggregateOp::BottomK
+                | AggregateOp::LimitK
+                | AggregateOp::LimitRatio,
+            expr,
+            ..
+        } => quantile_in(expr),
         ExprKind::Unary { expr, .. } => quantile_in(expr),
         ExprKind::Subquery { expr, .. } => quantile_in(expr),
-        ExprKind::Binary { op, left, right, .. } => match op {
-            BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply | BinaryOp::Divide => {
-                let is_number = |side: &Expr| matches!(side.unwrapped().kind, ExprKind::Number(_));
-                match (is_number(left), is_number(right)) {
-                    (_, true) => quantile_in(left),
-                    (true, _) => quantile_in(right),
-                    _ => None,
+        ExprKind::Binary { op, left, right, return_bool: false, .. } => {
+            let is_scalar = |side: &Expr| side.value_type() == ValueType::Scalar;
+            match op {
+                BinaryOp::And | BinaryOp::Unless => quantile_in(left),
+                BinaryOp::Or => quantile_in(left).or_else(|| quantile_in(right)),
+                BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply | BinaryOp::Divide => {
+                    match (is_scalar(left), is_scalar(right)) {
+                        (_, true) => quantile_in(left),
+                        (true, _) => quantile_in(right),
+                        _ => None,
+                    }
                 }
+                // Those that are so.
+                op if op.is_comparison() && is_scalar(left) => quantile_in(right),
+                op if op.is_comparison() => quantile_in(left),
+                _ => None,
             }
-            _ => None,
-        },
+        }
         _ => None,
     }
 }
@@ -79,28 +113,69 @@ fn instead(average: &Expr, quantile: &Expr) -> Option<String> {
     match &average.kind {
         ExprKind::Aggregate { grouping, without, .. } => {
             // The sum that is there, but for its labels, or a new one.
-            let of = match &of.unwrapped().kind {
-                ExprKind::Aggregate { op: AggregateOp::Sum, expr: inner, .. } => inner,
-                _ => of,
+            let (of, inner) = match &of.unwrapped().kind {
+                ExprKind::Aggregate { op: AggregateOp::Sum, expr, grouping, without, .. } => {
+                    (&**expr, Some((grouping, *without)))
+                }
+                _ => (of, None),
             };
-            let by = match (without, grouping.is_empty()) {
+            let (mut labels, mut without) = (grouping.clone(), *without);
+            match inner {
+                Some((kept, false)) if without => {
+                    labels = kept.iter().filter(|label| !grouping.contains(label)).cloned().collect();
+                    without = false;
+                }
+                Some((dropped, true)) if without => {
+                    labels.extend(dropped.iter().filter(|label| !grouping.contains(label)).cloned());
+                }
+                _ => {}
+            }
+            // Buckets that are series of their own are put together by their bounds.
+            labels.retain(|label| !without || label != BOUND);
+            let has_bound = labels.iter().any(|label| label == BOUND);
+            if !without && !has_bound && (is_classic(of) || is_by_bound(inner)) {
+                labels.push(BOUND.to_owned());
+            }
+            let by = match (without, labels.is_empty()) {
                 (false, true) => String::new(),
-                (true, _) => format!(" without ({})", grouping.join(", ")),
-                (false, false) => format!(" by ({})", grouping.join(", ")),
+                (true, _) => format!(" without ({})", labels.join(", ")),
+                (false, false) => format!(" by ({})", labels.join(", ")),
             };
             Some(format!("histogram_quantile({q}, sum{by} ({of}))"))
         }
         ExprKind::Call { args: outer, .. } => {
             let ExprKind::Subquery { range, .. } = &outer[0].unwrapped().kind else { return None };
             let mut longer = of.clone();
-            let of = match stretch(&mut longer, range) {
-                true => longer.to_string(),
-                false => format!("sum_over_time({of}[{range}:])"),
+            let of = match (stretch(&mut longer, range), &of.unwrapped().kind) {
+                (true, _) => longer.to_string(),
+                (false, ExprKind::Selector(selector)) => {
+                    let (selector, range) = (selector.clone(), range.clone());
+                    let readings = Expr { kind: ExprKind::Matrix { selector, range }, place: of.place };
+                    format!("sum_over_time({readings})")
+                }
+                (false, _) => format!("sum_over_time(({of})[{range}:])"),
             };
             Some(format!("histogram_quantile({q}, {of})"))
         }
         _ => None,
     }
+}
+
+/// The label with the upper bound of a bucket that is a series of its own.
+const BOUND: &str = "le";
+
+fn is_by_bound(grouping: Option<(&Vec<String>, bool)>) -> bool {
+    grouping.is_some_and(|(labels, without)| !without && labels.iter().any(|label| label == BOUND))
+}
+
+/// Whether buckets that are series of their own are read, by what they are called.
+fn is_classic(expr: &Expr) -> bool {
+    let selector = match &expr.kind {
+        ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => Some(selector),
+        _ => None,
+    };
+    selector.is_some_and(|selector| selector.name.ends_with("_bucket"))
+        || expr.children().into_iter().any(is_classic)
 }
 
 /// Gives every range the length; whether there was one.

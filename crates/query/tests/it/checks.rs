@@ -1,13 +1,26 @@
 //! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes this file by
 //! path, and `fuzzed` repeats the checks on inputs that once broke something.
 
-use query::promql::{LENGTH_MAX, Options, parse, parse_series_labels};
+#[path = "truth_choice.rs"]
+pub(crate) mod choice;
+#[path = "truth_wild.rs"]
+pub(crate) mod wild;
+#[path = "truth_words.rs"]
+pub(crate) mod words;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use query::promql::{LENGTH_MAX, Options, ValueType, parse, parse_series_labels};
+use query::{Answer, Data, Error, Language, Limits, Question, Settings, Value};
+
+use choice::Choice;
+use wild::Wild;
 
 /// Panics where something broke.
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 1] = [("promql", promql)];
+pub(crate) const CHECKS: [(&str, Check); 2] = [("promql", promql), ("query", query)];
 
 /// What is read is shown in a way that is read as the same. The first byte chooses what is switched on.
 fn promql(bytes: &[u8]) {
@@ -29,4 +42,144 @@ fn promql(bytes: &[u8]) {
     // As texts, as NaN is not equal to itself.
     let (expr, again) = (expr.without_places(), again.without_places());
     assert_eq!(format!("{again:?}"), format!("{expr:?}"), "{text:?} is shown as {shown:?}");
+}
+
+/// Any data is asked anything: there is an answer that keeps to its limits, or an error that says why not.
+fn query(bytes: &[u8]) {
+    question(bytes);
+}
+
+/// What became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    Answered,
+    Nothing,
+    Late,
+    Limited,
+    Failed,
+    Unread,
+}
+
+/// Asks what some bytes stand for, and says what became of it.
+pub(crate) fn question(bytes: &[u8]) -> Outcome {
+    let choice = &mut Choice::new(bytes);
+    let begin = Wild::begin(choice);
+    let (start, end, step) = times(choice, begin);
+    let kind = match choice.below(16) {
+        14 => ValueType::Scalar,
+        15 => ValueType::Matrix,
+        _ => ValueType::Vector,
+    };
+    let depth = 1 + choice.below(4) as u32;
+    let text = words::expression(choice, kind, depth);
+    let settings = settings(choice);
+    let options = Options::all();
+    let question =
+        Question { text: &text, language: Language::PromQl, start, end, step, options };
+    let patience = if choice.one_in(8) { choice.below(20) as u64 } else { u64::MAX };
+    let source = Wild::new(choice, begin);
+    let asked = AtomicU64::new(0);
+    let is_over = || asked.fetch_add(1, Ordering::Relaxed) >= patience;
+    if std::env::var_os("TOPDECK_SHOW").is_some() {
+        eprintln!("{text} from {start} to {end} by {step}");
+    }
+    let found = query::testing::ask_and_count(&source, &question, &settings, &is_over);
+    let what = || format!("{text} from {start} to {end} by {step} with {settings:?}");
+    match found {
+        Ok((answer, beside)) => {
+            check_answer(&answer, &what);
+            assert_eq!(beside, 0, "samples are counted that are gone: {}", what());
+            match answer.data {
+                Data::Vector(streams) | Data::Matrix(streams) if streams.is_empty() => {
+                    Outcome::Nothing
+                }
+                _ => Outcome::Answered,
+            }
+        }
+        Err(Error::Time) => {
+            let asked = asked.into_inner();
+            assert_eq!(asked, patience + 1, "it went on though nobody waits: {}", what());
+            Outcome::Late
+        }
+        Err(error) => {
+            let shown = error.show(&text);
+            match error {
+                Error::Limit { .. } => Outcome::Limited,
+                Error::Parse { .. } => {
+                    // Expressions are well typed; what else is wrong with them is known.
+                    assert!(!shown.contains("unexpected"), "{shown}");
+                    Outcome::Unread
+                }
+                _ => Outcome::Failed,
+            }
+        }
+    }
+}
+
+fn times(choice: &mut Choice<'_>, begin: i64) -> (i64, i64, i64) {
+    const SECOND: i64 = 1_000_000_000;
+    let start = match choice.below(30) {
+        0 => i64::MIN,
+        1 => i64::MAX,
+        2 => choice.word() as i64,
+        _ => begin.saturating_add(choice.below(300) as i64 * SECOND),
+    };
+    let step = match choice.below(12) {
+        0..=2 => 0,
+        3 => 1,
+        4 => i64::MAX,
+        5 => 7_000_001,
+        6 => 3600 * SECOND,
+        _ => 15 * SECOND,
+    };
+    let end = match choice.below(20) {
+        0 => i64::MAX,
+        1 => start.saturating_sub(1),
+        2 => start,
+        _ => start.saturating_add(step.saturating_mul(choice.below(20) as i64)),
+    };
+    (start, end, step)
+}
+
+fn settings(choice: &mut Choice<'_>) -> Settings {
+    let is_small = choice.one_in(6);
+    let samples = if is_small { choice.below(300) as u64 } else { 20_000 };
+    let bytes = if is_small { choice.below(5000) as u64 } else { 1 << 20 };
+    let series = if is_small { choice.below(8) as u64 } else { 100 };
+    Settings {
+        limits: Limits { samples, series, bytes, steps: 2000 },
+        lookback: choice.of(&[300_000_000_000, 300_000_000_000, 300_000_000_000, i64::MAX, 1]),
+        delayed_name_removal: choice.one_in(3),
+        type_and_unit_labels: choice.one_in(4),
+        start_timestamps: choice.one_in(3),
+        averaged_quantiles: choice.one_in(2),
+        ..Settings::default()
+    }
+}
+
+/// What holds of every answer.
+fn check_answer(answer: &Answer, what: &dyn Fn() -> String) {
+    let count = answer.steps.count;
+    let streams = match &answer.data {
+        Data::Scalar(numbers) => {
+            assert_eq!(numbers.len(), count, "{}", what());
+            return;
+        }
+        Data::Text(_) | Data::Readings(_) => return,
+        Data::Vector(streams) | Data::Matrix(streams) => streams,
+    };
+    for stream in streams {
+        assert_eq!(stream.points.len(), count, "{} of {}", stream.labels, what());
+        assert!(!stream.is_empty(), "{} of {}", stream.labels, what());
+        for point in stream.points.iter().flatten() {
+            if let Value::Bracket(bracket) = point {
+                let holds = bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper;
+                assert!(holds, "{bracket:?} of {}", what());
+            }
+        }
+    }
+    let mut labels: Vec<_> = streams.iter().map(|stream| &stream.labels).collect();
+    labels.sort();
+    let is_each_once = labels.windows(2).all(|pair| pair[0] != pair[1]);
+    assert!(is_each_once, "two streams of the same labels: {}", what());
 }

@@ -11,6 +11,7 @@ mod memory;
 mod notation;
 mod run;
 mod script;
+mod truth;
 
 use std::fmt::Write;
 use std::fs;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use hist::Bracket;
+
 use crate::error::{Place, Result};
 use crate::eval::Evaluation;
 use crate::histogram::Number;
@@ -33,11 +35,11 @@ impl Evaluation<'_> {
             result.drops_name = group.members.iter().any(|member| member.drops_name);
             result.points = match aggregate.way {
                 AggregateOp::Sum => folded::<Sum>(group, steps, &mut findings),
-                AggregateOp::Avg => folded::<Mean>(group, steps, &mut findings),
+                AggregateOp::Avg => folded::<WithEnds<Mean>>(group, steps, &mut findings),
                 AggregateOp::Count => folded::<Count>(group, steps, &mut findings),
                 AggregateOp::Group => folded::<Any>(group, steps, &mut findings),
-                AggregateOp::Min => folded::<Extreme<true>>(group, steps, &mut findings),
-                AggregateOp::Max => folded::<Extreme<false>>(group, steps, &mut findings),
+                AggregateOp::Min => folded::<WithEnds<Extreme<true>>>(group, steps, &mut findings),
+                AggregateOp::Max => folded::<WithEnds<Extreme<false>>>(group, steps, &mut findings),
                 AggregateOp::Stddev => folded::<Spread<true>>(group, steps, &mut findings),
                 AggregateOp::Stdvar => folded::<Spread<false>>(group, steps, &mut findings),
                 AggregateOp::Quantile => quantiles(&group, &params.numbers, &mut findings),
@@ -125,6 +127,53 @@ fn folded<F: Fold>(group: Group, steps: Steps, findings: &mut Findings) -> Vec<O
         }
     }
     folds.into_iter().map(|fold| fold?.finish(findings)).collect()
+}
+
+/// Of numbers with bounds, what comes of the bounds: for what never falls where a number rises.
+#[derive(Clone, Default)]
+struct WithEnds<F> {
+    likeliest: F,
+    /// Of the lower and of the upper ends, once a number has them.
+    ends: Option<Box<[F; 2]>>,
+}
+
+impl<F: Fold> Fold for WithEnds<F> {
+    fn push(&mut self, value: Value, metric: &str, findings: &mut Findings) {
+        if matches!(value, Value::Bracket(_)) && self.ends.is_none() {
+            self.ends = Some(Box::new([self.likeliest.clone(), self.likeliest.clone()]));
+        }
+        if let Some(ends) = &mut self.ends {
+            let [lower, upper] = match &value {
+                Value::Bracket(bracket) => [bracket.lower, bracket.upper].map(Value::Number),
+                other => [other.clone(), other.clone()],
+            };
+            // What is remarkable is said once, of the likeliest.
+            let unsaid = &mut Findings::default();
+            ends[0].push(lower, metric, unsaid);
+            ends[1].push(upper, metric, unsaid);
+        }
+        self.likeliest.push(value, metric, findings);
+    }
+
+    fn finish(self, findings: &mut Findings) -> Option<Value> {
+        let likeliest = self.likeliest.finish(findings)?;
+        let ends = self.ends.map(|ends| {
+            ends.map(|end| end.finish(&mut Findings::default()).and_then(|end| end.number()))
+        });
+        Some(match (ends, likeliest.number()) {
+            (Some([Some(lower), Some(upper)]), Some(number)) => within(lower, number, upper),
+            _ => likeliest,
+        })
+    }
+}
+
+/// A number with its bounds, if these are numbers.
+fn within(lower: f64, estimate: f64, upper: f64) -> Value {
+    if lower.is_nan() || estimate.is_nan() || upper.is_nan() {
+        return Value::Number(estimate);
+    }
+    let (lower, upper) = (lower.min(estimate), upper.max(estimate));
+    Value::of_bracket(Bracket { lower, estimate, upper })
 }
 
 #[derive(Clone, Default)]
@@ -216,16 +265,29 @@ fn warn_of_quantiles(params: &Params, notes: &mut Notes) {
 }
 
 fn quantiles(group: &Group, q: &[f64], findings: &mut Findings) -> Vec<Option<Value>> {
-    let mut numbers = Vec::with_capacity(group.members.len());
+    let mut numbers: [Vec<f64>; 3] = Default::default();
     let at = |(step, q): (usize, &f64)| {
-        numbers.clear();
+        numbers.iter_mut().for_each(Vec::clear);
+        let mut has_bounds = false;
         for value in group.members.iter().filter_map(|member| member.points[step].as_ref()) {
-            match value.number() {
-                Some(number) => numbers.push(number),
+            has_bounds |= matches!(value, Value::Bracket(_));
+            match value.bracket() {
+                Some(Bracket { lower, estimate, upper }) => {
+                    let ends = [lower, estimate, upper];
+                    numbers.iter_mut().zip(ends).for_each(|(numbers, end)| numbers.push(end));
+                }
                 None => findings.ignored = true,
             }
         }
-        (!numbers.is_empty()).then(|| Value::Number(quantile(*q, &mut numbers)))
+        if numbers[1].is_empty() {
+            return None;
+        }
+        let [lowers, estimates, uppers] = &mut numbers;
+        let estimate = quantile(*q, estimates);
+        Some(match has_bounds {
+            true => within(quantile(*q, lowers), estimate, quantile(*q, uppers)),
+            false => Value::Number(estimate),
+        })
     };
     q.iter().enumerate().map(at).collect()
 }

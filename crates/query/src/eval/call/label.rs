@@ -22,8 +22,10 @@ pub(super) fn replace(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Resul
     })?;
     refuse_invalid(to, "destination", "label_replace")?;
     relabelled(evaluation, call, to_label, |labels| {
-        let captures = regex.captures(labels.get(from))?;
-        Some(expanded(&regex, replacement, &captures))
+        regex
+            .captures(labels.get(from))
+            .map(|captures| expanded(&regex, replacement, &captures))
+            .transpose()
     })
 }
 
@@ -38,20 +40,35 @@ pub(super) fn join(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<V
     let from: Vec<&str> = from.iter().map(text).collect();
     relabelled(evaluation, call, text(to), |labels| {
         let values: Vec<&str> = from.iter().map(|label| labels.get(label)).collect();
-        Some(values.join(text(separator)))
+        let length: usize = values.iter().map(|value| value.len() + text(separator).len()).sum();
+        if length > LABEL_BYTES_MAX + text(separator).len() {
+            return Err(TooLong);
+        }
+        Ok(Some(values.join(text(separator))))
     })
 }
+
+/// Bytes of a value that a function makes, at the most: joined again and again, one doubles each time.
+const LABEL_BYTES_MAX: usize = 64 << 10;
+
+/// A value would have more than [`LABEL_BYTES_MAX`].
+struct TooLong;
 
 /// Streams with a label set, where there is a value for it.
 fn relabelled(
     evaluation: &mut Evaluation<'_>,
     call: &Call<'_>,
     label: &str,
-    value: impl Fn(&Labels) -> Option<String>,
+    value: impl Fn(&Labels) -> Result<Option<String>, TooLong>,
 ) -> Result<Vec<Stream>> {
     let mut streams = evaluation.streams(&call.args[0], call.steps)?;
     for stream in &mut streams {
-        if let Some(value) = value(&stream.labels) {
+        let value = value(&stream.labels).map_err(|TooLong| {
+            let message =
+                format!("a value of label {label:?} would be longer than {LABEL_BYTES_MAX} bytes");
+            Error::Execution { place: call.place, message }
+        })?;
+        if let Some(value) = value {
             stream.labels = stream.labels.with(label, &value);
             // A name that was just given is meant to stay.
             stream.drops_name &= label != NAME;
@@ -73,8 +90,8 @@ fn refuse_invalid(label: &Node, which: &str, function: &str) -> Result<()> {
 
 /// A replacement with `$1`, `$name` and `${name}` filled in as Go does: a name is as long as can be, `$$` is a
 /// dollar sign, and what is no reference stands for itself.
-fn expanded(regex: &Regex, replacement: &str, captures: &Captures<'_>) -> String {
-    let mut out = String::with_capacity(replacement.len());
+fn expanded(regex: &Regex, replacement: &str, captures: &Captures<'_>) -> Result<String, TooLong> {
+    let mut out = String::new();
     let mut rest = replacement;
     while let Some(at) = rest.find('$') {
         out.push_str(&rest[..at]);
@@ -83,6 +100,9 @@ fn expanded(regex: &Regex, replacement: &str, captures: &Captures<'_>) -> String
             out.push('$');
             rest = after;
             continue;
+        }
+        if out.len() > LABEL_BYTES_MAX {
+            return Err(TooLong);
         }
         match reference(rest) {
             Some((name, after)) => {
@@ -93,7 +113,7 @@ fn expanded(regex: &Regex, replacement: &str, captures: &Captures<'_>) -> String
         }
     }
     out.push_str(rest);
-    out
+    if out.len() > LABEL_BYTES_MAX { Err(TooLong) } else { Ok(out) }
 }
 
 /// A name after a dollar sign, and what follows it.

@@ -65,7 +65,8 @@ fn of_floats(window: &Window<'_>, growth: Growth, remarks: &mut Remarks) -> Opti
     if span.is_from_start {
         grown += first.value;
     }
-    let zero = (grown > 0.0 && first.value >= 0.0).then(|| first.value / grown);
+    let has_zero = !window.is_running && grown > 0.0 && first.value >= 0.0;
+    let zero = has_zero.then(|| first.value / grown);
     Some(grown * span.factor(window, growth, zero))
 }
 
@@ -84,8 +85,8 @@ fn of_histograms(window: &Window<'_>, growth: Growth, remarks: &mut Remarks) -> 
         }
     }
     let mut grown = grown?;
-    let zero =
-        (grown.count > 0.0 && first.value.count >= 0.0).then(|| first.value.count / grown.count);
+    let has_zero = !window.is_running && grown.count > 0.0 && first.value.count >= 0.0;
+    let zero = has_zero.then(|| first.value.count / grown.count);
     grown.mul(span.factor(window, growth, zero));
     Some(Value::Histogram(Arc::new(grown)))
 }

@@ -106,7 +106,9 @@ pub(crate) fn stretched(
     }
     let (floats, histograms) = (&series.floats[..], &[][..]);
     let (time, range, args) = (end, end.saturating_sub(start), &[][..]);
-    let window = Window { place, time, start, end, range, extension, floats, histograms, args };
+    let is_running = series.is_running;
+    let window =
+        Window { place, time, start, end, range, extension, floats, histograms, is_running, args };
     let reading =
         |time: i64, value: f64| Reading { start: None, time, value: Value::Number(value) };
     let readings = match extend::stretched(&window) {
@@ -117,5 +119,5 @@ pub(crate) fn stretched(
             .chain([reading(end, right)])
             .collect(),
     };
-    Ok(Readings { labels, drops_name, readings })
+    Ok(Readings { labels, drops_name, readings, is_running: false })
 }

@@ -64,6 +64,8 @@ pub(super) struct Series {
     pub(super) readings: Vec<Reading>,
     pub(super) floats: Vec<Float>,
     pub(super) histograms: Vec<Histogram>,
+    /// They are sums of what happened up to them.
+    pub(super) is_running: bool,
 }
 
 impl Series {
@@ -74,7 +76,7 @@ impl Series {
 
     /// Apart; starts are kept if they are to be used.
     pub(super) fn apart(readings: Readings, keeps_starts: bool) -> Series {
-        let mut series = Series::default();
+        let mut series = Series { is_running: readings.is_running, ..Series::default() };
         for Reading { start, time, value } in readings.readings {
             let start = start.filter(|_| keeps_starts).unwrap_or(time);
             if let Some(value) = value.number() {
@@ -144,6 +146,8 @@ pub(super) struct Window<'a> {
     pub(super) extension: Extension,
     pub(super) floats: &'a [Float],
     pub(super) histograms: &'a [Histogram],
+    /// The readings are sums of what happened up to them, and were never nought.
+    pub(super) is_running: bool,
     /// Numbers, in the order of the arguments without the readings.
     pub(super) args: &'a [f64],
 }

@@ -203,7 +203,8 @@ fn bounds_below(value: f64, histogram: &FloatHistogram) -> (f64, f64) {
         if bucket.upper <= value {
             least += bucket.count;
         }
-        if bucket.lower < value {
+        // Of a bucket that is but one value, as that of nought may be, both hold at that value.
+        if bucket.lower < value || bucket.upper <= value {
             most += bucket.count;
         }
     }

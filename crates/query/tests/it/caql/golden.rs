@@ -98,6 +98,13 @@ fn sums_run() {
     let harmed =
         r#"find:histogram("lat") | histogram:merge() | histogram:count_above(100) | integrate()"#;
     assert_eq!(differences(numbers(harmed)), [5.0; 9]);
+    // Who was harmed is counted once, however long the slots.
+    let mut coarse = question(harmed);
+    (coarse.start, coarse.end, coarse.step) = (START, START + 10 * MINUTE, 5 * MINUTE);
+    let found = rows_of(answer_of(&coarse).unwrap());
+    let so_far: Vec<f64> =
+        found[0].1.iter().map(|point| point.as_ref().unwrap().number().unwrap()).collect();
+    assert_eq!(so_far, [25.0, 50.0]);
     let text = r#"integrate:while{ time:tz("UTC","hour"), pass{1} }"#;
     let mut late = question(text);
     (late.start, late.end) = (START + 55 * MINUTE, START + 65 * MINUTE);
