@@ -88,31 +88,31 @@ fn what_is_asked_is_answered() {
     query(
         &format!("'took' {LAST}"),
         expect![[r#"
-        --- stdout
-        at 2026-11-09 12:29:00Z; 2 streams
-        took
-        {host="a"}
-                    value  bounds
-          count        20
-          min        1 ms
-          mean   10.60 ms  10.60 to 10.60 ms
-          p50    10.09 ms  9.975 to 10.20 ms
-          p90    18.83 ms  18.69 to 19.11 ms
-          p99       20 ms
-          p99.9     20 ms
-          max       20 ms
-        {host="b"}
-                    value  bounds
-          count        20
-          min        1 ms
-          mean   14.50 ms  14.50 to 14.50 ms
-          p50    11.00 ms  10.87 to 11.12 ms
-          p90    20.17 ms  19.95 to 20.39 ms
-          p99       58 ms
-          p99.9     58 ms
-          max       58 ms
-        --- exit status 0
-    "#]],
+            --- stdout
+            at 2026-11-09 12:29:00Z; 2 streams
+            took
+            {host="a"}
+                        value  bounds
+              count        20
+              min        1 ms
+              mean   10.60 ms
+              p50    10.09 ms  9.975 to 10.20 ms
+              p90    18.83 ms  18.69 to 19.11 ms
+              p99       20 ms
+              p99.9     20 ms
+              max       20 ms
+            {host="b"}
+                        value  bounds
+              count        20
+              min        1 ms
+              mean   14.50 ms
+              p50    11.00 ms  10.87 to 11.12 ms
+              p90    20.17 ms  19.95 to 20.39 ms
+              p99       58 ms
+              p99.9     58 ms
+              max       58 ms
+            --- exit status 0
+        "#]],
     );
     query(
         &format!("'depth[3m]' {LAST}"),
@@ -358,7 +358,7 @@ fn what_is_wrong_is_said() {
         "'sum(exact_increase(took[5m]))' --from 2026-11-09T12:00:00Z --max-samples 10",
         expect![[r#"
             --- stderr
-            topdeck: the query needs more samples in memory (--max-samples) than 10 (190); ask for longer steps, a shorter time or fewer series, or raise --max-samples
+            topdeck: the query needs more samples in memory (--max-samples) than 10 (191); ask for longer steps, a shorter time or fewer series, or raise --max-samples
             --- exit status 1
         "#]],
     );
@@ -366,7 +366,7 @@ fn what_is_wrong_is_said() {
         "'sum(exact_increase(took[5m]))' --from 2026-11-09T12:00:00Z --max-bytes 10",
         expect![[r#"
             --- stderr
-            topdeck: the query needs more bytes of memory (--max-bytes) than 10 (96); ask for longer steps, a shorter time or fewer series, or raise --max-bytes
+            topdeck: the query needs more bytes of memory (--max-bytes) than 10 (3056); ask for longer steps, a shorter time or fewer series, or raise --max-bytes
             --- exit status 1
         "#]],
     );
@@ -410,7 +410,7 @@ fn documents_have_bounds_and_maxima() {
     }
     let all = json(&good(
         &folder,
-        "query s 'sum(exact_increase(took[1h]))' --to 2026-11-09T12:29:00Z --json",
+        "query s 'sum(exact_increase(took[1h]))' --to 2026-11-09T12:30:00Z --json",
     ));
     assert_eq!(all["data"][0]["points"][0]["value"]["count"], 1200);
 }
@@ -422,59 +422,60 @@ fn two_hosts_are_compared() {
         &folder,
         r#"compare s 'took{host="a"}' 'took{host="b"}'"#,
         expect![[r#"
-        --- stdout
-        A  took{host="a"}
-           600 values in 1 series, 1 interval, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
-        B  took{host="b"}
-           600 values in 1 series, 1 interval, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
+            --- stdout
+            A  took{host="a"}
+               600 values in 1 series, 30 intervals, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
+            B  took{host="b"}
+               600 values in 1 series, 30 intervals, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
 
-                            A  bounds                    B  bounds             B / A
-          p1         1.001 ms  1.000 to 1.005 ms  1.001 ms  1.000 to 1.005 ms  1.000
-          p5         1.969 ms  1.965 to 2.009 ms  1.970 ms  1.965 to 2.009 ms  1.000
-          p10        2.972 ms  2.965 to 3.031 ms  2.980 ms  2.965 to 3.031 ms  1.003
-          p25        5.944 ms  5.931 to 6.062 ms  6.001 ms  5.931 to 6.062 ms  1.010
-          p50     *  10.90 ms  10.87 to 11.12 ms  11.89 ms  11.86 to 12.13 ms  1.091
-          p75     *  15.75 ms  15.72 to 16.07 ms  17.01 ms  16.77 to 17.15 ms  1.080
-          p90     *  18.74 ms  18.69 to 19.11 ms  20.37 ms  19.95 to 20.39 ms  1.087
-          p95     *  19.99 ms  19.95 to 20.39 ms  50.37 ms  49.55 to 50.64 ms  2.519
-          p99     *  20.33 ms  19.95 to 20.39 ms  58.61 ms  57.66 to 58.94 ms  2.883
-          p99.5   *  20.37 ms  19.95 to 20.39 ms  59.39 ms  58.93 to 60.00 ms  2.915
-          p99.9   *     21 ms                        60 ms                     2.857
-          p99.99  *     21 ms                        60 ms                     2.857
-          max     *     21 ms                        60 ms                     2.857
-          * differs for sure, whatever the buckets hide; where there is none the bounds overlap
+                                A  bounds                    B  bounds             B / A
+              p1         1.001 ms  1.000 to 1.005 ms  1.001 ms  1.000 to 1.005 ms  1.000
+              p5         1.969 ms  1.965 to 2.009 ms  1.970 ms  1.965 to 2.009 ms  1.000
+              p10        2.972 ms  2.965 to 3.031 ms  2.980 ms  2.965 to 3.031 ms  1.003
+              p25        5.944 ms  5.931 to 6.062 ms  6.001 ms  5.931 to 6.062 ms  1.010
+              p50     *  10.90 ms  10.87 to 11.12 ms  11.89 ms  11.86 to 12.13 ms  1.091
+              p75     *  15.75 ms  15.72 to 16.07 ms  17.01 ms  16.77 to 17.15 ms  1.080
+              p90     *  18.74 ms  18.69 to 19.11 ms  20.37 ms  19.95 to 20.39 ms  1.087
+              p95     *  19.99 ms  19.95 to 20.39 ms  50.37 ms  49.55 to 50.64 ms  2.519
+              p99     *  20.33 ms  19.95 to 20.39 ms  58.61 ms  57.66 to 58.94 ms  2.883
+              p99.5   *  20.37 ms  19.95 to 20.39 ms  59.39 ms  58.93 to 60.00 ms  2.915
+              p99.9   *     21 ms                        60 ms                     2.857
+              p99.99  *     21 ms                        60 ms                     2.857
+              max     *     21 ms                        60 ms                     2.857
+              * differs for sure, whatever the buckets hide; where there is none the bounds overlap
 
-                 B
-                  │                              9M       ···
-                  │                              ●     ···
-                  │                                 ···
-                  │                             ●···
-                  │                          ●●●·
-                  │                       ●5●·
-            10 ms ┤                   ● ●●·
-                  │                ● ●●·
-                  │              ●·●·
-                  │           ●··●
-                  │       ● ··●
-                  │      ·●·
-                  │   ···
-             1 ms ┤●··
-                  └┬──────────────────────┬──────────────────
-                 1 ms                   10 ms                 A
-          ● the same share of A and of B: above the diagonal B is slower or greater; 5
-          median, 9 p99, M maximum
+                     B
+                      │                              9M       ···
+                      │                              ●     ···
+                      │                                 ···
+                      │                             ●···
+                      │                          ●●●·
+                      │                       ●5●·
+                10 ms ┤                   ● ●●·
+                      │                ● ●●·
+                      │              ●·●·
+                      │           ●··●
+                      │       ● ··●
+                      │      ·●·
+                      │   ···
+                 1 ms ┤●··
+                      └┬──────────────────────┬──────────────────
+                     1 ms                   10 ms                 A
+              ● the same share of A and of B: above the diagonal B is slower or greater; 5
+              median, 9 p99, M maximum
 
-          distance     3.903 ms  3.656 to 4.173 ms
-            how far a value of A has to go, on average, to make B
-          separation    10.00 %  9.99 to 14.01 %
-            the greatest difference between the shares below one value
-          superiority   54.56 %  52.32 to 56.80 %
-            how often a value of B is above one of A; 50 % where they are alike
-          chance       unknown
-            a side has one interval only, and one alone says nothing about how much
-            intervals differ by themselves: compare a longer time
-        --- exit status 0
-    "#]],
+              distance     3.903 ms  3.656 to 4.173 ms
+                how far a value of A has to go, on average, to make B
+              separation    10.00 %  9.99 to 14.01 %
+                the greatest difference between the shares below one value
+              superiority   54.56 %  52.32 to 56.80 %
+                how often a value of B is above one of A; 50 % where they are alike
+              chance       0.05 %
+                of 2,000 random splits of all 60 intervals, 1 split, this one among them,
+                lie at least as far apart. So much is hardly chance: something differs
+                between the sides besides the luck of the draw
+            --- exit status 0
+        "#]],
     );
     check(
         &folder,
