@@ -25,7 +25,7 @@ works the answer out, in memory and on one thread; its figures lack HTTP and JSO
 base” is a store that has no rollups. A question is asked once and then five times; the figures are medians, with the least and \
 the greatest.
 
-Processor time is that of the process, user and system; of Prometheus in steps of 10 ms. Memory is the greatest \
+Processor time is that of all threads of the process, as the scheduler counts it. Memory is the greatest \
 resident size while the question was asked; topdeck's for B that of a process that opened the store, asked once, and did \
 nothing else, its other figures those of the benchmark itself, which had the truth and other stores in it before.
 
@@ -46,7 +46,7 @@ pub(crate) fn section(work: &Work, asked: &[Asked]) -> Section {
     }
     for one in asked {
         if let Some(why) = &one.skipped {
-            method += &format!("\n\n{} was skipped: {why}.", one.name);
+            method += &format!("\n\n{} was not asked everything: {why}.", one.name);
         }
     }
     Section {
@@ -134,7 +134,8 @@ fn accuracies(asked: &[Asked]) -> Table {
                 one.name.clone(),
                 percent(accuracy.median),
                 percent(accuracy.worst),
-                of_all(possible),
+                // Where the truth is one number, an estimate is it or it is not.
+                if key.starts_with('p') { of_all(possible) } else { "–".to_owned() },
                 held.map_or("no brackets".to_owned(), of_all),
                 missing.to_string(),
             ]);

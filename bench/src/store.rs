@@ -14,7 +14,6 @@ use collect::synthetic::{Dataset, Scale, Which};
 
 use self::figures::{Answer, Load, QUERIES, SETS};
 pub(crate) use self::figures::{Figures, Query};
-pub(crate) use self::http::escaped;
 use crate::Effort;
 use crate::query::Asked;
 use crate::report::{Samples, Section, Table, Target, number};
@@ -29,8 +28,9 @@ the benchmark, gets the same data as batches that were encoded before, checks th
 processor time is that of the process, all its threads. So its figures lack HTTP and JSON, and its memory has the waiting batches in it. \
 A query of topdeck's takes the count, the 99th percentile and the maximum of each column.
 
-Processor time is that of the server, user and system, in steps of 10 ms: for taking in, until the last \
-acknowledgement, and until the server was idle again (compaction is work that the data made). “Written” is what the \
+Processor time is that of the server, user and system: for taking in, in steps of 10 ms, until the last \
+acknowledgement, and until the server was idle again (compaction is work that the data made); of a query, what the \
+scheduler counts of its threads. “Written” is what the \
 system counted as written to the device, log and rewriting included. “Stored” is what the blocks take when \
 everything is in blocks. Memory is the greatest resident size, taken anew for the queries. Queries are medians of their \
 runs after one that is not counted.

@@ -31,8 +31,16 @@ const PARTS: [Part; 11] = [
     Part { name: "clippy", about: "no warning anywhere", run: clippy },
     Part { name: "tidy", about: "facts about the tree; tests of xtask", run: tidy },
     Part { name: "test", about: "unit, property, golden tests", run: test },
-    Part { name: "scripts", about: "Prometheus' own scripts of questions", run: conformance::scripts },
-    Part { name: "compared", about: "answers of a Prometheus, if built", run: conformance::compared },
+    Part {
+        name: "scripts",
+        about: "Prometheus' own scripts of questions",
+        run: conformance::scripts,
+    },
+    Part {
+        name: "compared",
+        about: "answers of a Prometheus, if built",
+        run: conformance::compared,
+    },
     Part { name: "release", about: "the binary as people get it", run: release },
     Part { name: "loom", about: "interleavings of threads, up to a bound", run: loom_bounded },
     Part { name: "miri", about: "undefined behaviour (nightly)", run: miri::run },

@@ -60,6 +60,7 @@ fn built_and_compared(part: &str) -> Result<Outcome> {
             return Ok(Outcome::Skipped(format!("{reason:#}")));
         }
         println!("== {part}: building Prometheus takes minutes, once");
+        fs::create_dir_all(root().join(BUILT))?;
         let made = program.with_extension("made");
         let made_text = made.to_str().context("the repository's path is not UTF-8")?;
         let build = format!("go -C {PEER} build -mod=readonly -o");
@@ -79,7 +80,10 @@ fn test(part: &str, name: &str, variable: &'static str, path: &Path) -> Result<O
 
 /// The folder with the sources of Prometheus, fetched if need be. An error is a reason to skip.
 fn module(part: &str) -> Result<PathBuf> {
-    ensure!(Line::new("go version").succeeds(), "Prometheus' module is fetched by Go, which is not installed");
+    ensure!(
+        Line::new("go version").succeeds(),
+        "Prometheus' module is fetched by Go, which is not installed"
+    );
     let fetch = Line::new(&format!("go -C {PEER} mod download {MODULE}"));
     fetch.run(part).context("Prometheus' module cannot be fetched")?;
     let folder = Line::new(&format!("go -C {PEER} list -m -f {{{{.Dir}}}} {MODULE}")).stdout()?;
@@ -89,7 +93,9 @@ fn module(part: &str) -> Result<PathBuf> {
 /// Where the program is, or will be.
 fn program() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
-        return Ok(program.into());
+        let program = PathBuf::from(program);
+        ensure!(program.exists(), "{PROGRAM_VARIABLE} names no program: {}", program.display());
+        return Ok(program);
     }
     let manifest = fs::read_to_string(root().join(PEER).join("go.mod"))?;
     let version = version(&manifest).with_context(|| format!("{PEER}/go.mod names no {MODULE}"))?;

@@ -101,7 +101,9 @@ pub(crate) fn b(
     asked: &mut Asked,
 ) -> Result<()> {
     let dialect = contender.dialect();
-    let _ = timed(contender, "b-p99.9", over(&work.b, 5, dialect.of_b(None)), asked)?;
+    let answer = timed(contender, "b-p99.9", over(&work.b, 5, dialect.of_b(None)), asked)?;
+    let found = answer.only(1.0)?.into_iter().flatten().count();
+    ensure!(found == work.b.scale().minutes / 5, "{found} steps of B have a number");
     if sweeps {
         sweep(contender, question::sweeps_of_b(work, dialect), asked)?;
     }

@@ -62,7 +62,7 @@ fn decades(lanes: &[&Asked]) -> (i32, i32) {
     (low, high.max(low + 1))
 }
 
-/// What is drawn of a cost: of one that could not be told from nought, the tenth of a clock tick of 10 ms.
+/// What is drawn of a cost; where clock ticks of 10 ms are counted, one may not be told from nought.
 fn cost(cpu_ms: &[f64]) -> f64 {
     let median = samples(cpu_ms).median();
     if median > 0.0 { median } else { 1.0 }

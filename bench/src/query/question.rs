@@ -165,7 +165,7 @@ impl Sweep {
     pub(super) fn about(self) -> &'static str {
         match self {
             Sweep::Span => "days of A, p99 every 4 min",
-            Sweep::Series => "series of B, p99.9 of all every 5 min over the day",
+            Sweep::Series => "series of B, p99.9 every 5 min",
             Sweep::Step => "step, p99 over all of A",
         }
     }
@@ -199,7 +199,7 @@ pub(super) fn sweeps_of_a(work: &Work, dialect: Dialect) -> Vec<(Sweep, f64, Que
     all
 }
 
-/// Endpoints that B has; it has as many series of each.
+/// Endpoints that B has; its series go through them in turn.
 const ENDPOINTS: usize = 40;
 
 /// Questions about B of which each is larger than the one before.
@@ -216,7 +216,7 @@ pub(super) fn sweeps_of_b(work: &Work, dialect: Dialect) -> Vec<(Sweep, f64, Que
     let of = |some: usize| {
         let endpoints: Vec<String> = (0..some).map(endpoint).collect();
         let text = dialect.of_b(Some(&endpoints.join("|")));
-        let series = dataset.scale().series * some / ENDPOINTS;
+        let series = (0..dataset.scale().series).filter(|at| at % ENDPOINTS < some).count();
         (Sweep::Series, series as f64, over(dataset, 5, text))
     };
     [5, 10, 20, ENDPOINTS].map(of).into()

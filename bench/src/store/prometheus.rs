@@ -242,9 +242,13 @@ impl Prometheus {
         self.server.forget_memory();
         let mut answer = Vec::new();
         for round in 0..=work.query_rounds {
-            let (cpu, wall) = (self.server.cpu()?, wall_time());
+            let (cpu, threads, wall) = (self.server.cpu()?, self.server.threads(), wall_time());
             answer = connection.get(path)?.good().with_context(|| format!("query {key}"))?;
-            let (cpu, wall) = (self.server.cpu()? - cpu, wall_time() - wall);
+            let wall = wall_time() - wall;
+            let cpu = match self.server.threads().since(&threads) {
+                Some(used) => used,
+                None => self.server.cpu()? - cpu,
+            };
             if round > 0 {
                 query.cpu_ms.push(cpu.as_secs_f64() * 1e3);
                 query.wall_ms.push(wall.as_secs_f64() * 1e3);

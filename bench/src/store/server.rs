@@ -1,5 +1,6 @@
 //! A server as a program of its own: started, watched through `/proc`, and stopped.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -50,6 +51,18 @@ impl Server {
             fields.skip(11).take(2).filter_map(|text| text.parse().ok()).collect();
         let [user, system] = ticks[..] else { bail!("no processor time in {stat}") };
         Ok(TICK * (user + system))
+    }
+
+    /// What each of its threads has used so far, in nanoseconds; nothing where the system does not say. Unlike
+    /// [`Self::cpu`] it lacks threads that have ended.
+    pub(crate) fn threads(&self) -> Threads {
+        let Ok(entries) = fs::read_dir(self.path("task")) else { return Threads::default() };
+        let used = |entry: fs::DirEntry| {
+            let statistics = fs::read_to_string(entry.path().join("schedstat")).ok()?;
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            Some((number, statistics.split_whitespace().next()?.parse().ok()?))
+        };
+        Threads(entries.flatten().filter_map(used).collect())
     }
 
     /// Bytes that it made the system write to the device.
@@ -111,6 +124,22 @@ impl Server {
     }
 }
 
+/// Processor time by thread.
+#[derive(Default)]
+pub(crate) struct Threads(BTreeMap<u32, u64>);
+
+impl Threads {
+    /// What was used in between, but for the last of a thread that has ended; `None` if it is not known.
+    pub(crate) fn since(&self, earlier: &Threads) -> Option<Duration> {
+        let used = |(thread, ns): (&u32, &u64)| {
+            // A number that was given anew begins at nought.
+            let before = earlier.0.get(thread).filter(|before| *before <= ns);
+            ns - before.copied().unwrap_or_default()
+        };
+        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.iter().map(used).sum()))
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -123,12 +152,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn threads_that_begin_and_end_are_reckoned_with() {
+        let before = Threads([(1, 100), (2, 50), (3, 70)].into());
+        let after = Threads([(1, 130), (3, 20), (4, 5)].into());
+        assert_eq!(after.since(&before), Some(Duration::from_nanos(30 + 20 + 5)));
+        assert_eq!(Threads::default().since(&before), None);
+    }
+
+    #[test]
     fn a_program_is_watched_and_stopped() {
         let log = tempfile::NamedTempFile::new().unwrap();
         let mut server =
             Server::start(Command::new("sleep").arg("100"), log.path()).expect("sleep starts");
         assert!(server.cpu().unwrap() < Duration::from_secs(1));
         assert!(server.memory_bytes().unwrap() > 0);
+        let threads = server.threads();
+        assert!(server.threads().since(&threads).is_none_or(|used| used < Duration::from_secs(1)));
         server.check_alive().unwrap();
         server.stop().unwrap();
     }

@@ -192,8 +192,11 @@ fn series_of(dataset: &Dataset) -> Result<Vec<Series>> {
     (0..dataset.scale().series).map(series).collect()
 }
 
+/// Bytes of batches, each with the time at which it ends.
+type Batches = Vec<(i64, Vec<u8>)>;
+
 /// Batches, encoded before anything is measured, and the truth.
-fn batches(dataset: &Dataset) -> Result<(Vec<(i64, Vec<u8>)>, Truth)> {
+fn batches(dataset: &Dataset) -> Result<(Batches, Truth)> {
     let series = series_of(dataset)?;
     let ids: Vec<_> = series.iter().map(Series::id).collect();
     let step = if series.len() == 1 { MINUTES_ALONE } else { 1 };

@@ -106,6 +106,36 @@ impl Histogram {
         })
     }
 
+    /// How many values are surely below a limit above zero, and the cells that may reach up to it: the same as
+    /// walking through all cells, but found by bisection. `None` of a limit that is not above zero.
+    pub(crate) fn cells_up_to(&self, x: f64) -> Option<(u64, impl Iterator<Item = Cell> + '_)> {
+        if !(x.is_finite() && x > self.zero_end()) {
+            return None;
+        }
+        let span = |index: i32| self.scheme().span(index).expect("BUG: a held bucket has a span");
+        let around_zero = self.around_zero();
+        let (indexes, counts) = (
+            &self.positive().indexes()[around_zero.positive..],
+            &self.positive().counts()[around_zero.positive..],
+        );
+        let first = indexes.partition_point(|&index| span(index).1 < x);
+        let negative = &self.negative().counts()[around_zero.negative..];
+        let below = self.underflow() + around_zero.count + negative.iter().sum::<u64>();
+        let below = below + counts[..first].iter().sum::<u64>();
+        let past_grid = self.scheme().end();
+        let above = (self.overflow() > 0).then(|| ((past_grid, f64::INFINITY), self.overflow()));
+        let (least, greatest) = self.limits();
+        let near = indexes[first..].iter().zip(&counts[first..]);
+        let near = near.map(move |(&index, &count)| (span(index), count)).chain(above);
+        let near = near.take_while(move |((lower, _), _)| *lower <= x);
+        let cut = move |((lower, upper), count): ((f64, f64), u64)| Cell {
+            lower: lower.max(least),
+            upper: upper.min(greatest),
+            count,
+        };
+        Some((below, near.map(cut)))
+    }
+
     /// What the buckets alone say, not cut to the exact minimum and maximum.
     pub(crate) fn whole_cells(&self) -> impl DoubleEndedIterator<Item = Cell> + Clone + '_ {
         let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");

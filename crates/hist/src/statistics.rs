@@ -5,7 +5,7 @@
 //! recorded values themselves (divided by n, not n − 1).
 
 use crate::bracket::Bracket;
-use crate::cells::tally;
+use crate::cells::{Cell, tally};
 use crate::histogram::Histogram;
 use crate::moments;
 use crate::scheme::Place;
@@ -144,18 +144,25 @@ impl Histogram {
         if let (Bound::Inclusive, Some(above)) = (bound, self.declared(x)) {
             return Bracket::exact(self.count() - above);
         }
-        tally(
-            self.cells(),
-            |cell| match bound {
-                Bound::Inclusive => cell.upper <= x,
-                Bound::Exclusive => cell.upper < x,
-            },
-            |cell| match bound {
-                Bound::Inclusive => cell.lower <= x,
-                Bound::Exclusive => cell.lower < x,
-            },
-            |cell| cell.share_below(x),
-        )
+        let surely = |cell: &Cell| match bound {
+            Bound::Inclusive => cell.upper <= x,
+            Bound::Exclusive => cell.upper < x,
+        };
+        let possibly = |cell: &Cell| match bound {
+            Bound::Inclusive => cell.lower <= x,
+            Bound::Exclusive => cell.lower < x,
+        };
+        match self.cells_up_to(x) {
+            Some((below, near)) => {
+                let near = tally(near, surely, possibly, |cell| cell.share_below(x));
+                Bracket {
+                    lower: below + near.lower,
+                    estimate: below + near.estimate,
+                    upper: below + near.upper,
+                }
+            }
+            None => tally(self.cells(), surely, possibly, |cell| cell.share_below(x)),
+        }
     }
 
     /// How many values are greater than `x` (or at least `x`, if inclusive). Exact at a declared threshold,

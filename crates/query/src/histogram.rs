@@ -28,7 +28,7 @@ pub use valid::Invalid;
 
 pub(crate) use compensation::{Kahan, add_compensated};
 pub(crate) use logarithm::{exp2, log2};
-pub(crate) use number::Number;
+pub(crate) use number::{Number, Plain};
 
 /// Which buckets there are.
 #[derive(Clone, Debug, PartialEq)]

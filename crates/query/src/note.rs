@@ -48,7 +48,7 @@ impl Notes {
         self.notes.is_empty()
     }
 
-    /// All of a kind, without places.
+    /// All of a kind, each with its place.
     pub fn of(&self, kind: Note) -> impl Iterator<Item = (&str, Place)> {
         self.notes
             .iter()

@@ -22,11 +22,12 @@ impl Steps {
 
     /// From a moment to another, both included where the step fits.
     pub fn over(start: i64, end: i64, step: i64) -> Steps {
-        let count = match end.checked_sub(start) {
-            Some(length) if length >= 0 => length / step.max(1) + 1,
-            _ => 0,
+        let step = step.max(1);
+        let count = match end >= start {
+            true => (end.abs_diff(start) / step.unsigned_abs()).saturating_add(1),
+            false => 0,
         };
-        Steps { start, step: step.max(1), count: usize::try_from(count).unwrap_or(usize::MAX) }
+        Steps { start, step, count: usize::try_from(count).unwrap_or(usize::MAX) }
     }
 
     /// A moment.

@@ -74,8 +74,7 @@ impl Evaluation<'_> {
         steps: Steps,
     ) -> Result<Vec<Option<Value>>> {
         let source = self.source;
-        let (columns, held) =
-            self.columns(exact, steps, |grid| source.histograms(series, grid))?;
+        let (columns, held) = self.columns(exact, steps, |grid| source.histograms(series, grid))?;
         let add = |held: &mut Mixture, more: &Mixture| {
             more.parts().iter().try_for_each(|part| held.add(part)).map_err(|error| {
                 Error::Execution {

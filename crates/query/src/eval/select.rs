@@ -113,13 +113,16 @@ impl Evaluation<'_> {
                 Resets::default().look(&mut readings);
             }
             readings.retain(|reading| !is_mark(&reading.value));
-            let is_delta = |handle: &Handle| match handle.kind {
-                Kind::Histogram(_) | Kind::Counter(_) => !handle.kind.is_cumulative(),
-                Kind::Gauge | Kind::Text => false,
+            let is_delta = |of_histograms: bool| {
+                handles.iter().any(|handle| match handle.kind {
+                    Kind::Histogram(_) => of_histograms && !handle.kind.is_cumulative(),
+                    Kind::Counter(_) => !of_histograms && !handle.kind.is_cumulative(),
+                    Kind::Gauge | Kind::Text => false,
+                })
             };
-            let is_running = ranged.of_counters && handles.iter().any(is_delta);
+            let is_running = ranged.of_counters && (is_delta(true) || is_delta(false));
             if is_running {
-                run_total(&mut readings);
+                evaluation.run_total(&mut readings, is_delta(false), is_delta(true))?;
             }
             let held: u64 = readings.iter().map(|reading| reading.value.samples()).sum();
             evaluation.budget.hold(held)?;
@@ -158,6 +161,47 @@ impl Evaluation<'_> {
             }
         }
         Ok(series)
+    }
+
+    /// Makes of what happened between readings what a counter would show that began before the first of them; of
+    /// numbers, of distributions, or of both. Functions of counters look at differences alone.
+    fn run_total(
+        &self,
+        readings: &mut [Reading],
+        of_numbers: bool,
+        of_distributions: bool,
+    ) -> Result<()> {
+        let (mut numbers, mut held) = (0.0, 0);
+        let mut histogram: Option<FloatHistogram> = None;
+        for reading in readings {
+            match reading.value.histogram() {
+                None if of_numbers => {
+                    numbers += reading.value.number().unwrap_or(0.0);
+                    (reading.start, reading.value) = (None, Value::Number(numbers));
+                }
+                Some(more) if of_distributions => {
+                    let total = match &mut histogram {
+                        None => histogram.insert(FloatHistogram::clone(&more)),
+                        Some(total) => {
+                            // Of another family of buckets: a counter that begins anew.
+                            if total.add(&more).is_err() {
+                                *total = FloatHistogram::clone(&more);
+                            }
+                            total
+                        }
+                    };
+                    total.hint = ResetHint::Unknown;
+                    let total = Value::Histogram(Arc::new(total.clone()));
+                    // A total has all the buckets that any before it had.
+                    self.budget.hold(total.samples())?;
+                    held += total.samples();
+                    (reading.start, reading.value) = (None, total);
+                }
+                _ => {}
+            }
+        }
+        self.budget.release(held);
+        Ok(())
     }
 
     /// Readings of series of the same labels, by time.
@@ -228,36 +272,6 @@ impl Resets {
                 Arc::make_mut(histogram).hint = hint;
             }
             self.before = Some(original);
-        }
-    }
-}
-
-/// Makes of what happened between readings what a counter would show that began before the first of them.
-/// Functions of counters look at differences alone: that it was nought at some time is not to be reckoned with.
-fn run_total(readings: &mut [Reading]) {
-    let mut numbers = 0.0;
-    let mut histogram: Option<FloatHistogram> = None;
-    for reading in readings {
-        reading.start = None;
-        match reading.value.histogram() {
-            None => {
-                numbers += reading.value.number().unwrap_or(0.0);
-                reading.value = Value::Number(numbers);
-            }
-            Some(more) => {
-                let total = match &mut histogram {
-                    None => histogram.insert(FloatHistogram::clone(&more)),
-                    Some(total) => {
-                        // Of another family of buckets: a counter that begins anew.
-                        if total.add(&more).is_err() {
-                            *total = FloatHistogram::clone(&more);
-                        }
-                        total
-                    }
-                };
-                total.hint = ResetHint::Unknown;
-                reading.value = Value::Histogram(Arc::new(total.clone()));
-            }
         }
     }
 }

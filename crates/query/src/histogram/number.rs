@@ -9,23 +9,68 @@ pub(crate) struct Number(pub(crate) f64);
 impl fmt::Display for Number {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.0;
-        if value.is_nan() {
-            return out.write_str("NaN");
+        if let Some(word) = word(value) {
+            return out.write_str(word);
         }
-        if value.is_infinite() {
-            return out.write_str(if value > 0.0 { "+Inf" } else { "-Inf" });
-        }
-        let scientific = format!("{value:e}");
-        let Some((digits, exponent)) = scientific.split_once('e') else {
-            return out.write_str(&scientific);
-        };
-        match exponent.parse::<i32>() {
-            Ok(exponent) if !(-4..6).contains(&exponent) => {
+        let Shortest { scientific, exponent, .. } = Shortest::of(value);
+        match scientific.split_once('e') {
+            Some((digits, _)) if !(-4..6).contains(&exponent) => {
                 let sign = if exponent < 0 { '-' } else { '+' };
                 write!(out, "{digits}e{sign}{:02}", exponent.abs())
             }
-            _ => write!(out, "{value}"),
+            _ => write!(out, "{}", Plain(value)),
         }
+    }
+}
+
+/// A double to be written likewise, but never with an exponent (Go's `%f`).
+pub(crate) struct Plain(pub(crate) f64);
+
+impl fmt::Display for Plain {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.0;
+        if let Some(word) = word(value) {
+            return out.write_str(word);
+        }
+        let Shortest { digits, exponent, .. } = Shortest::of(value);
+        let decimals = (digits as i32 - 1 - exponent).max(0) as usize;
+        match decimals {
+            // Behind the last digit that counts are zeros, not what the double has there.
+            0 => write!(out, "{value}"),
+            _ => write!(out, "{value:.decimals$}"),
+        }
+    }
+}
+
+fn word(value: f64) -> Option<&'static str> {
+    match value {
+        _ if value.is_nan() => Some("NaN"),
+        f64::INFINITY => Some("+Inf"),
+        f64::NEG_INFINITY => Some("-Inf"),
+        _ => None,
+    }
+}
+
+/// The fewest digits that read back as the same number.
+struct Shortest {
+    /// `-1.25e-7`.
+    scientific: String,
+    digits: usize,
+    exponent: i32,
+}
+
+impl Shortest {
+    /// Of as few digits two may be equally near to the number: as in Go, the even one counts, as where a number of
+    /// digits is asked for.
+    fn of(value: f64) -> Shortest {
+        let some = format!("{value:e}");
+        let mantissa = some.split('e').next().unwrap_or("");
+        let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
+        let decimals = digits.saturating_sub(1);
+        let even = format!("{value:.decimals$e}");
+        let scientific = if even.parse() == Ok(value) { even } else { some };
+        let exponent = scientific.split_once('e').and_then(|(_, exponent)| exponent.parse().ok());
+        Shortest { exponent: exponent.unwrap_or(0), digits, scientific }
     }
 }
 
@@ -50,6 +95,12 @@ mod tests {
         check(0.00001, "1e-05");
         check(1e-107, "1e-107");
         check(12_345_678.9, "1.23456789e+07");
+        // As near to …313e-08.
+        check(2f64.powi(-25), "2.9802322387695312e-08");
+        assert_eq!(Plain(2f64.powi(-25)).to_string(), "0.000000029802322387695312");
+        assert_eq!(Plain(-1e23).to_string(), "-100000000000000000000000");
+        assert_eq!(Plain(1.5).to_string(), "1.5");
+        assert_eq!(Plain(-0.0).to_string(), "-0");
         check(f64::INFINITY, "+Inf");
         check(f64::NEG_INFINITY, "-Inf");
         check(f64::NAN, "NaN");

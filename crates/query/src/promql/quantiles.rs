@@ -75,10 +75,7 @@ fn quantile_in(expr: &Expr) -> Option<&Expr> {
         // Some of them.
         ExprKind::Aggregate {
             op:
-                AggregateOp::TopK
-                | AggregateOp::BottomK
-                | AggregateOp::LimitK
-                | AggregateOp::LimitRatio,
+                AggregateOp::TopK | AggregateOp::BottomK | AggregateOp::LimitK | AggregateOp::LimitRatio,
             expr,
             ..
         } => quantile_in(expr),
@@ -122,11 +119,13 @@ fn instead(average: &Expr, quantile: &Expr) -> Option<String> {
             let (mut labels, mut without) = (grouping.clone(), *without);
             match inner {
                 Some((kept, false)) if without => {
-                    labels = kept.iter().filter(|label| !grouping.contains(label)).cloned().collect();
+                    labels =
+                        kept.iter().filter(|label| !grouping.contains(label)).cloned().collect();
                     without = false;
                 }
                 Some((dropped, true)) if without => {
-                    labels.extend(dropped.iter().filter(|label| !grouping.contains(label)).cloned());
+                    labels
+                        .extend(dropped.iter().filter(|label| !grouping.contains(label)).cloned());
                 }
                 _ => {}
             }
@@ -150,7 +149,8 @@ fn instead(average: &Expr, quantile: &Expr) -> Option<String> {
                 (true, _) => longer.to_string(),
                 (false, ExprKind::Selector(selector)) => {
                     let (selector, range) = (selector.clone(), range.clone());
-                    let readings = Expr { kind: ExprKind::Matrix { selector, range }, place: of.place };
+                    let readings =
+                        Expr { kind: ExprKind::Matrix { selector, range }, place: of.place };
                     format!("sum_over_time({readings})")
                 }
                 (false, _) => format!("sum_over_time(({of})[{range}:])"),

@@ -74,8 +74,7 @@ pub(crate) fn question(bytes: &[u8]) -> Outcome {
     let text = words::expression(choice, kind, depth);
     let settings = settings(choice);
     let options = Options::all();
-    let question =
-        Question { text: &text, language: Language::PromQl, start, end, step, options };
+    let question = Question { text: &text, language: Language::PromQl, start, end, step, options };
     let patience = if choice.one_in(8) { choice.below(20) as u64 } else { u64::MAX };
     let source = Wild::new(choice, begin);
     let asked = AtomicU64::new(0);

@@ -19,7 +19,7 @@ use model::{BatchWriter, Sample, Value};
 use query::{Language, Question, Settings, Stored, ask, promql};
 use store::{Options, Store, View};
 
-use self::data::{ASKED_MS, Line, Point, STEP_MS};
+use self::data::{ASKED_MS, END_MS, Line, Point};
 use self::prometheus::Prometheus;
 use self::questions::Asked;
 use self::reply::Reply;
@@ -39,55 +39,71 @@ fn prometheus_answers_alike() {
     prometheus.load(&lines);
     let list = crate::data("compared.txt");
     let own = questions::read(&fs::read_to_string(list).expect("our list can be read"));
-    let mut wrong = compare("ours", &own, &prometheus, &view);
+    let ours = compare("compared", &own, &prometheus, &view);
+    let mut wrong = ours.wrong;
     if let Ok(path) = std::env::var("TOPDECK_COMPLIANCE_QUERIES") {
         let file = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let theirs = questions::read_compliance(&file);
-        wrong += compare("compliance", &theirs, &prometheus, &view);
+        wrong += compare("compliance", &theirs, &prometheus, &view).wrong;
     }
     assert_eq!(wrong, 0, "answers differ");
+    crate::at_least("compared", ours.alike);
 }
 
-/// Asks all, and shows the differences: how many are not as they are known to be.
-fn compare(name: &str, asked: &[Asked], prometheus: &Prometheus, view: &View) -> usize {
-    let (mut alike, mut known, mut wrong, mut failing, mut empty) = (0, 0, 0, 0, 0);
+/// What became of a list.
+#[derive(Default)]
+struct Outcome {
+    alike: usize,
+    /// Differ, as is known.
+    known: usize,
+    /// Differ, or are alike where they are known to differ.
+    wrong: usize,
+    /// Those that both refuse.
+    refused: usize,
+    /// Those of which nothing is the answer.
+    empty: usize,
+}
+
+/// Asks all, and shows what is not as it is to be.
+fn compare(name: &str, asked: &[Asked], prometheus: &Prometheus, view: &View) -> Outcome {
+    let mut outcome = Outcome::default();
     for Asked { text, differs } in asked {
-        let expected = prometheus.ask(text, ASKED_MS.0, ASKED_MS.1, STEP_MS);
-        let expected = Reply::of_json(&expected);
-        match &expected {
-            Reply::Failed(_) => failing += 1,
-            Reply::Given(given) if given.is_empty() => empty += 1,
-            Reply::Given(_) => {}
-        }
-        let found = catch_unwind(AssertUnwindSafe(|| Reply::of(own(view, text))));
-        let difference = match &found {
-            Ok(found) => expected.difference(found),
-            Err(_) => Some("it panics".to_owned()),
-        };
-        match (difference, differs) {
-            (None, false) => alike += 1,
-            (Some(_), true) => known += 1,
+        let replies = ASKED_MS.map(|range| prometheus.ask(text, range));
+        let replies = replies.map(|body| Reply::of_json(&body));
+        outcome.refused += usize::from(replies.iter().all(Reply::is_failed));
+        outcome.empty += usize::from(replies.iter().all(Reply::is_empty));
+        let mut differences = replies.iter().zip(ASKED_MS).filter_map(|(reply, range)| {
+            let found = catch_unwind(AssertUnwindSafe(|| Reply::of(own(view, text, range))));
+            found.map_or_else(|_| Some("it panics".to_owned()), |found| reply.difference(&found))
+        });
+        match (differences.next(), differs) {
+            (None, false) => outcome.alike += 1,
+            (Some(_), true) => outcome.known += 1,
             (Some(difference), false) => {
-                wrong += 1;
+                outcome.wrong += 1;
                 println!("{text}\n    {}\n", difference.trim_start());
             }
             (None, true) => {
-                wrong += 1;
+                outcome.wrong += 1;
                 println!("{text}\n    is answered alike, and known to differ\n");
             }
         }
     }
+    let Outcome { alike, known, wrong, refused, empty } = &outcome;
+    let count = asked.len();
     println!(
-        "{name:<12}{alike:>5} of {} alike, {known} known to differ, {wrong} wrong; {failing} fail, {empty} are empty",
-        asked.len()
+        "{name:<12}{alike:>5} of {count} alike ({refused} refused, {empty} empty), {known} known to differ, {wrong} wrong"
     );
-    wrong
+    outcome
 }
 
-fn own(view: &View, text: &str) -> query::Result<query::Answer> {
+fn own(
+    view: &View,
+    text: &str,
+    (start, end, step): (i64, i64, i64),
+) -> query::Result<query::Answer> {
     let options = promql::Options { standard_only: true, ..promql::Options::all() };
-    let (start, end) = (ASKED_MS.0 * MILLI, ASKED_MS.1 * MILLI);
-    let step = STEP_MS * MILLI;
+    let (start, end, step) = (start * MILLI, end * MILLI, step * MILLI);
     let question = Question { text, language: Language::PromQl, start, end, step, options };
     ask(&Stored::new(view), &question, &Settings::default(), &|| false)
 }
@@ -97,11 +113,10 @@ fn stored(lines: &[Line]) -> Store {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
     Store::create(&disk, Path::new(DIR), &journal::Settings::default())
         .expect("a store can be made");
-    let (_, end_ms) = ASKED_MS;
-    let clock = Arc::new(move || end_ms * MILLI);
+    let clock = Arc::new(|| END_MS * MILLI);
     let options = Options { background: false, clock, ..Options::default() };
     let store = Store::open(disk, Path::new(DIR), &options).expect("a store can be opened");
-    let middle = (data::START_MS + end_ms) / 2;
+    let middle = (data::START_MS + END_MS) / 2;
     for (half, times) in [i64::MIN..middle, middle..i64::MAX].into_iter().enumerate() {
         for (part, lines) in lines.chunks(20).enumerate() {
             let mut batch = BatchWriter::default();

@@ -75,6 +75,17 @@ fn prometheus_scripts() {
     }
     println!("{table}{:<28}{passed:>6} passed {failed:>5} failed", "all");
     assert!(wrong.is_empty(), "\n{wrong}");
+    at_least("scripts", passed);
+}
+
+/// Holds what passed against the record in `conformance.txt`, whose lines are `what count`.
+fn at_least(what: &str, passed: usize) {
+    let record = fs::read_to_string(data("conformance.txt")).expect("the record can be read");
+    let mut lines = record.lines().filter_map(|line| line.split_once(' '));
+    let count =
+        lines.find(|(name, _)| *name == what).and_then(|(_, count)| count.trim().parse().ok());
+    let count: usize = count.unwrap_or_else(|| panic!("the record has no line `{what} count`"));
+    assert!(passed >= count, "{what}: {passed} pass, {count} did before");
 }
 
 /// Lines `file.test count why`; those with `#` are comments.

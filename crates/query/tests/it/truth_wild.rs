@@ -26,7 +26,8 @@ const SECOND: i64 = 1_000_000_000;
 
 const BEGINS: [i64; 8] =
     [0, 0, 0, 1_700_000_000 * SECOND, -1_000 * SECOND, i64::MIN, i64::MAX - 600 * SECOND, 12_345];
-const STEPS: [i64; 8] = [15 * SECOND, 15 * SECOND, 15 * SECOND, SECOND, 60 * SECOND, 1, 7_000_001, 3600 * SECOND];
+const STEPS: [i64; 8] =
+    [15 * SECOND, 15 * SECOND, 15 * SECOND, SECOND, 60 * SECOND, 1, 7_000_001, 3600 * SECOND];
 
 impl Wild {
     /// Around when things are measured.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::error::{Place, Result};
 use crate::eval::Evaluation;
+use crate::histogram::Plain;
 use crate::labels::{Labels, NAME};
 use crate::plan::Op;
 use crate::promql;
@@ -44,10 +45,14 @@ impl Evaluation<'_> {
                             true => group.with(label, &shown(value)),
                             false => group.clone(),
                         };
-                        *known.entry(labels).or_insert_with_key(|labels| {
-                            results.push(Stream::new(labels.clone(), vec![None; steps.count]));
-                            results.len() - 1
-                        })
+                        let next = results.len();
+                        let at = *known.entry(labels.clone()).or_insert(next);
+                        if at == next {
+                            // Each value that is new takes room at all steps.
+                            self.budget.room(next + 1, steps.count)?;
+                            results.push(Stream::new(labels, vec![None; steps.count]));
+                        }
+                        at
                     }
                 };
                 recent = Some((value, at));
@@ -76,9 +81,7 @@ fn is_same(a: &Value, b: &Value) -> bool {
 /// A value as Prometheus makes a label of it.
 fn shown(value: &Value) -> String {
     match (value.number(), value.histogram()) {
-        (Some(f64::INFINITY), _) => "+Inf".to_owned(),
-        (Some(f64::NEG_INFINITY), _) => "-Inf".to_owned(),
-        (Some(number), _) => number.to_string(),
+        (Some(number), _) => Plain(number).to_string(),
         (None, Some(histogram)) => histogram.to_string(),
         (None, None) => String::new(),
     }

@@ -51,6 +51,20 @@ fn apply(value: &Value, trend: Trend, f: impl Fn(f64) -> f64) -> Option<Value> {
     })
 }
 
+/// From here on the square of a number, and one more, is its square.
+const SQUARE_ALONE: f64 = (1u64 << 28) as f64;
+
+/// `f64::acosh` is infinite where the square of the number is.
+pub(super) fn acosh(x: f64) -> f64 {
+    if x > SQUARE_ALONE { x.ln() + std::f64::consts::LN_2 } else { x.acosh() }
+}
+
+/// `f64::asinh` is infinite where the square of the number is.
+pub(super) fn asinh(x: f64) -> f64 {
+    let size = x.abs();
+    if size > SQUARE_ALONE { (size.ln() + std::f64::consts::LN_2).copysign(x) } else { x.asinh() }
+}
+
 pub(super) fn clamp(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
     let min = evaluation.scalar(&call.args[1], call.steps)?;
     let max = evaluation.scalar(&call.args[2], call.steps)?;

@@ -12,9 +12,14 @@ use query::STALE_BITS;
 pub(crate) const START_MS: i64 = 1_704_067_200_000;
 const READ_EVERY_MS: i64 = 5_000;
 const READINGS: i64 = 1_020;
-/// The questions' first and last moment: long enough after the beginning for the widest range and offset.
-pub(crate) const ASKED_MS: (i64, i64) = (START_MS + 4_380_000, START_MS + 4_980_000);
-pub(crate) const STEP_MS: i64 = 10_000;
+/// What each question is asked about: first moment, last and step. Long enough after the beginning for the widest
+/// range and offset; the second is in step with no reading.
+pub(crate) const ASKED_MS: [(i64, i64, i64); 2] = [
+    (START_MS + 4_380_000, START_MS + 4_980_000, 10_000),
+    (START_MS + 4_283_211, START_MS + 5_041_017, 47_321),
+];
+/// After all of it.
+pub(crate) const END_MS: i64 = START_MS + READINGS * READ_EVERY_MS;
 
 /// A series and its values.
 pub(crate) struct Line {

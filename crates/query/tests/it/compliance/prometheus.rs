@@ -89,10 +89,10 @@ impl Prometheus {
         }
     }
 
-    /// What it answers to a question over a range: JSON.
-    pub(crate) fn ask(&self, query: &str, start_ms: i64, end_ms: i64, step_ms: i64) -> Vec<u8> {
+    /// What it answers to a question over a range, in milliseconds: JSON.
+    pub(crate) fn ask(&self, query: &str, range: (i64, i64, i64)) -> Vec<u8> {
         let seconds = |millis: i64| millis as f64 / 1e3;
-        let (start, end, step) = (seconds(start_ms), seconds(end_ms), seconds(step_ms));
+        let (start, end, step) = (seconds(range.0), seconds(range.1), seconds(range.2));
         let form = format!("query={}&start={start}&end={end}&step={step}", escaped(query));
         let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
         let answer = self.request("POST", "/api/v1/query_range", headers, form.as_bytes());

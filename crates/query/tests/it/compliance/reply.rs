@@ -102,6 +102,16 @@ impl Reply {
         Reply::Given(given)
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_failed(&self) -> bool {
+        matches!(self, Reply::Failed(_))
+    }
+
+    /// Whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Reply::Given(given) if given.series.is_empty())
+    }
+
     /// How the other differs; `None` if it does not.
     pub(crate) fn difference(&self, other: &Reply) -> Option<String> {
         match (self, other) {
@@ -133,11 +143,6 @@ impl Given {
             let _ = write!(said, "\n    notes {:?}, not {:?}", other.notes, self.notes);
         }
         (!said.is_empty()).then_some(said)
-    }
-
-    /// Whether there is nothing in it.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.series.is_empty()
     }
 }
 
@@ -172,7 +177,9 @@ fn is_same(a: &Value, b: &Value) -> bool {
 }
 
 fn is_near(a: f64, b: f64) -> bool {
-    a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= FRACTION * a.abs().min(b.abs())
+    // Two infinities are infinitely far apart, which is no part of either.
+    let is_close = || (a - b).abs() <= FRACTION * a.abs().min(b.abs());
+    a == b || a.is_nan() && b.is_nan() || a.is_finite() && b.is_finite() && is_close()
 }
 
 fn of(value: &Own) -> Value {
@@ -228,5 +235,61 @@ fn without_place(note: &str) -> &str {
     match note.rsplit_once(" (") {
         Some((text, rest)) if place(rest) => text,
         _ => note,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NUMBERS: &str = r#"{"status":"success","data":{"resultType":"matrix","result":[
+        {"metric":{"a":"b"},"values":[[1.5,"1"],[2.5,"NaN"],[3.5,"+Inf"]]}]}}"#;
+    const HISTOGRAMS: &str = r#"{"status":"success","warnings":["odd (1:5)"],"data":{"resultType":"matrix","result":[
+        {"metric":{},"histograms":[[1,{"count":"3","sum":"4.5","buckets":[[0,"0.5","1","1"],[0,"1","2","2"]]}]]}]}}"#;
+
+    #[track_caller]
+    fn check(one: &str, other: &str, expected: Option<&str>) {
+        let [one, other] = [one, other].map(|body| Reply::of_json(body.as_bytes()));
+        let difference = one.difference(&other);
+        assert_eq!(difference.as_deref().map(str::trim_start), expected);
+    }
+
+    #[test]
+    fn what_is_alike_has_no_difference() {
+        check(NUMBERS, NUMBERS, None);
+        check(NUMBERS, &NUMBERS.replace("\"1\"", "\"1.000001\""), None);
+        check(HISTOGRAMS, HISTOGRAMS, None);
+        check(HISTOGRAMS, &HISTOGRAMS.replace("1:5", "2:7"), None);
+        let failed = r#"{"status":"error","error":"no"}"#;
+        check(failed, &failed.replace("no", "never"), None);
+    }
+
+    #[test]
+    fn differences_are_seen() {
+        let series = "{\"a\": \"b\"}: 1 differ; at";
+        let of = |other: &str| format!("{series} {other}");
+        let found = of("1500 ms Number(1.0001), not Number(1.0)");
+        check(NUMBERS, &NUMBERS.replace("\"1\"", "\"1.0001\""), Some(&found));
+        let found = of("2500 ms Number(0.0), not Number(NaN)");
+        check(NUMBERS, &NUMBERS.replace("NaN", "0"), Some(&found));
+        let found = of("3500 ms Number(-inf), not Number(inf)");
+        check(NUMBERS, &NUMBERS.replace("+Inf", "-Inf"), Some(&found));
+        let fewer = "{\"a\": \"b\"}: 2 values, not 3, or others";
+        check(NUMBERS, &NUMBERS.replace("[1.5,\"1\"],", ""), Some(fewer));
+        check(
+            HISTOGRAMS,
+            &HISTOGRAMS.replace("odd (1:5)", "even"),
+            Some("notes {\"even\"}, not {\"odd\"}"),
+        );
+        let failed = r#"{"status":"error","error":"no"}"#;
+        check(failed, NUMBERS, Some("it is to fail: no"));
+        check(NUMBERS, failed, Some("it fails: no"));
+    }
+
+    #[test]
+    fn buckets_are_compared() {
+        let [one, other] = [HISTOGRAMS, &HISTOGRAMS.replace("[0,\"1\"", "[3,\"1\"")];
+        let [one, other] = [one, other].map(|body| Reply::of_json(body.as_bytes()));
+        assert!(one.difference(&other).is_some_and(|said| said.contains("1 differ")));
     }
 }

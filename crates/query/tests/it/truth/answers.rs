@@ -57,8 +57,10 @@ fn is_right(value: &Value, truth: &Truth) -> bool {
             let Some(bracket) = value.bracket() else { return false };
             match doubt {
                 Doubt::None => *value == Value::Number(*truth),
-                Doubt::Rounding => bracket.is_exact() && near(bracket.estimate, *truth)
-                    || truth.is_nan() && bracket.estimate.is_nan(),
+                Doubt::Rounding => {
+                    bracket.is_exact() && near(bracket.estimate, *truth)
+                        || truth.is_nan() && bracket.estimate.is_nan()
+                }
                 // Something divided by what may be nought.
                 Doubt::Bounds if !truth.is_finite() || bracket.estimate.is_nan() => true,
                 Doubt::Bounds => {
@@ -85,7 +87,8 @@ fn check(seed: u64) {
             Question { text: &text, language: Language::PromQl, start, end, step, options };
         let settings = Settings { averaged_quantiles: true, ..Settings::default() };
         let found = query::testing::ask_and_count(&source, &question, &settings, &|| false);
-        let what = format!("seed {seed}, question {number}: {text} from {start} to {end} by {step}");
+        let what =
+            format!("seed {seed}, question {number}: {text} from {start} to {end} by {step}");
         let (answer, beside) =
             found.unwrap_or_else(|error| panic!("{what}: {}", error.show(&text)));
         assert_eq!(beside, 0, "{what}");

@@ -107,9 +107,9 @@ fn of<T: Copy>(random: &mut Random, all: &[T]) -> T {
 }
 
 fn pick(random: &mut Random, name: &'static str) -> Pick {
-    let condition =
-        ["", "", "", "host=\"a\"", "host!=\"a\"", "zone=~\"x|y\"", "zone=\"\""];
-    let range = [MINUTE, 5 * MINUTE, 10 * MINUTE, 90 * SECOND, 7 * SECOND, 20 * MINUTE, 61_001_000_000];
+    let condition = ["", "", "", "host=\"a\"", "host!=\"a\"", "zone=~\"x|y\"", "zone=\"\""];
+    let range =
+        [MINUTE, 5 * MINUTE, 10 * MINUTE, 90 * SECOND, 7 * SECOND, 20 * MINUTE, 61_001_000_000];
     let offset = [0, 0, 0, 0, MINUTE, -5 * MINUTE, 13 * SECOND];
     let at = match random.below(8) {
         0 => Some(BEGIN + random.below(90) as i64 * MINUTE),
@@ -132,8 +132,7 @@ impl Ask {
         let simple = |random: &mut Random| match random.below(4) {
             0 => {
                 use Over::*;
-                let all =
-                    [Avg, Sum, Count, Min, Max, First, Last, Stddev, Stdvar, Changes, Median];
+                let all = [Avg, Sum, Count, Min, Max, First, Last, Stddev, Stdvar, Changes, Median];
                 Ask::Over { over: of(random, &all), pick: pick(random, "load") }
             }
             1 => {
@@ -154,8 +153,7 @@ impl Ask {
         }
         match random.below(6) {
             0 | 1 => {
-                let fold =
-                    of(random, &[Fold::Sum, Fold::Avg, Fold::Max, Fold::Min, Fold::Count]);
+                let fold = of(random, &[Fold::Sum, Fold::Avg, Fold::Max, Fold::Min, Fold::Count]);
                 let of = Box::new(Ask::numbers(random, depth - 1));
                 Ask::Fold { fold, by: By::new(random), of }
             }
@@ -250,7 +248,8 @@ impl Statistic {
 pub(crate) fn times(random: &mut Random) -> (i64, i64, i64) {
     let start = BEGIN - 5 * MINUTE + random.below(80) as i64 * MINUTE;
     let start = start + of(random, &[0, 0, 1, -1, 13 * SECOND, 1_000_000]);
-    let step = of(random, &[0, MINUTE, 5 * MINUTE, 15 * SECOND, 17 * SECOND, 61_000_000_001, 90 * MINUTE]);
+    let step =
+        of(random, &[0, MINUTE, 5 * MINUTE, 15 * SECOND, 17 * SECOND, 61_000_000_001, 90 * MINUTE]);
     let count = random.below(30) as i64;
     (start, (start + step * count).min(BEGIN + 2 * LENGTH), step)
 }
@@ -279,7 +278,9 @@ impl fmt::Display for Ask {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ask::Happened { word, pick, .. } => write!(out, "{word}({pick})"),
-            Ask::Over { over: Over::Median, pick } => write!(out, "quantile_over_time(0.5, {pick})"),
+            Ask::Over { over: Over::Median, pick } => {
+                write!(out, "quantile_over_time(0.5, {pick})")
+            }
             Ask::Over { over: Over::Changes, pick } => write!(out, "changes({pick})"),
             Ask::Over { over, pick } => {
                 write!(out, "{}_over_time({pick})", format!("{over:?}").to_lowercase())
@@ -310,4 +311,3 @@ impl fmt::Display for Ask {
         }
     }
 }
-

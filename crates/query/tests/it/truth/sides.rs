@@ -51,7 +51,10 @@ fn share(sorted: &[f64], limit: f64) -> f64 {
 fn holds(what: &str, bracket: Bracket, truth: f64) {
     let doubt = 1e-9 * (truth.abs() + 1.0);
     let is_in = bracket.lower - doubt <= truth && truth <= bracket.upper + doubt;
-    assert!(is_in && bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper, "{what}: {bracket:?}, not {truth}");
+    assert!(
+        is_in && bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper,
+        "{what}: {bracket:?}, not {truth}"
+    );
 }
 
 fn check_comparison(what: &str, found: &Comparison, a: &[f64], b: &[f64]) {
@@ -105,8 +108,8 @@ fn comparisons_are_true() {
         for _ in 0..20 {
             let picks = ["latency", "latency", "mixed", "and(__name:latency,host:a)", "waited"];
             let selector = Selector::parse(picks[random.below(5) as usize]).unwrap();
-            let sides =
-                [range(&mut random), range(&mut random)].map(|range| Selection { selector: selector.clone(), range });
+            let sides = [range(&mut random), range(&mut random)]
+                .map(|range| Selection { selector: selector.clone(), range });
             let what = format!("seed {seed}: {sides:?}");
             let values = [0, 1].map(|at| sorted(&values(&raw, &selector, &sides[at].range)));
             let found = compare(&source, [&sides[0], &sides[1]], Limits::default(), &|| false);
@@ -140,8 +143,13 @@ fn explanations_are_true() {
             let limits = [f64::NEG_INFINITY, -0.5, 0.0, 0.001, 0.1, 1.0, f64::INFINITY];
             let (a, b) = (random.below(6) as usize, random.below(6) as usize);
             let (above, up_to) = (limits[a.min(b)], limits[a.max(b) + 1]);
-            let rectangle =
-                Rectangle { selector: selector.clone(), picture: picture.clone(), time: time.clone(), above, up_to };
+            let rectangle = Rectangle {
+                selector: selector.clone(),
+                picture: picture.clone(),
+                time: time.clone(),
+                above,
+                up_to,
+            };
             let what = format!("seed {seed}: {rectangle:?}");
             let found = explain(&source, &rectangle, Limits::default(), &|| false);
             if time.is_empty() {
@@ -158,7 +166,8 @@ fn explanations_are_true() {
             let count = |values: &[(usize, f64)], label: &str, wanted: &str| {
                 let is_of = |at: usize| {
                     let series = &raw.series[at].series;
-                    let held = if label == "name" { Some(series.name()) } else { series.label(label) };
+                    let held =
+                        if label == "name" { Some(series.name()) } else { series.label(label) };
                     held.unwrap_or("") == wanted
                 };
                 values.iter().filter(|(at, _)| is_of(*at)).count() as u64
@@ -243,7 +252,8 @@ fn chances(slower: f64, seeds: u64) -> Vec<f64> {
 fn chance_is_as_likely_as_it_says() {
     let chances = chances(1.0, 120);
     let n = chances.len() as f64;
-    let apart = chances.iter().enumerate().map(|(at, chance)| (chance - (at as f64 + 0.5) / n).abs());
+    let apart =
+        chances.iter().enumerate().map(|(at, chance)| (chance - (at as f64 + 0.5) / n).abs());
     let most = apart.fold(0.0, f64::max);
     // Kolmogorov's limit of one in a hundred, for so many.
     assert!(most < 1.63 / n.sqrt(), "{most}: {chances:?}");

@@ -3,7 +3,7 @@
 //! Of what was measured whole, [`Value::Distribution`], the bounds are those of its exact counts and extremes.
 //! Prometheus' number is worked out of its buckets alone and may lie outside: there it is moved to the bound.
 
-use hist::{Bound, Bracket, Histogram, Mixture};
+use hist::{Bound, Bracket, Histogram, Method, Mixture};
 
 use crate::histogram::FloatHistogram;
 use crate::promql::quantile::{self, Bracketed, Forced, NanNote};
@@ -71,6 +71,12 @@ fn spread(
 pub(super) fn quantile(q: f64, shape: &mut Shape) -> (Value, Option<NanNote>, Option<Forced>) {
     match shape {
         Shape::Native(Value::Distribution(mixture)) => {
+            if let [part] = mixture.parts()
+                && !has_nan(mixture)
+                && let Some(bracket) = part.quantile_with(q, Method::PrometheusExponential)
+            {
+                return (Value::of_bracket(bracket), None, None);
+            }
             let (found, nan) = quantile::quantile(q, &FloatHistogram::from(&**mixture));
             let value = match mixture.quantile(q) {
                 Some(bounds) if !has_nan(mixture) => moved(found.estimate, bounds),
@@ -96,6 +102,10 @@ pub(super) fn quantile(q: f64, shape: &mut Shape) -> (Value, Option<NanNote>, Op
 pub(super) fn fraction(lower: f64, upper: f64, shape: &mut Shape) -> (Value, Option<NanNote>) {
     match shape {
         Shape::Native(Value::Distribution(mixture)) => {
+            if !has_nan(mixture) && all(mixture) > 0 && lower < upper {
+                let share = counted(mixture, lower, upper).share_of(all(mixture));
+                return (Value::of_bracket(share), None);
+            }
             let (found, nan) = quantile::fraction(lower, upper, &FloatHistogram::from(&**mixture));
             let value = match found.estimate.is_nan() || lower >= upper {
                 true => of(found),
@@ -189,9 +199,11 @@ fn counted(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
             upper: most.upper.saturating_sub(rest.lower),
         };
         if lower.is_finite() && upper.is_finite() {
+            // Walking through all cells is worth it only where they matter.
+            let is_narrow = lower * 2.0 > upper || lower <= 0.0;
             // Limits may share a bucket, or lie in neighbours: then what cells know together is more.
             let (mut surely, mut possibly) = (0, 0);
-            for cell in part.cells() {
+            for cell in part.cells().filter(|_| is_narrow) {
                 surely += if lower < cell.lower && cell.upper <= upper { cell.count } else { 0 };
                 possibly += if lower < cell.upper && cell.lower <= upper { cell.count } else { 0 };
             }
