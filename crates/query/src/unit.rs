@@ -116,6 +116,7 @@ impl Evaluation<'_> {
             "histogram_count_above" | "histogram_count_below" | "histogram_count_between" => {
                 Unit::named("values")
             }
+            "users_harmed" => Unit::named("users"),
             "histogram_fraction" | "histogram_inverse_quantile" => Unit::named("share, 0 to 1"),
             "histogram_quantile" => of_arg(self, 1)?.of_values(own),
             "histogram_quantiles"

@@ -33,12 +33,12 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     /// Which series are side A, such as latency or 'latency{host="a"}'
-    #[arg(value_name = "SELECTOR_A", value_parser = crate::store::selector)]
-    a: Selector,
+    #[arg(value_name = "SELECTOR_A", value_parser = written)]
+    a: Written,
 
     /// Which series are side B; the same as side A, at another time, if not said
-    #[arg(value_name = "SELECTOR_B", value_parser = crate::store::selector)]
-    b: Option<Selector>,
+    #[arg(value_name = "SELECTOR_B", value_parser = written)]
+    b: Option<Written>,
 
     /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h; from the first row, if not said
     #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
@@ -82,17 +82,19 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.b.is_none() && options.from_b.is_none() && options.to_b.is_none() {
-        bail!("what is it compared with? give a second selector, or another time with --from-b and --to-b");
+        bail!(
+            "what is it compared with? give a second selector, or another time with --from-b and --to-b"
+        );
     }
     let store = open(&options.dir)?;
     let view = store.view().map_err(told(&options.dir))?;
     let b = options.b.as_ref().unwrap_or(&options.a);
     let sides = [
-        selection(options, &view, &options.a, [options.from, options.to])?,
+        selection(options, &view, &options.a.selector, [options.from, options.to])?,
         selection(
             options,
             &view,
-            b,
+            &b.selector,
             [options.from_b.or(options.from), options.to_b.or(options.to)],
         )?,
     ];
@@ -106,7 +108,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let text = match options.json {
         true => format!("{}\n", document::of(&sides, &comparison)),
-        false => show::text(&sides, &comparison, &Terminal::new(options.ascii)),
+        false => show::text(
+            [&options.a.text, &b.text],
+            &sides,
+            &comparison,
+            &Terminal::new(options.ascii),
+        ),
     };
     print(text.as_bytes())?;
     if !options.json {
@@ -123,6 +130,18 @@ fn selection(
 ) -> Result<Selection> {
     let range = range(&options.dir, view, selector, [from, to])?;
     Ok(Selection { selector: selector.clone(), range })
+}
+
+/// A selector and how it was written.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) text: String,
+    pub(crate) selector: Selector,
+}
+
+pub(crate) fn written(text: &str) -> Result<Written, String> {
+    let selector = crate::store::selector(text)?;
+    Ok(Written { text: text.to_owned(), selector })
 }
 
 /// The time that is asked about: to the ends of what there is, where it is not said.

@@ -14,7 +14,7 @@ use query::{Error, Limits, Stored};
 use store::Found;
 
 use crate::command::print;
-use crate::compare::range;
+use crate::compare::{Written, range, written};
 use crate::hist::options::parse_quantity;
 use crate::hist::terminal::Terminal;
 use crate::query::{flags, gaps};
@@ -34,8 +34,8 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     /// Which series, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
-    #[arg(value_parser = crate::store::selector)]
-    selector: Selector,
+    #[arg(value_parser = written)]
+    selector: Written,
 
     /// Values above this are in the rectangle, such as 100ms
     #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
@@ -88,18 +88,18 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
     let view = store.view().map_err(told(&options.dir))?;
-    let mut found = pick(&view, &options.dir, &options.selector)?;
+    let mut found = pick(&view, &options.dir, &options.selector.selector)?;
     found.retain(|found| matches!(found.series.kind(), Kind::Histogram(_)));
-    let unit = one_unit(&options.selector, &found)?;
+    let unit = one_unit(&options.selector.selector, &found)?;
     let above = limit("--above", &options.above, unit.as_ref())?;
     let up_to = options.up_to.as_ref().map(|up_to| limit("--up-to", up_to, unit.as_ref()));
     let ends = [options.picture_from, options.picture_to];
-    let picture = range(&options.dir, &view, &options.selector, ends)?;
+    let picture = range(&options.dir, &view, &options.selector.selector, ends)?;
     let now = journal::wall_clock()();
     let from = options.from.map_or(picture.start, |from| from.ns(now));
     let to = options.to.map_or(picture.end, |to| to.ns(now));
     let rectangle = Rectangle {
-        selector: options.selector.clone(),
+        selector: options.selector.selector.clone(),
         // A rectangle beyond the rows is one in a picture that reaches as far.
         picture: match (options.picture_from, options.picture_to) {
             (None, None) => picture.start.min(from)..picture.end.max(to),
@@ -122,7 +122,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let text = match options.json {
         true => format!("{}\n", document::of(&rectangle, unit, &explanation)),
         false => {
-            show::text(&rectangle, unit, &explanation, options.top, &Terminal::new(false))
+            let selector = &options.selector.text;
+            show::text(selector, &rectangle, unit, &explanation, options.top, &Terminal::new(false))
         }
     };
     print(text.as_bytes())?;
@@ -138,9 +139,12 @@ fn one_unit(selector: &Selector, found: &[Found]) -> Result<Option<Unit>> {
         [] => Ok(None),
         [(name, _, _)] => Ok(unit(name)),
         [(a, ..), (b, ..), ..] => {
-            let named = |unit: &str| if unit.is_empty() { "none".to_owned() } else { unit.to_owned() };
+            let named =
+                |unit: &str| if unit.is_empty() { "none".to_owned() } else { unit.to_owned() };
             let (a, b) = (named(a), named(b));
-            bail!("{selector}: these series have different units ({a}, {b}): choose, as in 'and(__unit:ns)'")
+            bail!(
+                "{selector}: these series have different units ({a}, {b}): choose, as in 'and(__unit:ns)'"
+            )
         }
     }
 }

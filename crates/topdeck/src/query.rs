@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use model::{Gap, Selector};
 use query::promql::{self, Expr, ExprKind};
-use query::{Answer, Data, Error, Language, Limits, Note, Question, Settings, Stored};
+use query::{Answer, Data, Error, Language, Limits, Note, Question, Settings, Stored, Stream};
 use store::View;
 
 use crate::command::{print, say};
 use crate::hist::terminal::Terminal;
 use crate::query::maxima::{Maxima, Wanted};
+use crate::query::plot::Window;
 use crate::store::stat::gap_text;
 use crate::store::{open, pick, plural, told};
 use crate::time::{self, Moment};
@@ -29,8 +30,9 @@ use crate::time::{self, Moment};
 ///
 /// Without --from, --step or --to it asks about one moment: the end of the last row of the store. With --from it asks about the
 /// time until --to, at each --step. Every statistic of a distribution is given with the bounds that the truth lies
-/// in. `exact_increase(latency[5m])` is what happened in exactly those five minutes, merged out of rollups;
-/// `rate` and `increase` are Prometheus', which extrapolate.
+/// in, and every percentile with the maximum beside it. `exact_increase(latency[5m])` is what happened in exactly
+/// those five minutes, merged out of rollups; `rate` and `increase` are Prometheus', which extrapolate. Limits, as in
+/// `histogram_count_above(100e6, …)`, are in the unit of the values: 100e6 of ns is 100 ms.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -54,7 +56,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
     to: Option<Moment>,
 
-    /// From one moment to the next, such as 5m; about a hundredth of the time, if not said
+    /// From one moment to the next, such as 5m; if not said, as long as the windows in the expression, or about a
+    /// hundredth of the time
     #[arg(long, value_name = "LENGTH", value_parser = time::length)]
     step: Option<i64>,
 
@@ -103,9 +106,9 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Examples:
   topdeck query s 'histogram_quantile(0.99, sum(exact_increase(latency[5m])))' --from -1d --step 5m
-  topdeck query s 'sum by (host) (histogram_count_above(1.5, exact_increase(latency[1h])))' --json
+  topdeck query s 'sum by (host) (histogram_count_above(100e6, exact_increase(latency[1h])))' --json
   topdeck query s 'sum(exact_increase(latency[15m]))' --from 2026-11-09 --to 2026-11-10 --plot
-  topdeck query s --caql 'find:histogram(\"latency\") | histogram:merge() | histogram:count_above(1.5) | integrate()' --from -1d
+  topdeck query s --caql 'find:histogram(\"latency\") | histogram:merge() | histogram:count_above(100000000) | integrate()' --from -1d
 
 docs/query.md has both languages, and what topdeck adds to them.
 
@@ -116,6 +119,8 @@ Exit status:
 
 /// As many steps as a person looks at, where nobody says how many.
 const STEPS: i64 = 100;
+/// Windows that touch are put together in a picture; so many are read for it at the most.
+const STEPS_PLOT: i64 = 5_000;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
@@ -132,7 +137,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let text = match (options.json, options.plot) {
         (true, _) => format!("{}\n", document::of(&answer, &maxima)),
         (_, true) => {
-            plot::text(&answer, &maxima, &options.expression, &Terminal::new(options.ascii))?
+            let asked = (&*options.expression, asked.window());
+            plot::text(&answer, &maxima, asked, &Terminal::new(options.ascii))?
         }
         _ => show::text(&answer, &maxima, &Terminal::new(options.ascii)),
     };
@@ -205,19 +211,35 @@ impl Asked<'_> {
         }
         let wanted = match self.language() {
             Language::PromQl => maxima::wanted(&self.options.expression, &self.parts()),
-            Language::Caql => Vec::new(),
+            Language::Caql => maxima::wanted_caql(&self.options.expression),
         };
         let mut maxima = Vec::new();
         for Wanted { question, is_beside, by } in wanted {
             match self.answer(&question)? {
-                Ok(Answer { data: Data::Vector(streams) | Data::Matrix(streams), unit, .. }) => {
-                    maxima.push(Maxima { question, streams, unit, is_beside, by });
+                Ok(Answer {
+                    data: Data::Vector(streams) | Data::Matrix(streams), unit, ..
+                }) => {
+                    let mut found = Maxima { question, streams, unit, is_beside, by };
+                    found.is_beside =
+                        streams_of(answer).iter().any(|of| found.of(&of.labels).is_some());
+                    maxima.push(found);
                 }
                 Ok(_) => {}
                 Err(error) => say(format_args!("the maximum is unknown: {}", flags(&error))),
             }
         }
         Ok(maxima)
+    }
+
+    /// How long the windows are that the answer is about.
+    fn window(&self) -> Window {
+        match self.language() {
+            Language::Caql => Window::Step,
+            Language::PromQl => {
+                let window = window(&self.options.expression, &self.parts());
+                window.map_or(Window::Unknown, Window::Of)
+            }
+        }
     }
 
     /// Why an answer may be empty: selectors that pick nothing, or times at which there is nothing.
@@ -228,15 +250,16 @@ impl Asked<'_> {
         {
             selectors_of(&expr, &self.options.expression, &mut selectors);
         }
-        for selector in &selectors {
+        for (selector, written) in &selectors {
             if let Err(error) = pick(self.view, &self.options.dir, selector) {
-                say(format_args!("{error:#}"));
+                // As it was written here.
+                say(format!("{error:#}").replace(&selector.to_string(), written));
                 return Ok(());
             }
         }
         let all = match selectors.is_empty() {
             true => Selector::All,
-            false => Selector::or(selectors),
+            false => Selector::or(selectors.into_iter().map(|(selector, _)| selector).collect()),
         };
         let extent = self.view.extent(&self.view.select(&all)).map_err(told(&self.options.dir))?;
         if let Some(extent) = extent {
@@ -248,13 +271,14 @@ impl Asked<'_> {
 }
 
 /// Selectors of an expression, read as selectors of the store.
-fn selectors_of(expr: &Expr, text: &str, selectors: &mut Vec<Selector>) {
+fn selectors_of<'a>(expr: &Expr, text: &'a str, selectors: &mut Vec<(Selector, &'a str)>) {
     let selector = match &expr.kind {
         ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => Some(selector),
         _ => None,
     };
     let written = selector.and_then(|of| text.get(of.place.start..of.place.end));
-    selectors.extend(written.and_then(|written| Selector::parse(written).ok()));
+    let read = |written: &'a str| Some((Selector::parse(written).ok()?, written));
+    selectors.extend(written.and_then(read));
     expr.children().into_iter().for_each(|child| selectors_of(child, text, selectors));
 }
 
@@ -263,6 +287,30 @@ fn is_nothing(answer: &Answer) -> bool {
         Data::Vector(streams) | Data::Matrix(streams) => streams.is_empty(),
         Data::Readings(series) => series.is_empty(),
         _ => false,
+    }
+}
+
+fn streams_of(answer: &Answer) -> &[Stream] {
+    match &answer.data {
+        Data::Vector(streams) | Data::Matrix(streams) => streams,
+        _ => &[],
+    }
+}
+
+/// The length of the windows in an expression, if all are equally long.
+fn window(text: &str, options: &promql::Options) -> Option<i64> {
+    fn lengths(expr: &Expr, found: &mut Vec<Option<i64>>) {
+        if let ExprKind::Matrix { range, .. } = &expr.kind {
+            found.push(range.resolve(0, 0).ok());
+        }
+        expr.children().into_iter().for_each(|child| lengths(child, found));
+    }
+    let mut found = Vec::new();
+    lengths(&promql::parse(text, options).ok()?, &mut found);
+    found.dedup();
+    match found[..] {
+        [Some(one)] if one > 0 => Some(one),
+        _ => None,
     }
 }
 
@@ -316,8 +364,23 @@ fn times(options: &Options, view: &View) -> Result<(i64, i64, i64)> {
     if start > end {
         bail!("--from lies after --to (or after the last row, where --to is not said)");
     }
-    let step = options.step.unwrap_or_else(|| round_up((end - start) / STEPS));
+    let step = options.step.unwrap_or_else(|| step(options, end.saturating_sub(start)));
     Ok((start, end, step))
+}
+
+/// From one moment to the next, where nobody says: as long as the windows that the expression asks for, which then
+/// touch, if these are not too many; else about a hundredth.
+fn step(options: &Options, length: i64) -> i64 {
+    let parts = match options.experimental {
+        true => promql::Options::all(),
+        false => promql::Options::default(),
+    };
+    let most = if options.plot { STEPS_PLOT } else { 2 * STEPS };
+    let window = if options.caql { None } else { window(&options.expression, &parts) };
+    match window {
+        Some(window) if length / window <= most => window,
+        _ => round_up(length / STEPS),
+    }
 }
 
 /// The next length that people count in.

@@ -10,10 +10,7 @@ use crate::store::stat;
 pub(super) fn of(selections: &[Selection; 2], comparison: &Comparison) -> Json {
     let [a, b] = &comparison.sides;
     let chance = comparison.chance.map_or(Null, |chance| {
-        Object(vec![
-            ("value", number(chance.value)),
-            ("splits", integer(u64::from(chance.splits))),
-        ])
+        Object(vec![("value", number(chance.value)), ("splits", integer(u64::from(chance.splits)))])
     });
     Object(vec![
         ("schema", integer(1)),

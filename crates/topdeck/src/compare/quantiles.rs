@@ -19,11 +19,7 @@ const POINTS: i32 = 120;
 /// The odds of the last of them: one in a million.
 const ODDS_MAX: f64 = 13.8;
 
-pub(super) fn picture(
-    comparison: &Comparison,
-    numbers: &Numbers,
-    terminal: &Terminal,
-) -> String {
+pub(super) fn picture(comparison: &Comparison, numbers: &Numbers, terminal: &Terminal) -> String {
     let [a, b] = &comparison.sides;
     let show = numbers.show();
     let share = |at: i32| 1.0 / (1.0 + (-f64::from(at) / f64::from(POINTS) * ODDS_MAX).exp());

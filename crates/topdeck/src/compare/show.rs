@@ -19,6 +19,7 @@ const RARE: f64 = 0.01;
 const UNUSUAL: f64 = 0.05;
 
 pub(super) fn text(
+    written: [&str; 2],
     selections: &[Selection; 2],
     comparison: &Comparison,
     terminal: &Terminal,
@@ -26,9 +27,10 @@ pub(super) fn text(
     let unit = comparison.sides.iter().map(|side| &*side.unit).find(|unit| !unit.is_empty());
     let numbers = Numbers::new(unit);
     let mut text = String::new();
-    for ((name, selection), side) in ["A", "B"].iter().zip(selections).zip(&comparison.sides) {
-        let selector = plain(&selection.selector.to_string());
-        text.push_str(&terminal.paint(Paint::Heading, &format!("{name}  {selector}")));
+    for (at, name) in ["A", "B"].into_iter().enumerate() {
+        let (selection, side) = (&selections[at], &comparison.sides[at]);
+        let heading = format!("{name}  {}", plain(written[at]));
+        text.push_str(&terminal.paint(Paint::Heading, &heading));
         text.push('\n');
         let (from, to) = (time::text(selection.range.start), time::text(selection.range.end));
         text.push_str(&format!("   {}, {from} to {to}\n", about(side)));
@@ -76,7 +78,8 @@ fn table(comparison: &Comparison, numbers: &Numbers, terminal: &Terminal) -> Str
             true => differing += 1,
             false => doubtful += usize::from(a != b || !a.is_exact()),
         }
-        let ratio = if a.estimate > 0.0 && b.estimate >= 0.0 { b.estimate / a.estimate } else { f64::NAN };
+        let ratio =
+            if a.estimate > 0.0 && b.estimate >= 0.0 { b.estimate / a.estimate } else { f64::NAN };
         let ratio = if ratio.is_finite() { format!("{ratio:.3}") } else { String::new() };
         let [a, b] = [a, b].map(|of| (numbers.value(of), numbers.bounds(of)));
         table.row(vec![name, mark.to_owned(), a.0, a.1, b.0, b.1, ratio]);
@@ -85,7 +88,10 @@ fn table(comparison: &Comparison, numbers: &Numbers, terminal: &Terminal) -> Str
     let mark = match (differing, doubtful) {
         (0, _) => "no value differs for sure: all bounds overlap".to_owned(),
         (_, 0) => "* differs for sure".to_owned(),
-        _ => "* differs for sure, whatever the buckets hide; where there is none the bounds overlap".to_owned(),
+        _ => {
+            "* differs for sure, whatever the buckets hide; where there is none the bounds overlap"
+                .to_owned()
+        }
     };
     text.push_str(&terminal.paint(Paint::Faint, &format!("  {mark}")));
     text.push('\n');
@@ -131,8 +137,7 @@ fn apart(comparison: &Comparison, numbers: &Numbers, terminal: &Terminal) -> Str
 
 fn shares(of: Bracket) -> (String, String) {
     let percent = |share: f64| format!("{:.2}", share * 100.0);
-    let (lower, upper) =
-        ((of.lower * 1e4).floor() / 1e4, (of.upper * 1e4).ceil() / 1e4);
+    let (lower, upper) = ((of.lower * 1e4).floor() / 1e4, (of.upper * 1e4).ceil() / 1e4);
     let bounds = match of.is_exact() {
         true => String::new(),
         false => format!("{} to {} %", percent(lower), percent(upper)),

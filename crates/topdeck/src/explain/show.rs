@@ -14,6 +14,7 @@ use crate::time;
 const BITS_MIN: f64 = 0.005;
 
 pub(super) fn text(
+    selector: &str,
     rectangle: &Rectangle,
     unit: Option<String>,
     explanation: &Explanation,
@@ -26,9 +27,11 @@ pub(super) fn text(
     };
     let values = match rectangle.up_to {
         f64::INFINITY => format!("above {}", numbers.exact(rectangle.above)),
-        up_to => format!("above {}, up to {}", numbers.exact(rectangle.above), numbers.exact(up_to)),
+        up_to => {
+            format!("above {}, up to {}", numbers.exact(rectangle.above), numbers.exact(up_to))
+        }
     };
-    let mut text = terminal.paint(Paint::Heading, &plain(&rectangle.selector.to_string()));
+    let mut text = terminal.paint(Paint::Heading, &plain(selector));
     text.push_str(&format!(
         "\n  inside   {} values {values}, {}\n",
         counted(explanation.inside),
@@ -48,6 +51,12 @@ pub(super) fn text(
         text.push_str(&table(label, explanation, top).text(terminal));
     }
     let names = silent.iter().map(|label| plain(&label.label)).collect::<Vec<_>>().join(", ");
+    if !telling.is_empty() && !explanation.inside.is_exact() {
+        let about =
+            "\n~ is an estimate: the limit lies within a bucket; --json has the bounds of each";
+        text.push_str(&terminal.paint(Paint::Faint, about));
+        text.push('\n');
+    }
     match (explanation.labels.is_empty(), names.is_empty()) {
         (true, _) => text.push_str("\nAll series share the same labels: there is nothing to tell inside from outside by.\n"),
         (false, false) => {
@@ -83,7 +92,8 @@ fn table(label: &LabelSplit, explanation: &Explanation, top: usize) -> Table {
             times => format!("{times:.2}"),
         };
         let [inside_share, outside_share] = shares;
-        vec![name, counted(inside), inside_share, counted(outside), outside_share, times]
+        let [inside, outside] = [inside, outside].map(show::count_estimate);
+        vec![name, inside, inside_share, outside, outside_share, times]
     };
     let values = label.values.iter();
     for ValueSplit { value, inside, outside, .. } in values.clone().take(top) {
@@ -93,10 +103,12 @@ fn table(label: &LabelSplit, explanation: &Explanation, top: usize) -> Table {
     let rest: Vec<&ValueSplit> = values.skip(top).collect();
     if !rest.is_empty() {
         let sum = |of: fn(&ValueSplit) -> Bracket<u64>| {
-            rest.iter().map(|value| of(value)).fold(Bracket::exact(0), |sum, n| Bracket {
-                lower: sum.lower.saturating_add(n.lower),
-                estimate: sum.estimate.saturating_add(n.estimate),
-                upper: sum.upper.saturating_add(n.upper),
+            rest.iter().map(|value| of(value)).fold(Bracket::exact(0), |sum: Bracket<u64>, n| {
+                Bracket {
+                    lower: sum.lower.saturating_add(n.lower),
+                    estimate: sum.estimate.saturating_add(n.estimate),
+                    upper: sum.upper.saturating_add(n.upper),
+                }
             })
         };
         let name = format!("({} more)", show::count(rest.len() as u64));

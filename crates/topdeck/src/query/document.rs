@@ -12,9 +12,10 @@ use super::maxima::Maxima;
 
 pub(super) fn of(answer: &Answer, maxima: &[Maxima]) -> Json {
     let (kind, data) = match &answer.data {
-        Data::Scalar(numbers) => {
-            ("scalar", List(points(answer, numbers.iter().map(|n| Some(value(&Value::Number(*n)))))))
-        }
+        Data::Scalar(numbers) => (
+            "scalar",
+            List(points(answer, numbers.iter().map(|n| Some(value(&Value::Number(*n)))))),
+        ),
         Data::Text(text) => ("text", Text(text.clone())),
         Data::Vector(streams) => {
             ("vector", List(streams.iter().map(|of| stream(answer, of)).collect()))

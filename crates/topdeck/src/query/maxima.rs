@@ -5,6 +5,7 @@
 //! to the percentile would make something else of a maximum (`p99 > 1`, `topk(3, p99)`), it is asked without that;
 //! and where nothing says which maximum belongs to which number (`p99 / p50`), for all of them together.
 
+use query::caql;
 use query::promql::{self, AggregateOp, BinaryOp, Expr, ExprKind};
 use query::{Labels, Stream};
 
@@ -147,6 +148,57 @@ fn within(text: &str, expr: &Expr, questions: &mut Vec<String>) {
     }
 }
 
+/// The same for CAQL, of percentiles of histograms and over streams.
+pub(crate) fn wanted_caql(text: &str) -> Vec<Wanted> {
+    let Ok(caql::Query { body: caql::Body::Caql(expr), .. }) = caql::parse(text) else {
+        return Vec::new();
+    };
+    let by = Some(caql::LABEL.to_owned());
+    let mut root = &expr;
+    // Names change nothing.
+    while let caql::Form::Call(call) = &root.form
+        && let ("label", [source]) = (call.name.as_str(), &call.sources[..])
+    {
+        root = source;
+    }
+    if let Some(question) = caql_maximum(text, root) {
+        return vec![Wanted { question, is_beside: true, by }];
+    }
+    let mut questions = Vec::new();
+    caql_within(text, root, &mut questions);
+    questions.truncate(TOGETHER_MAX);
+    let together = |question| Wanted { question, is_beside: false, by: None };
+    questions.into_iter().map(together).collect()
+}
+
+/// The maximum of what a call takes percentiles of.
+fn caql_maximum(text: &str, expr: &caql::Expr) -> Option<String> {
+    let caql::Form::Call(call) = &expr.form else { return None };
+    let maximum = match call.name.as_str() {
+        "histogram:percentile" | "histogram:quantile" | "histogram:median" => "histogram:max",
+        "stats:percentile" => "stats:max",
+        _ => return None,
+    };
+    let of = |source: &caql::Expr| text.get(source.place.start..source.place.end);
+    let sources: Vec<&str> = call.sources.iter().map(of).collect::<Option<_>>()?;
+    Some(format!("{maximum}(){{{}}}", sources.join(", ")))
+}
+
+fn caql_within(text: &str, expr: &caql::Expr, questions: &mut Vec<String>) {
+    if let Some(question) = caql_maximum(text, expr) {
+        if !questions.contains(&question) {
+            questions.push(question);
+        }
+        return;
+    }
+    let children = match &expr.form {
+        caql::Form::Call(call) => &call.sources,
+        caql::Form::Operation { operands, .. } => operands,
+        caql::Form::Literal(_) => return,
+    };
+    children.iter().for_each(|child| caql_within(text, child, questions));
+}
+
 /// The answer to what is asked beside the answer: maxima of its streams.
 #[derive(Debug, Default)]
 pub(crate) struct Maxima {
@@ -169,9 +221,10 @@ impl Maxima {
             Some(by) => labels.with(by, ""),
             None => labels.clone(),
         };
-        let own = own.without_metadata();
-        let is_same = |stream: &&Stream| stream.labels.without_metadata() == own;
-        self.streams.iter().filter(|_| self.is_beside).find(is_same)
+        let of = |labels: &Labels| labels.with(caql::LABEL, "").without_metadata();
+        let mut same = self.streams.iter().filter(|stream| of(&stream.labels) == of(&own));
+        // Of two nobody knows which.
+        same.next().filter(|_| self.is_beside && same.next().is_none())
     }
 }
 
@@ -207,6 +260,24 @@ mod tests {
             r#"label_replace(histogram_quantile(0.5, a), "x", "$1", "y", "(.*)")"#,
             &[r#"label_replace(histogram_max(a), "x", "$1", "y", "(.*)")"#],
         );
+    }
+
+    #[test]
+    fn percentiles_of_caql_too() {
+        let of = |text: &str| -> Vec<(String, bool)> {
+            let wanted = wanted_caql(text).into_iter();
+            wanted.map(|wanted| (wanted.question, wanted.is_beside)).collect()
+        };
+        let found = r#"find:histogram("lat") | histogram:merge()"#;
+        let max = format!("histogram:max(){{{found}}}");
+        for last in ["percentile(99)", "median()", r#"percentile(50, 99) | label("p")"#] {
+            assert_eq!(of(&format!("{found} | histogram:{last}")), [(max.clone(), true)], "{last}");
+        }
+        assert_eq!(
+            of(&format!("{found} | histogram:percentile(99) | each:mul(2)")),
+            [(max, false)]
+        );
+        assert_eq!(of(&format!("{found} | histogram:count()")), []);
     }
 
     #[test]

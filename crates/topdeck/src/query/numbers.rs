@@ -50,10 +50,15 @@ impl Numbers {
 
     /// Both bounds where there is width between them.
     pub(crate) fn bounds(&self, bracket: Bracket) -> String {
-        match bracket.estimate.is_nan() || bracket.is_exact() {
-            true => String::new(),
-            false => self.show.bounds(bracket),
+        if bracket.estimate.is_nan() || bracket.is_exact() {
+            return String::new();
         }
+        let bounds = self.show.bounds(bracket);
+        // Nearer to each other than the digits that are shown.
+        let is_narrow = bounds
+            .split_once(" to ")
+            .is_some_and(|(lower, upper)| upper == lower || upper.split(' ').next() == Some(lower));
+        if is_narrow { String::new() } else { bounds }
     }
 
     /// The value if it is exact, else its bounds: one cell that says no more than is known.
@@ -68,11 +73,6 @@ impl Numbers {
     pub(crate) fn marked(&self, bracket: Bracket) -> String {
         let mark = if bracket.is_exact() || bracket.estimate.is_nan() { "" } else { "~" };
         format!("{mark}{}", self.value(bracket))
-    }
-
-    /// A round value, as on an axis.
-    pub(crate) fn tick(&self, value: f64) -> String {
-        self.show.tick(self.show.base(value))
     }
 
     /// How values become what axes are divided by.
@@ -140,6 +140,17 @@ mod tests {
         ] {
             assert_eq!(Numbers::new(unit).exact(number), expected, "{unit:?}");
         }
+    }
+
+    #[test]
+    fn bounds_are_where_there_is_width() {
+        let of = |lower, upper| {
+            let estimate = f64::midpoint(lower, upper);
+            Numbers::new(Some("ms")).bounds(Bracket { lower, estimate, upper })
+        };
+        assert_eq!(of(10.0, 11.0), "10.00 to 11.00 ms");
+        assert_eq!(of(10.6, 10.600_000_000_000_02), "");
+        assert_eq!(of(3.0, 3.0), "");
     }
 
     #[test]

@@ -11,7 +11,6 @@ use crate::hist::plot::{GUTTER, axis_lines};
 use crate::hist::terminal::{Paint, Terminal};
 use crate::hist::whole::Whole;
 use crate::store::stat::gap_text;
-use crate::time;
 
 use super::maxima::Maxima;
 use super::numbers::{Numbers, bracket};
@@ -27,10 +26,20 @@ const TICK_ROOM: usize = 16;
 const MARKS: [char; 6] = ['●', '▲', '■', '◆', '○', '△'];
 const MARKS_ASCII: [char; 6] = ['*', '+', 'x', 'o', '#', '@'];
 
+/// Of how long a distribution at a step is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Window {
+    /// As long as the step.
+    Step,
+    /// So many nanoseconds.
+    Of(i64),
+    Unknown,
+}
+
 pub(super) fn text(
     answer: &Answer,
     maxima: &[Maxima],
-    expression: &str,
+    (expression, window): (&str, Window),
     terminal: &Terminal,
 ) -> Result<String> {
     let scalar;
@@ -60,7 +69,7 @@ pub(super) fn text(
     }
     let mut pictures = Vec::new();
     for stream in distributions {
-        pictures.push(heat(answer, stream, expression, terminal)?);
+        pictures.push(heat(answer, stream, (expression, window), terminal)?);
     }
     if !lines.is_empty() {
         let lines: Vec<Stream> = lines.into_iter().cloned().collect();
@@ -69,8 +78,39 @@ pub(super) fn text(
     Ok(pictures.join("\n"))
 }
 
-fn heat(answer: &Answer, stream: &Stream, expression: &str, terminal: &Terminal) -> Result<String> {
+fn heat(
+    answer: &Answer,
+    stream: &Stream,
+    (expression, window): (&str, Window),
+    terminal: &Terminal,
+) -> Result<String> {
     let steps = answer.steps;
+    let (length, note) = match window {
+        Window::Step => (steps.step, None),
+        Window::Of(window) if window == steps.step => (window, None),
+        Window::Of(window) if window > steps.step => {
+            let (window, step) = (show::length(window), show::length(steps.step));
+            bail!(
+                "windows of {window} overlap at steps of {step}: a heatmap would show each value more than \
+                 once; give --step {}",
+                window.replace(' ', "")
+            )
+        }
+        Window::Of(window) => {
+            let (of, step) = (show::length(window), show::length(steps.step));
+            (
+                window,
+                Some(format!(
+                    "A column is the last {of} of each {step}; what was before is not in it."
+                )),
+            )
+        }
+        Window::Unknown => {
+            let note =
+                "A column is what is known at one moment: a value may be in several, or in none.";
+            (steps.step, Some(note.to_owned()))
+        }
+    };
     let mut columns = Vec::with_capacity(stream.points.len());
     for (at, point) in stream.points.iter().enumerate() {
         let values = match point {
@@ -82,7 +122,7 @@ fn heat(answer: &Answer, stream: &Stream, expression: &str, terminal: &Terminal)
             ),
         };
         let end = steps.time(at);
-        let start = end.saturating_sub(steps.step);
+        let start = end.saturating_sub(length);
         let gaps = answer.gaps.iter().filter(|gap| gap.start < end && start < gap.end);
         let gaps = gaps.map(gap_text).collect();
         columns.push(Column { start, end, values, gaps });
@@ -91,7 +131,8 @@ fn heat(answer: &Answer, stream: &Stream, expression: &str, terminal: &Terminal)
     let label = show::name(&stream.labels);
     let title =
         if label == "all" { expression.to_owned() } else { format!("{expression}  {label}") };
-    let map = Heatmap { title, unit, columns, limits: Vec::new(), notes: Vec::new() };
+    let map =
+        Heatmap { title, unit, columns, limits: Vec::new(), notes: note.into_iter().collect() };
     heatmap::text(&map, terminal)
 }
 
@@ -145,7 +186,7 @@ impl<'a> Picture<'a> {
             (show::moment(self.answer, 0), show::moment(self.answer, steps.count - 1));
         let about = self.numbers.about(self.answer.unit.as_deref());
         let about = about.map_or_else(String::new, |about| format!("; {about}"));
-        let step = time::length_text(steps.step);
+        let step = show::length(steps.step);
         let span = format!("  {first} to {last}, every {step}{about}");
         lines.push(self.terminal.paint(Paint::Faint, &span));
         lines.join("\n") + "\n"
@@ -154,18 +195,24 @@ impl<'a> Picture<'a> {
     /// A line for each stream: its mark, its name, its greatest number, and the maximum behind it.
     fn legend(&self) -> Vec<String> {
         let names = Names::of(self.streams);
-        let mut lines: Vec<String> = names.common.iter().map(|common| format!("  {common}")).collect();
+        let mut lines: Vec<String> =
+            names.common.iter().map(|common| format!("  {common}")).collect();
         for ((stream, mark), name) in self.streams.iter().zip(self.marks()).zip(&names.own) {
             let numbers = &self.numbers;
             let peak = stream.points.iter().filter_map(bracket).max_by(|a, b| {
-                let key = |of: &Bracket| if of.estimate.is_nan() { f64::NEG_INFINITY } else { of.estimate };
+                let key = |of: &Bracket| {
+                    if of.estimate.is_nan() { f64::NEG_INFINITY } else { of.estimate }
+                };
                 key(a).total_cmp(&key(b))
             });
-            let peak = peak.map_or_else(|| "unknown".to_owned(), |peak| {
-                let bounds = numbers.bounds(peak);
-                let bounds = if bounds.is_empty() { bounds } else { format!(" ({bounds})") };
-                format!("{}{bounds}", numbers.value(peak))
-            });
+            let peak = peak.map_or_else(
+                || "unknown".to_owned(),
+                |peak| {
+                    let bounds = numbers.bounds(peak);
+                    let bounds = if bounds.is_empty() { bounds } else { format!(" ({bounds})") };
+                    format!("{}{bounds}", numbers.value(peak))
+                },
+            );
             let max = self.maxima.iter().find_map(|maxima| maxima.of(&stream.labels));
             let max = max.and_then(|max| show::greatest_of(&max.points));
             let max = max.map_or_else(String::new, |max| {
@@ -231,10 +278,11 @@ impl<'a> Picture<'a> {
         for column in 0..self.width {
             let points = &stream.points[self.steps_of(column)];
             let finite = points.iter().filter_map(bracket).filter(|of| of.estimate.is_finite());
-            let (low, high) = finite.map(&ends).fold(
-                (f64::INFINITY, f64::NEG_INFINITY),
-                |(low, high), (lower, upper)| (low.min(lower), high.max(upper)),
-            );
+            let (low, high) = finite
+                .map(&ends)
+                .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (lower, upper)| {
+                    (low.min(lower), high.max(upper))
+                });
             if low <= high {
                 for row in &mut grid[self.row_of(high)..=self.row_of(low)] {
                     row[column] = mark;
@@ -259,7 +307,8 @@ impl<'a> Picture<'a> {
             let base = if step >= 1.0 { n * step } else { n / (1.0 / step).round() };
             let row = self.row_of(show.of_base(base));
             if base <= high && ticks.iter().all(|tick| tick.0 != row) {
-                ticks.push((row, name_of(show.tick(base))));
+                let name = if base == 0.0 { "0".to_owned() } else { name_of(show.tick(base)) };
+                ticks.push((row, name));
             }
         }
         ticks

@@ -12,7 +12,7 @@ use crate::time;
 
 use super::maxima::Maxima;
 use super::numbers::{Doubt, Numbers, bracket};
-use super::table::Table;
+use super::table::{TIME, Table};
 
 /// Streams that are told moment by moment; of more, each has a line.
 const STREAMS_MAX: usize = 6;
@@ -28,6 +28,7 @@ pub(super) fn text(answer: &Answer, maxima: &[Maxima], terminal: &Terminal) -> S
         terminal,
         numbers: Numbers::new(answer.unit.as_deref()),
         doubt: Doubt::default(),
+        is_short: false,
         text: String::new(),
     };
     page.whole()
@@ -39,6 +40,8 @@ struct Page<'a> {
     terminal: &'a Terminal,
     numbers: Numbers,
     doubt: Doubt,
+    /// Times are without their date.
+    is_short: bool,
     text: String,
 }
 
@@ -91,8 +94,7 @@ impl Page<'_> {
             false => format!("at {}", self.moment(0)),
         };
         if is_range {
-            let step = time::length_text(self.answer.steps.step);
-            line.push_str(&format!(", every {step}"));
+            line.push_str(&format!(", every {}", length(self.answer.steps.step)));
         }
         line.extend(self.about(streams));
         self.faint(&line);
@@ -106,8 +108,12 @@ impl Page<'_> {
     }
 
     fn scalar(&mut self, values: &[f64]) {
+        if let [value] = values {
+            self.text.push_str(&format!("{}\n", self.numbers.exact(*value)));
+            return;
+        }
         self.first_line(&[]);
-        let mut table = Table::new(&[("time", false), ("value", true)]);
+        let mut table = Table::new(&[(TIME, false), ("value", true)]);
         for (at, value) in values.iter().enumerate() {
             table.row(vec![self.moment(at), self.numbers.exact(*value)]);
         }
@@ -128,6 +134,16 @@ impl Page<'_> {
                 }
             }
             return;
+        }
+        if streams.iter().all(is_whole) {
+            let mut table = Table::new(&[&[("stream", false)], &STATISTICS[..]].concat());
+            for (stream, name) in streams.iter().zip(&names.own) {
+                if let Some(Value::Distribution(mixture)) = &stream.points[0] {
+                    let row = statistics(&self.numbers, &mut self.doubt, mixture);
+                    table.row([name.clone()].into_iter().chain(row).collect());
+                }
+            }
+            return self.table(&table);
         }
         let columns = [("stream", false), ("value", true), ("bounds", false), ("max", true)];
         let mut table = Table::new(&columns);
@@ -182,30 +198,44 @@ impl Page<'_> {
         if streams.len() > STREAMS_MAX {
             return self.lines(streams, &names);
         }
-        if !streams.iter().any(has_distributions) {
+        if streams.len() > 1 && !streams.iter().any(has_distributions) {
             let table = self.side_by_side(streams, &names);
-            if streams.len() == 1 || table.width() <= self.terminal.width {
+            if table.width() <= self.terminal.width {
                 return self.table(&table);
             }
         }
         for (stream, name) in streams.iter().zip(&names.own) {
-            if streams.len() > 1 {
+            if streams.len() > 1 || !stream.labels.is_empty() {
                 self.heading(name);
             }
-            let table = match has_distributions(stream) {
-                true => self.distributions(stream),
-                false => {
-                    let own = Names { common: None, own: vec!["value".to_owned()] };
-                    self.side_by_side(std::slice::from_ref(stream), &own)
-                }
-            };
+            let mut table = self.alone(stream);
+            if table.width() > self.terminal.width && self.is_one_day() {
+                self.is_short = true;
+                table = self.alone(stream);
+            }
             self.table(&table);
         }
     }
 
+    fn alone(&mut self, stream: &Stream) -> Table {
+        match has_distributions(stream) {
+            true => self.distributions(stream),
+            false => {
+                let own = Names { common: None, own: vec!["value".to_owned()] };
+                self.side_by_side(std::slice::from_ref(stream), &own)
+            }
+        }
+    }
+
+    /// Whether the first line says the date of all moments.
+    fn is_one_day(&self) -> bool {
+        let (first, last) = (self.moment(0), self.moment(self.answer.steps.count - 1));
+        first.len() == last.len() && first.split(' ').next() == last.split(' ').next()
+    }
+
     /// A row for each moment, some columns for each stream. Moments at which none has a value are told as one.
     fn side_by_side(&mut self, streams: &[Stream], names: &Names) -> Table {
-        let mut columns = vec![("time", false)];
+        let mut columns = vec![(TIME, false)];
         for name in &names.own {
             columns.extend([(name.as_str(), true), ("bounds", false), ("max", true)]);
         }
@@ -220,22 +250,13 @@ impl Page<'_> {
 
     /// A row for each moment with the main statistics of a distribution.
     fn distributions(&mut self, stream: &Stream) -> Table {
-        let columns =
-            [("time", false), ("values", true), ("median", true), ("p99", true), ("max", true)];
-        let mut table = Table::new(&columns);
+        let mut table = Table::new(&[&[(TIME, false)], &STATISTICS[..]].concat());
         self.moments(
             &mut table,
             |at| stream.points[at].is_some(),
             |page, at| match &stream.points[at] {
                 Some(Value::Distribution(mixture)) => {
-                    let mut marked = |of: Option<Bracket>| {
-                        let of = of.inspect(|of| page.doubt.add(*of));
-                        of.map_or_else(String::new, |of| page.numbers.marked(of))
-                    };
-                    let (median, p99) =
-                        (marked(mixture.quantile(0.5)), marked(mixture.quantile(0.99)));
-                    let max = mixture.max().map_or_else(String::new, |max| page.numbers.range(max));
-                    vec![show::count(mixture.count()), median, p99, max]
+                    statistics(&page.numbers, &mut page.doubt, mixture).to_vec()
                 }
                 Some(value) => {
                     let text = sentence(&page.numbers, &mut page.doubt, value);
@@ -254,10 +275,8 @@ impl Page<'_> {
         cells: impl Fn(&mut Self, usize) -> Vec<String>,
     ) {
         let steps = self.answer.steps;
-        let missing = |n: usize| {
-            let length = time::length_text(steps.step.saturating_mul(n as i64));
-            format!("(no value for {length})")
-        };
+        let missing =
+            |n: usize| format!("(no value for {})", length(steps.step.saturating_mul(n as i64)));
         let mut without = 0;
         for at in 0..steps.count {
             if !is_there(at) {
@@ -268,7 +287,9 @@ impl Page<'_> {
                 table.aside(missing(without));
                 without = 0;
             }
-            let mut row = vec![moment(self.answer, at)];
+            let time = moment(self.answer, at);
+            let clock = time.split_once(' ').filter(|_| self.is_short).map(|(_, clock)| clock);
+            let mut row = vec![clock.unwrap_or(&time).to_owned()];
             row.extend(cells(self, at));
             table.row(row);
         }
@@ -312,22 +333,45 @@ impl Page<'_> {
         self.first_line(&[]);
         for series in series {
             self.heading(&name(&series.labels));
-            let mut table = Table::new(&[("time", false), ("value", true), ("bounds", false)]);
-            let is_whole = |reading: &query::Reading| reading.value.is_distribution();
-            table.left(1, series.readings.iter().any(is_whole));
+            let is_whole =
+                |reading: &query::Reading| matches!(reading.value, Value::Distribution(_));
+            let of_numbers = [(TIME, false), ("value", true), ("bounds", false)];
+            let mut table = match series.readings.iter().all(is_whole) {
+                true => Table::new(&[&[(TIME, false)], &STATISTICS[..]].concat()),
+                false => Table::new(&of_numbers),
+            };
+            table.left(1, series.readings.iter().any(|of| matches!(of.value, Value::Histogram(_))));
             for reading in &series.readings {
-                let value = match reading.value.bracket() {
-                    Some(of) => [self.numbers.value(of), self.numbers.bounds(of)],
-                    None => {
-                        [sentence(&self.numbers, &mut self.doubt, &reading.value), String::new()]
+                let cells = match &reading.value {
+                    Value::Distribution(mixture) if series.readings.iter().all(is_whole) => {
+                        statistics(&self.numbers, &mut self.doubt, mixture).to_vec()
                     }
+                    value => match value.bracket() {
+                        Some(of) => vec![self.numbers.value(of), self.numbers.bounds(of)],
+                        None => {
+                            vec![sentence(&self.numbers, &mut self.doubt, value), String::new()]
+                        }
+                    },
                 };
                 let time = intervals::time(reading.time, row_ns(reading.time));
-                table.row([time].into_iter().chain(value).collect());
+                table.row([time].into_iter().chain(cells).collect());
             }
             self.table(&table);
         }
     }
+}
+
+/// What a line says of a distribution.
+const STATISTICS: [(&str, bool); 4] =
+    [("values", true), ("median", true), ("p99", true), ("max", true)];
+
+fn statistics(numbers: &Numbers, doubt: &mut Doubt, mixture: &Mixture) -> [String; 4] {
+    let mut marked = |share: f64| {
+        let of = mixture.quantile(share).inspect(|of| doubt.add(*of));
+        of.map_or_else(String::new, |of| numbers.marked(of))
+    };
+    let max = mixture.max().map_or_else(String::new, |max| numbers.range(max));
+    [show::count(mixture.count()), marked(0.5), marked(0.99), max]
 }
 
 /// A moment of an answer, with decimals where the steps need them.
@@ -336,6 +380,17 @@ pub(super) fn moment(answer: &Answer, at: usize) -> String {
     let rows = if steps.is_instant() { 0 } else { steps.step };
     let row_ns = row_ns(steps.start).min(if rows == 0 { i64::MAX } else { row_ns(rows) });
     intervals::time(steps.time(at), row_ns)
+}
+
+/// A length of time: `30 min`.
+pub(super) fn length(ns: i64) -> String {
+    let text = time::length_text(ns);
+    let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    match &text[unit..] {
+        // No round length.
+        "ns" => intervals::length(ns),
+        _ => format!("{} {}", &text[..unit], &text[unit..]),
+    }
 }
 
 /// What [`intervals::time`] needs to know to show all of a time.

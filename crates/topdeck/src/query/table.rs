@@ -4,6 +4,8 @@ use crate::hist::terminal::{Paint, Terminal};
 
 /// Between two columns.
 const GAP: usize = 2;
+/// What the first column is called where it has times, which stay on the line of what was then.
+pub(crate) const TIME: &str = "time";
 /// Before the first.
 const MARGIN: usize = 2;
 
@@ -68,7 +70,8 @@ impl Table {
     pub(crate) fn text(&self, terminal: &Terminal) -> String {
         let widths = self.widths();
         let first = widths.first().copied().unwrap_or(0);
-        let is_broken = self.width() > terminal.width && first > INDENT && widths.len() > 1;
+        let is_named = self.head.first().is_some_and(|head| head != TIME) && widths.len() > 1;
+        let is_broken = is_named && self.width() > terminal.width && first > INDENT;
         let mut text = String::new();
         let mut line = |line: &str, paint: Option<Paint>| {
             let line = line.trim_end();

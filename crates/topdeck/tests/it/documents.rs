@@ -161,13 +161,16 @@ fn every_subcommand_has_a_page_and_completions() {
     assert_eq!(store.len(), 11, "{store:?}");
     let one = [
         "cardinality",
+        "compare",
         "completions",
+        "explain",
         "gen",
         "heatmap",
         "hist",
         "import",
         "journal",
         "man",
+        "query",
         "store",
     ];
     let one = one.map(|name| format!("topdeck-{name}.1"));

@@ -7,6 +7,7 @@ mod documents;
 mod generate;
 mod journal;
 mod page;
+mod query;
 mod reports;
 mod store;
 

@@ -1,4 +1,4 @@
-//! `docs/hist.md`, `docs/journal.md` and `docs/store.md` show what the binary prints.
+//! `docs/hist.md`, `docs/journal.md`, `docs/store.md` and `docs/query.md` show what the binary prints.
 //!
 //! In their `console` blocks a line `$ …` is run, and what follows up to the next `$` is compared with what it
 //! prints. `UPDATE_EXPECT=1` writes the page anew.
@@ -38,6 +38,12 @@ fn examples_of_store_print_what_the_page_shows() {
         fs::copy(from, folder.path().join(format!("{name}.hlog"))).expect("the log is there");
     }
     check("docs/store.md", |line| shell(folder.path(), line), without_sizes);
+}
+
+#[test]
+fn examples_of_query_print_what_the_page_shows() {
+    let folder = Folder::new();
+    check("docs/query.md", |line| shell(folder.path(), line), str::to_owned);
 }
 
 /// Lines in which something has a size, without the size: it is another with every better way of packing.

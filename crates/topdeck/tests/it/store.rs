@@ -11,7 +11,7 @@ use crate::{Run, root};
 
 /// A run in a folder; words in the line are parted by spaces, `'…'` is one.
 #[track_caller]
-fn run(folder: &Folder, line: &str) -> Run {
+pub(crate) fn run(folder: &Folder, line: &str) -> Run {
     let output = Command::new("/bin/sh")
         .args(["-c", &format!("topdeck {line}")])
         .current_dir(folder.path())
@@ -34,14 +34,14 @@ fn run(folder: &Folder, line: &str) -> Run {
 }
 
 #[track_caller]
-fn good(folder: &Folder, line: &str) -> String {
+pub(crate) fn good(folder: &Folder, line: &str) -> String {
     let run = run(folder, line);
     assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{line}: {}", run.stdout);
     run.stdout
 }
 
 #[track_caller]
-fn check(folder: &Folder, line: &str, expected: Expect) {
+pub(crate) fn check(folder: &Folder, line: &str, expected: Expect) {
     expected.assert_eq(&run(folder, line).all());
 }
 
@@ -56,7 +56,7 @@ fn folder() -> Folder {
     folder
 }
 
-fn json(text: &str) -> Value {
+pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 

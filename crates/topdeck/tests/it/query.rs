@@ -1,0 +1,595 @@
+//! `topdeck query`, `compare` and `explain`, from the shell's side. `docs/query.md` has more of what they print.
+
+use std::fs;
+
+use expect_test::expect;
+use serde_json::Value;
+
+use crate::journal::Folder;
+use crate::store::{check, good, json, run};
+
+const START_NS: i64 = 1_794_225_600_000_000_000;
+
+/// A store `s` of half an hour: two hosts whose latencies are known, a gauge and a counter.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    for (host, slow) in [("a", 1), ("b", 40)] {
+        for minute in 0..30 {
+            let values: String = (0..20)
+                .map(|n| {
+                    format!(
+                        "{}\n",
+                        (n * 7 + minute * 3) % 20 + 1 + if n % 10 == 9 { slow } else { 0 }
+                    )
+                })
+                .collect();
+            fs::write(folder.path().join("values.txt"), values).unwrap();
+            let at = format!("2026-11-09T12:{minute:02}:00Z");
+            let line = format!(
+                "--create --metric took --unit ms --label host={host} --start {at} values.txt"
+            );
+            good(&folder, &format!("import s {line}"));
+        }
+    }
+    let reading = |kind: &str, name: &str, minute: i64, number: f64| {
+        let end = START_NS + minute * 60_000_000_000;
+        let start = if kind == "gauge" { end } else { START_NS };
+        format!(
+            r#"{{"metric":"{name}","labels":{{}},"start_ns":{start},"end_ns":{end},"kind":"{kind}","number":{number}}}"#
+        ) + "\n"
+    };
+    let readings: String = (0..30)
+        .map(|minute| {
+            reading("gauge", "depth", minute, (minute % 5) as f64)
+                + &reading("cumulative-count", "jobs", minute, minute as f64 * 10.0)
+        })
+        .collect();
+    fs::write(folder.path().join("readings.frames"), readings).unwrap();
+    good(&folder, "import s readings.frames");
+    folder
+}
+
+const LAST: &str = "--to 2026-11-09T12:29:00Z";
+
+#[test]
+fn what_is_asked_is_answered() {
+    let folder = folder();
+    let query = |rest: &str, expected| check(&folder, &format!("query s {rest}"), expected);
+    query(
+        &format!("'histogram_quantile(0.9, sum(exact_increase(took[10m])))' {LAST}"),
+        expect![[r#"
+            --- stdout
+            at 2026-11-09 12:29:00Z
+              stream     value  bounds               max
+              all     19.11 ms  18.69 to 19.11 ms  60 ms
+            --- exit status 0
+        "#]],
+    );
+    query(
+        &format!(
+            "'histogram_quantile(0.5, sum by (host) (exact_increase(took[10m])))' --from 2026-11-09T12:09:00Z {LAST}"
+        ),
+        expect![[r#"
+            --- stdout
+            2026-11-09 12:09:00Z to 2026-11-09 12:29:00Z, every 10 min; 2 streams
+            {host="a"}
+              time                     value  bounds               max
+              2026-11-09 12:09:00Z  10.90 ms  10.87 to 11.12 ms  21 ms
+              2026-11-09 12:19:00Z  10.90 ms  10.87 to 11.12 ms  21 ms
+              2026-11-09 12:29:00Z  10.90 ms  10.87 to 11.12 ms  21 ms
+            {host="b"}
+              time                     value  bounds               max
+              2026-11-09 12:09:00Z  11.12 ms  10.87 to 11.12 ms  60 ms
+              2026-11-09 12:19:00Z  11.89 ms  11.86 to 12.13 ms  60 ms
+              2026-11-09 12:29:00Z  11.89 ms  11.86 to 12.13 ms  60 ms
+            --- exit status 0
+        "#]],
+    );
+    query(
+        &format!("'took' {LAST}"),
+        expect![[r#"
+            --- stdout
+            at 2026-11-09 12:29:00Z; 2 streams
+            took
+            {host="a"}
+                        value  bounds
+              count        20
+              min        1 ms
+              mean   10.60 ms
+              p50    10.09 ms  9.975 to 10.20 ms
+              p90    18.83 ms  18.69 to 19.11 ms
+              p99       20 ms
+              p99.9     20 ms
+              max       20 ms
+            {host="b"}
+                        value  bounds
+              count        20
+              min        1 ms
+              mean   14.50 ms
+              p50    11.00 ms  10.87 to 11.12 ms
+              p90    20.17 ms  19.95 to 20.39 ms
+              p99       58 ms
+              p99.9     58 ms
+              max       58 ms
+            --- exit status 0
+        "#]],
+    );
+    query(
+        &format!("'depth[3m]' {LAST}"),
+        expect![[r#"
+        --- stdout
+        at 2026-11-09 12:29:00Z; in no known unit
+        depth
+          time                  value
+          2026-11-09 12:27:00Z      2
+          2026-11-09 12:28:00Z      3
+          2026-11-09 12:29:00Z      4
+        --- exit status 0
+    "#]],
+    );
+    query(
+        &format!("'increase(jobs[10m])' {LAST}"),
+        expect![[r#"
+        --- stdout
+        at 2026-11-09 12:29:00Z; in no known unit
+          stream  value
+          all       100
+        --- stderr
+        topdeck: PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "jobs"
+        --- exit status 0
+    "#]],
+    );
+    query(
+        &format!("'quantile_over_time(0.5, depth[10m])' {LAST}"),
+        expect![[r#"
+        --- stdout
+        at 2026-11-09 12:29:00Z; in no known unit
+          stream  value  max
+          all         2    4
+        --- exit status 0
+    "#]],
+    );
+    query(
+        &format!("'1 + 1' {LAST}"),
+        expect![[r#"
+        --- stdout
+        2
+        --- exit status 0
+    "#]],
+    );
+    query(
+        &format!("'\"text\"' {LAST}"),
+        expect![[r#"
+        --- stdout
+        text
+        --- exit status 0
+    "#]],
+    );
+    query(
+        &format!("'depth / 0' --from 2026-11-09T12:24:00Z {LAST} --step 1m"),
+        expect![[r#"
+        --- stdout
+        2026-11-09 12:24:00Z to 2026-11-09 12:29:00Z, every 1 min; in no known unit
+          time                     value
+          2026-11-09 12:24:00Z  infinity
+          2026-11-09 12:25:00Z   unknown
+          2026-11-09 12:26:00Z  infinity
+          2026-11-09 12:27:00Z  infinity
+          2026-11-09 12:28:00Z  infinity
+          2026-11-09 12:29:00Z  infinity
+        --- exit status 0
+    "#]],
+    );
+    query(
+        &format!("'depth > 3' --from 2026-11-09T12:15:00Z {LAST} --step 1m"),
+        expect![[r#"
+        --- stdout
+        2026-11-09 12:15:00Z to 2026-11-09 12:29:00Z, every 1 min; in no known unit
+        depth
+          time                  value
+          (no value for 4 min)
+          2026-11-09 12:19:00Z      4
+          (no value for 4 min)
+          2026-11-09 12:24:00Z      4
+          (no value for 4 min)
+          2026-11-09 12:29:00Z      4
+        --- exit status 0
+    "#]],
+    );
+}
+
+#[test]
+fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
+    let folder = folder();
+    let draw = |rest: &str, expected| check(&folder, &format!("query s --plot {rest}"), expected);
+    let since = format!("--from 2026-11-09T12:00:00Z {LAST}");
+    draw(
+        &format!("depth {since} --step 1m"),
+        expect![[r#"
+        --- stdout
+        depth
+          ● depth: up to 4
+
+                4 ┤          ●●         ●●          ●●         ●●          ●●         ●●
+                  │
+                  │
+                  │
+                3 ┤       ●●●         ●●         ●●●         ●●         ●●●         ●●
+                  │
+                  │
+                  │
+                2 ┤     ●●          ●●         ●●          ●●         ●●          ●●
+                  │
+                  │
+                1 ┤   ●●         ●●●         ●●         ●●●         ●●         ●●●
+                  │
+                  │
+                  │
+                0 ┤●●●         ●●         ●●●         ●●         ●●●         ●●
+                  └┬──────────────────────┬──────────────────────┬──────────────────────
+                 12:00                  12:10                  12:20
+          2026-11-09 12:00:00Z to 2026-11-09 12:29:00Z, every 1 min; in no known unit
+        --- exit status 0
+    "#]],
+    );
+    draw(
+        &format!(
+            "--ascii 'histogram_quantile(0.9, sum by (host) (exact_increase(took[5m])))' {since}"
+        ),
+        expect![[r#"
+            --- stdout
+            histogram_quantile(0.9, sum by (host) (exact_increase(took[5m])))
+              * {host="a"}: up to 18.78 ms (18.69 to 19.11 ms); maximum of the values 21 ms
+              + {host="b"}: up to 20.39 ms (19.95 to 20.39 ms); maximum of the values 60 ms
+
+                      |            +++++++++++++++++++++++++++++++++++++++++++++++++++++++++
+                      |            :::::::::::::::::::::::::::::::::::::::::::::::::::::::::
+                      |            :::::::::::::::::::::::::::::::::::::::::::::::::::::::::
+                20 ms +            :::::::::::::::::::::::::::::::::::::::::::::::::::::::::
+                      |
+                      |
+              19.5 ms +
+                      |
+                      |
+                      |                       ::::::::::::           ::::::::::::
+                19 ms +                       ::::::::::::           ::::::::::::
+                      |                       ::::::::::::           ::::::::::::
+                      |                       ************           ************
+                      |
+              18.5 ms +
+                      |            ***********            ***********            ***********
+                      ++----------+-----------+----------+-----------+----------+-----------
+                     12:00      12:05       12:10      12:15       12:20      12:25
+              2026-11-09 12:00:00Z to 2026-11-09 12:25:00Z, every 5 min
+            --- exit status 0
+        "#]],
+    );
+    draw(
+        &format!("'sum(exact_increase(took[1m]))' {since} --ascii"),
+        expect![[r#"
+        --- stdout
+        sum(exact_increase(took[1m]))
+          1,160 values, max 60 ms in the column from 2026-11-09 12:02:00Z
+
+                  |  __________________________________________________________
+            50 ms +  ..----....--....--....----....--....--....----....--....--
+                  |  ..    ....  ....  ....    ....  ....  ....    ....  ....
+                  |
+                  |      ..                  ..                  ..
+            20 ms +  @@@@%%@@@@@@@@@@@@@@@@@@%%@@@@@@@@@@@@@@@@@@%%@@@@@@@@@@@@
+                  |  %%%%%%%%%%%%%%##%%@@%%%%%%%%%%%%%%##%%@@%%%%%%%%%%%%%%##%%
+            10 ms +  ################%%**################%%**################%%
+                  |  **++****##******--****++****##******--****++****##******--
+                  |  --------  ----++------------  ----++------------  ----++--
+             5 ms +  ++****##******--****++****##******--****++****##******--**
+                  |  ------  ----++------------  ----++------------  ----++----
+                  |
+             2 ms +  ------------  ----++------------  ----++------------  ----
+                  |
+             1 ms +  ------------------  ------------------  ------------------
+                  +--+-------------------+-------------------+-----------------
+                   12:00               12:10               12:20
+          values per cell  . 1  - 2  + 3  * 4  # 5+  % 7+  @ 9+    _ maximum
+          2026-11-09 11:59:00Z to 2026-11-09 12:29:00Z; a column is 1 min
+        --- exit status 0
+    "#]],
+    );
+    draw(
+        &format!("'sum(exact_increase(took[2m]))' {since} --step 1m"),
+        expect![[r#"
+        --- stderr
+        topdeck: windows of 2 min overlap at steps of 1 min: a heatmap would show each value more than once; give --step 2min
+        --- exit status 1
+    "#]],
+    );
+    draw(
+        "depth --to 2026-11-09T12:00:00Z --from 2026-11-09T13:00:00Z",
+        expect![[r#"
+        --- stderr
+        topdeck: --from lies after --to (or after the last row, where --to is not said)
+        --- exit status 1
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let folder = folder();
+    let query = |rest: &str, expected| check(&folder, &format!("query s {rest}"), expected);
+    query(
+        "'sum(took'",
+        expect![[r#"
+        --- stderr
+        topdeck: 1:9: unclosed left parenthesis
+          sum(took
+                  ^
+        --- exit status 1
+    "#]],
+    );
+    query(
+        "tock",
+        expect![[r#"
+        --- stdout
+        nothing: no series has a value there
+        --- stderr
+        topdeck: s: tock picks no series; there are: depth, jobs, took
+        --- exit status 0
+    "#]],
+    );
+    query(
+        "took --to 2026-11-08",
+        expect![[r#"
+        --- stdout
+        nothing: no series has a value there
+        --- stderr
+        topdeck: there are rows from 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
+        --- exit status 0
+    "#]],
+    );
+    query(
+        "'histogram_count(took)' --max-series 1",
+        expect![[r#"
+        --- stderr
+        topdeck: the query needs more series (--max-series) than 1 (2); select fewer series, or raise --max-series
+        --- exit status 1
+    "#]],
+    );
+    // How much it is may change with every better way of reading.
+    for limit in ["--max-samples", "--max-bytes"] {
+        let line = "query s 'sum(exact_increase(took[5m]))' --from 2026-11-09T12:00:00Z";
+        let run = run(&folder, &format!("{line} {limit} 10"));
+        assert_eq!((run.status, run.stdout.as_str()), (1, ""));
+        assert!(run.stderr.contains(&format!("({limit}) than 10")), "{}", run.stderr);
+        assert!(run.stderr.contains(&format!("or raise {limit}")), "{}", run.stderr);
+    }
+    query(
+        "depth --from 2026-11-09T12:00:00Z --step 1s --max-steps 10",
+        expect![[r#"
+        --- stderr
+        topdeck: the query needs more steps (--max-steps) than 10 (1741); ask for longer steps or a shorter time, or raise --max-steps
+        --- exit status 1
+    "#]],
+    );
+    query(
+        "--caql 'find:histogram(\"took\") | histogram:percentle(99)'",
+        expect![[r#"
+        --- stderr
+        topdeck: 1:26: there is no function histogram:percentle; did you mean histogram:percentile?
+          find:histogram("took") | histogram:percentle(99)
+                                   ^^^^^^^^^^^^^^^^^^^
+        --- exit status 1
+    "#]],
+    );
+}
+
+#[test]
+fn documents_have_bounds_and_maxima() {
+    let folder = folder();
+    let line = format!(
+        "query s 'histogram_quantile(0.9, sum by (host) (exact_increase(took[10m])))' {LAST} --json"
+    );
+    let document = json(&good(&folder, &line));
+    assert_eq!(
+        (&document["kind"], &document["unit"]),
+        (&Value::from("vector"), &Value::from("ns"))
+    );
+    for (host, at) in [("a", 0), ("b", 1)] {
+        let maxima = &document["maxima"][0];
+        assert_eq!(maxima["question"], "histogram_max(sum by (host) (exact_increase(took[10m])))");
+        for data in [&document["data"], &maxima["data"]] {
+            assert_eq!(data[at]["labels"]["host"], host);
+        }
+    }
+    let all = json(&good(
+        &folder,
+        "query s 'sum(exact_increase(took[1h]))' --to 2026-11-09T12:30:00Z --json",
+    ));
+    assert_eq!(all["data"][0]["points"][0]["value"]["count"], 1200);
+}
+
+#[test]
+fn two_hosts_are_compared() {
+    let folder = folder();
+    check(
+        &folder,
+        r#"compare s 'took{host="a"}' 'took{host="b"}'"#,
+        expect![[r#"
+            --- stdout
+            A  took{host="a"}
+               600 values in 1 series, 30 intervals, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
+            B  took{host="b"}
+               600 values in 1 series, 30 intervals, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
+
+                                A  bounds                    B  bounds             B / A
+              p1         1.001 ms  1.000 to 1.005 ms  1.001 ms  1.000 to 1.005 ms  1.000
+              p5         1.969 ms  1.965 to 2.009 ms  1.970 ms  1.965 to 2.009 ms  1.000
+              p10        2.972 ms  2.965 to 3.031 ms  2.980 ms  2.965 to 3.031 ms  1.003
+              p25        5.944 ms  5.931 to 6.062 ms  6.001 ms  5.931 to 6.062 ms  1.010
+              p50     *  10.90 ms  10.87 to 11.12 ms  11.89 ms  11.86 to 12.13 ms  1.091
+              p75     *  15.75 ms  15.72 to 16.07 ms  17.01 ms  16.77 to 17.15 ms  1.080
+              p90     *  18.74 ms  18.69 to 19.11 ms  20.37 ms  19.95 to 20.39 ms  1.087
+              p95     *  19.99 ms  19.95 to 20.39 ms  50.37 ms  49.55 to 50.64 ms  2.519
+              p99     *  20.33 ms  19.95 to 20.39 ms  58.61 ms  57.66 to 58.94 ms  2.883
+              p99.5   *  20.37 ms  19.95 to 20.39 ms  59.39 ms  58.93 to 60.00 ms  2.915
+              p99.9   *     21 ms                        60 ms                     2.857
+              p99.99  *     21 ms                        60 ms                     2.857
+              max     *     21 ms                        60 ms                     2.857
+              * differs for sure, whatever the buckets hide; where there is none the bounds overlap
+
+                     B
+                      │                              9M       ···
+                      │                              ●     ···
+                      │                                 ···
+                      │                             ●···
+                      │                          ●●●·
+                      │                       ●5●·
+                10 ms ┤                   ● ●●·
+                      │                ● ●●·
+                      │              ●·●·
+                      │           ●··●
+                      │       ● ··●
+                      │      ·●·
+                      │   ···
+                 1 ms ┤●··
+                      └┬──────────────────────┬──────────────────
+                     1 ms                   10 ms                 A
+              ● the same share of A and of B: above the diagonal B is slower or greater; 5
+              median, 9 p99, M maximum
+
+              distance     3.903 ms  3.656 to 4.173 ms
+                how far a value of A has to go, on average, to make B
+              separation    10.00 %  9.99 to 14.01 %
+                the greatest difference between the shares below one value
+              superiority   54.56 %  52.32 to 56.80 %
+                how often a value of B is above one of A; 50 % where they are alike
+              chance       0.05 %
+                of 2,000 random splits of all 60 intervals, 1 split, this one among them,
+                lie at least as far apart. So much is hardly chance: something differs
+                between the sides besides the luck of the draw
+            --- exit status 0
+        "#]],
+    );
+    check(
+        &folder,
+        r#"compare s 'took{host="a"}' --to 2026-11-09T12:14:00Z --from-b 2026-11-09T12:14:00Z --to-b 2026-11-09T12:29:00Z"#,
+        expect![[r#"
+            --- stdout
+            A  took{host="a"}
+               280 values in 1 series, 14 intervals, 2026-11-09 12:00:00Z to 2026-11-09 12:14:00Z
+            B  took{host="a"}
+               300 values in 1 series, 15 intervals, 2026-11-09 12:14:00Z to 2026-11-09 12:29:00Z
+
+                                A  bounds                    B  bounds             B / A
+              p1         1.001 ms  1.000 to 1.005 ms  1.001 ms  1.000 to 1.005 ms  1.000
+              p5         1.968 ms  1.965 to 2.009 ms  1.968 ms  1.965 to 2.009 ms  1.000
+              p10        2.970 ms  2.965 to 3.031 ms  2.973 ms  2.965 to 3.031 ms  1.001
+              p25        5.940 ms  5.931 to 6.062 ms  5.948 ms  5.931 to 6.062 ms  1.001
+              p50        10.91 ms  10.87 to 11.12 ms  10.89 ms  10.87 to 11.12 ms  0.999
+              p75        15.74 ms  15.72 to 16.07 ms  15.76 ms  15.72 to 16.07 ms  1.001
+              p90        18.72 ms  18.69 to 19.11 ms  18.75 ms  18.69 to 19.11 ms  1.001
+              p95        19.98 ms  19.95 to 20.39 ms  20.00 ms  19.95 to 20.39 ms  1.001
+              p99        20.36 ms  19.95 to 20.39 ms  20.31 ms  19.95 to 20.39 ms  0.998
+              p99.5   *  20.89 ms  20.83 to 21.00 ms  20.36 ms  19.95 to 20.39 ms  0.975
+              p99.9         21 ms                        21 ms                     1.000
+              p99.99        21 ms                        21 ms                     1.000
+              max           21 ms                        21 ms                     1.000
+              * differs for sure, whatever the buckets hide; where there is none the bounds overlap
+
+                     B
+                      │                                       ●●M
+                      │                                    ●●●
+                      │                                 ·●●
+                10 ms ┤                              ●●5
+                      │                           ·●·
+                      │                        ●·●
+                      │                     ·●·
+                      │                  ●●·
+                      │               ●··
+                      │            ···
+                      │         ●··
+                      │      ···
+                      │   ···
+                 1 ms ┤●··
+                      └┬──────────────────────────────┬──────────
+                     1 ms                           10 ms         A
+              ● the same share of A and of B: above the diagonal B is slower or greater; 5
+              median, 9 p99, M maximum
+
+              distance     57.07 us  46.61 to 280.9 us
+                how far a value of A has to go, on average, to make B
+              separation     0.38 %  0.38 to 5.39 %
+                the greatest difference between the shares below one value
+              superiority   50.01 %  47.53 to 52.48 %
+                how often a value of B is above one of A; 50 % where they are alike
+              chance       100 %
+                of 2,000 random splits of all 29 intervals, 2,000 splits, this one among
+                them, lie at least as far apart. So much is what chance does: intervals of
+                one kind differ as much among each other, and that A and B differ is not
+                shown
+            --- exit status 0
+        "#]],
+    );
+    check(
+        &folder,
+        "compare s took; topdeck compare s took tock; topdeck compare s took depth",
+        expect![[r#"
+            --- stderr
+            topdeck: what is it compared with? give a second selector, or another time with --from-b and --to-b
+            topdeck: s: and(__name:tock) picks no series; there are: depth, jobs, took
+            topdeck: and(__name:depth) picks no histograms, but 1 series of other kinds
+            --- exit status 1
+        "#]],
+    );
+    let document = json(&good(&folder, r#"compare s 'took{host="a"}' 'took{host="b"}' --json"#));
+    assert_eq!(document["a"]["count"], 600);
+    assert_eq!(document["quantiles"][12]["share"], 1.0);
+    assert_eq!(document["quantiles"][12]["differ"], true);
+}
+
+#[test]
+fn what_is_slow_is_explained() {
+    let folder = folder();
+    check(
+        &folder,
+        "explain s took --above 25ms",
+        expect![[r#"
+        --- stdout
+        took
+          inside   60 values above 25 ms, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
+          outside  1,140 others, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
+
+        host  tells 0.332 bits of 1
+          value  inside  share  outside    share  times
+          b          60  100 %      540  47.37 %   2.11
+          a           0    0 %      600  52.63 %   0.00
+        --- exit status 0
+    "#]],
+    );
+    check(
+        &folder,
+        "explain s took --above 5ms --up-to 10ms --from 2026-11-09T12:10:00Z --to 2026-11-09T12:20:00Z",
+        expect![[r#"
+            --- stdout
+            took
+              inside   76 to 114 values above 5 ms, up to 10 ms, 2026-11-09 12:10:00Z to 2026-11-09 12:20:00Z
+              outside  1,086 to 1,124 others, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
+
+            Inside is like outside (below 0.005 bits) in: host
+            --- exit status 0
+        "#]],
+    );
+    check(
+        &folder,
+        "explain s took --above 10B; topdeck explain s took --above 1h; topdeck explain s depth --above 1",
+        expect![[r#"
+            --- stderr
+            topdeck: --above 10 B: the values are in ns
+            topdeck: there is nothing in the rectangle
+            topdeck: and(__name:depth) picks no histograms, but 1 series of other kinds
+            --- exit status 1
+        "#]],
+    );
+    let document = json(&good(&folder, "explain s took --above 25ms --json"));
+    assert_eq!(document["labels"][0]["values"][0]["value"], "b");
+    assert_eq!(run(&folder, "explain s took --above 25").status, 0, "in the unit of the values");
+}
