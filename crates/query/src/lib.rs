@@ -1,6 +1,41 @@
 //! Questions to whole distributions: PromQL and CAQL, read into one plan, evaluated over what a store can read.
 //!
-//! Times are nanoseconds since the Unix epoch, as `i64`. The crate reads no file and knows no clock of its own.
+//! ```
+//! use hist::{Histogram, codec::header::Temporality};
+//! use model::{BatchWriter, Kind, Sample, Series, Value};
+//! use query::{Data, Language, Question, Settings, Stored, ask, promql};
+//! # use std::{path::Path, sync::Arc};
+//! # let start = 1_600_002_000 * store::SECOND;
+//! # let clock: journal::Clock = Arc::new(move || start + store::HOUR);
+//! # let settings = journal::Settings { buffer_bytes: 64 << 10, segment_bytes: 256 << 10, ..Default::default() };
+//! # let journal = journal::Options { alone: true, background: false, clock: Arc::clone(&clock), ..Default::default() };
+//! # let options = store::Options { background: false, journal, clock, ..Default::default() };
+//!
+//! let disk: Arc<dyn disk::Disk> = Arc::new(disk::SimDisk::new(1).process());
+//! store::Store::create(&disk, Path::new("/store"), &settings)?;
+//! let store = store::Store::open(disk, Path::new("/store"), &options)?;
+//! let mut latencies = Histogram::default();
+//! (1..=1000).for_each(|ms| latencies.record(f64::from(ms)));
+//! let mut batch = BatchWriter::default();
+//! batch.series(&Series::new("latency", Kind::Histogram(Temporality::Delta)).with_unit("ms").checked()?);
+//! let end = start + store::MINUTE;
+//! batch.sample(&Sample { start, end, value: Value::Histogram(Box::new(latencies)) })?;
+//! let _ack = store.ingest(None, &batch.finish(), journal::Level::Disk)?;
+//!
+//! let text = "histogram_quantile(0.99, sum_over_time(latency[1m]))";
+//! let options = promql::Options::default();
+//! let question = Question { text, language: Language::PromQl, start: end, end, step: 0, options };
+//! let view = store.view()?;
+//! let answer = ask(&Stored::new(&view), &question, &Settings::default(), &|| false)?;
+//! let Data::Vector(streams) = answer.data else { panic!("one moment has a vector") };
+//! let p99 = streams[0].points[0].as_ref().and_then(|value| value.bracket()).unwrap();
+//! assert!(p99.contains(990.0) && p99.upper / p99.lower < 1.03, "the truth, and how near it is known");
+//! assert_eq!(answer.unit.as_deref(), Some("ms"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Times are nanoseconds since the Unix epoch, as `i64`. The crate reads no file and knows no clock of its own; it
+//! reads series on as many threads as [`Settings::threads`] says, and works no longer than `is_over` allows.
 #![forbid(unsafe_code)]
 
 mod ask;
