@@ -133,7 +133,8 @@ mod tests {
         table.row(["latency{host=\"web-1\"}", "1.8 s", ""].map(str::to_owned).to_vec());
         table.aside("(no value for 2 min)".to_owned());
         table.row(["all", "12.34 ms", ""].map(str::to_owned).to_vec());
-        expected.assert_eq(&table.text(&terminal));
+        // A line without margin, so that the margin of the others is seen.
+        expected.assert_eq(&format!("{width} wide\n{}", table.text(&terminal)));
     }
 
     #[test]
@@ -141,6 +142,7 @@ mod tests {
         check(
             80,
             expect![[r#"
+                80 wide
                   stream                    value
                   latency{host="web-1"}     1.8 s
                   (no value for 2 min)
@@ -154,6 +156,7 @@ mod tests {
         check(
             30,
             expect![[r#"
+                30 wide
                          value
                   latency{host="web-1"}
                          1.8 s
