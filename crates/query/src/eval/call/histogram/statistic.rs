@@ -3,7 +3,7 @@
 //! Of what was measured whole, [`Value::Distribution`], the bounds are those of its exact counts and extremes.
 //! Prometheus' number is worked out of its buckets alone and may lie outside: there it is moved to the bound.
 
-use hist::{Bound, Bracket, Histogram, Method, Mixture};
+use hist::{Bound, Bracket, Histogram, Mixture};
 
 use crate::histogram::FloatHistogram;
 use crate::promql::quantile::{self, Bracketed, Forced, NanNote};
@@ -71,12 +71,6 @@ fn spread(
 pub(super) fn quantile(q: f64, shape: &mut Shape) -> (Value, Option<NanNote>, Option<Forced>) {
     match shape {
         Shape::Native(Value::Distribution(mixture)) => {
-            if let [part] = mixture.parts()
-                && !has_nan(mixture)
-                && let Some(bracket) = part.quantile_with(q, Method::PrometheusExponential)
-            {
-                return (Value::of_bracket(bracket), None, None);
-            }
             let (found, nan) = quantile::quantile(q, &FloatHistogram::from(&**mixture));
             let value = match mixture.quantile(q) {
                 Some(bounds) if !has_nan(mixture) => moved(found.estimate, bounds),
@@ -198,12 +192,10 @@ fn counted(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
             estimate: most.estimate.saturating_sub(rest.estimate),
             upper: most.upper.saturating_sub(rest.lower),
         };
-        if lower.is_finite() && upper.is_finite() {
-            // Walking through all cells is worth it only where they matter.
-            let is_narrow = lower * 2.0 > upper || lower <= 0.0;
+        if lower.is_finite() && upper.is_finite() && sum.lower < sum.upper {
             // Limits may share a bucket, or lie in neighbours: then what cells know together is more.
             let (mut surely, mut possibly) = (0, 0);
-            for cell in part.cells().filter(|_| is_narrow) {
+            for cell in part.cells() {
                 surely += if lower < cell.lower && cell.upper <= upper { cell.count } else { 0 };
                 possibly += if lower < cell.upper && cell.lower <= upper { cell.count } else { 0 };
             }
