@@ -198,12 +198,12 @@ fn counted(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
             estimate: most.estimate.saturating_sub(rest.estimate),
             upper: most.upper.saturating_sub(rest.lower),
         };
-        if lower.is_finite() && upper.is_finite() {
-            // Walking through all cells is worth it only where they matter.
-            let is_narrow = lower * 2.0 > upper || lower <= 0.0;
+        // Walking through all cells is worth it only where they matter.
+        let is_narrow = lower * 2.0 > upper || lower <= 0.0;
+        if is_narrow && lower.is_finite() && upper.is_finite() {
             // Limits may share a bucket, or lie in neighbours: then what cells know together is more.
             let (mut surely, mut possibly) = (0, 0);
-            for cell in part.cells().filter(|_| is_narrow) {
+            for cell in part.cells() {
                 surely += if lower < cell.lower && cell.upper <= upper { cell.count } else { 0 };
                 possibly += if lower < cell.upper && cell.lower <= upper { cell.count } else { 0 };
             }
