@@ -278,6 +278,7 @@ impl Grid {
     pub(super) fn fold(&self, index: i32, coarser: &Grid) -> i32 {
         let shifted = |from: i32, to: i32, index: i64| index >> (from - to).clamp(0, 31);
         match (self, coarser) {
+            (own, coarser) if own == coarser => index,
             (Grid::Exponential(from), Grid::Exponential(to)) => {
                 (shifted(*from, *to, i64::from(index) - 1) + 1) as i32
             }
