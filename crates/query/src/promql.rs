@@ -21,6 +21,7 @@ mod token;
 pub use ast::{At, BinaryOp, Cardinality, Expr, ExprKind, Matching, ValueType, VectorSelector};
 pub use duration::{Duration, DurationExpr, DurationKind, DurationOp};
 pub use functions::{AggregateOp, FUNCTIONS, Function, Variadic, function};
+pub(crate) use matcher::labels_named;
 pub use matcher::{MatchOp, Matcher, REGEX_SIZE_MAX, is_label_name, whole_regex};
 pub use number::{parse_duration, parse_number, show_duration};
 pub use parse::{parse, parse_series_labels};

@@ -3,7 +3,6 @@
 //! Numbers come out bit for bit as Prometheus 3.15 has them where times are whole milliseconds: operations are
 //! done in its order, with times in its units.
 
-mod absent;
 mod extend;
 mod pair;
 mod plain;
@@ -23,7 +22,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::{Error, Place, Result};
 use crate::eval::{Evaluation, same_labels};
 use crate::labels::{Labels, TYPE};
-use crate::plan::{Extension, Node, Ranged};
+use crate::plan::{Extension, Node, Ranged, RangedOf};
+use crate::promql::labels_named;
 use crate::stream::{Reading, Readings, Steps, Stream};
 use crate::value::Value;
 
@@ -225,7 +225,12 @@ impl Evaluation<'_> {
                 .filter(|(_, there)| *there)
                 .for_each(|(at, _)| *at = None);
         }
-        let mut stream = Stream::new(absent::labels_of_absence(of), points);
+        // A subquery names none.
+        let labels = match &of.of {
+            RangedOf::Series(fetch) => labels_named(&fetch.matchers),
+            RangedOf::Subquery { .. } => Labels::default(),
+        };
+        let mut stream = Stream::new(labels, points);
         if stream.is_empty() {
             return Ok(Vec::new());
         }

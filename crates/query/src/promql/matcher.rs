@@ -3,6 +3,7 @@
 use regex::{Regex, RegexBuilder};
 
 use super::pattern;
+use crate::labels::{Labels, NAME};
 
 /// Bytes of a regex once compiled at the most, and of what it remembers while it searches.
 pub const REGEX_SIZE_MAX: usize = 1 << 20;
@@ -111,4 +112,47 @@ pub fn whole_regex(text: &str) -> Result<Regex, String> {
                 failed(why.strip_prefix("error: ").unwrap_or(why))
             }
         })
+}
+
+/// Labels that matchers name with `=`. One that more than one of them is about is left out, unless its first `=`
+/// comes after all the others: so Prometheus has it.
+pub(crate) fn labels_named(matchers: &[Matcher]) -> Labels {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut labels = Labels::default();
+    for Matcher { name, op, value, .. } in matchers {
+        if name == NAME {
+            continue;
+        }
+        let is_first = *op == MatchOp::Equal && !seen.contains(&name.as_str());
+        if is_first {
+            seen.push(name);
+        }
+        labels = labels.with(name, if is_first { value } else { "" });
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(matchers: &[(&str, MatchOp, &str)], expected: &str) {
+        let matcher = |(name, op, value): &(&str, MatchOp, &str)| {
+            Matcher::new(*name, *op, *value).expect("a good matcher")
+        };
+        let matchers: Vec<Matcher> = matchers.iter().map(matcher).collect();
+        assert_eq!(labels_named(&matchers).to_string(), expected);
+    }
+
+    #[test]
+    fn as_prometheus_calls_it() {
+        use MatchOp::{Equal, Regex};
+        check(&[(NAME, Equal, "x"), ("job", Equal, "a")], r#"{job="a"}"#);
+        check(&[("job", Equal, "a"), ("job", Equal, "b"), ("foo", Equal, "c")], r#"{foo="c"}"#);
+        check(&[("job", Equal, "a"), ("job", Regex, ".+")], "{}");
+        check(&[("job", Regex, ".+"), ("job", Equal, "a")], r#"{job="a"}"#);
+        check(&[("job", Equal, "a"), ("job", Regex, ".+"), ("job", Equal, "a")], "{}");
+        check(&[("job", Equal, "")], "{}");
+    }
 }
