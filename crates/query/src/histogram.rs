@@ -12,6 +12,7 @@ mod number;
 mod reset;
 mod sum;
 mod trim;
+#[cfg(test)]
 mod valid;
 
 use std::sync::Arc;
@@ -24,7 +25,6 @@ pub use description::{Description, DescriptionError, parse_description};
 pub use hint::ResetHint;
 pub use sum::{Combined, Incompatible};
 pub use trim::Keep;
-pub use valid::Invalid;
 
 pub(crate) use compensation::{Kahan, add_compensated};
 pub(crate) use logarithm::{exp2, log2};
@@ -61,9 +61,6 @@ pub struct FloatHistogram {
     /// About resets.
     pub hint: ResetHint,
 }
-
-/// The sum that marks the end of a series: a NaN that no computation makes.
-const STALE: u64 = hist::codec::prometheus::STALE_MARKER;
 
 impl Default for FloatHistogram {
     /// Nothing, in schema 0.
@@ -118,11 +115,6 @@ impl FloatHistogram {
         counts::drop_empty(&mut self.negative);
     }
 
-    /// Whether this is no histogram but the mark that the series has ended.
-    pub fn is_stale(&self) -> bool {
-        self.sum.to_bits() == STALE
-    }
-
     /// Whether a count, the sum or a bound has left the doubles.
     pub fn has_overflow(&self) -> bool {
         let bounds: &[f64] = match &self.grid {
@@ -149,20 +141,5 @@ impl FloatHistogram {
             && same(self.sum, other.sum)
             && same_counts(&self.positive, &other.positive)
             && same_counts(&self.negative, &other.negative)
-    }
-
-    /// How many bytes Prometheus reckons that this takes, by which it limits samples: a word for each
-    /// run of buckets, each bucket and each custom bound, beside the fields.
-    pub fn size(&self) -> usize {
-        let runs = |counts: &[(i32, f64)]| {
-            let gaps = counts.windows(2).filter(|pair| pair[1].0 != pair[0].0.wrapping_add(1));
-            usize::from(!counts.is_empty()) + gaps.count()
-        };
-        let bounds = match &self.grid {
-            Grid::Custom(bounds) => bounds.len(),
-            _ => 0,
-        };
-        let words = runs(&self.positive) + runs(&self.negative) + bounds;
-        168 + 8 * (words + self.positive.len() + self.negative.len())
     }
 }

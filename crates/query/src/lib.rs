@@ -68,7 +68,7 @@ pub use error::{Error, Place, Result};
 pub use eval::Settings;
 pub use histogram::{
     Bucket, Combined, Compensation, Description, DescriptionError, FloatHistogram, Grid,
-    Incompatible, Invalid, Keep, ResetHint, parse_description,
+    Incompatible, Keep, ResetHint, parse_description,
 };
 pub use labels::{Labels, NAME, TYPE, UNIT};
 pub use limits::Limits;

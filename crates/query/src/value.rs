@@ -85,4 +85,4 @@ pub fn is_stale(number: f64) -> bool {
 }
 
 /// The bits of that NaN.
-pub const STALE_BITS: u64 = 0x7ff0_0000_0000_0002;
+pub const STALE_BITS: u64 = hist::codec::prometheus::STALE_MARKER;
