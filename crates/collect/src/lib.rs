@@ -15,12 +15,15 @@ mod json;
 mod lines;
 mod number;
 pub mod numbers;
+pub mod place;
 mod reading;
+mod rows;
 pub mod synthetic;
 mod trouble;
 mod unit;
 
 pub use format::{Format, detect, fuzz, read};
 pub use reading::{Over, Reading, Sink, Value};
+pub use rows::{Rows, RowsKept};
 pub use trouble::{Place, Trouble};
 pub use unit::{Quantity, Unit};

@@ -1,8 +1,7 @@
 //! Which series a reading belongs to, and when it was.
 
-use collect::{Format, Over, Reading, Unit, Value};
-use hist::codec::header::Temporality;
-use model::{Kind, Sample, Series};
+use collect::{Format, Reading, Unit, place};
+use model::{Sample, Series};
 
 use crate::hist::intervals;
 
@@ -42,63 +41,31 @@ impl Rules<'_> {
 
     pub(crate) fn place(
         &self,
-        reading: Reading,
+        mut reading: Reading,
         format: Format,
     ) -> Result<(Series, Sample), Unplaced> {
-        let (start, end) = self.times(&reading, format)?;
-        let temporality = match reading.over {
-            Over::Total => Temporality::Cumulative,
-            Over::Interval | Over::Moment => Temporality::Delta,
-        };
-        let (kind, value) = match reading.value {
-            Value::Histogram(histogram) => {
-                (Kind::Histogram(temporality), model::Value::Histogram(histogram))
-            }
-            Value::Text(text) => (Kind::Text, model::Value::Text(text)),
-            number @ (Value::Integer(_) | Value::Number(_)) => {
-                let kind = match reading.over {
-                    Over::Moment => Kind::Gauge,
-                    Over::Interval | Over::Total => Kind::Counter(temporality),
-                };
-                let number = match number {
-                    Value::Integer(n) => n as f64,
-                    Value::Number(x) => x,
-                    _ => unreachable!("BUG: the arm takes numbers"),
-                };
-                (kind, model::Value::Number(number))
-            }
-        };
-        let name = match reading.metric.as_str() {
-            "" => self.metric.ok_or(Unplaced::NoName)?,
-            name => name,
-        };
-        let mut series = Series::new(name, kind);
-        if let Some(unit) = reading.unit.as_ref().or(self.unit).filter(|_| kind != Kind::Text) {
-            series = series.with_unit(unit.name());
-        }
-        for (name, value) in reading.labels.iter().chain(self.labels) {
-            series = series.with_label(name.as_str(), value.as_str());
-        }
-        let series = series.checked().map_err(|error| Unplaced::Refused(error.to_string()))?;
-        if end < start {
-            let (start, end) = (crate::time::text(start), crate::time::text(end));
-            return Err(Unplaced::Refused(format!("it begins at {start} and ends at {end}")));
-        }
-        Ok((series, Sample { start, end, value }))
-    }
-
-    fn times(&self, reading: &Reading, format: Format) -> Result<(i64, i64), Unplaced> {
-        let known = reading.start.or(reading.end).zip(reading.end.or(reading.start));
-        let Some((start, end)) = known else {
-            let start = self.start.ok_or(Unplaced::NoTime)?;
-            // What happened is in the nanosecond that was named, what was read was read then.
-            let length = i64::from(reading.over == Over::Interval);
-            return Ok((start, start.saturating_add(length)));
-        };
-        if format == Format::Hlog && intervals::is_since_start(start) {
+        let is_timed = reading.start.or(reading.end);
+        if let Some(time) = is_timed.filter(|_| format == Format::Hlog)
+            && intervals::is_since_start(time)
+        {
             let log_start = self.start.ok_or(Unplaced::SinceStart)?;
-            return Ok((start.saturating_add(log_start), end.saturating_add(log_start)));
+            let moved = |time: Option<i64>| time.map(|time| time.saturating_add(log_start));
+            (reading.start, reading.end) = (moved(reading.start), moved(reading.end));
         }
-        Ok((start, end))
+        let rules = place::Rules {
+            metric: self.metric,
+            labels: self.labels,
+            unit: self.unit,
+            time: self.start,
+        };
+        rules.place(reading).map_err(|error| match error {
+            place::Unplaced::NoName => Unplaced::NoName,
+            place::Unplaced::NoTime => Unplaced::NoTime,
+            place::Unplaced::Backwards { start, end } => {
+                let (start, end) = (crate::time::text(start), crate::time::text(end));
+                Unplaced::Refused(format!("it begins at {start} and ends at {end}"))
+            }
+            place::Unplaced::Refused(error) => Unplaced::Refused(error.to_string()),
+        })
     }
 }

@@ -1,0 +1,2 @@
+//! Batches to other sites: a cursor for each.
+#![forbid(unsafe_code)]

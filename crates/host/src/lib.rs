@@ -1,0 +1,2 @@
+//! This host: procfs, BPF, hiccups.
+#![deny(unsafe_code)]

@@ -1,0 +1,77 @@
+//! Why a batch is not taken, and who has to do something about it.
+
+use std::time::Duration;
+
+/// The result of most operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a batch is not taken. Nothing of it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no room now: the sender has to keep the batch and try again later.
+    #[error("{why}; try again in {} s", after.as_secs())]
+    Full {
+        /// What is full.
+        why: String,
+        /// After how long to try again.
+        after: Duration,
+    },
+    /// The batch is too large: the sender has to part it.
+    #[error("{found} bytes are too much at once, {max} are taken; send less in a request")]
+    TooLarge {
+        /// The encoded size in bytes.
+        found: u64,
+        /// The largest that is taken.
+        max: u64,
+    },
+    /// The batch, or what it holds, is not taken, now or later: the sender is to blame.
+    #[error("{0}")]
+    Refused(String),
+    /// The disk failed, or what the store has in memory is in doubt: topdeck has to be started anew.
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// After how long a sender is asked to try again when the journal is full.
+const AFTER_FULL: Duration = Duration::from_secs(5);
+/// And when it only had to wait too long.
+const AFTER_STALL: Duration = Duration::from_secs(1);
+
+impl Error {
+    /// Whether the same batch may be taken later.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Error::Full { .. })
+    }
+}
+
+impl From<journal::Error> for Error {
+    fn from(error: journal::Error) -> Error {
+        match error {
+            journal::Error::Full(_) => Error::Full { why: error.to_string(), after: AFTER_FULL },
+            journal::Error::Stalled { .. } => {
+                Error::Full { why: error.to_string(), after: AFTER_STALL }
+            }
+            journal::Error::TooLarge { found, max } => Error::TooLarge { found, max },
+            _ => Error::Broken(error.to_string()),
+        }
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Error {
+        match error {
+            store::Error::Journal(error) => error.into(),
+            store::Error::Model(_)
+            | store::Error::Cardinality(_)
+            | store::Error::UnknownSeries { .. } => Error::Refused(error.to_string()),
+            _ => Error::Broken(error.to_string()),
+        }
+    }
+}
+
+impl From<model::Error> for Error {
+    fn from(error: model::Error) -> Error {
+        Error::Refused(error.to_string())
+    }
+}

@@ -1,0 +1,24 @@
+//! Where batches go: into the journal, of a store or of an agent alone, and only then is the sender told.
+//!
+//! A source asks for a [`Writer`], fills it with rows, and gives it to [`Intake::take`]. What it gets is a
+//! [`Receipt`]: the batch is in the journal, and [`Receipt::wait`] or [`Receipt::settled`] say when it has reached the
+//! level that was promised. Many wait for one synchronisation. A batch has an identity, its own or one that is made
+//! here, so that a repeat is counted once, and each producer has its line in the books.
+#![forbid(unsafe_code)]
+
+mod commit;
+mod error;
+mod home;
+mod meter;
+mod producer;
+mod series;
+mod take;
+mod writer;
+
+pub use commit::Receipt;
+pub use error::{Error, Result};
+pub use home::Home;
+pub use meter::{Counter, Meter, Timer};
+pub use producer::Producer;
+pub use take::{Intake, Settings};
+pub use writer::Writer;

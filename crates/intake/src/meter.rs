@@ -1,0 +1,188 @@
+//! What topdeck measures of itself: counters and distributions, stored and shown like all others.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hist::codec::header::Temporality;
+use hist::{Histogram, SharedRecorder};
+use model::{Kind, Sample, Series, Value};
+
+use collect::Rows;
+
+/// Something that is counted. Adding is one atomic addition.
+#[derive(Clone, Debug, Default)]
+pub struct Counter(Arc<AtomicU64>);
+
+impl Counter {
+    /// Adds.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// What was added since the process began.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How long something takes, with its whole distribution in nanoseconds.
+#[derive(Clone)]
+pub struct Timer(Arc<SharedRecorder>);
+
+impl Timer {
+    /// Records one duration.
+    pub fn record(&self, duration: Duration) {
+        self.0.record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    }
+}
+
+/// All that is measured, by name and labels. Names begin with `topdeck_`, counters end with `_total`, times with
+/// `_seconds` nowhere: their unit is ns, and the series says so.
+#[derive(Default)]
+pub struct Meter(Mutex<Vec<Entry>>);
+
+struct Entry {
+    name: &'static str,
+    about: &'static str,
+    labels: Vec<(String, String)>,
+    what: What,
+}
+
+enum What {
+    Counter(Counter),
+    Gauge(Box<dyn Fn() -> f64 + Send + Sync>),
+    Timer(Timer),
+}
+
+/// One thing that is measured, as it is now.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub about: &'static str,
+    /// What tells it from others of the name.
+    pub labels: Vec<(String, String)>,
+    /// Its value.
+    pub value: Now,
+}
+
+/// A value of topdeck's own.
+#[derive(Clone, Debug)]
+pub enum Now {
+    /// Since the process began.
+    Count(u64),
+    /// As it is.
+    Gauge(f64),
+    /// All since the process began, in nanoseconds.
+    Times(Box<Histogram>),
+}
+
+fn owned(labels: &[(&str, &str)]) -> Vec<(String, String)> {
+    labels.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+impl Meter {
+    fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The counter of a name and labels; the same for all who ask.
+    pub fn counter(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        labels: &[(&str, &str)],
+    ) -> Counter {
+        let mut entries = self.entries();
+        let labels = owned(labels);
+        for entry in entries.iter().filter(|entry| entry.name == name && entry.labels == labels) {
+            if let What::Counter(counter) = &entry.what {
+                return counter.clone();
+            }
+        }
+        let counter = Counter::default();
+        entries.push(Entry { name, about, labels, what: What::Counter(counter.clone()) });
+        counter
+    }
+
+    /// The timer of a name and labels; the same for all who ask.
+    pub fn timer(&self, name: &'static str, about: &'static str, labels: &[(&str, &str)]) -> Timer {
+        let mut entries = self.entries();
+        let labels = owned(labels);
+        for entry in entries.iter().filter(|entry| entry.name == name && entry.labels == labels) {
+            if let What::Timer(timer) = &entry.what {
+                return timer.clone();
+            }
+        }
+        let timer = Timer(Arc::new(SharedRecorder::new()));
+        entries.push(Entry { name, about, labels, what: What::Timer(timer.clone()) });
+        timer
+    }
+
+    /// Something that is read when it is asked for. A gauge of the same name and labels is replaced.
+    pub fn gauge(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        labels: &[(&str, &str)],
+        read: impl Fn() -> f64 + Send + Sync + 'static,
+    ) {
+        let mut entries = self.entries();
+        let labels = owned(labels);
+        entries.retain(|entry| entry.name != name || entry.labels != labels);
+        entries.push(Entry { name, about, labels, what: What::Gauge(Box::new(read)) });
+    }
+
+    /// All, as they are now.
+    pub fn now(&self) -> Vec<Measured> {
+        let now = |entry: &Entry| Measured {
+            name: entry.name,
+            about: entry.about,
+            labels: entry.labels.clone(),
+            value: match &entry.what {
+                What::Counter(counter) => Now::Count(counter.get()),
+                What::Gauge(read) => Now::Gauge(read()),
+                What::Timer(timer) => Now::Times(Box::new(timer.0.snapshot())),
+            },
+        };
+        self.entries().iter().map(now).collect()
+    }
+
+    /// Writes all as rows: what was read at `end`, and began at `start`, with the process.
+    pub fn write(&self, start: i64, end: i64, rows: &mut dyn Rows) -> model::Result<()> {
+        for Measured { name, labels, value, .. } in self.now() {
+            let (kind, unit, value) = match value {
+                Now::Count(n) => {
+                    (Kind::Counter(Temporality::Cumulative), "", Value::Number(n as f64))
+                }
+                Now::Gauge(x) => (Kind::Gauge, "", Value::Number(x)),
+                Now::Times(histogram) => {
+                    (Kind::Histogram(Temporality::Cumulative), "ns", Value::Histogram(histogram))
+                }
+            };
+            let mut series = Series::new(name, kind).with_unit(unit);
+            for (name, value) in labels {
+                series = series.with_label(name, value);
+            }
+            let series = series.checked()?;
+            let start = if kind == Kind::Gauge { end } else { start };
+            rows.series(&series.form(), &mut || Ok(series.clone()))?;
+            rows.sample(&Sample { start, end, value })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Meter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Meter").field("entries", &self.entries().len()).finish()
+    }
+}
+
+impl std::fmt::Debug for Timer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Timer")
+    }
+}

@@ -1,0 +1,94 @@
+//! Rows on their way into a batch.
+
+use std::sync::Arc;
+
+use collect::Rows;
+use model::{BatchWriter, Gap, Sample, Series, Value};
+
+use crate::series::{Cache, Known};
+
+/// Puts rows together to a batch. Many small requests make small batches; a batch is taken whole or not at all.
+#[derive(Debug)]
+pub struct Writer {
+    cache: Arc<Cache>,
+    pub(crate) batch: BatchWriter,
+    /// Series whose form is in the batch.
+    pub(crate) told: Vec<Arc<Known>>,
+    /// Which way the keys of this source are made.
+    way: u8,
+    /// Whether numbers are enough for series that the journal has.
+    by_id: bool,
+    key: Vec<u8>,
+    /// Single measurements: a histogram's count, one for a number or a text.
+    values: u64,
+}
+
+impl Writer {
+    pub(crate) fn new(cache: Arc<Cache>, way: u8, by_id: bool) -> Writer {
+        Writer {
+            cache,
+            batch: BatchWriter::default(),
+            told: Vec::new(),
+            way,
+            by_id,
+            key: Vec::new(),
+            values: 0,
+        }
+    }
+
+    /// Samples.
+    pub fn samples(&self) -> u64 {
+        self.batch.len()
+    }
+
+    /// Single measurements in them: what histograms have counted, one for a number or a text.
+    pub fn values(&self) -> u64 {
+        self.values
+    }
+
+    /// Bytes so far, about.
+    pub fn bytes(&self) -> usize {
+        self.batch.bytes()
+    }
+
+    /// Whether there is nothing to take.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+}
+
+impl Rows for Writer {
+    fn series(
+        &mut self,
+        key: &[u8],
+        series: &mut dyn FnMut() -> model::Result<Series>,
+    ) -> model::Result<()> {
+        self.key.clear();
+        self.key.push(self.way);
+        self.key.extend_from_slice(key);
+        let known = match self.cache.get(&self.key) {
+            Some(known) => known,
+            None => self.cache.insert(&self.key, series()?.checked()?),
+        };
+        if self.by_id && known.is_told() {
+            self.batch.known_series(known.id, &known.series);
+        } else {
+            self.batch.series(&known.series);
+            self.told.push(known);
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, sample: &Sample) -> model::Result<()> {
+        self.batch.sample(sample)?;
+        self.values = self.values.saturating_add(match &sample.value {
+            Value::Histogram(histogram) => histogram.count(),
+            Value::Number(_) | Value::Text(_) => 1,
+        });
+        Ok(())
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.batch.gap(gap);
+    }
+}

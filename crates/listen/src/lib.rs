@@ -1,0 +1,2 @@
+//! What sends itself: StatsD, Graphite.
+#![forbid(unsafe_code)]

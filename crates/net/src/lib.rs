@@ -1,0 +1,2 @@
+//! Connections of roles: TLS, and dialling with the time of each phase.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! What is fetched: scrapes and checks on an open schedule.
+#![forbid(unsafe_code)]
