@@ -16,6 +16,8 @@ mod lines;
 mod number;
 pub mod numbers;
 pub mod place;
+#[allow(dead_code)]
+mod protobuf;
 mod reading;
 mod rows;
 pub mod synthetic;

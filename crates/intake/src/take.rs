@@ -145,7 +145,8 @@ impl Intake {
         let told = writer.told;
         let batch = writer.batch.finish();
         let mut sequence = producer.0.sequence.lock().unwrap_or_else(PoisonError::into_inner);
-        let identity = Identity { producer: producer.id(), boot: self.boot, sequence: *sequence + 1 };
+        let identity =
+            Identity { producer: producer.id(), boot: self.boot, sequence: *sequence + 1 };
         let receipt = self.append(identity, &batch)?;
         *sequence += 1;
         told.iter().for_each(|known| known.set_told(true));

@@ -1,0 +1,56 @@
+//! An answer that says what went wrong: the status, and one line with what, where, why and what to do.
+
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+
+/// Why a request was not done.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// The status.
+    pub status: StatusCode,
+    /// What went wrong, for the one who asked.
+    pub what: String,
+    /// After how long the same request may be tried again.
+    pub after: Option<Duration>,
+}
+
+impl Problem {
+    /// A problem of a status.
+    pub fn new(status: StatusCode, what: impl Into<String>) -> Problem {
+        Problem { status, what: what.into(), after: None }
+    }
+
+    /// What was sent makes no sense.
+    pub fn bad(what: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, what)
+    }
+}
+
+impl From<intake::Error> for Problem {
+    fn from(error: intake::Error) -> Problem {
+        let what = error.to_string();
+        match error {
+            intake::Error::Full { after, .. } => {
+                Problem { status: StatusCode::TOO_MANY_REQUESTS, what, after: Some(after) }
+            }
+            intake::Error::TooLarge { .. } => Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what),
+            intake::Error::Refused(_) => Problem::bad(what),
+            _ => Problem::new(StatusCode::SERVICE_UNAVAILABLE, what),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::json!({ "error": self.what }).to_string() + "\n";
+        let mut response = (self.status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(after) = self.after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+        }
+        response
+    }
+}
