@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    cardinality, compare, completions, explain, generate, heatmap, hist, import, journal, man,
-    query, store,
+    cardinality, check_config, compare, completions, explain, generate, heatmap, hist, import,
+    journal, man, query, store,
 };
 
 /// See how a system treats each of its users, not on average.
@@ -43,6 +43,8 @@ enum Command {
     Cardinality(cardinality::Options),
     #[command(name = "gen")]
     Generate(generate::Options),
+    #[command(name = "check-config")]
+    CheckConfig(check_config::Options),
     Completions(completions::Options),
     Man(man::Options),
 }
@@ -69,6 +71,7 @@ impl Topdeck {
             Command::Heatmap(options) => heatmap::run(&options),
             Command::Cardinality(options) => cardinality::run(&options),
             Command::Generate(options) => generate::run(&options),
+            Command::CheckConfig(options) => check_config::run(&options),
             Command::Completions(options) => completions::run(&options),
             Command::Man(options) => man::run(&options),
         }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cardinality;
+mod check_config;
 mod command;
 mod compare;
 mod completions;
@@ -14,6 +15,7 @@ mod journal;
 mod json;
 mod man;
 mod query;
+mod settings;
 mod store;
 mod svg;
 mod time;

@@ -9,7 +9,7 @@ mod create;
 mod delete;
 mod export;
 mod keep;
-mod rules;
+pub(crate) mod rules;
 pub(crate) mod seal;
 pub(crate) mod stat;
 

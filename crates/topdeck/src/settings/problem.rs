@@ -1,0 +1,149 @@
+//! What is wrong with settings, where, and what was perhaps meant.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// Counted from 1, where it is known.
+    pub(crate) line: Option<usize>,
+    /// Column from 1 in characters, and the line as it stands.
+    pub(crate) shown: Option<(usize, String)>,
+    pub(crate) what: String,
+}
+
+/// Everything that is wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Problems {
+    file: Option<PathBuf>,
+    pub(crate) all: Vec<Problem>,
+}
+
+impl Problems {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// About the file itself.
+    pub(crate) fn of_file(path: &Path, what: String) -> Problems {
+        let problem = Problem { line: None, shown: None, what };
+        Problems { file: Some(path.to_owned()), all: vec![problem] }
+    }
+
+    pub(crate) fn in_file(mut self, path: &Path) -> Problems {
+        self.file = Some(path.to_owned());
+        self
+    }
+
+    /// What the reader of TOML found.
+    pub(crate) fn of_toml(text: &str, error: &toml::de::Error) -> Problems {
+        let what = match error.message() {
+            "invalid socket address syntax" => {
+                "expected an IP address and a port, as in \"127.0.0.1:7717\"".to_owned()
+            }
+            message => with_nearest(message),
+        };
+        let problem = match error.span() {
+            Some(span) => Problem::at(text, span.start, what),
+            None => Problem { line: None, shown: None, what },
+        };
+        Problems { file: None, all: vec![problem] }
+    }
+}
+
+impl Problem {
+    /// At a byte of the text.
+    pub(crate) fn at(text: &str, byte: usize, what: String) -> Problem {
+        let before = text.get(..byte).unwrap_or(text);
+        let start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = before.matches('\n').count() + 1;
+        let column = before[start..].chars().count() + 1;
+        let shown = text[start..].lines().next().unwrap_or("").to_owned();
+        Problem { line: Some(line), shown: Some((column, shown)), what }
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.file.as_ref().map(|file| file.display().to_string());
+        for (at, problem) in self.all.iter().enumerate() {
+            if at > 0 {
+                f.write_str("\n")?;
+            }
+            if let Some(file) = &file {
+                write!(f, "{file}")?;
+                match problem.line {
+                    Some(line) => write!(f, ":{line}: ")?,
+                    None => f.write_str(": ")?,
+                }
+            } else if let Some(line) = problem.line {
+                write!(f, "line {line}: ")?;
+            }
+            f.write_str(&problem.what)?;
+            if let Some((column, line)) = &problem.shown {
+                // Tabs stand above each other in the line and in the mark.
+                let blank: String = line
+                    .chars()
+                    .take(column - 1)
+                    .map(|c| if c == '\t' { c } else { ' ' })
+                    .collect();
+                write!(f, "\n  | {line}\n  | {blank}^")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds the nearest key to "unknown field `x`, expected one of `a`, `b`", and says it as people do.
+fn with_nearest(message: &str) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let Some(found) = quoted.next().filter(|_| message.starts_with("unknown field")) else {
+        return message.to_owned();
+    };
+    let known: Vec<&str> = quoted.collect();
+    let nearest = known.iter().min_by_key(|known| distance(found, known));
+    let near = nearest.filter(|known| distance(found, known) <= 1 + found.chars().count() / 3);
+    match near {
+        Some(near) => format!("there is no key {found:?} here; did you mean {near:?}?"),
+        None => format!("there is no key {found:?} here; there are {}", known.join(", ")),
+    }
+}
+
+/// Letters to change, add or take away (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_named() {
+        let check = |message: &str, shown: &str| assert_eq!(with_nearest(message), shown);
+        check(
+            "unknown field `lisen`, expected one of `listen`, `limits`",
+            "there is no key \"lisen\" here; did you mean \"listen\"?",
+        );
+        check(
+            "unknown field `colour`, expected `listen` or `limits`",
+            "there is no key \"colour\" here; there are listen, limits",
+        );
+        check("invalid type", "invalid type");
+        assert_eq!(
+            (distance("kitten", "sitting"), distance("", "ab"), distance("a", "a")),
+            (3, 2, 0)
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Files as people write them, and what they are told.
+
+use std::path::Path;
+
+use expect_test::{Expect, expect};
+
+use crate::settings::Settings;
+
+fn parse(text: &str) -> Settings {
+    Settings::parse(text, Path::new("/etc/topdeck")).unwrap_or_else(|why| panic!("{why}"))
+}
+
+#[track_caller]
+fn check(text: &str, expected: Expect) {
+    let problems = Settings::parse(text, Path::new("/etc/topdeck")).unwrap_err();
+    expected.assert_eq(&problems.to_string());
+}
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    assert_eq!(parse(""), Settings::default());
+}
+
+#[test]
+fn the_example_is_read() {
+    let text = include_str!("../../../../docs/topdeck.toml");
+    let settings = parse(text);
+    assert_eq!(settings.scrapes.len() + settings.checks.len() + settings.sites.len(), 0);
+    // What is commented out is right too.
+    let all: String = text
+        .lines()
+        .map(|line| line.strip_prefix("#: ").unwrap_or(line))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let folder = tempdir();
+    for file in ["server.pem", "server.key", "clients.pem", "token", "site.pem"] {
+        std::fs::write(folder.join(file), "x").unwrap();
+    }
+    let settings = Settings::parse(&all, &folder).unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!((settings.scrapes.len(), settings.checks.len(), settings.sites.len()), (1, 2, 2));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+fn tempdir() -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("topdeck-settings-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn what_is_wrong_has_its_line_and_the_nearest_key() {
+    check(
+        "data = \"x\"\n[http]\nlisen = [\"127.0.0.1:1\"]\n",
+        expect![[r#"
+            line 3: there is no key "lisen" here; did you mean "listen"?
+              | lisen = ["127.0.0.1:1"]
+              | ^"#]],
+    );
+    check(
+        "intervall = \"1s\"",
+        expect![[r#"
+            line 1: there is no key "intervall" here; did you mean "interval"?
+              | intervall = "1s"
+              | ^"#]],
+    );
+    check(
+        "interval = 10",
+        expect![[r#"
+            line 1: 10: expected a length of time in quotes, as in "10s"
+              | interval = 10
+              |            ^"#]],
+    );
+    check(
+        "interval = \"10\"",
+        expect![[r#"
+        line 1: "10": expected a length of time in ns, us, ms, s, min, h, d, w or y, such as 30d
+          | interval = "10"
+          |            ^"#]],
+    );
+    check(
+        "interval = \"2min\"",
+        expect![[r#"
+        line 1: interval is 120s, must be 1s to 60s
+          | interval = "2min"
+          | ^"#]],
+    );
+    check(
+        "acknowledge = \"never\"",
+        expect![[r#"
+        line 1: "never": expected "disk", "process" or "memory"
+          | acknowledge = "never"
+          |               ^"#]],
+    );
+    check(
+        "[journal]\nsize = \"10 GB\"",
+        expect![[r#"
+        line 2: "10 GB": expected a size in B, KiB, MiB, GiB or TiB, as in 16MiB
+          | size = "10 GB"
+          |        ^"#]],
+    );
+    check(
+        "[http]\nlisten = [\"localhost\"]",
+        expect![[r#"
+        line 2: invalid socket address syntax
+          | listen = ["localhost"]
+          |           ^"#]],
+    );
+    check(
+        "[store]\nkeep = [\"base\"]",
+        expect![[r#"
+        line 2: "base": expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and perhaps of which series, as in 'base 30d' or '5m 1y {host="x"}'
+          | keep = ["base"]
+          |         ^"#]],
+    );
+    check(
+        "data = ",
+        expect![[r#"
+        line 1: string values must be quoted, expected literal string
+          | data = 
+          |        ^"#]],
+    );
+    check(
+        "[[site]]\nname = \"a\"",
+        expect![[r#"
+        line 1: missing field `url`
+          | [[site]]
+          | ^"#]],
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_told_all_at_once() {
+    check(
+        "[[site]]\nname = \"a\"\nurl = \"a:1\"\n[[site]]\nname = \"a\"\nurl = \"http://b\"\ntoken_file = \"none\"\n\
+         [[check]]\nname = \"c\"\n[[check]]\nname = \"d\"\ntcp = \"x\"\n\
+         [http]\nlisten = [\"127.0.0.1:9\", \"127.0.0.1:9\"]\n",
+        expect![[r#"
+            line 14: 127.0.0.1:9 is listened on twice
+              | listen = ["127.0.0.1:9", "127.0.0.1:9"]
+              | ^
+            line 5: there is another [[site]] named "a"
+              | name = "a"
+              | ^
+            line 9: a check has either http or tcp
+              | name = "c"
+              | ^
+            line 12: tcp is "x", must be host:port
+              | tcp = "x"
+              | ^
+            line 3: url is "a:1", must begin with http:// or https:// and a host
+              | url = "a:1"
+              | ^
+            line 7: token_file: cannot read /etc/topdeck/none: No such file or directory (os error 2)
+              | token_file = "none"
+              | ^"#]],
+    );
+}
