@@ -1,2 +1,18 @@
-//! What is fetched: scrapes and checks on an open schedule.
+//! What is fetched: pages of metrics and checks, each on an open schedule.
+//!
+//! A job begins at its intended times, `offset + k × interval`, whether the one before has ended or not: what is slow
+//! is tried as often as what is quick, and its time counts from the intended beginning. Jobs are spread over their
+//! interval by their names.
 #![forbid(unsafe_code)]
+
+mod check;
+mod error;
+mod pull;
+mod schedule;
+mod scrape;
+mod settings;
+mod stale;
+
+pub use error::{Error, Result};
+pub use pull::Pull;
+pub use settings::{Check, Scrape, Settings, Statuses, Try};

@@ -1,0 +1,7 @@
+//! `topdeck serve` and `topdeck agent`, as processes.
+
+mod client;
+mod deck;
+mod link;
+mod matrix;
+mod sender;

@@ -1,0 +1,83 @@
+//! Requests as a program without a library would make them.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|why| panic!("{why}: {}", self.text()))
+    }
+}
+
+/// How long a server may be silent: one that is frozen is left alone after this.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// One request on a connection of its own.
+pub(crate) fn request(
+    port: u16,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Answer> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
+    stream.set_read_timeout(Some(SILENCE))?;
+    stream.set_write_timeout(Some(SILENCE))?;
+    let mut head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body)?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "no whole answer"))
+}
+
+fn parse(bytes: &[u8]) -> Option<Answer> {
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let body = &bytes[end + 4..];
+    let lower = head.to_ascii_lowercase();
+    let body = match lower.lines().find_map(|line| line.strip_prefix("content-length: ")) {
+        Some(length) => body.get(..length.trim().parse().ok()?)?.to_vec(),
+        None if lower.contains("transfer-encoding: chunked") => unchunk(body)?,
+        None => body.to_vec(),
+    };
+    Some(Answer { status, head, body })
+}
+
+fn unchunk(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let line = rest.windows(2).position(|window| window == b"\r\n")?;
+        let size = std::str::from_utf8(&rest[..line]).ok()?;
+        let size = usize::from_str_radix(size.split(';').next()?.trim(), 16).ok()?;
+        rest = &rest[line + 2..];
+        if size == 0 {
+            return Some(body);
+        }
+        body.extend_from_slice(rest.get(..size)?);
+        rest = rest.get(size + 2..)?;
+    }
+}

@@ -1,0 +1,67 @@
+//! A link that can be cut: a proxy of bytes between a client and a server.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// Passes bytes on while it is whole.
+pub(crate) struct Link {
+    pub(crate) port: u16,
+    is_cut: Arc<AtomicBool>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Link {
+    /// To a port of this host.
+    pub(crate) fn to(port: u16) -> Link {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let own = listener.local_addr().expect("it has an address").port();
+        let (is_cut, open) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let link = Link { port: own, is_cut: Arc::clone(&is_cut), open: Arc::clone(&open) };
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if !is_cut.load(Ordering::SeqCst) {
+                    // One that cannot be passed on is closed, as a cut link would.
+                    let _ = pass(client, port, &open);
+                }
+            }
+        });
+        link
+    }
+
+    /// Everything on its way is lost, and nothing new comes through.
+    pub(crate) fn cut(&self) {
+        self.is_cut.store(true, Ordering::SeqCst);
+        for stream in self.open.lock().expect("no thread panics with it").drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub(crate) fn mend(&self) {
+        self.is_cut.store(false, Ordering::SeqCst);
+    }
+}
+
+fn pass(client: TcpStream, port: u16, open: &Mutex<Vec<TcpStream>>) -> io::Result<()> {
+    let server = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    let mut held = open.lock().expect("no thread panics with it");
+    held.push(client.try_clone()?);
+    held.push(server.try_clone()?);
+    drop(held);
+    let (there, back) = ((client.try_clone()?, server.try_clone()?), (server, client));
+    for (mut from, mut to) in [there, back] {
+        thread::spawn(move || {
+            let mut buffer = [0; 16 << 10];
+            while let Ok(n @ 1..) = from.read(&mut buffer) {
+                if to.write_all(&buffer[..n]).is_err() {
+                    break;
+                }
+            }
+            let _ = to.shutdown(Shutdown::Both);
+            let _ = from.shutdown(Shutdown::Both);
+        });
+    }
+    Ok(())
+}
