@@ -32,6 +32,8 @@ Exit status:
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(serve::ServeOptions),
+    Agent(serve::AgentOptions),
     Hist(hist::Options),
     Journal(journal::Options),
     Store(store::Options),
@@ -43,6 +45,7 @@ enum Command {
     Cardinality(cardinality::Options),
     #[command(name = "gen")]
     Generate(generate::Options),
+    Token(token::Options),
     #[command(name = "check-config")]
     CheckConfig(check_config::Options),
     Completions(completions::Options),
@@ -61,6 +64,9 @@ pub(crate) fn command() -> clap::Command {
 impl Topdeck {
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self.subcommand {
+            Command::Serve(options) => serve::serve(&options),
+            Command::Agent(options) => serve::agent(&options),
+            Command::Token(options) => token::run(&options),
             Command::Hist(options) => hist::run(&options),
             Command::Journal(options) => journal::run(&options),
             Command::Store(options) => store::run(&options),

@@ -14,11 +14,14 @@ mod import;
 mod journal;
 mod json;
 mod man;
+mod node;
 mod query;
+mod serve;
 mod settings;
 mod store;
 mod svg;
 mod time;
+mod token;
 
 use std::process::ExitCode;
 

@@ -5,6 +5,7 @@
 
 mod check;
 mod problem;
+pub(crate) mod roles;
 mod value;
 
 use std::collections::BTreeMap;

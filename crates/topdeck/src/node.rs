@@ -1,0 +1,298 @@
+//! A running topdeck: its folder, the way in, and the roles around it, started in one order and stopped in the other.
+//!
+//! ```text
+//! host, listen, pull, api ─ intake ─ store      (serve)
+//!                                  └ journal ─ forward ─ sites
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use forward::Forward;
+use host::Host;
+use intake::{Home, Intake};
+use journal::Journal;
+use listen::Listener;
+use pull::Pull;
+use store::{Keep, Store};
+
+use crate::command::say;
+use crate::settings::Settings;
+use crate::store::{disk, told};
+
+/// How long requests that are being answered are waited for at a stop.
+const STOP_MAX: Duration = Duration::from_secs(20);
+/// How large a segment of the journal is: a batch may take a quarter, which is what a request may have.
+const SEGMENT_BYTES: u64 = 64 << 20;
+/// The same of an agent, which is small.
+const SEGMENT_BYTES_AGENT: u64 = 32 << 20;
+/// Batches of how many producers are known again: agents, clients with numbers of their own, sources.
+const PRODUCERS_MAX: u32 = 4096;
+
+/// Which half of topdeck runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// All of it, with a store.
+    Serve,
+    /// Sources and a journal, forwarded to sites.
+    Agent,
+}
+
+/// A running topdeck.
+pub(crate) struct Node {
+    role: Role,
+    settings: Settings,
+    data: PathBuf,
+    intake: Arc<Intake>,
+    context: api::Context,
+    server: api::Server,
+    forward: Forward,
+    listeners: Vec<(&'static str, listen::Settings, Listener)>,
+    pull: Pull,
+    host: Option<Host>,
+}
+
+impl Node {
+    /// Opens the folder and starts everything. What cannot be is an error, before anything was acknowledged.
+    pub(crate) async fn start(role: Role, settings: Settings, data: &Path) -> Result<Node> {
+        if role == Role::Agent && settings.sites.is_empty() {
+            bail!("an agent hands all it takes to sites, and there is none: add a [[site]] to the settings");
+        }
+        let home = home(role, &settings, data)?;
+        let intake = Arc::new(Intake::new(home, settings.intake())?);
+        let context = api::Context::new(Arc::clone(&intake), settings.desk(data));
+        let agent = host_name();
+        let forward = Forward::start(settings.forward(data, &agent)?, Arc::clone(&intake))?;
+        let server = api::Server::start(settings.server(data), context.clone()).await?;
+        let mut listeners = Vec::new();
+        for (name, wanted) in settings.listeners() {
+            let listener = Listener::start(wanted.clone(), Arc::clone(&intake))
+                .with_context(|| format!("{name} cannot be listened to"))?;
+            listeners.push((name, wanted, listener));
+        }
+        let pull = Pull::start(&settings.pull()?, &intake)?;
+        let host = match settings.host() {
+            Some(wanted) => Some(Host::start(wanted, Arc::clone(&intake))?),
+            None => None,
+        };
+        let data = data.to_owned();
+        Ok(Node { role, settings, data, intake, context, server, forward, listeners, pull, host })
+    }
+
+    /// Where it is reached, and what is not measured here, in lines.
+    pub(crate) fn about(&self) -> Vec<String> {
+        let scheme = if self.settings.http.tls.is_some() { "https" } else { "http" };
+        let addresses: Vec<String> =
+            self.server.addresses().iter().map(|it| format!("{scheme}://{it}")).collect();
+        let mut lines = vec![format!("HTTP and OTLP at {}", addresses.join(", "))];
+        for (name, _, listener) in &self.listeners {
+            let addresses: Vec<String> =
+                listener.addresses().iter().map(ToString::to_string).collect();
+            lines.push(format!("{name} at {}", addresses.join(", ")));
+        }
+        lines.push(format!("all is kept in {}", self.data.display()));
+        lines.extend(self.host.iter().flat_map(Host::notes));
+        for orphan in self.forward.orphans().unwrap_or_default() {
+            lines.push(format!(
+                "site {:?} is in the settings no more, and the journal keeps {} records for it; \
+                 `topdeck journal subscribers` removes its place",
+                orphan.name, orphan.lag
+            ));
+        }
+        lines
+    }
+
+    /// Goes over to other settings, as far as that goes without a restart; says what does not.
+    pub(crate) async fn reload(&mut self, settings: Settings) -> Result<Vec<String>> {
+        let mut notes = fixed(&self.settings, &settings);
+        // Looked at as a whole before anything changes.
+        let pull = settings.pull()?;
+        let forward = settings.forward(&self.data, &host_name())?;
+        if settings.sites != self.settings.sites {
+            if self.role == Role::Agent && settings.sites.is_empty() {
+                bail!("an agent needs a [[site]]");
+            }
+            let started = self.replace_forward(forward).await;
+            started.context("sites: as they were before, as far as they could be")?;
+            notes.push(format!("forwards to {} sites", settings.sites.len()));
+        }
+        if settings.scrapes != self.settings.scrapes || settings.checks != self.settings.checks {
+            let started = Pull::start(&pull, &self.intake)?;
+            std::mem::replace(&mut self.pull, started).stop().await;
+            notes.push("scrapes and checks are the new ones".to_owned());
+        }
+        self.replace_listeners(&settings, &mut notes);
+        if settings.host() != self.settings.host() {
+            if let Some(host) = self.host.take() {
+                host.stop()?;
+            }
+            if let Some(wanted) = settings.host() {
+                self.host = Some(Host::start(wanted, Arc::clone(&self.intake))?);
+            }
+            notes.push("what this host tells is as the settings say".to_owned());
+        }
+        self.keep(&settings)?;
+        self.server.reload()?;
+        self.settings = settings;
+        Ok(notes)
+    }
+
+    async fn replace_forward(&mut self, wanted: forward::Settings) -> Result<()> {
+        let none = forward::Settings { sites: Vec::new(), ..wanted.clone() };
+        let empty = Forward::start(none, Arc::clone(&self.intake))?;
+        std::mem::replace(&mut self.forward, empty).stop().await;
+        let started = Forward::start(wanted, Arc::clone(&self.intake));
+        match started {
+            Ok(started) => {
+                self.forward = started;
+                Ok(())
+            }
+            Err(error) => {
+                let before = self.settings.forward(&self.data, &host_name())?;
+                self.forward = Forward::start(before, Arc::clone(&self.intake))?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// A listener that stays the same goes on; one that cannot be started is told, and the others are.
+    fn replace_listeners(&mut self, settings: &Settings, notes: &mut Vec<String>) {
+        let wanted = settings.listeners();
+        let before = std::mem::take(&mut self.listeners);
+        for (name, was, listener) in before {
+            match wanted.iter().any(|(_, wanted)| *wanted == was) {
+                true => self.listeners.push((name, was, listener)),
+                false => listener.stop(),
+            }
+        }
+        for (name, wanted) in wanted {
+            if self.listeners.iter().any(|(_, is, _)| *is == wanted) {
+                continue;
+            }
+            match Listener::start(wanted.clone(), Arc::clone(&self.intake)) {
+                Ok(listener) => {
+                    notes.push(format!("{name} is listened to as the settings say"));
+                    self.listeners.push((name, wanted, listener));
+                }
+                Err(error) => notes.push(format!("{name} cannot be listened to: {error}")),
+            }
+        }
+    }
+
+    fn keep(&self, settings: &Settings) -> Result<()> {
+        let (Some(store), Some(rules)) = (self.intake.home().store(), &settings.store.keep) else {
+            return Ok(());
+        };
+        keep(store, rules.iter().map(|rule| rule.0.clone()).collect(), &self.data)
+    }
+
+    /// Stops what brings something in, answers what was asked, hands on what there is, and closes the folder.
+    pub(crate) async fn stop(self) -> Result<()> {
+        let stopped = tokio::task::spawn_blocking(move || {
+            for (_, _, listener) in self.listeners {
+                listener.stop();
+            }
+            self.host.map(Host::stop)
+        });
+        self.pull.stop().await;
+        match stopped.await.context("a thread ended before its time")? {
+            Some(Err(error)) => say(format_args!("host: {error}")),
+            Some(Ok(())) | None => {}
+        }
+        self.context.desk.stop();
+        if !self.server.stop(STOP_MAX).await {
+            say(format_args!("some requests were not answered within {STOP_MAX:?}"));
+        }
+        self.forward.stop().await;
+        self.intake.stop();
+        Ok(())
+    }
+}
+
+/// What needs a restart, if it is another one now.
+fn fixed(is: &Settings, wanted: &Settings) -> Vec<String> {
+    let changed = [
+        ("data", is.data != wanted.data),
+        ("acknowledge", is.acknowledge != wanted.acknowledge),
+        ("interval", is.interval != wanted.interval),
+        ("[http] but tokens and certificates", is.http != wanted.http),
+        ("[journal]", is.journal != wanted.journal),
+        ("series and head of [store]", {
+            (is.store.series, is.store.head) != (wanted.store.series, wanted.store.head)
+        }),
+    ];
+    let changed = changed.iter().filter(|(_, changed)| *changed);
+    changed.map(|(what, _)| format!("{what}: the change counts after a restart")).collect()
+}
+
+fn home(role: Role, settings: &Settings, data: &Path) -> Result<Home> {
+    let cannot = || format!("cannot make the folder {}", data.display());
+    std::fs::create_dir_all(data).with_context(cannot)?;
+    let segment_bytes = if role == Role::Serve { SEGMENT_BYTES } else { SEGMENT_BYTES_AGENT };
+    let limits = journal::Limits {
+        bytes_max: Some(settings.journal_bytes().max(2 * segment_bytes)),
+        ..journal::Settings::default().limits
+    };
+    let journal = journal::Settings {
+        codec: journal::Codec::Lz4,
+        segment_bytes,
+        producers_max: PRODUCERS_MAX,
+        limits,
+        ..journal::Settings::default()
+    };
+    match role {
+        Role::Serve => store_home(settings, &data.join("store"), &journal),
+        Role::Agent => journal_home(&data.join("journal"), &journal),
+    }
+}
+
+fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> Result<Home> {
+    let told = told(dir);
+    if !dir.join("manifest").exists() {
+        Store::create(&disk(), dir, journal).map_err(&told)?;
+    }
+    let default = store::Options::default();
+    let series = settings.store.series.and_then(|series| series.try_into().ok());
+    let options = store::Options {
+        head_bytes_max: settings
+            .store
+            .head
+            .and_then(|head| usize::try_from(head.0).ok())
+            .unwrap_or(default.head_bytes_max),
+        limits: store::Limits { series: series.unwrap_or(default.limits.series), ..default.limits },
+        ..default
+    };
+    let store = Store::open(disk(), dir, &options).map_err(&told)?;
+    store.journal().set_limits(journal.limits)?;
+    if let Some(rules) = &settings.store.keep {
+        keep(&store, rules.iter().map(|rule| rule.0.clone()).collect(), dir)?;
+    }
+    Ok(Home::Store(Arc::new(store)))
+}
+
+fn keep(store: &Store, rules: Vec<Keep>, dir: &Path) -> Result<()> {
+    let told = told(dir);
+    if store.stat().map_err(&told)?.keep != rules {
+        store.set_keep(rules).map_err(&told)?;
+    }
+    Ok(())
+}
+
+fn journal_home(dir: &Path, settings: &journal::Settings) -> Result<Home> {
+    let disk = disk();
+    let now = journal::wall_clock()();
+    if !dir.join("journal").exists() {
+        Journal::create(&*disk, dir, journal::random_id(), now, settings)?;
+    }
+    let options = journal::Options { alone: true, ..journal::Options::default() };
+    let journal = Journal::open(disk, dir, &options)?;
+    journal.set_limits(settings.limits)?;
+    Ok(Home::Journal(Arc::new(journal)))
+}
+
+/// This host's name, as the system has it.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,207 @@
+//! `topdeck serve` and `topdeck agent`: a node that runs until it is told to stop.
+
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::command::say;
+use crate::node::{Node, Role};
+use crate::settings::Settings;
+use crate::settings::roles::OTLP_PORTS;
+
+/// Take latencies in, keep them safe, and answer questions about them
+///
+/// Without settings it listens on this host alone: HTTP, OTLP and the API of Prometheus on 127.0.0.1:7717 (OTLP on
+/// 4317 and 4318 too), StatsD on 127.0.0.1:8125, and it tells this host's own block I/O, hiccups and counters.
+/// SIGHUP reads the settings anew, SIGTERM stops without losing anything.
+#[derive(clap::Args)]
+#[command(after_long_help = SERVE)]
+pub(crate) struct ServeOptions {
+    #[command(flatten)]
+    options: Options,
+}
+
+const SERVE: &str = "\
+Examples:
+  topdeck serve
+  topdeck serve --config /etc/topdeck.toml
+  curl -d 1730 'http://127.0.0.1:7717/v1/record?metric=took&unit=ms'
+  curl 'http://127.0.0.1:7717/v1/histogram?selector=took&above=1.5s'
+
+docs/serve.md says what it takes in, docs/api.md what it answers, docs/topdeck.toml has all settings.
+
+Exit status:
+  0  it was told to stop, and did
+  1  it could not start, or could not go on
+  2  the command line makes no sense";
+
+/// Take latencies in near their sources, and hand them to other topdecks
+///
+/// What is taken is on disk here before its sender is told, and is sent to each site until that site has it on
+/// disk. A site that is away holds nobody up; it gets what it missed when it is back.
+#[derive(clap::Args)]
+#[command(after_long_help = AGENT)]
+pub(crate) struct AgentOptions {
+    #[command(flatten)]
+    options: Options,
+}
+
+const AGENT: &str = "\
+Example:
+  topdeck agent --config /etc/topdeck.toml
+
+The settings need a [[site]]; docs/agent.md has examples.
+
+Exit status:
+  0  it was told to stop, and did
+  1  it could not start, or could not go on
+  2  the command line makes no sense";
+
+#[derive(clap::Args)]
+struct Options {
+    /// The settings, TOML; docs/topdeck.toml has every key
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// The folder for everything that is kept, in place of what the settings say
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+pub(crate) fn serve(options: &ServeOptions) -> Result<ExitCode> {
+    run(Role::Serve, &options.options)
+}
+
+pub(crate) fn agent(options: &AgentOptions) -> Result<ExitCode> {
+    run(Role::Agent, &options.options)
+}
+
+fn run(role: Role, options: &Options) -> Result<ExitCode> {
+    let settings = read(options)?;
+    let data = data(options, &settings)?;
+    let runtime = runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    runtime.block_on(live(role, options, settings, &data))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn live(role: Role, options: &Options, settings: Settings, data: &Path) -> Result<()> {
+    // Before anything is taken: who stops us early is heard too.
+    let mut signals = Signals::new()?;
+    let mut node = Node::start(role, settings, data).await?;
+    node.about().iter().for_each(say);
+    tell_system("READY=1");
+    loop {
+        match signals.next().await {
+            Told::Stop => break,
+            Told::Reload => {
+                tell_system("RELOADING=1");
+                match read(options) {
+                    Ok(settings) => match node.reload(settings).await {
+                        Ok(notes) if notes.is_empty() => say("the settings are as they were"),
+                        Ok(notes) => notes.iter().for_each(say),
+                        Err(error) => say(format_args!("the new settings: {error:#}")),
+                    },
+                    Err(error) => say(format_args!("goes on as before: {error:#}")),
+                }
+                tell_system("READY=1");
+            }
+        }
+    }
+    tell_system("STOPPING=1");
+    say("stopping");
+    node.stop().await
+}
+
+/// What the settings say, or what is sensible on this host.
+fn read(options: &Options) -> Result<Settings> {
+    match &options.config {
+        Some(path) => match Settings::read(path) {
+            Ok(settings) => Ok(settings),
+            Err(problems) => bail!("{problems}"),
+        },
+        None => Ok(without_taken(Settings::of_this_host())),
+    }
+}
+
+/// Nobody asked for OTLP's or StatsD's own ports: where others have them, the rest is done without.
+fn without_taken(mut settings: Settings) -> Settings {
+    let mut addresses = settings.http_addresses();
+    addresses.retain(|address| {
+        let is_free = !OTLP_PORTS.contains(&address.port())
+            || std::net::TcpListener::bind(address).is_ok();
+        if !is_free {
+            say(format_args!("{address} is in use: OTLP is taken on the other addresses"));
+        }
+        is_free
+    });
+    settings.http.listen = Some(addresses);
+    settings.statsd.udp.retain(|address| {
+        let is_free = std::net::UdpSocket::bind(address).is_ok();
+        if !is_free {
+            say(format_args!("{address} is in use: StatsD is not listened to"));
+        }
+        is_free
+    });
+    settings
+}
+
+/// The folder of everything.
+fn data(options: &Options, settings: &Settings) -> Result<PathBuf> {
+    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let own = options.data.clone().or_else(|| settings.data.clone());
+    own.or_else(|| of("STATE_DIRECTORY"))
+        .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))
+        .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))
+        .context("where should all be kept? say --data DIR, or set HOME")
+}
+
+enum Told {
+    Stop,
+    Reload,
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals> {
+        let of = |kind| signal(kind).context("cannot hear signals");
+        Ok(Signals {
+            interrupt: of(SignalKind::interrupt())?,
+            terminate: of(SignalKind::terminate())?,
+            hang_up: of(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.interrupt.recv() => Told::Stop,
+            _ = self.terminate.recv() => Told::Stop,
+            _ = self.hang_up.recv() => Told::Reload,
+        }
+    }
+}
+
+/// Tells the service manager, if there is one that listens:
+/// <https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html>. Nobody there is no failure.
+fn tell_system(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match path.as_encoded_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
+        let _ = socket.send_to_addr(state.as_bytes(), &address);
+    }
+}
