@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    cardinality, check_config, compare, completions, explain, generate, heatmap, hist, import,
+    audit, cardinality, check_config, compare, completions, explain, generate, heatmap, hist, import,
     journal, man, query, store,
 };
 
@@ -46,6 +46,9 @@ enum Command {
     #[command(name = "gen")]
     Generate(generate::Options),
     Token(token::Options),
+    Audit(audit::Options),
+    Snapshot(snapshot::Options),
+    Restore(restore::Options),
     #[command(name = "check-config")]
     CheckConfig(check_config::Options),
     Completions(completions::Options),
@@ -67,6 +70,9 @@ impl Topdeck {
             Command::Serve(options) => serve::serve(&options),
             Command::Agent(options) => serve::agent(&options),
             Command::Token(options) => token::run(&options),
+            Command::Audit(options) => audit::run(&options),
+            Command::Snapshot(options) => snapshot::run(&options),
+            Command::Restore(options) => restore::run(&options),
             Command::Hist(options) => hist::run(&options),
             Command::Journal(options) => journal::run(&options),
             Command::Store(options) => store::run(&options),

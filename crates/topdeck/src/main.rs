@@ -1,6 +1,7 @@
 //! The program `topdeck`: one file per subcommand.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod cardinality;
 mod check_config;
 mod command;
@@ -16,8 +17,11 @@ mod json;
 mod man;
 mod node;
 mod query;
+mod restore;
 mod serve;
+mod server;
 mod settings;
+mod snapshot;
 mod store;
 mod svg;
 mod time;

@@ -23,6 +23,7 @@ use disk::{Disk, OsDisk};
 use model::{Selector, Series};
 use store::{Error, Found, Store, View};
 
+pub(crate) use crate::store::copy::restored;
 pub(crate) use crate::store::create::create;
 
 use crate::command::say;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use api::{Scope, Tokens};
+use api::{Proof, Scope, Tokens};
 use clap::Subcommand;
 
 use crate::command::{plain, print};
@@ -30,7 +30,7 @@ const AFTER: &str = "\
 Examples:
   topdeck token /var/lib/topdeck add web-team ingest
   topdeck token /var/lib/topdeck add grafana read
-  topdeck token /var/lib/topdeck add north ingest --certificate
+  topdeck token /var/lib/topdeck add north ingest --certificate north.example
   topdeck token /var/lib/topdeck list
   topdeck token /var/lib/topdeck remove web-team
 
@@ -49,8 +49,8 @@ enum What {
         #[arg(required = true, value_parser = scope)]
         scopes: Vec<Scope>,
         /// No token: whoever shows a certificate of this name that the settings' client_ca has signed
-        #[arg(long)]
-        certificate: bool,
+        #[arg(long, value_name = "CERTIFICATE")]
+        certificate: Option<String>,
     },
     /// Show names and scopes
     List,
@@ -77,20 +77,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         What::Add { name, scopes, certificate } => {
             let now_s = journal::wall_clock()() / 1_000_000_000;
             match certificate {
-                true => tokens.add_certificate(name, scopes, now_s)?,
-                false => print(format!("{}\n", tokens.add(name, scopes, now_s)?).as_bytes())?,
+                Some(certificate) => tokens.add_certificate(name, certificate, scopes, now_s)?,
+                None => print(format!("{}\n", tokens.add(name, scopes, now_s)?).as_bytes())?,
             }
         }
         What::List => {
-            let mut rows = vec![["name", "scopes", "made", "by"].map(str::to_owned)];
+            let mut rows = vec![["name", "scopes", "since", "by"].map(str::to_owned)];
             for token in tokens.list() {
                 let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.name()).collect();
-                let by = match token.proof {
-                    api::Proof::Certificate => "certificate",
-                    _ => "token",
+                let by = match &token.proof {
+                    Proof::Certificate(name) => format!("certificate {}", plain(name)),
+                    Proof::Secret(_) => "token".to_owned(),
                 };
-                let made = time::text(token.created_s.saturating_mul(1_000_000_000));
-                rows.push([plain(&token.name), scopes.join(" "), made, by.to_owned()]);
+                let since = time::text(token.since_s.saturating_mul(1_000_000_000));
+                rows.push([plain(&token.name), scopes.join(" "), since, by]);
             }
             print(show::table(&rows, [false; 4]).as_bytes())?;
         }

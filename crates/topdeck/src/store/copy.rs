@@ -1,6 +1,6 @@
 //! `topdeck store snapshot` and `restore`: copies that take no room.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -74,10 +74,14 @@ pub(crate) fn snapshot(options: &SnapshotOptions) -> Result<ExitCode> {
 }
 
 pub(crate) fn restore(options: &RestoreOptions) -> Result<ExitCode> {
-    let settings = Settings { codec: options.codec, ..Settings::default() };
-    let made = Store::restore(&disk(), &options.snapshot, &options.dir, &settings)
-        .map_err(told(&options.dir))?;
-    let dir = plain(&options.dir.display().to_string());
+    restored(&options.snapshot, &options.dir, options.codec)
+}
+
+/// Makes a store of a snapshot, and says what is in it.
+pub(crate) fn restored(snapshot: &Path, dir: &Path, codec: Codec) -> Result<ExitCode> {
+    let settings = Settings { codec, ..Settings::default() };
+    let made = Store::restore(&disk(), snapshot, dir, &settings).map_err(told(dir))?;
+    let dir = plain(&dir.display().to_string());
     print(format!("made a store in {dir}: {}\n", held(&made)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
