@@ -88,6 +88,11 @@ impl Rules<'_> {
     }
 
     fn times(&self, reading: &Reading) -> Result<(i64, i64), Unplaced> {
+        if let (Over::Total, Some(created), None) = (reading.over, reading.start, reading.end) {
+            // Read now. Where its own clock says that it began later, nothing is known about its start.
+            let end = self.time.ok_or(Unplaced::NoTime)?;
+            return Ok((created.min(end), end));
+        }
         let known = reading.start.or(reading.end).zip(reading.end.or(reading.start));
         if let Some(times) = known {
             return Ok(times);
