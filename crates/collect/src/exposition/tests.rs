@@ -142,7 +142,12 @@ fn damage_has_its_line_and_the_rest_is_read() {
     ] {
         check(&format!("{damage}{whole}"), &[read], &[trouble], 0);
     }
-    check("a 1\n# EOF\nb 1\n", &[], &["line 3: expected nothing after # EOF, found \"b 1\""], 1);
+    check(
+        "a 1\n# EOF\nb 1\n",
+        &["a number 1"],
+        &["line 3: expected nothing after # EOF, found \"b 1\""],
+        0,
+    );
     check(
         &format!("{BUCKETS}a_count 4\n"),
         &[],

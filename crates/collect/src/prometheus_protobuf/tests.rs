@@ -55,7 +55,9 @@ fn damage_is_told_and_other_families_are_read() {
         (
             family(&[
                 NAME,
-                &[0x18, 4, 0x22, 13, 0x3a, 11, 8, 1, 0x31, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
+                &[0x18, 4, 0x22, 22, 0x3a, 20, 8, 1],
+                &[0x11, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
+                &[0x31, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
             ]),
             "byte 6: expected a histogram, found count is 1, expected 0, the sum of the bucket counts in \"g\"",
         ),
