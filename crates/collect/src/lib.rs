@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod circllhist;
+mod convention;
 pub mod exposition;
 mod format;
 pub mod frames;
@@ -16,9 +17,11 @@ mod lines;
 mod number;
 pub mod numbers;
 pub mod place;
+pub mod prometheus_protobuf;
 #[allow(dead_code)]
 mod protobuf;
 mod reading;
+pub mod remote_write;
 mod rows;
 pub mod synthetic;
 mod trouble;
