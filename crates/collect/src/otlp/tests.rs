@@ -296,7 +296,7 @@ fn json_that_is_none_of_otlp_has_its_place() {
         "byte 89: expected timeUnixNano as a whole number from 0 to 2^64 - 1, found \"-1\"",
     );
     check(&point(r#"{"asInt":0.5}"#), "byte 82: expected asInt as a whole number from -2^63 to 2^63 - 1, found \"0.5\"");
-    check(&point("{"), "byte 74: expected a key in quotes or }, found \"]}]}]}]}\"");
+    check(&point("{"), "byte 74: expected a key in quotes or }, found \"]}}]}]}]}\"");
     let fine = point(r#"{"asInt":1e3,"flags":null,"timeUnixNano":1.0,"new":[{}]}"#);
     let mut rows = RowsKept::default();
     assert_eq!(read_json(fine.as_bytes(), NOW, &mut rows).unwrap().refused, 1, "it has no name");
