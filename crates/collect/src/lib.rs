@@ -16,6 +16,7 @@ mod json;
 mod lines;
 mod number;
 pub mod numbers;
+pub mod otlp;
 pub mod place;
 pub mod prometheus_protobuf;
 #[allow(dead_code)]

@@ -186,6 +186,7 @@ impl Histogram {
             && let Some(sum) = histogram.sum.exact().map(Sum::value)
             // On its way to what is left of both signs a sum may have left the doubles.
             && !(sum.is_infinite() && histogram.has_both_signs())
+            && !histogram.is_sum_surely_possible(sum)
             && !histogram.sum_from_cells().contains(sum)
         {
             histogram.sum = histogram.sum.doubted();

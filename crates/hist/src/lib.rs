@@ -93,6 +93,7 @@ mod scheme;
 mod shared_recorder;
 mod side;
 mod statistics;
+mod sum_check;
 mod sync;
 
 pub use accumulator::Accumulator;

@@ -1,25 +1,29 @@
 //! What must hold for any input at all: one check per fuzz target, by its name. `fuzz/` includes this file by
 //! path, and `fuzzed` repeats the checks on inputs that once broke something.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 
+use ::model::{Gap, Sample, Series};
 use collect::remote_write::{self, Version};
 use collect::{
-    Format, Reading, RowsKept, Sink, Trouble, Unit, Value, detect, prometheus_protobuf, read,
+    Format, Reading, Rows, RowsKept, Sink, Trouble, Unit, Value, detect, otlp, prometheus_protobuf,
+    read,
 };
 
 /// Panics where something broke.
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/` for a source.
-pub(crate) const CHECKS: [(&str, Check); 9] = [
+pub(crate) const CHECKS: [(&str, Check); 10] = [
     ("read_numbers", |bytes| reads(Format::Numbers, bytes)),
     ("read_hlog", |bytes| reads(Format::Hlog, bytes)),
     ("read_circllhist", |bytes| reads(Format::Circllhist, bytes)),
     ("read_httptrap", |bytes| reads(Format::Httptrap, bytes)),
     ("read_prometheus", |bytes| reads(Format::Prometheus, bytes)),
     ("read_frames", |bytes| reads(Format::Frames, bytes)),
+    ("read_otlp", reads_otlp),
     ("detect", detects),
     ("remote_write", remote_writes),
     ("prometheus_protobuf", scrapes),
@@ -107,4 +111,43 @@ impl Sink for Found {
         self.0.push(message);
         ControlFlow::Continue(())
     }
+}
+
+/// In either form: a key stands for one series, and what is counted is what was handed on.
+fn reads_otlp(bytes: &[u8]) {
+    for read in [otlp::read_protobuf, otlp::read_json] {
+        let mut rows = Keyed::default();
+        let Ok(taken) = read(bytes, 1, &mut rows) else { continue };
+        assert!(rows.samples >= taken.points, "a summary has several");
+        assert!(taken.troubles.iter().all(|trouble| !trouble.contains('\n')), "of one line");
+        assert_eq!(taken.refused == 0, taken.troubles.is_empty());
+    }
+}
+
+/// Series by their keys.
+#[derive(Default)]
+struct Keyed {
+    known: HashMap<Vec<u8>, Series>,
+    samples: u64,
+}
+
+impl Rows for Keyed {
+    fn series(
+        &mut self,
+        key: &[u8],
+        series: &mut dyn FnMut() -> ::model::Result<Series>,
+    ) -> ::model::Result<()> {
+        let made = series()?;
+        let known = self.known.entry(key.to_owned()).or_insert_with(|| made.clone());
+        assert_eq!(*known, made, "a key stands for one series");
+        Ok(())
+    }
+
+    fn sample(&mut self, sample: &Sample) -> ::model::Result<()> {
+        assert!(sample.start <= sample.end);
+        self.samples += 1;
+        Ok(())
+    }
+
+    fn gap(&mut self, _: Gap) {}
 }

@@ -3,6 +3,21 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, ArrayValue, InstrumentationScope, KeyValue, any_value,
+};
+use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::summary_data_point::ValueAtQuantile;
+use opentelemetry_proto::tonic::metrics::v1::{
+    ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram, HistogramDataPoint,
+    Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, Summary, SummaryDataPoint,
+    number_data_point,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message as _;
+
 use crate::checks;
 
 fn root() -> PathBuf {
@@ -55,7 +70,7 @@ fn write_seeds() {
 
 /// What a fuzzer does not find by itself: the first lines of every format.
 fn seeds() -> Vec<Vec<u8>> {
-    let mut seeds = Vec::new();
+    let mut seeds = otlp();
     for folder in ["cli", "hist/hdr", "hist/circllhist"] {
         for path in files(&root().join("testdata").join(folder)) {
             let ends = ["txt", "prom", "json", "hlog", "tsv"];
@@ -75,6 +90,73 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds.sort();
     seeds.dedup();
     seeds
+}
+
+/// A request with a point of each shape, in both forms.
+fn otlp() -> Vec<Vec<u8>> {
+    let value = |value| Some(AnyValue { value: Some(value) });
+    let list = ArrayValue { values: value(any_value::Value::IntValue(1)).into_iter().collect() };
+    let value = value(any_value::Value::ArrayValue(list));
+    let attributes = vec![KeyValue { key: "a".to_owned(), value, ..Default::default() }];
+    let value = Some(number_data_point::Value::AsDouble(7.5));
+    let number = NumberDataPoint { value, attributes: attributes.clone(), ..Default::default() };
+    let explicit = HistogramDataPoint {
+        start_time_unix_nano: 1,
+        time_unix_nano: 2,
+        count: 3,
+        sum: Some(4.0),
+        bucket_counts: vec![1, 2],
+        explicit_bounds: vec![1.0],
+        ..Default::default()
+    };
+    let exponential = ExponentialHistogramDataPoint {
+        time_unix_nano: 2,
+        count: 3,
+        scale: 9,
+        zero_count: 1,
+        positive: Some(Buckets { offset: -1, bucket_counts: vec![2] }),
+        ..Default::default()
+    };
+    let quantile_values = vec![ValueAtQuantile { quantile: 0.5, value: 1.0 }];
+    let summary = SummaryDataPoint { quantile_values, ..Default::default() };
+    let data = [
+        Data::Gauge(Gauge { data_points: vec![number.clone()] }),
+        Data::Sum(Sum {
+            data_points: vec![number],
+            aggregation_temporality: 1,
+            is_monotonic: true,
+        }),
+        Data::Histogram(Histogram { data_points: vec![explicit], aggregation_temporality: 2 }),
+        Data::ExponentialHistogram(ExponentialHistogram {
+            data_points: vec![exponential],
+            aggregation_temporality: 1,
+        }),
+        Data::Summary(Summary { data_points: vec![summary] }),
+    ];
+    let (name, unit) = ("m", "By");
+    let metric = |data| Metric {
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        data: Some(data),
+        ..Default::default()
+    };
+    let metrics = data.map(metric).to_vec();
+    let scope = Some(InstrumentationScope { name: "s".to_owned(), ..Default::default() });
+    let scope_metrics = vec![ScopeMetrics { scope, metrics, ..Default::default() }];
+    let resource = Some(Resource { attributes, ..Default::default() });
+    let resource_metrics = vec![ResourceMetrics { resource, scope_metrics, ..Default::default() }];
+    let request = ExportMetricsServiceRequest { resource_metrics };
+    vec![request.encode_to_vec(), serde_json::to_vec(&request).expect("JSON")]
+}
+
+#[test]
+fn all_points_of_the_seeds_are_read() {
+    let seeds = otlp();
+    let mut rows = [collect::RowsKept::default(), collect::RowsKept::default()];
+    let protobuf = collect::otlp::read_protobuf(&seeds[0], 1, &mut rows[0]).unwrap();
+    let json = collect::otlp::read_json(&seeds[1], 1, &mut rows[1]).unwrap();
+    assert_eq!((protobuf.points, protobuf.refused), (5, 0), "{protobuf:?}");
+    assert_eq!((&protobuf, &rows[0].rows), (&json, &rows[1].rows));
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

@@ -1,0 +1,106 @@
+//! Stream tags: `foo|ST[env:prod,app:web]` at the end of a name, or a list or object under `_tags`.
+//!
+//! A category is the label's name, what follows the first colon its value; either part may be `b"…"`, base64. A tag
+//! without value has "true", as StatsD's tags are read elsewhere. A category may be given several times, a label may
+//! not: values are joined by commas, ascending, each once. What is no such list stays in the name.
+
+use base64::Engine as _;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+
+use crate::json::Token;
+
+use super::tokens;
+
+const OPENED: &str = "|ST[";
+
+/// With or without padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+pub(super) type Labels = Vec<(String, String)>;
+
+/// The name without the tags at its end, which are added to `labels`.
+pub(super) fn split<'a>(name: &'a str, labels: &mut Labels) -> &'a str {
+    let parts = name.strip_suffix(']').and_then(|name| name.rsplit_once(OPENED));
+    let Some((plain, list)) = parts.filter(|(plain, _)| !plain.is_empty()) else { return name };
+    let before = labels.len();
+    for tag in list.split(',').filter(|tag| !tag.is_empty()) {
+        match parsed(tag) {
+            Some(label) => labels.push(label),
+            None => {
+                labels.truncate(before);
+                return name;
+            }
+        }
+    }
+    plain
+}
+
+fn parsed(tag: &str) -> Option<(String, String)> {
+    let (category, value) = tag.split_once(':').unwrap_or((tag, ""));
+    let (category, value) = (part(category)?, part(value)?);
+    let value = if value.is_empty() { "true".to_owned() } else { value };
+    (!category.is_empty()).then_some((category, value))
+}
+
+fn part(text: &str) -> Option<String> {
+    let coded = text.strip_prefix("b\"").and_then(|text| text.strip_suffix('"'));
+    match coded {
+        Some(coded) => String::from_utf8(BASE64.decode(coded).ok()?).ok(),
+        None => Some(text.to_owned()),
+    }
+}
+
+/// Tags as JSON: texts in a list, one text with commas, or an object. `None` if it is none of them.
+pub(super) fn read(bytes: &[u8]) -> Option<Labels> {
+    let mut tokens = tokens(bytes);
+    let mut labels = Labels::new();
+    let list = |text: &str, labels: &mut Labels| -> Option<()> {
+        for tag in text.split(',').map(str::trim).filter(|tag| !tag.is_empty()) {
+            labels.push(parsed(tag)?);
+        }
+        Some(())
+    };
+    match tokens.value().ok()? {
+        Token::Text(text) => list(&text, &mut labels)?,
+        Token::Array => {
+            while tokens.element().ok()? {
+                let Token::Text(text) = tokens.value().ok()? else { return None };
+                list(&text, &mut labels)?;
+            }
+        }
+        Token::Object => {
+            while let Some(category) = tokens.key().ok()? {
+                let value = match tokens.value().ok()? {
+                    Token::Text(text) => text,
+                    Token::Number(text) => text.to_owned(),
+                    Token::Bool(value) => value.to_string(),
+                    Token::Object | Token::Array | Token::Null => return None,
+                };
+                labels.push((category, value));
+            }
+        }
+        Token::Number(_) | Token::Bool(_) | Token::Null => return None,
+    }
+    Some(labels)
+}
+
+/// Labels by ascending name, each name once.
+pub(super) fn joined(mut labels: Labels) -> Labels {
+    labels.sort();
+    labels.dedup();
+    let mut joined = Labels::with_capacity(labels.len());
+    for (name, value) in labels {
+        match joined.last_mut() {
+            Some((last, values)) if *last == name => {
+                values.push(',');
+                values.push_str(&value);
+            }
+            _ => joined.push((name, value)),
+        }
+    }
+    joined
+}
