@@ -1,1 +1,6 @@
-//! Tests.
+//! Real sockets: what is sent is what is stored, or is counted as lost.
+
+mod connections;
+mod datagrams;
+mod full;
+mod world;
