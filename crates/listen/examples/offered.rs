@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use disk::{Disk, OsDisk};
 use intake::{Home, Intake};
 use journal::Journal;
+use rustix::time::{ClockId, clock_gettime};
+
 use listen::{Address, Listener, Statsd};
 
 /// Series that the timings are of.
@@ -18,7 +20,9 @@ const SERIES: usize = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let seconds = std::env::args().nth(1).map_or(Ok(5), |text| text.parse())?;
-    println!("socket  timings/datagram  offered/s  taken/s   dropped  sent = taken + dropped");
+    println!(
+        "socket  timings/datagram  offered/s  taken/s   dropped  CPU ns/timing: receiver  sender  sent = taken + dropped"
+    );
     for is_unix in [true, false] {
         for timings in [10, 1] {
             run(is_unix, timings, Duration::from_secs(seconds))?;
@@ -40,11 +44,13 @@ fn run(is_unix: bool, timings: usize, time: Duration) -> Result<(), Box<dyn Erro
     let listener = Listener::start(settings, Arc::clone(&intake))?;
     let address = listener.addresses()[0].clone();
     let began = Instant::now();
+    let all = cpu(ClockId::ProcessCPUTime);
     let sent = std::thread::spawn(move || send(&address, timings, time)).join();
-    let sent = sent.map_err(|_| "the sender panicked")??;
+    let (sent, sender) = sent.map_err(|_| "the sender panicked")??;
     let sending = began.elapsed().as_secs_f64();
     listener.stop();
     let taking = began.elapsed().as_secs_f64();
+    let receiver = cpu(ClockId::ProcessCPUTime) - all - sender;
     let count = |outcome: &str| {
         let about =
             "values that came, as they came, and what became of them; of the kernel, datagrams";
@@ -53,10 +59,12 @@ fn run(is_unix: bool, timings: usize, time: Duration) -> Result<(), Box<dyn Erro
     };
     let (taken, dropped) = (count("taken"), count("kernel") * timings as u64);
     println!(
-        "{:6}  {timings:16}  {:9.0}  {:9.0}  {dropped:7}  {}",
+        "{:6}  {timings:16}  {:9.0}  {:9.0}  {dropped:7}  {:24.0}  {:6.0}  {}",
         if is_unix { "unix" } else { "udp" },
         sent as f64 / sending,
         taken as f64 / taking,
+        receiver / taken as f64,
+        sender / sent as f64,
         sent == taken + dropped,
     );
     intake.stop();
@@ -72,8 +80,14 @@ fn intake(dir: &Path) -> Result<Arc<Intake>, Box<dyn Error>> {
     Ok(Arc::new(Intake::new(Home::Journal(Arc::new(journal)), settings)?))
 }
 
-/// Sends for a time, and says how many timings.
-fn send(address: &Address, timings: usize, time: Duration) -> std::io::Result<u64> {
+/// Nanoseconds of a processor.
+fn cpu(clock: ClockId) -> f64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
+/// Sends for a time, and says how many timings that were, and what time of a processor it took.
+fn send(address: &Address, timings: usize, time: Duration) -> std::io::Result<(u64, f64)> {
     let line = |n: usize| {
         let (series, value) = (n % SERIES, 1.0 + (n * 7919 % 100_000) as f64 / 100.0);
         format!("http.request.duration:{value}|ms|#endpoint:/api/{series},method:GET")
@@ -94,12 +108,12 @@ fn send(address: &Address, timings: usize, time: Duration) -> std::io::Result<u6
         }
         _ => return Err(std::io::ErrorKind::Unsupported.into()),
     };
-    let (began, mut sent) = (Instant::now(), 0);
+    let (began, used, mut sent) = (Instant::now(), cpu(ClockId::ThreadCPUTime), 0);
     while began.elapsed() < time {
         for datagram in datagrams.iter().take(1000) {
             send(datagram.as_bytes())?;
             sent += timings as u64;
         }
     }
-    Ok(sent)
+    Ok((sent, cpu(ClockId::ThreadCPUTime) - used))
 }

@@ -90,8 +90,9 @@ impl Listener {
         let mut collectors = Vec::new();
         for (socket, address) in sockets.datagrams {
             let room = listener.room(&intake, &mut collectors);
-            let drops = listener.prepare(&socket, &address, &limits, &intake);
-            let datagrams = Datagrams { socket, address, drops, room };
+            let buffer_bytes = listener.size(&socket, &address, &limits, &intake);
+            let drops = listener.drops(&socket, &address);
+            let datagrams = Datagrams { socket, address, drops, buffer_bytes, room };
             listener.readers.push(spawn("datagrams", move || datagrams.run())?);
         }
         if !sockets.doors.is_empty() {
@@ -120,39 +121,35 @@ impl Listener {
         }
     }
 
-    /// Sizes a socket's buffer and finds out what the kernel drops. Neither is needed to listen.
-    fn prepare(
-        &self,
-        socket: &Socket,
-        address: &Address,
-        limits: &Limits,
-        intake: &Intake,
-    ) -> Option<Drops> {
-        let wanted = limits.receive_buffer_bytes;
-        let troubles = &self.common.troubles;
-        match set_receive_buffer(socket.as_fd(), wanted) {
-            Err(error) => troubles.push(format!("{address}: no receive buffer: {error}")),
-            Ok(bytes) => {
-                if bytes < wanted {
-                    troubles.push(format!(
-                        "{address}: the receive buffer has {bytes} bytes, not {wanted}; raise net.core.rmem_max"
-                    ));
-                }
-                intake.meter().gauge(
-                    "topdeck_listen_receive_buffer_bytes",
-                    "bytes of datagrams that the kernel keeps until they are read",
-                    &[("source", self.common.protocol.name()), ("address", &address.to_string())],
-                    move || bytes as f64,
-                );
-            }
+    /// Sizes a socket's buffer, and says how large it is. It is not needed to listen.
+    fn size(&self, socket: &Socket, address: &Address, limits: &Limits, intake: &Intake) -> usize {
+        let (wanted, troubles) = (limits.receive_buffer_bytes, &self.common.troubles);
+        let bytes = set_receive_buffer(socket.as_fd(), wanted).unwrap_or_else(|error| {
+            troubles.push(format!("{address}: the receive buffer cannot be set: {error}"));
+            0
+        });
+        if (1..wanted).contains(&bytes) {
+            troubles.push(format!(
+                "{address}: the receive buffer has {bytes} bytes, not {wanted}; raise net.core.rmem_max"
+            ));
         }
+        intake.meter().gauge(
+            "topdeck_listen_receive_buffer_bytes",
+            "bytes of datagrams that the kernel keeps until they are read",
+            &[("source", self.common.protocol.name()), ("address", &address.to_string())],
+            move || bytes as f64,
+        );
+        bytes
+    }
+
+    /// What counts the datagrams that the kernel drops, of UDP.
+    fn drops(&self, socket: &Socket, address: &Address) -> Option<Drops> {
         let Socket::Udp(socket) = socket else { return None };
-        let drops = Drops::of(socket);
-        drops
-            .map_err(|error| {
-                troubles.push(format!("{address}: what the kernel drops is not known: {error}"))
-            })
-            .ok()
+        let drops = Drops::of(socket).map_err(|error| {
+            let message = format!("{address}: what the kernel drops is not known: {error}");
+            self.common.troubles.push(message);
+        });
+        drops.ok()
     }
 
     /// Where it is listened, with the ports that the system chose.

@@ -38,6 +38,7 @@ fn metrics_are_added_up() {
             "g:4|g\ng:+2|g\ng:-1|g",
             "h:-3|g",
             "u:x|s\nu:y|s\nu:x|s",
+            "w:3|ms|@0.25",
         ],
         &[
             "a 0..3 2 of 3",
@@ -47,6 +48,7 @@ fn metrics_are_added_up() {
             "g 3..3 5",
             "h 3..3 -3",
             "u 0..3 2",
+            "w 0..3 4 of 12ms",
         ],
     );
 }

@@ -32,7 +32,10 @@ impl World {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/journal");
         Journal::create(&*disk, dir, 7, NOW, &settings).unwrap();
-        let journal = Arc::new(Journal::open(disk, dir, &journal::Options::default()).unwrap());
+        // A journal that is full says so at once.
+        let wait_max = Duration::from_millis(20);
+        let options = journal::Options { wait_max, ..journal::Options::default() };
+        let journal = Arc::new(Journal::open(disk, dir, &options).unwrap());
         let now = Arc::new(AtomicI64::new(NOW + 3_000_000_000));
         let clock = Arc::clone(&now);
         let settings = intake::Settings {
