@@ -77,6 +77,8 @@ pub(crate) struct Flusher {
     kept: BTreeMap<i64, Interval>,
     /// What gauges were last, for those that only say how they change: value and time.
     gauges: HashMap<Box<[u8]>, (f64, i64)>,
+    /// The intake had no room when it was tried last.
+    is_full: bool,
 }
 
 impl Flusher {
@@ -87,7 +89,7 @@ impl Flusher {
     ) -> Flusher {
         let producer = intake.producer(common.protocol.name());
         let (kept, gauges) = (BTreeMap::new(), HashMap::new());
-        Flusher { common, intake, producer, collectors, kept, gauges }
+        Flusher { common, intake, producer, collectors, kept, gauges, is_full: false }
     }
 
     /// Until it is stopped.
@@ -215,7 +217,14 @@ impl Flusher {
             let (end, taken) = self.batch(times, &mut rows[range.clone()], &mut lost);
             let (end, whole) = (range.start + end, range.end);
             match taken {
-                Err(intake::Error::Full { .. }) => break,
+                Err(error @ intake::Error::Full { .. }) => {
+                    if !std::mem::replace(&mut self.is_full, true) {
+                        let name = self.common.protocol.name();
+                        let message = format!("{name}: {error}; until then it is kept in memory");
+                        self.common.troubles.push(message);
+                    }
+                    break;
+                }
                 // One of them is to blame: each half is tried by itself.
                 Err(intake::Error::Refused(_) | intake::Error::TooLarge { .. })
                     if end - range.start > 1 =>
@@ -228,7 +237,7 @@ impl Flusher {
                     continue;
                 }
                 Err(error) => self.give_up(&error, &rows[range.start..end], &mut lost),
-                Ok(()) => {}
+                Ok(()) => self.is_full = false,
             }
             done = end;
             if end < whole {
