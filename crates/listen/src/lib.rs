@@ -1,2 +1,37 @@
-//! What sends itself: StatsD, Graphite.
+//! What sends itself: StatsD and Graphite, over UDP, TCP and Unix sockets, on threads of its own.
+//!
+//! ```text
+//! socket ─ thread ─ collect::{statsd, graphite} ─ Collector ─┐
+//! socket ─ thread ─ …                              Collector ─┼─ Flusher ─ intake
+//! all connections ─ one thread ─ …                 Collector ─┘   each interval
+//! ```
+//! A collector adds up what came in an interval: times and distributions become histograms, counters sums, gauges
+//! their last value, sets the number of their members. The flusher merges the collectors' intervals and hands them
+//! to the intake; while that is full, intervals are kept, and merged when there are too many. Whatever is lost is
+//! counted with a reason and leaves a gap.
+//!
+//! None of these senders is told anything, so nothing waits for the disk: what a crash of the machine loses is
+//! the interval in memory, and the journal's last moments.
 #![forbid(unsafe_code)]
+
+mod address;
+mod collector;
+mod counters;
+mod datagrams;
+mod error;
+mod flusher;
+mod held;
+mod interval;
+mod kernel;
+mod listener;
+mod random;
+mod settings;
+mod streams;
+mod troubles;
+mod unix;
+mod write;
+
+pub use address::Address;
+pub use error::{Error, Result};
+pub use listener::Listener;
+pub use settings::{Graphite, Settings, Statsd};

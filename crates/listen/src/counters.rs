@@ -1,0 +1,145 @@
+//! What becomes of what comes, in numbers.
+
+use intake::{Counter, Meter};
+
+/// Why values are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    /// Too many series in an interval.
+    Series,
+    /// Too much in memory.
+    Memory,
+    /// Too many members of a set.
+    Members,
+    /// A time that is too far ahead.
+    Time,
+    /// The intake does not take the series or the value.
+    Refused,
+    /// There was no room for too long.
+    Full,
+    /// Storage failed.
+    Broken,
+    /// The kernel's buffer was full.
+    Kernel,
+}
+
+impl Reason {
+    pub(crate) const ALL: [Reason; 8] = [
+        Reason::Series,
+        Reason::Memory,
+        Reason::Members,
+        Reason::Time,
+        Reason::Refused,
+        Reason::Full,
+        Reason::Broken,
+        Reason::Kernel,
+    ];
+
+    /// The label's value.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Reason::Series => "series_max",
+            Reason::Memory => "memory_max",
+            Reason::Members => "set_members_max",
+            Reason::Time => "future",
+            Reason::Refused => "refused",
+            Reason::Full => "full",
+            Reason::Broken => "broken",
+            Reason::Kernel => "kernel",
+        }
+    }
+
+    /// As a gap says it.
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Reason::Series => "more series in an interval than series_max allows",
+            Reason::Memory => "more values in an interval than memory_bytes_max allows",
+            Reason::Members => "a set had more members in an interval than are counted",
+            Reason::Time => "the values said they were of more than a day ahead",
+            Reason::Refused => "the store refused the series or the value",
+            Reason::Full => "the journal had no room for too long",
+            Reason::Broken => "the journal failed",
+            Reason::Kernel => "datagrams: the kernel's receive buffer was full",
+        }
+    }
+}
+
+/// What was lost, by reason.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lost([u64; Reason::ALL.len()]);
+
+impl Lost {
+    pub(crate) fn add(&mut self, reason: Reason, n: u64) {
+        self.0[reason as usize] += n;
+    }
+
+    pub(crate) fn get(&self, reason: Reason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    pub(crate) fn merge(&mut self, other: &Lost) {
+        self.0.iter_mut().zip(other.0).for_each(|(ours, theirs)| *ours += theirs);
+    }
+
+    /// Those of which there are any.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        Reason::ALL.into_iter().map(|reason| (reason, self.get(reason))).filter(|&(_, n)| n > 0)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|&n| n == 0)
+    }
+}
+
+/// Values are single numbers as they came: a line of three has three, whatever its sample rate.
+#[derive(Clone, Debug)]
+pub(crate) struct Counters {
+    pub(crate) received: Counter,
+    pub(crate) taken: Counter,
+    lost: Vec<Counter>,
+    pub(crate) lines_refused: Counter,
+    pub(crate) lines_skipped: Counter,
+    pub(crate) connections: Counter,
+    pub(crate) connections_refused: Counter,
+    pub(crate) connections_idle: Counter,
+}
+
+impl Counters {
+    pub(crate) fn new(meter: &Meter, source: &'static str) -> Counters {
+        let values = |outcome| {
+            meter.counter(
+                "topdeck_listen_values_total",
+                "values that came, as they came, and what became of them; of the kernel, datagrams",
+                &[("source", source), ("outcome", outcome)],
+            )
+        };
+        let lines = |outcome| {
+            meter.counter(
+                "topdeck_listen_lines_total",
+                "lines that hold no metric: refused could not be read, skipped are events and the like",
+                &[("source", source), ("outcome", outcome)],
+            )
+        };
+        let connections = |outcome| {
+            meter.counter(
+                "topdeck_listen_connections_total",
+                "connections: taken, refused at the limit, closed because no line came",
+                &[("source", source), ("outcome", outcome)],
+            )
+        };
+        Counters {
+            received: values("received"),
+            taken: values("taken"),
+            lost: Reason::ALL.iter().map(|reason| values(reason.name())).collect(),
+            lines_refused: lines("refused"),
+            lines_skipped: lines("skipped"),
+            connections: connections("taken"),
+            connections_refused: connections("refused"),
+            connections_idle: connections("idle"),
+        }
+    }
+
+    pub(crate) fn lost(&self, lost: &Lost) {
+        lost.iter().for_each(|(reason, n)| self.lost[reason as usize].add(n));
+    }
+}

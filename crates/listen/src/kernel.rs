@@ -1,0 +1,73 @@
+//! What the kernel dropped of a UDP socket, because nobody read it in time or it came damaged: the last column of
+//! `/proc/net/udp` and `/proc/net/udp6` (Documentation/networking/proc_net_tcp.rst; `drops` of
+//! net/ipv4/udp.c, 32 bits that wrap), in the line of the socket's inode. Option SO_RXQ_OVFL says the same with
+//! each datagram; here it is asked once in an interval.
+
+use std::fs;
+use std::io;
+use std::net::UdpSocket;
+
+#[derive(Debug)]
+pub(crate) struct Drops {
+    inode: u64,
+    table: &'static str,
+    last: u32,
+}
+
+impl Drops {
+    pub(crate) fn of(socket: &UdpSocket) -> io::Result<Drops> {
+        let is_v6 = socket.local_addr()?.is_ipv6();
+        let table = if is_v6 { "/proc/thread-self/net/udp6" } else { "/proc/thread-self/net/udp" };
+        let mut drops = Drops { inode: rustix::fs::fstat(socket)?.st_ino, table, last: 0 };
+        drops.last = drops.read()?;
+        Ok(drops)
+    }
+
+    fn read(&self) -> io::Result<u32> {
+        let text = fs::read_to_string(self.table)?;
+        find(&text, self.inode).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("{} has no such socket", self.table))
+        })
+    }
+
+    /// Datagrams since it was asked last.
+    pub(crate) fn more(&mut self) -> io::Result<u64> {
+        let now = self.read()?;
+        let more = now.wrapping_sub(self.last);
+        self.last = now;
+        Ok(more.into())
+    }
+}
+
+/// `sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode ref pointer drops`
+fn find(table: &str, inode: u64) -> Option<u32> {
+    let mut lines = table.lines().skip(1).map(|line| line.split_ascii_whitespace());
+    lines.find_map(|mut fields| {
+        let is_it = fields.nth(9)?.parse() == Ok(inode);
+        fields.nth(2).filter(|_| is_it)?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_column_is_found() {
+        let table = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n\
+             211: 0100007F:1FBD 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4711 2 0000000000000000 17\n\
+             212: 0100007F:1FBE 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4712 2 0000000000000000 4294967295\n";
+        assert_eq!(find(table, 4711), Some(17));
+        assert_eq!(find(table, 4712), Some(u32::MAX));
+        assert_eq!(find(table, 17), None);
+        assert_eq!(find("", 0), None);
+    }
+
+    #[test]
+    fn this_kernel_has_it() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(socket) = UdpSocket::bind(address) else { continue };
+            assert_eq!(Drops::of(&socket).unwrap().more().unwrap(), 0);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Connections, of lines: one thread for all.
+//!
+//! A connection that sends no whole line for [`crate::Statsd::idle_max`] is closed, however many bytes it sends; of
+//! more connections than there may be the new ones are closed at once. While memory is full nothing is read, so
+//! that senders wait: what comes over a connection is not dropped for want of memory.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::collector::Collector;
+use crate::listener::Room;
+
+/// Bytes that are read of a connection at a time.
+const READ_BYTES: usize = 64 << 10;
+/// How often idle connections are looked for.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// How long to wait while there is no room, or no descriptor for a new connection.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// How long what has come is still read when it is to stop, should more and more come.
+const STOP_MAX: Duration = Duration::from_secs(1);
+
+pub(crate) enum Door {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+enum Stream {
+    Tcp(TcpStream, SocketAddr),
+    Unix(UnixStream),
+}
+
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stream::Tcp(_, from) => write!(f, "tcp {from}"),
+            Stream::Unix(_) => f.write_str("unix stream"),
+        }
+    }
+}
+
+impl Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Door::Tcp(door) => door.as_fd(),
+            Door::Unix(door) => door.as_fd(),
+        }
+    }
+
+    fn accept(&self) -> io::Result<Stream> {
+        let stream = match self {
+            Door::Tcp(door) => door.accept().map(|(stream, from)| Stream::Tcp(stream, from))?,
+            Door::Unix(door) => Stream::Unix(door.accept()?.0),
+        };
+        match &stream {
+            Stream::Tcp(stream, _) => stream.set_nonblocking(true)?,
+            Stream::Unix(stream) => stream.set_nonblocking(true)?,
+        }
+        Ok(stream)
+    }
+}
+
+impl Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream, _) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream, _) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+struct Connection {
+    stream: Stream,
+    /// The beginning of a line.
+    line: Vec<u8>,
+    /// The line is too long already; the rest is passed over.
+    is_too_long: bool,
+    /// When a line ended last.
+    line_at: Instant,
+}
+
+/// What became of a connection.
+#[derive(PartialEq)]
+enum State {
+    Read,
+    Waiting,
+    Gone,
+}
+
+pub(crate) struct Streams {
+    pub(crate) doors: Vec<Door>,
+    pub(crate) room: Room,
+    connections: Vec<Connection>,
+}
+
+impl Streams {
+    pub(crate) fn new(doors: Vec<Door>, room: Room) -> Streams {
+        Streams { doors, room, connections: Vec::new() }
+    }
+
+    /// Until it is to stop.
+    pub(crate) fn run(mut self) {
+        let mut buffer = vec![0; READ_BYTES];
+        let mut pause = false;
+        loop {
+            let is_full = self.collector().is_full();
+            let ready = self.wait(is_full, pause || is_full);
+            if self.room.is_stopping.load(Ordering::Acquire) {
+                return self.finish(&mut buffer);
+            }
+            if is_full {
+                self.room.bell.press();
+                continue;
+            }
+            let (doors, connections) = ready.split_at(self.doors.len());
+            self.read(&mut buffer, connections);
+            pause = !self.accept(doors);
+            self.close_idle();
+        }
+    }
+
+    fn collector(&self) -> MutexGuard<'_, Collector> {
+        self.room.collector.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which doors and which connections have something.
+    fn wait(&self, is_full: bool, is_short: bool) -> Vec<bool> {
+        let wanted = if is_full { PollFlags::empty() } else { PollFlags::IN };
+        let doors = if is_short { PollFlags::empty() } else { PollFlags::IN };
+        let doors = self.doors.iter().map(|door| PollFd::from_borrowed_fd(door.as_fd(), doors));
+        let streams = self.connections.iter().map(|one| one.stream.as_fd());
+        let streams = streams.map(|fd| PollFd::from_borrowed_fd(fd, wanted));
+        let mut fds = vec![PollFd::new(&*self.room.stop, PollFlags::IN)];
+        fds.extend(doors.chain(streams));
+        let timeout = if is_short { PAUSE } else { LOOK_EVERY };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) => fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect(),
+            Err(_) => vec![false; fds.len() - 1],
+        }
+    }
+
+    /// Takes new connections; `false` if the system has no room for them.
+    fn accept(&mut self, ready: &[bool]) -> bool {
+        let counters = &self.room.common.counters;
+        for (door, _) in self.doors.iter().zip(ready).filter(|(_, ready)| **ready) {
+            loop {
+                match door.accept() {
+                    Ok(stream)
+                        if self.connections.len() < self.room.common.limits.connections_max =>
+                    {
+                        counters.connections.add(1);
+                        let (line, line_at) = (Vec::new(), Instant::now());
+                        let connection = Connection { stream, line, is_too_long: false, line_at };
+                        self.connections.push(connection);
+                    }
+                    Ok(_) => counters.connections_refused.add(1),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => match error.kind() {
+                        io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                        _ => {
+                            let message = format!("cannot take a connection: {error}");
+                            self.room.common.troubles.push(message);
+                            return false;
+                        }
+                    },
+                }
+            }
+        }
+        true
+    }
+
+    /// Reads once of each that has something; whether any had.
+    fn read(&mut self, buffer: &mut [u8], ready: &[bool]) -> bool {
+        let room = self.room.clone();
+        let mut collector = room.collector.lock().unwrap_or_else(PoisonError::into_inner);
+        collector.turn(room.intake.now());
+        let bytes_max = room.common.limits.line_bytes_max;
+        let (mut at, mut any) = (0, false);
+        self.connections.retain_mut(|connection| {
+            let is_ready = ready.get(at).is_some_and(|&ready| ready);
+            at += 1;
+            if !is_ready || collector.is_full() {
+                return true;
+            }
+            let state = connection.read(buffer, bytes_max, &mut collector);
+            any |= state != State::Waiting;
+            state != State::Gone
+        });
+        if collector.is_pressed() {
+            room.bell.press();
+        }
+        any
+    }
+
+    fn close_idle(&mut self) {
+        let idle_max = self.room.common.limits.idle_max;
+        let before = self.connections.len();
+        self.connections.retain(|connection| connection.line_at.elapsed() < idle_max);
+        let closed = before - self.connections.len();
+        self.room.common.counters.connections_idle.add(closed as u64);
+    }
+
+    /// Takes what has come already.
+    fn finish(&mut self, buffer: &mut [u8]) {
+        let until = Instant::now() + STOP_MAX;
+        self.accept(&vec![true; self.doors.len()]);
+        let all = vec![true; self.connections.len()];
+        while self.read(buffer, &all) && Instant::now() < until {}
+        let mut collector = self.room.collector.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes_max = self.room.common.limits.line_bytes_max;
+        for connection in &mut self.connections {
+            connection.end(bytes_max, &mut collector);
+        }
+    }
+}
+
+impl Connection {
+    fn read(&mut self, buffer: &mut [u8], bytes_max: usize, collector: &mut Collector) -> State {
+        match self.stream.read(buffer) {
+            Ok(0) => {
+                self.end(bytes_max, collector);
+                State::Gone
+            }
+            Ok(length) => {
+                self.lines(&buffer[..length], bytes_max, collector);
+                State::Read
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => State::Waiting,
+                _ => {
+                    self.end(bytes_max, collector);
+                    State::Gone
+                }
+            },
+        }
+    }
+
+    /// Bytes that came: lines that end in them are read, the beginning of one is kept.
+    fn lines(&mut self, bytes: &[u8], bytes_max: usize, collector: &mut Collector) {
+        let Some(first) = bytes.iter().position(|&byte| byte == b'\n') else {
+            return self.keep(bytes, bytes_max);
+        };
+        self.keep(&bytes[..first], bytes_max);
+        self.end(bytes_max, collector);
+        self.line_at = Instant::now();
+        let rest = &bytes[first + 1..];
+        let whole = rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        let (whole, rest) = rest.split_at(whole);
+        for part in parts(whole, bytes_max) {
+            match part {
+                Ok(lines) => collector.packet(lines, &self.stream),
+                Err(_) => self.refuse(bytes_max, collector),
+            }
+        }
+        self.keep(rest, bytes_max);
+    }
+
+    fn keep(&mut self, bytes: &[u8], bytes_max: usize) {
+        let room = bytes_max.saturating_sub(self.line.len());
+        self.is_too_long |= bytes.len() > room;
+        self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    /// The line that was kept is whole.
+    fn end(&mut self, bytes_max: usize, collector: &mut Collector) {
+        if std::mem::take(&mut self.is_too_long) {
+            self.refuse(bytes_max, collector);
+        } else if !self.line.is_empty() {
+            collector.packet(&self.line, &self.stream);
+        }
+        self.line.clear();
+    }
+
+    fn refuse(&self, bytes_max: usize, collector: &mut Collector) {
+        let why = format!("expected a line of at most {bytes_max} bytes, found a longer one");
+        collector.refuse_line(&why, &self.stream);
+    }
+}
+
+/// Whole lines, as few pieces as can be: a line that is too long is one by itself.
+fn parts(lines: &[u8], bytes_max: usize) -> Vec<Result<&[u8], &[u8]>> {
+    let (mut parts, mut start, mut at) = (Vec::new(), 0, 0);
+    for line in lines.split_inclusive(|&byte| byte == b'\n') {
+        let end = at + line.len();
+        if line.len() > bytes_max + 1 {
+            parts.extend((at > start).then(|| Ok(&lines[start..at])));
+            parts.push(Err(line));
+            start = end;
+        }
+        at = end;
+    }
+    parts.extend((at > start).then(|| Ok(&lines[start..at])));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(lines: &str, expected: &str) {
+        let shown = |part: &Result<&[u8], &[u8]>| match part {
+            Ok(lines) => format!("{:?}", String::from_utf8_lossy(lines)),
+            Err(_) => "too long".to_owned(),
+        };
+        let found: Vec<String> = parts(lines.as_bytes(), 3).iter().map(shown).collect();
+        assert_eq!(found.join(" "), expected);
+    }
+
+    #[test]
+    fn lines_that_are_too_long_stand_alone() {
+        check("", "");
+        check("abc\nd\n", "\"abc\\nd\\n\"");
+        check("abcd\n", "too long");
+        check("a\nabcd\nabcde\nb\nc\n", "\"a\\n\" too long too long \"b\\nc\\n\"");
+    }
+}

@@ -1,0 +1,83 @@
+//! Unix sockets: a path that a process has, until it is gone.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use crate::address::Address;
+use crate::error::{Error, Result};
+
+/// All of this host may send, as on the loopback address.
+const MODE: u32 = 0o666;
+
+/// The socket's file, removed when this is dropped, unless another has taken its place.
+#[derive(Debug)]
+pub(crate) struct File {
+    path: PathBuf,
+    /// Device and inode.
+    id: (u64, u64),
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if id(&self.path).is_ok_and(|id| id == self.id) {
+            // It is as gone as can be: whoever starts next finds a file that nobody listens on, and replaces it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn id(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+/// A socket for datagrams.
+pub(crate) fn datagram(path: &Path) -> Result<(UnixDatagram, File)> {
+    bound(path, Address::Unix(path.to_owned()), |path| UnixDatagram::bind(path))
+}
+
+/// A socket for connections.
+pub(crate) fn stream(path: &Path) -> Result<(UnixListener, File)> {
+    bound(path, Address::UnixStream(path.to_owned()), |path| UnixListener::bind(path))
+}
+
+fn bound<T>(
+    path: &Path,
+    address: Address,
+    bind: impl Fn(&Path) -> io::Result<T>,
+) -> Result<(T, File)> {
+    let wrong = |source| Error::Bind { address: address.clone(), source };
+    make_room(path).map_err(|error| match error {
+        Error::System(source) => wrong(source),
+        error => error,
+    })?;
+    let socket = bind(path).map_err(wrong)?;
+    let file = File { path: path.to_owned(), id: id(path).map_err(wrong)? };
+    fs::set_permissions(path, fs::Permissions::from_mode(MODE)).map_err(wrong)?;
+    Ok((socket, file))
+}
+
+/// Removes the socket of a process that is gone.
+fn make_room(path: &Path) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.into()),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(Error::NoSocket { path: path.to_owned() });
+        }
+        Ok(_) => {}
+    }
+    // Of the two kinds of sockets one cannot be connected to as the other, which only a live one says.
+    let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    let tried = tried.or_else(|_| UnixStream::connect(path).map(drop));
+    match tried {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            Ok(fs::remove_file(path)?)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error.into()),
+        _ => Err(Error::Taken { path: path.to_owned() }),
+    }
+}

@@ -1,0 +1,121 @@
+//! TCP and Unix streams.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use listen::{Graphite, Listener, Statsd};
+
+use crate::world::{Folder, World, ip, loopback, nowhere};
+
+fn tcp() -> Statsd {
+    Statsd { tcp: vec![loopback()], ..nowhere() }
+}
+
+/// Sends pieces over a connection, each seen by the listener before the next, and shows what is stored.
+#[track_caller]
+fn check(settings: Statsd, pieces: &[&str], expected: &str) {
+    let world = World::new();
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    let mut stream = TcpStream::connect(ip(&listener.addresses()[0])).unwrap();
+    stream.set_nodelay(true).unwrap();
+    for piece in pieces {
+        stream.write_all(piece.as_bytes()).unwrap();
+    }
+    drop(stream);
+    listener.stop();
+    assert_eq!(world.shown(), expected);
+}
+
+#[test]
+fn lines_come_in_pieces() {
+    check(tcp(), &["a:1|", "c\na:2|c\r\nb", ":5|c\n"], "a 0..3 3\nb 0..3 5");
+    check(tcp(), &["\n\na:1|c\n\nb:1|c"], "a 0..3 1\nb 0..3 1");
+    check(tcp(), &[], "");
+}
+
+#[test]
+fn a_line_that_is_too_long_is_passed_over() {
+    let settings = Statsd { line_bytes_max: 16, ..tcp() };
+    let long = "x".repeat(100_000);
+    let all = format!("a:1|c\n{long}\na:2|c\n{long}:1|c");
+    check(settings.clone(), &[&all], "a 0..3 3");
+    check(settings, &["123456789012:1|c", "\n", "1234567890123:1|c\n"], "123456789012 0..3 1");
+}
+
+#[test]
+fn many_connections_send_at_once_and_nothing_is_lost() {
+    let (world, folder) = (World::new(), Folder::new());
+    let path = folder.0.join("socket");
+    let settings = Statsd { unix_stream: Some(path.clone()), ..tcp() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    let to = ip(&listener.addresses()[0]);
+    let send = |mut stream: Box<dyn Write>| {
+        for n in 0..2000 {
+            write!(stream, "a:{n}|ms\nb:1|c\n").unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| send(Box::new(TcpStream::connect(to).unwrap())));
+            scope.spawn(|| send(Box::new(UnixStream::connect(&path).unwrap())));
+        }
+    });
+    listener.stop();
+    assert_eq!(world.shown(), "a 0..3 32000 of 31984000ms\nb 0..3 32000");
+    assert!(!path.exists());
+}
+
+#[test]
+fn connections_have_a_bound() {
+    let world = World::new();
+    let settings = Statsd { connections_max: 2, ..tcp() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    let to = ip(&listener.addresses()[0]);
+    let connections = "topdeck_listen_connections_total";
+    let mut first: Vec<TcpStream> = Vec::new();
+    for count in 1..=2 {
+        first.push(TcpStream::connect(to).unwrap());
+        world.wait(connections, "taken", count);
+    }
+    let mut third = TcpStream::connect(to).unwrap();
+    assert_eq!(third.read(&mut [0; 1]).unwrap(), 0, "it is closed");
+    assert_eq!(world.count(connections, "refused"), 1);
+    first[1].write_all(b"a:1|c\n").unwrap();
+    listener.stop();
+    assert_eq!(world.shown(), "a 0..3 1");
+}
+
+#[test]
+fn a_connection_without_lines_is_closed() {
+    let world = World::new();
+    let settings = Statsd { idle_max: Duration::from_millis(1), ..tcp() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    let mut stream = TcpStream::connect(ip(&listener.addresses()[0])).unwrap();
+    assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0);
+    world.wait("topdeck_listen_connections_total", "idle", 1);
+    listener.stop();
+}
+
+#[test]
+fn senders_wait_while_memory_is_full() {
+    let world = World::new();
+    // Less than one series and a read of lines take.
+    let settings =
+        Graphite { tcp: vec![loopback()], memory_bytes_max: 4096, ..Graphite::default() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    let mut stream = TcpStream::connect(ip(&listener.addresses()[0])).unwrap();
+    let count = 2000u64;
+    for n in 0..count {
+        writeln!(stream, "a {n} 1700000000").unwrap();
+    }
+    let values = "topdeck_listen_values_total";
+    world.wait(values, "received", count);
+    listener.stop();
+    let (rows, gaps) = world.stored();
+    let lost: u64 = gaps.iter().map(|gap| gap.lost.unwrap()).sum();
+    assert_eq!(rows.len() as u64 + lost, count);
+    assert_eq!((world.values("taken"), world.values("memory_max")), (rows.len() as u64, lost));
+}

@@ -1,0 +1,241 @@
+//! UDP and Unix datagrams.
+
+use std::net::UdpSocket;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::sync::Arc;
+
+use listen::{Address, Error, Graphite, Listener, Settings, Statsd};
+use model::Value;
+
+use crate::world::{Folder, World, ip, loopback, nowhere};
+
+fn udp() -> Statsd {
+    Statsd { udp: vec![loopback()], ..nowhere() }
+}
+
+/// Sends datagrams, stops, and shows what is stored.
+#[track_caller]
+fn check(settings: impl Into<Settings>, datagrams: &[&str], expected: &[&str]) {
+    let world = World::new();
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    for datagram in datagrams {
+        socket.send_to(datagram.as_bytes(), ip(&listener.addresses()[0])).unwrap();
+    }
+    listener.stop();
+    assert_eq!(world.shown(), expected.join("\n"));
+}
+
+#[test]
+fn metrics_are_added_up() {
+    check(
+        udp(),
+        &[
+            "a:1.5|ms\na:2:3|ms",
+            "a:1|h\na:2|d",
+            "b:1|c\nb:2|c|@0.5",
+            "b:1|c|#x:1,fast",
+            "g:4|g\ng:+2|g\ng:-1|g",
+            "h:-3|g",
+            "u:x|s\nu:y|s\nu:x|s",
+            "w:3|ms|@0.25",
+        ],
+        &[
+            "a 0..3 2 of 3",
+            "a 0..3 3 of 6.5ms",
+            "b 0..3 5",
+            "b{fast=\"true\",x=\"1\"} 0..3 1",
+            "g 3..3 5",
+            "h 3..3 -3",
+            "u 0..3 2",
+            "w 0..3 4 of 12ms",
+        ],
+    );
+}
+
+#[test]
+fn a_value_that_says_when_it_was_goes_there() {
+    check(
+        udp(),
+        &[
+            "a:1|ms|T1699999999\na:2|ms|T1700000000\na:3|c|T1699999990",
+            "a:7|g|T1699999905",
+            "a:1|ms|T1700090000",
+        ],
+        &[
+            "a -10..0 1 of 1ms",
+            "a -10..0 3",
+            "a -95..-95 7",
+            "a 0..3 1 of 2ms",
+            "lost 1: the values said they were of more than a day ahead",
+        ],
+    );
+}
+
+#[test]
+fn graphite_values_have_times_of_their_own() {
+    check(
+        Graphite { udp: vec![loopback()], tcp: Vec::new(), ..Graphite::default() },
+        &["a.b 1 1699999999\n a.b 2 -1 \r\n", "a;x=1 3 N\n\nb nan 1\nb x 1\n"],
+        &["a.b -1..-1 1", "a.b 3..3 2", "a{x=\"1\"} 3..3 3"],
+    );
+}
+
+#[test]
+fn lines_that_are_none_are_named_with_their_sender() {
+    let world = World::new();
+    let listener = Listener::start(udp(), Arc::clone(&world.intake)).unwrap();
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    let to = ip(&listener.addresses()[0]);
+    for datagram in [&b"garbage\na:1|c\n_e{1,1}:a|b\na:x|c\n\xff:1|c"[..], b"", &[0; 60_000]] {
+        socket.send_to(datagram, to).unwrap();
+    }
+    for _ in 0..100 {
+        socket.send_to(b":1|c", to).unwrap();
+    }
+    let lines = "topdeck_listen_lines_total";
+    world.wait(lines, "refused", 104);
+    let from = socket.local_addr().unwrap();
+    let troubles = listener.troubles();
+    let said = format!("udp {from}: line 1: expected name:value|type, found \"garbage\"");
+    assert!(troubles.contains(&said), "{troubles:?}");
+    assert!(troubles.len() <= 10, "{troubles:?}");
+    listener.stop();
+    assert_eq!((world.count(lines, "refused"), world.count(lines, "skipped")), (104, 1));
+    assert_eq!(world.shown(), "a 0..3 1");
+}
+
+#[test]
+fn more_series_than_there_may_be_are_lost_and_counted() {
+    let lines: Vec<String> = (0..10).map(|n| format!("a{n}:1|ms\n")).collect();
+    let lines = lines.concat();
+    check(
+        Statsd { series_max: 3, ..udp() },
+        &[&lines, "a0:5:5|ms"],
+        &[
+            "a0 0..3 3 of 11ms",
+            "a1 0..3 1 of 1ms",
+            "a2 0..3 1 of 1ms",
+            "lost 7: more series in an interval than series_max allows",
+        ],
+    );
+}
+
+#[test]
+fn series_that_are_none_are_lost_and_counted() {
+    let long = "x".repeat(2000);
+    check(
+        udp(),
+        &[&format!("{long}:1:2|ms\na:1|ms")],
+        &["a 0..3 1 of 1ms", "lost 2: the store refused the series or the value"],
+    );
+}
+
+/// Timings in histograms.
+fn timings(world: &World) -> u64 {
+    let (rows, _) = world.stored();
+    let count = |value: &Value| match value {
+        Value::Histogram(histogram) => histogram.count(),
+        _ => 0,
+    };
+    rows.iter().map(|(_, sample)| count(&sample.value)).sum()
+}
+
+#[test]
+fn what_the_kernel_drops_is_counted() {
+    let world = World::new();
+    let settings = Statsd { receive_buffer_bytes: 4096, ..udp() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    let (to, count) = (ip(&listener.addresses()[0]), 20_000u64);
+    for n in 0..count {
+        socket.send_to(format!("a:{n}:1:2:3:4|ms\nb:1|ms").as_bytes(), to).unwrap();
+    }
+    listener.stop();
+    let dropped = world.values("kernel");
+    assert_eq!(timings(&world) + 6 * dropped, 6 * count);
+    assert_eq!(world.values("taken"), timings(&world));
+    let (_, gaps) = world.stored();
+    assert_eq!(gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>(), dropped);
+}
+
+#[test]
+fn both_versions_of_ip_side_by_side() {
+    let Ok(probe) = UdpSocket::bind("[::1]:0") else { return };
+    drop(probe);
+    let world = World::new();
+    let settings = Statsd { udp: vec![loopback(), "[::1]:0".parse().unwrap()], ..nowhere() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    for (from, address) in ["127.0.0.1:0", "[::1]:0"].iter().zip(listener.addresses()) {
+        let socket = UdpSocket::bind(from).unwrap();
+        socket.send_to(b"a:1|ms\ns:x|s\nc:2|c", ip(address)).unwrap();
+    }
+    listener.stop();
+    assert_eq!(world.shown(), "a 0..3 2 of 2ms\nc 0..3 4\ns 0..3 1");
+}
+
+#[test]
+fn nothing_is_dropped_on_a_unix_socket() {
+    let (world, folder) = (World::new(), Folder::new());
+    let path = folder.0.join("socket");
+    let settings = Statsd { unix: Some(path.clone()), ..nowhere() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    assert_eq!(listener.addresses(), [Address::Unix(path.clone())]);
+    let socket = UnixDatagram::unbound().unwrap();
+    let count = 20_000u64;
+    for n in 0..count {
+        socket.send_to(format!("a:{n}|ms\nb:1:2|ms").as_bytes(), &path).unwrap();
+    }
+    // Cut off where the buffer ends: a line that is not whole is not read.
+    socket.send_to(format!("c:1|ms\nc:{}", "1".repeat(150_000)).as_bytes(), &path).unwrap();
+    listener.stop();
+    assert_eq!((timings(&world), world.values("taken")), (3 * count + 1, 3 * count + 1));
+    assert!(!path.exists(), "the socket is gone");
+}
+
+#[test]
+fn a_socket_of_a_dead_process_is_replaced_and_no_other() {
+    let (world, folder) = (World::new(), Folder::new());
+    let path = folder.0.join("socket");
+    let start = || {
+        let settings = Statsd { unix: Some(path.clone()), ..nowhere() };
+        Listener::start(settings, Arc::clone(&world.intake))
+    };
+    drop(UnixDatagram::bind(&path).unwrap());
+    let listener = start().unwrap();
+    assert!(matches!(start(), Err(Error::Taken { .. })));
+    listener.stop();
+    let other = UnixListener::bind(&path).unwrap();
+    assert!(matches!(start(), Err(Error::Taken { .. })));
+    drop(other);
+    start().unwrap().stop();
+    std::fs::write(&path, "mine").unwrap();
+    assert!(matches!(start(), Err(Error::NoSocket { .. })));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let world = World::new();
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    let address = socket.local_addr().unwrap();
+    let settings = Statsd { udp: vec![address], ..nowhere() };
+    let error = Listener::start(settings, Arc::clone(&world.intake)).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("cannot listen on udp {address}: ")), "{error}");
+    let error = Listener::start(nowhere(), Arc::clone(&world.intake)).unwrap_err();
+    assert!(matches!(error, Error::NoAddress));
+}
+
+#[test]
+fn gauges_are_known_from_one_interval_to_the_next() {
+    let world = World::new();
+    let listener = Listener::start(udp(), Arc::clone(&world.intake)).unwrap();
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    for (seconds, line) in [(3, "a:10|g"), (14, "a:+5|g"), (27, "a:-1|g")] {
+        world.set(seconds);
+        socket.send_to(line.as_bytes(), ip(&listener.addresses()[0])).unwrap();
+        world.wait("topdeck_listen_values_total", "received", (seconds as u64 + 9) / 11);
+    }
+    listener.stop();
+    assert_eq!(world.shown(), "a 14..14 15\na 27..27 14\na 3..3 10");
+}

@@ -1,0 +1,6 @@
+//! Real sockets: what is sent is what is stored, or is counted as lost.
+
+mod connections;
+mod datagrams;
+mod full;
+mod world;

@@ -1,0 +1,161 @@
+//! An intake into a journal in memory, whose clock stands still unless it is set.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use disk::{Disk, SimDisk};
+use intake::{Home, Intake};
+use journal::{Item, Journal, Start};
+use listen::{Address, Statsd};
+use model::{Batch, Gap, Sample, Series, SeriesRef, Value};
+
+/// The beginning of an interval.
+pub(crate) const NOW: i64 = 1_700_000_000_000_000_000;
+/// Longer than any test takes on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct World {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) intake: Arc<Intake>,
+    now: Arc<AtomicI64>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World::with(journal::Settings::default())
+    }
+
+    pub(crate) fn with(settings: journal::Settings) -> World {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        let dir = Path::new("/journal");
+        Journal::create(&*disk, dir, 7, NOW, &settings).unwrap();
+        // A journal that is full says so at once.
+        let wait_max = Duration::from_millis(20);
+        let options = journal::Options { wait_max, ..journal::Options::default() };
+        let journal = Arc::new(Journal::open(disk, dir, &options).unwrap());
+        let now = Arc::new(AtomicI64::new(NOW + 3_000_000_000));
+        let clock = Arc::clone(&now);
+        let settings = intake::Settings {
+            clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+            ..intake::Settings::default()
+        };
+        let intake = Arc::new(Intake::new(Home::Journal(Arc::clone(&journal)), settings).unwrap());
+        World { journal, intake, now }
+    }
+
+    /// Some seconds after the beginning of the first interval.
+    pub(crate) fn set(&self, seconds: i64) {
+        self.now.store(NOW + seconds * 1_000_000_000, Ordering::SeqCst);
+    }
+
+    /// What a counter of the listener has come to.
+    pub(crate) fn count(&self, name: &'static str, outcome: &str) -> u64 {
+        // Asking for one that is not there makes it, at zero.
+        let count = |labels: &[(&str, &str)]| self.intake.meter().counter(name, "", labels).get();
+        let outcome = ("outcome", outcome);
+        count(&[("source", "statsd"), outcome])
+            + count(&[("source", "graphite"), outcome])
+            + count(&[outcome])
+    }
+
+    pub(crate) fn values(&self, outcome: &str) -> u64 {
+        self.count("topdeck_listen_values_total", outcome)
+    }
+
+    /// Waits for a counter.
+    #[track_caller]
+    pub(crate) fn wait(&self, name: &'static str, outcome: &str, count: u64) {
+        let began = Instant::now();
+        while self.count(name, outcome) < count {
+            assert!(began.elapsed() < PATIENCE, "{name} {outcome}: {}", self.count(name, outcome));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// All that is in the journal.
+    pub(crate) fn stored(&self) -> (Vec<(Series, Sample)>, Vec<Gap>) {
+        let mut reader = self.journal.reader(Start::Begin).unwrap();
+        let (mut rows, mut gaps) = (Vec::new(), Vec::new());
+        while let Some(item) = reader.next().unwrap() {
+            let Item::Batch(batch) = item else { panic!("nothing is missing") };
+            for record in batch.records() {
+                let batch = Batch::check(record.bytes.to_vec()).unwrap();
+                let mut entries = batch.read();
+                for entry in entries.by_ref() {
+                    let entry = entry.unwrap();
+                    let SeriesRef::Form(form) = entry.series else { panic!("forms are sent") };
+                    let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());
+                    rows.push((Series::from_form(form).unwrap(), Sample { start, end, value }));
+                }
+                gaps.extend_from_slice(entries.gaps());
+            }
+        }
+        (rows, gaps)
+    }
+
+    /// Each row on a line, by series; times in seconds since the beginning.
+    pub(crate) fn shown(&self) -> String {
+        let (rows, gaps) = self.stored();
+        let seconds = |time: i64| (time - NOW) as f64 / 1e9;
+        let mut lines: Vec<String> = rows
+            .iter()
+            .map(|(series, sample)| {
+                let mut line =
+                    format!("{series} {}..{}", seconds(sample.start), seconds(sample.end));
+                match &sample.value {
+                    Value::Histogram(histogram) => {
+                        let sum = histogram.sum_side().value().unwrap().value();
+                        write!(line, " {} of {sum}{}", histogram.count(), series.unit())
+                    }
+                    Value::Number(number) => write!(line, " {number}"),
+                    Value::Text(text) => write!(line, " {text:?}"),
+                }
+                .unwrap();
+                line
+            })
+            .collect();
+        lines.sort();
+        lines.extend(gaps.iter().map(|gap| format!("lost {}: {}", gap.lost.unwrap(), gap.reason)));
+        lines.join("\n")
+    }
+}
+
+/// Nothing is listened on.
+pub(crate) fn nowhere() -> Statsd {
+    Statsd { udp: Vec::new(), ..Statsd::default() }
+}
+
+pub(crate) fn loopback() -> std::net::SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// The address of an internet socket.
+pub(crate) fn ip(address: &Address) -> std::net::SocketAddr {
+    match address {
+        Address::Udp(address) | Address::Tcp(address) => *address,
+        other => panic!("{other}"),
+    }
+}
+
+/// A folder of a test, removed at its end.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("topdeck-listen-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
