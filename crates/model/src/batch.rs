@@ -195,6 +195,61 @@ impl Batch {
     pub fn read(&self) -> BatchReader<'_> {
         BatchReader::new(&self.bytes).expect("BUG: the batch was checked")
     }
+
+    /// The same batch with each series' form in the place of its id, for a reader who does not know the ids.
+    pub fn with_forms(
+        &self,
+        form: &mut dyn FnMut(SeriesId) -> Option<Vec<u8>>,
+    ) -> Result<Batch> {
+        let (mut out, mut group, mut count) = (vec![MAGIC, VERSION], Vec::new(), 0);
+        let (mut start, mut span) = (0i64, 0i64);
+        let mut reader = self.read();
+        for entry in reader.by_ref() {
+            let entry = entry?;
+            if entry.begins {
+                close(&mut out, &mut group, &mut count);
+                out.push(BY_FORM);
+                match entry.series {
+                    SeriesRef::Form(form) => put_bytes(&mut out, form),
+                    SeriesRef::Id(id) => put_bytes(&mut out, &known(form(id), id, &entry)?),
+                }
+            }
+            put_zigzag(&mut group, entry.start.wrapping_sub(start));
+            put_zigzag(&mut group, (entry.end - entry.start).wrapping_sub(span));
+            (start, span) = (entry.start, entry.end - entry.start);
+            match entry.tag {
+                1 => group.extend_from_slice(entry.value),
+                _ => put_bytes(&mut group, entry.value),
+            }
+            count += 1;
+        }
+        close(&mut out, &mut group, &mut count);
+        if !reader.gaps().is_empty() {
+            out.push(GAPS);
+            put_varint(&mut out, reader.gaps().len() as u64);
+            reader.gaps().iter().for_each(|gap| gap.put(&mut out));
+        }
+        Ok(Batch { bytes: out, samples: self.samples })
+    }
+}
+
+/// Ends a group whose series is written.
+fn close(out: &mut Vec<u8>, group: &mut Vec<u8>, count: &mut u64) {
+    if *count > 0 {
+        put_varint(out, std::mem::take(count));
+        out.append(group);
+    }
+}
+
+/// The form of a series, if it is one whose values are like this one.
+fn known(form: Option<Vec<u8>>, id: SeriesId, entry: &Entry<'_>) -> Result<Vec<u8>> {
+    let fits = |form: &Vec<u8>| Kind::of_form(form).is_some_and(|kind| entry.is_of(kind));
+    form.filter(fits).ok_or_else(|| Error::Invalid {
+        offset: entry.offset,
+        field: "series id",
+        found: id.to_string(),
+        expected: "a series whose form is known, with values of its kind",
+    })
 }
 
 fn value_tag(kind: Kind) -> u8 {
@@ -453,10 +508,26 @@ mod tests {
                 let value = entry.decode().unwrap();
                 found.push((entry.series.id(), Sample { start: entry.start, end: entry.end, value }));
             }
-            prop_assert_eq!(found, expected);
+            prop_assert_eq!(&found, &expected);
             prop_assert_eq!(reader.gaps(), &[gap]);
             prop_assert_eq!(batch.samples(), samples.len() as u64);
             prop_assert_eq!(Batch::check(batch.bytes().to_owned()), Ok(batch.clone()));
+            let all: Vec<Series> = (0..6).map(series).collect();
+            let known = |id| all.iter().find(|series| series.id() == id).map(Series::form);
+            let told = batch.with_forms(&mut |id| known(id)).unwrap();
+            prop_assert_eq!(Batch::check(told.bytes().to_owned()), Ok(told.clone()));
+            let mut reader = told.read();
+            for (entry, (id, sample)) in reader.by_ref().zip(&found) {
+                let entry = entry.unwrap();
+                prop_assert!(matches!(entry.series, SeriesRef::Form(_)));
+                prop_assert_eq!(entry.series.id(), *id);
+                prop_assert_eq!((entry.start, entry.end), (sample.start, sample.end));
+                prop_assert_eq!(&entry.decode().unwrap(), &sample.value);
+            }
+            prop_assert!(reader.next().is_none());
+            prop_assert_eq!(reader.gaps().len(), 1);
+            let unknown = samples.iter().any(|&(_, by_form, ..)| !by_form);
+            prop_assert_eq!(batch.with_forms(&mut |_| None).is_err(), unknown);
         }
 
         #[test]

@@ -1,0 +1,64 @@
+//! What is counted of a site.
+
+use intake::{Counter, Meter, Timer};
+
+use crate::status::Board;
+
+/// Counters and times of one site.
+#[derive(Clone, Debug)]
+pub(crate) struct Measure {
+    pub(crate) sent: Counter,
+    pub(crate) acknowledged: Counter,
+    pub(crate) samples: Counter,
+    pub(crate) set_aside: Counter,
+    pub(crate) missing: Counter,
+    pub(crate) retries: Counter,
+    pub(crate) bytes: Counter,
+    pub(crate) answering: Timer,
+}
+
+impl Measure {
+    pub(crate) fn new(meter: &Meter, site: &str, board: &Board) -> Measure {
+        let labels = &[("site", site)];
+        let records = |outcome| {
+            meter.counter(
+                "topdeck_forward_records_total",
+                "records for another site, by what became of them; sent counts each time",
+                &[("site", site), ("outcome", outcome)],
+            )
+        };
+        let board = board.clone();
+        meter.gauge(
+            "topdeck_forward_lag",
+            "records that another site does not have yet",
+            labels,
+            move || board.set().lag as f64,
+        );
+        Measure {
+            sent: records("sent"),
+            acknowledged: records("acknowledged"),
+            set_aside: records("set_aside"),
+            missing: records("missing"),
+            samples: meter.counter(
+                "topdeck_forward_samples_total",
+                "samples that another site has acknowledged",
+                labels,
+            ),
+            retries: meter.counter(
+                "topdeck_forward_retries_total",
+                "requests to another site that failed, in whole or in part, and were made again",
+                labels,
+            ),
+            bytes: meter.counter(
+                "topdeck_forward_bytes_total",
+                "compressed bytes sent to another site, with what was sent again",
+                labels,
+            ),
+            answering: meter.timer(
+                "topdeck_forward_acknowledgement",
+                "from sending a parcel until the other site says that it is durable there",
+                labels,
+            ),
+        }
+    }
+}
