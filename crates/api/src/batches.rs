@@ -126,7 +126,8 @@ async fn receive(body: Body) -> Result<Bytes, Problem> {
 
 fn unpack(body: &[u8]) -> Result<Vec<u8>, Problem> {
     use std::io::Read;
-    let fail = |error: std::io::Error| Problem::bad(format!("the parcel cannot be unpacked: {error}"));
+    let fail =
+        |error: std::io::Error| Problem::bad(format!("the parcel cannot be unpacked: {error}"));
     // Grows with what comes out, not with what a header promises.
     let mut parcel = Vec::new();
     let decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(fail)?;

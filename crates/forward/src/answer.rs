@@ -43,7 +43,8 @@ impl Answer {
         let refused = number(response.headers(), REFUSED)
             .filter(|refused| (accepted.unwrap_or(committed) + 1..=last).contains(refused));
         let why = format!("{}: {}", status.as_u16(), shown(response.body()));
-        let after = number(response.headers(), header::RETRY_AFTER.as_str()).map(Duration::from_secs);
+        let after =
+            number(response.headers(), header::RETRY_AFTER.as_str()).map(Duration::from_secs);
         let later = |slowly| Verdict::Later { why: why.clone(), after, slowly };
         let verdict = match (status, refused) {
             (status, _) if status.is_success() && accepted == Some(last) => Verdict::Taken,

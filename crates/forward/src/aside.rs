@@ -25,7 +25,8 @@ impl Aside {
 
     /// Keeps a batch, durably; where, unless there is no room for it.
     pub(crate) fn put(&self, sequence: u64, batch: &[u8], why: &str) -> Result<Option<PathBuf>> {
-        let failed = |path: &Path, source| Error::Folder { path: path.display().to_string(), source };
+        let failed =
+            |path: &Path, source| Error::Folder { path: path.display().to_string(), source };
         fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, error))?;
         let used = self.bytes().map_err(|error| failed(&self.folder, error))?;
         if used.saturating_add(batch.len() as u64) > self.bytes_max {

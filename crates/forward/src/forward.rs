@@ -34,8 +34,7 @@ impl Forward {
     pub fn start(settings: Settings, intake: Arc<Intake>) -> Result<Forward> {
         settings.check()?;
         let (stop, stopped) = watch::channel(None);
-        let mut forward =
-            Forward { intake, boards: Vec::new(), tasks: Vec::new(), stop, settings };
+        let mut forward = Forward { intake, boards: Vec::new(), tasks: Vec::new(), stop, settings };
         // All of them first: one that cannot be made keeps all from starting.
         let sites = forward.settings.sites.clone();
         let tasks: Vec<Task> =
@@ -52,19 +51,17 @@ impl Forward {
         let subscriber = format!("{PREFIX}{}", site.name);
         let position = self.subscriber(&subscriber)?;
         let tls = match target.secure {
-            // One request is under way at a time: nothing is won by HTTP/2.
             true => {
-                let config = site.tls.config(&[b"http/1.1"]);
-                Some(config.map_err(|error| site.wrong(error.to_string()))?)
+                let config = site.tls.config().map_err(|error| site.wrong(error.to_string()))?;
+                // Without ALPN it is HTTP/1.1: one request is under way at a time.
+                Some(Arc::new(config))
             }
             false => None,
         };
-        let end = self.intake.home().journal().marks().end;
         let board = Board::new(Status {
             name: site.name.clone(),
             url: site.url.clone(),
             position,
-            lag: end.saturating_sub(position),
             ..Status::default()
         });
         Ok(Task {
@@ -75,7 +72,7 @@ impl Forward {
             agent: self.settings.agent_header()?,
             dialer: Dialer::new(Limits::default(), tls),
             settings: self.settings.clone(),
-            measure: Measure::new(self.intake.meter(), &site.name, &board),
+            measure: Measure::new(&self.intake, &site.name, &board),
             intake: Arc::clone(&self.intake),
             board,
             stop: stop.clone(),
@@ -96,7 +93,8 @@ impl Forward {
 
     /// How it is with each site.
     pub fn status(&self) -> Vec<Status> {
-        self.boards.iter().map(Board::get).collect()
+        let journal = self.intake.home().journal();
+        self.boards.iter().map(|board| board.now(journal)).collect()
     }
 
     /// Places of sites that are in the settings no more. They hold what those sites did not get, and so the

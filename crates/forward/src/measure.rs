@@ -1,6 +1,8 @@
 //! What is counted of a site.
 
-use intake::{Counter, Meter, Timer};
+use std::sync::Arc;
+
+use intake::{Counter, Intake, Timer};
 
 use crate::status::Board;
 
@@ -18,7 +20,8 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    pub(crate) fn new(meter: &Meter, site: &str, board: &Board) -> Measure {
+    pub(crate) fn new(intake: &Arc<Intake>, site: &str, board: &Board) -> Measure {
+        let meter = intake.meter();
         let labels = &[("site", site)];
         let records = |outcome| {
             meter.counter(
@@ -27,12 +30,15 @@ impl Measure {
                 &[("site", site), ("outcome", outcome)],
             )
         };
-        let board = board.clone();
+        // The meter is the intake's own: it must not hold it.
+        let (board, weak) = (board.clone(), Arc::downgrade(intake));
         meter.gauge(
             "topdeck_forward_lag",
             "records that another site does not have yet",
             labels,
-            move || board.set().lag as f64,
+            move || {
+                weak.upgrade().map_or(0.0, |intake| board.now(intake.home().journal()).lag as f64)
+            },
         );
         Measure {
             sent: records("sent"),

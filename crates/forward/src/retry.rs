@@ -45,7 +45,10 @@ mod tests {
         let ms = Duration::from_millis;
         let mut retry = Retry::new((ms(500), ms(3000)));
         let mut next = |random| retry.after(None, false, random).as_millis();
-        assert_eq!([next(u64::MAX), next(0), next(u64::MAX), next(u64::MAX)], [500, 500, 2000, 3000]);
+        assert_eq!(
+            [next(u64::MAX), next(0), next(u64::MAX), next(u64::MAX)],
+            [500, 500, 2000, 3000]
+        );
         assert_eq!(next(0), 1500);
         retry.reset();
         assert_eq!(retry.after(None, false, u64::MAX), ms(500));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use net::Target;
+use net::tls::ClientTls;
 
 use crate::error::{Error, Result};
 
@@ -21,7 +22,7 @@ pub struct Site {
     /// The token it asks for, if it does.
     pub token: Option<String>,
     /// Whom to trust, and what to show, over `https`.
-    pub tls: net::ClientTls,
+    pub tls: ClientTls,
 }
 
 /// How batches are forwarded.
@@ -82,8 +83,9 @@ impl Site {
     /// What a request shows of the token.
     pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>> {
         let Some(token) = &self.token else { return Ok(None) };
-        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-            .map_err(|_| self.wrong("its token has characters that no header can have".to_owned()))?;
+        let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
+            self.wrong("its token has characters that no header can have".to_owned())
+        })?;
         value.set_sensitive(true);
         Ok(Some(value))
     }

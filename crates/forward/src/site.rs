@@ -102,10 +102,7 @@ impl Task {
     /// One parcel.
     async fn round(&mut self, state: &mut State) -> Result<Next> {
         let Some(load) = self.read(state).await? else {
-            let position = self.intake.home().journal().marks().end;
-            let mut status = self.board.set();
-            status.lag = position.saturating_sub(status.position);
-            status.oldest = None;
+            self.board.set().oldest = None;
             return Ok(Next::Idle);
         };
         self.note(&load);
@@ -156,9 +153,7 @@ impl Task {
     }
 
     fn note(&self, load: &Load) {
-        let end = self.intake.home().journal().marks().end;
         let mut status = self.board.set();
-        status.lag = end.saturating_sub(status.position);
         status.oldest = load.oldest;
         status.sent_bytes += load.body.len() as u64;
         drop(status);
@@ -233,7 +228,6 @@ impl Task {
         status.position = accepted;
         status.records += records;
         status.acknowledged = Some(self.intake.now());
-        status.lag = self.intake.home().journal().marks().end.saturating_sub(accepted);
         Ok(())
     }
 

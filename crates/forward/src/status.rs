@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use journal::Journal;
+
 /// A site as it is now. Times are nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
@@ -55,7 +57,9 @@ impl Board {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get(&self) -> Status {
-        self.set().clone()
+    /// With the lag as it is now: the journal grows while a site is silent.
+    pub(crate) fn now(&self, journal: &Journal) -> Status {
+        let status = self.set().clone();
+        Status { lag: journal.marks().end.saturating_sub(status.position), ..status }
     }
 }

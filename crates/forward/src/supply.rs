@@ -98,12 +98,15 @@ impl Supply {
     fn pack(&mut self, now: i64) -> Result<Option<Load>> {
         let mut packing = Packing::new(self.journal);
         while packing.parcel.bytes() < PARCEL_BYTES && packing.parcel.len() < BATCHES_MAX {
-            let (subscriber, rest) = (&mut self.subscriber, Rest {
-                home: &self.home,
-                site: &self.site,
-                aside: &self.aside,
-                condemned: self.condemned.as_ref(),
-            });
+            let (subscriber, rest) = (
+                &mut self.subscriber,
+                Rest {
+                    home: &self.home,
+                    site: &self.site,
+                    aside: &self.aside,
+                    condemned: self.condemned.as_ref(),
+                },
+            );
             let Some(item) = subscriber.next()? else { break };
             let mut full = None;
             match item {

@@ -197,10 +197,7 @@ impl Batch {
     }
 
     /// The same batch with each series' form in the place of its id, for a reader who does not know the ids.
-    pub fn with_forms(
-        &self,
-        form: &mut dyn FnMut(SeriesId) -> Option<Vec<u8>>,
-    ) -> Result<Batch> {
+    pub fn with_forms(&self, form: &mut dyn FnMut(SeriesId) -> Option<Vec<u8>>) -> Result<Batch> {
         let (mut out, mut group, mut count) = (vec![MAGIC, VERSION], Vec::new(), 0);
         let (mut start, mut span) = (0i64, 0i64);
         let mut reader = self.read();

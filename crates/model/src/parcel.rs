@@ -120,7 +120,12 @@ impl<'a> Parcel<'a> {
         };
         let magic: [u8; 8] = reader.array("magic")?;
         if magic != MAGIC {
-            return invalid(0, "magic", format!("{magic:02x?}"), "\"tdparcel\", a parcel of batches");
+            return invalid(
+                0,
+                "magic",
+                format!("{magic:02x?}"),
+                "\"tdparcel\", a parcel of batches",
+            );
         }
         let version = reader.u32("version")?;
         if version != VERSION {
@@ -244,9 +249,6 @@ mod tests {
         twice.last = Some(1);
         twice.push(3, b"b");
         let error = Parcel::read(&twice.finish()).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "sequence at byte 49 is 3, expected more than that of the entry before"
-        );
+        assert_eq!(error, "sequence at byte 49 is 3, expected more than that of the entry before");
     }
 }

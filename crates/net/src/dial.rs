@@ -320,12 +320,13 @@ impl Connection {
         };
         let waited = began.elapsed();
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, bytes_max).collect().await.map_err(|error| {
-            match error.downcast_ref::<LengthLimitError>() {
+        let body =
+            Limited::new(body, bytes_max).collect().await.map_err(|error| match error
+                .downcast_ref::<LengthLimitError>(
+            ) {
                 Some(_) => fail(format!("it has more than {bytes_max} bytes"), false),
                 None => fail(error.to_string(), false),
-            }
-        })?;
+            })?;
         let reading = began.elapsed().saturating_sub(waited);
         let response = Response::from_parts(head, body.to_bytes());
         Ok(Answer { response, waited, reading })
@@ -342,8 +343,11 @@ impl Connection {
             Sender::Http2(_) => {
                 let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
                 let scheme = if self.target.secure { "https" } else { "http" };
-                head.uri =
-                    Uri::builder().scheme(scheme).authority(authority).path_and_query(path).build()?;
+                head.uri = Uri::builder()
+                    .scheme(scheme)
+                    .authority(authority)
+                    .path_and_query(path)
+                    .build()?;
             }
         }
         Ok(Request::from_parts(head, Full::new(body)))

@@ -1,10 +1,11 @@
 //! Connections of roles: TLS, and dialling with the time of each phase.
 #![forbid(unsafe_code)]
 
-mod client_tls;
+mod certificate;
 pub mod dial;
 pub mod parcels;
 mod target;
+pub mod tls;
 
-pub use client_tls::{ClientTls, ClientTlsError};
+pub use certificate::names;
 pub use target::{Target, TargetError};

@@ -31,7 +31,8 @@ impl Target {
     /// Reads a URL.
     pub fn parse(url: &str) -> Result<Target, TargetError> {
         let wrong = |why: &str| TargetError { url: url.to_owned(), why: why.to_owned() };
-        let uri: Uri = url.parse().map_err(|error: http::uri::InvalidUri| wrong(&error.to_string()))?;
+        let uri: Uri =
+            url.parse().map_err(|error: http::uri::InvalidUri| wrong(&error.to_string()))?;
         let secure = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,

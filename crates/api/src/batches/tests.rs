@@ -58,7 +58,11 @@ fn batch(by_id: bool, values: u64) -> Vec<u8> {
     let kind = Kind::Histogram(Temporality::Delta);
     let series = Series::new("latency", kind).with_unit("ns").checked().unwrap();
     let mut writer = BatchWriter::default();
-    if by_id { writer.known_series(series.id(), &series) } else { writer.series(&series) }
+    if by_id {
+        writer.known_series(series.id(), &series)
+    } else {
+        writer.series(&series)
+    }
     let mut histogram = Histogram::default();
     (0..values).for_each(|n| histogram.record(n as f64));
     let value = Value::Histogram(Box::new(histogram));
@@ -82,7 +86,8 @@ type Said = (u16, Option<u64>, Option<u64>, String);
 
 async fn ask(here: &Here, request: Request<Body>) -> Said {
     let response = routes().with_state(here.context.clone()).oneshot(request).await.unwrap();
-    let number = |name| response.headers().get(name).map(|it| it.to_str().unwrap().parse().unwrap());
+    let number =
+        |name| response.headers().get(name).map(|it| it.to_str().unwrap().parse().unwrap());
     let (accepted, refused) = (number(ACCEPTED), number(REFUSED));
     let status = response.status().as_u16();
     let body = axum::body::to_bytes(response.into_body(), 1 << 16).await.unwrap();
@@ -217,9 +222,8 @@ async fn a_parcel_comes_over_a_connection() {
     let here = agent(&journal::Settings::default());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let service = hyper_util::service::TowerToHyperService::new(
-        routes().with_state(here.context.clone()),
-    );
+    let service =
+        hyper_util::service::TowerToHyperService::new(routes().with_state(here.context.clone()));
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         let stream = hyper_util::rt::TokioIo::new(stream);

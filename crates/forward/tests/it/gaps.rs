@@ -28,7 +28,8 @@ async fn a_batch_that_is_refused_for_good_is_set_aside_and_told() {
     let state = site.state();
     assert_eq!(state.count, 5 * 7);
     assert_eq!(state.order, [1, 2, 3, 4, 5, 6, 7]);
-    let gaps: Vec<_> = state.gaps.iter().map(|gap| (gap.producer, gap.lost, &*gap.reason)).collect();
+    let gaps: Vec<_> =
+        state.gaps.iter().map(|gap| (gap.producer, gap.lost, &*gap.reason)).collect();
     let expected = [
         (Some(producer), Some(1), "not taken by site a, set aside: 400: so!"),
         (
@@ -51,11 +52,7 @@ async fn what_the_journal_dropped_is_told_as_a_gap() {
     let small = journal::Settings {
         buffer_bytes: 4096,
         segment_bytes: 16 << 10,
-        limits: Limits {
-            bytes_max: Some(48 << 10),
-            age_max: None,
-            at_limit: AtLimit::DropOldest,
-        },
+        limits: Limits { bytes_max: Some(48 << 10), age_max: None, at_limit: AtLimit::DropOldest },
         ..journal::Settings::default()
     };
     create(&folder.0, &small);

@@ -107,7 +107,10 @@ impl Site {
     pub(crate) async fn reaches(&self, position: u64) {
         let mut reached = self.reached.subscribe();
         let waiting = reached.wait_for(|&reached| reached >= position);
-        tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it does not come").unwrap();
+        tokio::time::timeout(Duration::from_secs(60), waiting)
+            .await
+            .expect("it does not come")
+            .unwrap();
     }
 
     /// Waits until it was asked so many times.
@@ -120,7 +123,9 @@ impl Site {
     async fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let mut buffer = Vec::new();
         loop {
-            let Some((head, body)) = request(&mut stream, &mut buffer).await? else { return Ok(()) };
+            let Some((head, body)) = request(&mut stream, &mut buffer).await? else {
+                return Ok(());
+            };
             let fault = (self.next.lock().unwrap())();
             let answer = self.answer(head, body, fault);
             self.requests.send_modify(|requests| *requests += 1);
@@ -156,7 +161,8 @@ impl Site {
             (Ok(_), Ok(parcel)) => parcel,
             _ => return respond(400, None, None),
         };
-        let upto = if fault == Fault::Busy { parcel.entries.len() / 2 } else { parcel.entries.len() };
+        let upto =
+            if fault == Fault::Busy { parcel.entries.len() / 2 } else { parcel.entries.len() };
         let (mut accepted, mut refused) = (None, None);
         for &(sequence, batch) in &parcel.entries[..upto] {
             if !state.take(sequence, batch) {
@@ -166,7 +172,13 @@ impl Site {
             accepted = Some(sequence);
         }
         self.reached.send_replace(state.last);
-        let status = if refused.is_some() { 400 } else if fault == Fault::Busy { 429 } else { 200 };
+        let status = if refused.is_some() {
+            400
+        } else if fault == Fault::Busy {
+            429
+        } else {
+            200
+        };
         respond(status, accepted, refused)
     }
 }
