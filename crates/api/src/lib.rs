@@ -3,6 +3,7 @@
 //! [`Server::start`] listens; what is asked goes through limits and tokens to a handler, one file for each noun.
 #![forbid(unsafe_code)]
 
+mod batches;
 mod context;
 mod problem;
 

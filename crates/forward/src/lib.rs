@@ -1,2 +1,31 @@
 //! Batches to other sites: a cursor for each.
+//!
+//! A site is another topdeck. For each there is a subscriber of the journal, "site NAME", that holds what the site
+//! does not have yet, and a task that reads what is durable here, sends it, and moves the subscriber when the site
+//! says that it is durable there. Sites do not wait for each other.
+//!
+//! A batch goes as (journal's number, its position): the site knows a repeat whatever was restarted in between, so
+//! what is not answered is sent again. What the journal has dropped goes as a gap. Nothing is skipped in silence: what
+//! a site will not take for good is set aside in a folder, and the site is told a gap in its place.
+//!
+//! Memory per site: a parcel of about [`PARCEL_BYTES`], the same compressed, and the reader's two frames, whatever the
+//! backlog. The format of parcels is in `model::Parcel`, the way they travel in `docs/formats/forward.md`.
 #![forbid(unsafe_code)]
+
+mod answer;
+mod aside;
+mod error;
+mod forward;
+mod load;
+mod measure;
+mod retry;
+mod settings;
+mod site;
+mod status;
+mod supply;
+
+pub use error::{Error, Result};
+pub use forward::Forward;
+pub use settings::{NAME_BYTES_MAX, Settings, Site};
+pub use status::{Orphan, Status};
+pub use supply::PARCEL_BYTES;

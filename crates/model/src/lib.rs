@@ -29,6 +29,7 @@
 mod batch;
 mod error;
 mod gap;
+mod parcel;
 mod sample;
 pub mod selector;
 mod series;
@@ -37,6 +38,7 @@ pub mod wire;
 pub use batch::{Batch, BatchReader, BatchWriter, Entry, SeriesRef};
 pub use error::{Error, Result};
 pub use gap::Gap;
+pub use parcel::{PARCEL_BYTES_MAX, Parcel, ParcelWriter};
 pub use sample::{Sample, Value};
 pub use selector::{Selector, SelectorError};
 pub use series::{

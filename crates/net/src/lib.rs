@@ -1,2 +1,11 @@
 //! Connections of roles: TLS, and dialling with the time of each phase.
 #![forbid(unsafe_code)]
+
+mod certificate;
+pub mod dial;
+pub mod parcels;
+mod target;
+pub mod tls;
+
+pub use certificate::names;
+pub use target::{Target, TargetError};

@@ -1,0 +1,227 @@
+//! `POST /v1/batches`: parcels from the journals of agents, see `docs/formats/forward.md`.
+//!
+//! Batches are taken one after the other, each checked whole before it is taken, and the sender is told how far
+//! everything is durable here. At the first that cannot be taken it ends: those before it are taken, those behind it
+//! come again. A repeat is known by the sender's journal and its position there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use intake::{Intake, Receipt};
+use journal::Identity;
+use model::{Batch, PARCEL_BYTES_MAX, Parcel, SeriesRef};
+use net::parcels::{ACCEPTED, PATH, REFUSED};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::context::Context;
+use crate::problem::Problem;
+
+/// Bodies that are being received, all together, in KiB.
+const BODIES_KIB_MAX: u32 = 256 << 10;
+/// Parcels that are unpacked at the same time.
+const UNPACKED_MAX: usize = 4;
+/// How long a body may take to come.
+const BODY_TIME_MAX: Duration = Duration::from_secs(60);
+/// After how long to come again when too much comes at once.
+const AFTER_BUSY: Duration = Duration::from_secs(1);
+
+/// What all requests together may take.
+#[derive(Debug)]
+struct Room {
+    bodies: Semaphore,
+    unpacked: Semaphore,
+}
+
+/// The routes.
+pub(crate) fn routes() -> Router<Context> {
+    let room = Arc::new(Room {
+        bodies: Semaphore::new(BODIES_KIB_MAX as usize),
+        unpacked: Semaphore::new(UNPACKED_MAX),
+    });
+    let take = |State(context): State<Context>, headers: HeaderMap, body: Body| async move {
+        match take(&context, &room, &headers, body).await {
+            Ok(answer) => answer.into_response(),
+            Err(problem) => problem.into_response(),
+        }
+    };
+    Router::new().route(PATH, post(take)).layer(DefaultBodyLimit::disable())
+}
+
+async fn take(
+    context: &Context,
+    room: &Room,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Answer, Problem> {
+    let packed = is_packed(headers)?;
+    let _held = reserve(room, headers)?;
+    let body = receive(body).await?;
+    let _turn = room.unpacked.acquire().await.expect("BUG: nobody closes it");
+    let intake = Arc::clone(&context.intake);
+    // Unpacking takes the processor, and appending may wait for the disk.
+    let work = move || {
+        let parcel = if packed { unpack(&body)?.into() } else { body };
+        append(&intake, &parcel)
+    };
+    let mut answer = match tokio::task::spawn_blocking(work).await {
+        Ok(answer) => answer?,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    };
+    if let Some(receipt) = answer.receipt.take() {
+        // One for all: what is before the last is durable with it.
+        receipt.settled().await?;
+    }
+    Ok(answer)
+}
+
+fn is_packed(headers: &HeaderMap) -> Result<bool, Problem> {
+    match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"identity") => Ok(false),
+        Some(b"zstd") => Ok(true),
+        Some(other) => {
+            let other = String::from_utf8_lossy(other).into_owned();
+            let what = format!("content-encoding {other:?} is not known here; send zstd or none");
+            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what))
+        }
+    }
+}
+
+/// Room for a body, which must not be larger than a parcel.
+fn reserve<'a>(room: &'a Room, headers: &HeaderMap) -> Result<SemaphorePermit<'a>, Problem> {
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+    let bytes: u64 = length.unwrap_or(PARCEL_BYTES_MAX as u64);
+    if bytes > PARCEL_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(BODIES_KIB_MAX);
+    room.bodies.try_acquire_many(kib).map_err(|_| Problem {
+        status: StatusCode::TOO_MANY_REQUESTS,
+        what: "too many parcels come at once; send this one again later".to_owned(),
+        after: Some(AFTER_BUSY),
+    })
+}
+
+fn too_large() -> Problem {
+    let what = format!("a parcel may have {PARCEL_BYTES_MAX} bytes, this one has more; send less");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)
+}
+
+async fn receive(body: Body) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, PARCEL_BYTES_MAX)).await {
+        Ok(Ok(body)) => Ok(body),
+        // Broken off, or longer than it said.
+        Ok(Err(error)) => Err(Problem::bad(format!("the parcel did not come whole: {error}"))),
+        Err(_) => {
+            let what = format!("the parcel did not come within {} s", BODY_TIME_MAX.as_secs());
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, what))
+        }
+    }
+}
+
+fn unpack(body: &[u8]) -> Result<Vec<u8>, Problem> {
+    use std::io::Read;
+    let fail =
+        |error: std::io::Error| Problem::bad(format!("the parcel cannot be unpacked: {error}"));
+    // Grows with what comes out, not with what a header promises.
+    let mut parcel = Vec::new();
+    let decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(fail)?;
+    decoder.take(PARCEL_BYTES_MAX as u64 + 1).read_to_end(&mut parcel).map_err(fail)?;
+    if parcel.len() > PARCEL_BYTES_MAX { Err(too_large()) } else { Ok(parcel) }
+}
+
+/// How far it came.
+#[derive(Debug, Default)]
+struct Answer {
+    /// The last batch that is in the journal, and what says when it is durable.
+    receipt: Option<Receipt>,
+    accepted: Option<u64>,
+    taken: u64,
+    repeated: u64,
+    /// Where and why it ended early.
+    stopped: Option<Stopped>,
+}
+
+#[derive(Debug)]
+struct Stopped {
+    sequence: u64,
+    problem: Problem,
+}
+
+/// Takes batch after batch, until one cannot be taken.
+fn append(intake: &Intake, bytes: &[u8]) -> Result<Answer, Problem> {
+    let parcel = Parcel::read(bytes).map_err(|error| Problem::bad(format!("parcel: {error}")))?;
+    let (producer, boot) = parcel.source();
+    let mut answer = Answer::default();
+    for &(sequence, batch) in &parcel.entries {
+        let identity = Identity { producer, boot, sequence };
+        match append_one(intake, identity, batch) {
+            Ok(receipt) => {
+                match receipt.is_repeated() {
+                    true => answer.repeated += 1,
+                    false => answer.taken += 1,
+                }
+                answer.accepted = Some(sequence);
+                answer.receipt = Some(receipt);
+            }
+            Err(problem) => {
+                answer.stopped = Some(Stopped { sequence, problem });
+                break;
+            }
+        }
+    }
+    Ok(answer)
+}
+
+fn append_one(intake: &Intake, identity: Identity, batch: &[u8]) -> Result<Receipt, Problem> {
+    let refuse = |error: model::Error| Problem::bad(error.to_string());
+    let batch = Batch::check(batch.to_owned()).map_err(refuse)?;
+    let named = |entry: &model::Entry<'_>| matches!(entry.series, SeriesRef::Id(_));
+    // A journal alone does not know what a number stands for, and whoever reads it later neither.
+    if intake.home().store().is_none() && batch.read().flatten().any(|entry| named(&entry)) {
+        return Err(Problem::bad("a series is named by its id; an agent needs its form"));
+    }
+    Ok(intake.take_batch(identity, &batch)?)
+}
+
+impl Stopped {
+    /// Whether it is about the batch, and not about now or here.
+    fn is_refusal(&self) -> bool {
+        matches!(self.problem.status, StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE)
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let refused =
+            self.stopped.as_ref().filter(|it| it.is_refusal()).map(|stopped| stopped.sequence);
+        let mut response = match self.stopped {
+            Some(Stopped { sequence, mut problem }) => {
+                problem.what = format!("batch {sequence}: {}", problem.what);
+                problem.into_response()
+            }
+            None => {
+                let body = serde_json::json!({
+                    "accepted": self.accepted, "taken": self.taken, "repeated": self.repeated,
+                });
+                let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+                (json, body.to_string() + "\n").into_response()
+            }
+        };
+        for (name, number) in [(ACCEPTED, self.accepted), (REFUSED, refused)] {
+            if let Some(number) = number {
+                let name = HeaderName::from_static(name);
+                response.headers_mut().insert(name, HeaderValue::from(number));
+            }
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests;

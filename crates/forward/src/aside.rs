@@ -1,0 +1,71 @@
+//! The folder for batches that a site will not take: `ASIDE/SITE/SEQUENCE.batch`, the bytes as they were in the
+//! journal, and beside it `SEQUENCE.why`, a line that says why.
+//!
+//! At most [`BYTES_MAX`] per site are kept. What comes beyond is told as a gap like all others, and its bytes are gone.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Bytes kept for one site.
+pub(crate) const BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Aside {
+    folder: PathBuf,
+    bytes_max: u64,
+}
+
+impl Aside {
+    pub(crate) fn new(folder: &Path, site: &str) -> Aside {
+        Aside { folder: folder.join(site), bytes_max: BYTES_MAX }
+    }
+
+    /// Keeps a batch, durably; where, unless there is no room for it.
+    pub(crate) fn put(&self, sequence: u64, batch: &[u8], why: &str) -> Result<Option<PathBuf>> {
+        let failed =
+            |path: &Path, source| Error::Folder { path: path.display().to_string(), source };
+        fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, error))?;
+        let used = self.bytes().map_err(|error| failed(&self.folder, error))?;
+        if used.saturating_add(batch.len() as u64) > self.bytes_max {
+            return Ok(None);
+        }
+        let name = format!("{sequence:020}");
+        let path = self.folder.join(format!("{name}.batch"));
+        write(&path, batch).map_err(|error| failed(&path, error))?;
+        let reason = self.folder.join(format!("{name}.why"));
+        write(&reason, format!("{why}\n").as_bytes()).map_err(|error| failed(&reason, error))?;
+        let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
+        folder.map_err(|error| failed(&self.folder, error))?;
+        Ok(Some(path))
+    }
+
+    fn bytes(&self) -> std::io::Result<u64> {
+        fs::read_dir(&self.folder)?.map(|entry| Ok(entry?.metadata()?.len())).sum()
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_kept_with_the_reason_up_to_the_limit() {
+        let dir = std::env::temp_dir().join(format!("topdeck-aside-{}", std::process::id()));
+        let aside = Aside { bytes_max: 10, ..Aside::new(&dir, "site") };
+        let path = aside.put(7, b"batch", "no").unwrap().unwrap();
+        assert_eq!(path, dir.join("site/00000000000000000007.batch"));
+        assert_eq!(fs::read(&path).unwrap(), b"batch");
+        assert_eq!(fs::read_to_string(path.with_extension("why")).unwrap(), "no\n");
+        assert_eq!(aside.put(8, b"batch", "no").unwrap(), None);
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,52 @@
+//! What keeps a forward from starting; whatever happens later is in the status.
+
+/// The result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why it cannot start, or a site cannot be forgotten.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name that cannot be one.
+    #[error("site name {name:?} {why}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A URL, a token or TLS settings that cannot be used.
+    #[error("site \"{site}\": {why}")]
+    Site {
+        /// The site.
+        site: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The site is still in the settings.
+    #[error("site \"{0}\" is in the settings; remove it there first")]
+    InUse(String),
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] journal::Error),
+    /// A batch that cannot be read or told in full.
+    #[error(transparent)]
+    Model(#[from] model::Error),
+    /// The store, which knows the forms of series, failed.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The folder for what is set aside failed.
+    #[error("{path}: {source}")]
+    Folder {
+        /// The folder or file.
+        path: String,
+        /// What went wrong.
+        source: std::io::Error,
+    },
+    /// The runtime ends.
+    #[error("topdeck is stopping")]
+    Stopped,
+    /// Compressing failed.
+    #[error("cannot compress a parcel: {0}")]
+    Compress(std::io::Error),
+}

@@ -1,0 +1,131 @@
+//! All sites together.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use intake::Intake;
+use journal::{Kind, Start};
+use net::dial::{Dialer, Limits};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::error::{Error, Result};
+use crate::measure::Measure;
+use crate::settings::{Settings, Site};
+use crate::site::Task;
+use crate::status::{Board, Orphan, Status};
+
+/// What subscribers of sites begin with.
+const PREFIX: &str = "site ";
+
+/// Batches on their way to other sites.
+#[derive(Debug)]
+pub struct Forward {
+    intake: Arc<Intake>,
+    settings: Settings,
+    boards: Vec<Board>,
+    tasks: Vec<JoinHandle<()>>,
+    stop: watch::Sender<Option<Instant>>,
+}
+
+impl Forward {
+    /// Starts a task for each site, in the runtime in which it is called. A site that is new gets everything that
+    /// the journal still has.
+    pub fn start(settings: Settings, intake: Arc<Intake>) -> Result<Forward> {
+        settings.check()?;
+        let (stop, stopped) = watch::channel(None);
+        let mut forward = Forward { intake, boards: Vec::new(), tasks: Vec::new(), stop, settings };
+        // All of them first: one that cannot be made keeps all from starting.
+        let sites = forward.settings.sites.clone();
+        let tasks: Vec<Task> =
+            sites.iter().map(|site| forward.task(site, &stopped)).collect::<Result<_>>()?;
+        for task in tasks {
+            forward.boards.push(task.board.clone());
+            forward.tasks.push(tokio::spawn(task.run()));
+        }
+        Ok(forward)
+    }
+
+    fn task(&self, site: &Site, stop: &watch::Receiver<Option<Instant>>) -> Result<Task> {
+        let target = site.target()?;
+        let subscriber = format!("{PREFIX}{}", site.name);
+        let position = self.subscriber(&subscriber)?;
+        let tls = match target.secure {
+            true => {
+                let config = site.tls.config().map_err(|error| site.wrong(error.to_string()))?;
+                // Without ALPN it is HTTP/1.1: one request is under way at a time.
+                Some(Arc::new(config))
+            }
+            false => None,
+        };
+        let board = Board::new(Status {
+            name: site.name.clone(),
+            url: site.url.clone(),
+            position,
+            ..Status::default()
+        });
+        Ok(Task {
+            name: site.name.clone(),
+            subscriber,
+            target,
+            authorization: site.authorization()?,
+            agent: self.settings.agent_header()?,
+            dialer: Dialer::new(Limits::default(), tls),
+            settings: self.settings.clone(),
+            measure: Measure::new(&self.intake, &site.name, &board),
+            intake: Arc::clone(&self.intake),
+            board,
+            stop: stop.clone(),
+        })
+    }
+
+    /// Sees to it that there is one that holds; where it is.
+    fn subscriber(&self, name: &str) -> Result<u64> {
+        let journal = self.intake.home().journal();
+        match journal.checkpoint(name) {
+            Ok(checkpoint) => Ok(checkpoint.position),
+            Err(journal::Error::NoCheckpoint { .. }) => {
+                Ok(journal.add_subscriber(name, Start::Begin, true)?.position)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How it is with each site.
+    pub fn status(&self) -> Vec<Status> {
+        let journal = self.intake.home().journal();
+        self.boards.iter().map(|board| board.now(journal)).collect()
+    }
+
+    /// Places of sites that are in the settings no more. They hold what those sites did not get, and so the
+    /// journal fills up, until the sites come back or are forgotten.
+    pub fn orphans(&self) -> Result<Vec<Orphan>> {
+        let stat = self.intake.home().journal().stat()?;
+        let used = |name: &str| self.settings.sites.iter().any(|site| site.name == name);
+        let found = stat.checkpoints.iter().filter(|it| it.kind == Kind::Subscriber);
+        let orphans = found.filter_map(|it| {
+            let name = it.name.strip_prefix(PREFIX).filter(|name| !used(name))?.to_owned();
+            let lag = stat.marks.end.saturating_sub(it.position);
+            Some(Orphan { name, position: it.position, moved: it.moved, lag })
+        });
+        Ok(orphans.collect())
+    }
+
+    /// Gives up the place of a site that is in the settings no more: what it did not get it never gets.
+    pub fn forget(&self, name: &str) -> Result<()> {
+        if self.settings.sites.iter().any(|site| site.name == name) {
+            return Err(Error::InUse(name.to_owned()));
+        }
+        Ok(self.intake.home().journal().remove_checkpoint(&format!("{PREFIX}{name}"))?)
+    }
+
+    /// Sends what is left, for as long as the settings allow, and ends the tasks. What was not acknowledged
+    /// stays in the journal.
+    pub async fn stop(self) {
+        self.stop.send_replace(Some(Instant::now() + self.settings.grace));
+        for task in self.tasks {
+            // It does not panic but for a bug, which it has told already.
+            let _ = task.await;
+        }
+    }
+}

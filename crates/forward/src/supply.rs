@@ -1,0 +1,274 @@
+//! From the journal to parcels.
+//!
+//! A parcel ends with the frame in which it reaches [`PARCEL_BYTES`]: to go back into a frame would mean to read its
+//! segment from the beginning.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use intake::Home;
+use journal::{Item, Level, Subscriber};
+use model::{Batch, BatchReader, BatchWriter, Gap, PARCEL_BYTES_MAX, SeriesId, SeriesRef};
+
+use crate::aside::Aside;
+use crate::error::Result;
+use crate::load::{Load, Packing};
+use crate::measure::Measure;
+
+/// When a parcel has as many bytes, before it is compressed, it goes.
+pub const PARCEL_BYTES: usize = 3 << 20;
+/// Batches in a parcel at the most.
+const BATCHES_MAX: u32 = 1 << 16;
+
+/// A batch that the site will not take, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Condemned {
+    pub(crate) sequence: u64,
+    pub(crate) why: String,
+}
+
+/// Reads what a site does not have yet.
+#[derive(Debug)]
+pub(crate) struct Supply {
+    subscriber: Subscriber,
+    home: Home,
+    site: String,
+    journal: u128,
+    aside: Aside,
+    measure: Measure,
+    condemned: Option<Condemned>,
+    /// Up to when everything was read: from there on a gap may be whose time is not known.
+    seen: i64,
+    set_aside: u64,
+}
+
+impl Supply {
+    pub(crate) fn open(
+        home: &Home,
+        site: &str,
+        name: &str,
+        aside: Aside,
+        measure: Measure,
+    ) -> Result<Supply> {
+        let journal = home.journal().stat()?.id;
+        let mut subscriber = home.journal().subscribe(name)?;
+        subscriber.set_level(Level::Disk);
+        let seen = subscriber.checkpoint().moved;
+        Ok(Supply {
+            subscriber,
+            home: home.clone(),
+            site: site.to_owned(),
+            journal,
+            aside,
+            measure,
+            condemned: None,
+            seen,
+            set_aside: 0,
+        })
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.subscriber.checkpoint().position
+    }
+
+    /// Batches that were set aside since this was opened.
+    pub(crate) fn set_aside(&self) -> u64 {
+        self.set_aside
+    }
+
+    /// When this batch comes, it is set aside, and a gap goes in its place.
+    pub(crate) fn condemn(&mut self, condemned: Condemned) {
+        self.condemned = Some(condemned);
+    }
+
+    /// Everything below is durable at the site.
+    pub(crate) fn commit(&mut self, position: u64) -> Result<()> {
+        Ok(self.subscriber.commit(position, Level::Disk)?)
+    }
+
+    /// The next parcel; none if nothing comes in time.
+    pub(crate) fn next(&mut self, now: i64, timeout: Duration) -> Result<Option<Load>> {
+        let load = self.pack(now)?;
+        if load.is_some() || !self.subscriber.wait(Some(timeout))? {
+            return Ok(load);
+        }
+        self.pack(now)
+    }
+
+    fn pack(&mut self, now: i64) -> Result<Option<Load>> {
+        let mut packing = Packing::new(self.journal);
+        while packing.parcel.bytes() < PARCEL_BYTES && packing.parcel.len() < BATCHES_MAX {
+            let (subscriber, rest) = (
+                &mut self.subscriber,
+                Rest {
+                    home: &self.home,
+                    site: &self.site,
+                    aside: &self.aside,
+                    condemned: self.condemned.as_ref(),
+                },
+            );
+            let Some(item) = subscriber.next()? else { break };
+            let mut full = None;
+            match item {
+                Item::Gap(gap) => {
+                    let (batch, end) = told(&gap, self.seen, now);
+                    packing.note(self.seen);
+                    packing.push(gap.positions.end, &batch, gap.records(), 0);
+                    self.measure.missing.add(gap.records());
+                    self.seen = self.seen.max(end);
+                }
+                Item::Batch(batch) => {
+                    packing.note(batch.times().0);
+                    for record in batch.records() {
+                        let sequence = record.position + 1;
+                        let ready = rest.ready(&record, batch.times())?;
+                        if packing.parcel.bytes_with(ready.batch.len()) > PARCEL_BYTES_MAX {
+                            full = Some(record.position);
+                            break;
+                        }
+                        self.set_aside += u64::from(ready.is_set_aside);
+                        self.measure.set_aside.add(u64::from(ready.is_set_aside));
+                        packing.push(sequence, &ready.batch, 1, ready.samples);
+                    }
+                    self.seen = batch.times().1;
+                }
+            }
+            if let Some(position) = full {
+                self.subscriber.seek(position)?;
+                break;
+            }
+        }
+        if packing.parcel.is_empty() { Ok(None) } else { packing.finish().map(Some) }
+    }
+}
+
+/// A batch as it goes out.
+struct Ready<'a> {
+    batch: Cow<'a, [u8]>,
+    samples: u64,
+    is_set_aside: bool,
+}
+
+/// What is in a batch, as far as it is read here.
+#[derive(Debug)]
+struct Contents {
+    samples: u64,
+    /// From when to when.
+    times: Option<(i64, i64)>,
+    /// Some series is named by number only.
+    has_ids: bool,
+}
+
+impl Contents {
+    /// Reads a batch but for its values.
+    fn of(bytes: &[u8]) -> model::Result<Contents> {
+        let mut contents = Contents { samples: 0, times: None, has_ids: false };
+        for entry in BatchReader::new(bytes)? {
+            let entry = entry?;
+            contents.samples += 1;
+            contents.has_ids |= matches!(entry.series, SeriesRef::Id(_));
+            let (start, end) = contents.times.unwrap_or((entry.start, entry.end));
+            contents.times = Some((start.min(entry.start), end.max(entry.end)));
+        }
+        Ok(contents)
+    }
+}
+
+/// What is needed beside the subscriber, which lends its memory meanwhile.
+struct Rest<'a> {
+    home: &'a Home,
+    site: &'a str,
+    aside: &'a Aside,
+    condemned: Option<&'a Condemned>,
+}
+
+impl Rest<'_> {
+    fn ready<'a>(&self, record: &journal::Record<'a>, frame: (i64, i64)) -> Result<Ready<'a>> {
+        let contents = match Contents::of(record.bytes) {
+            Ok(contents) => contents,
+            Err(error) => {
+                let why = format!("no batch: {error}");
+                return self.set_aside(record, None, frame, &why);
+            }
+        };
+        let sequence = record.position + 1;
+        if let Some(condemned) = self.condemned.filter(|it| it.sequence == sequence) {
+            return self.set_aside(record, Some(&contents), frame, &condemned.why);
+        }
+        let samples = contents.samples;
+        let batch = match contents.has_ids {
+            false => Cow::Borrowed(record.bytes),
+            true => match self.with_forms(record.bytes) {
+                Ok(batch) => Cow::Owned(batch),
+                Err(why) => return self.set_aside(record, Some(&contents), frame, &why),
+            },
+        };
+        // Alone in a parcel it has to fit.
+        let alone = model::ParcelWriter::new(0).bytes_with(batch.len());
+        if alone > PARCEL_BYTES_MAX {
+            let why = format!("{} bytes do not fit into a parcel", batch.len());
+            return self.set_aside(record, Some(&contents), frame, &why);
+        }
+        Ok(Ready { batch, samples, is_set_aside: false })
+    }
+
+    /// Numbers are known to this store only: elsewhere they need forms.
+    fn with_forms(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let batch = Batch::check(bytes.to_owned()).map_err(|error| error.to_string())?;
+        let mut form = |id: SeriesId| self.home.store().and_then(|store| store.form(&id));
+        let batch = batch.with_forms(&mut form).map_err(|error| error.to_string())?;
+        Ok(batch.bytes().to_owned())
+    }
+
+    fn set_aside<'a>(
+        &self,
+        record: &journal::Record<'_>,
+        contents: Option<&Contents>,
+        frame: (i64, i64),
+        why: &str,
+    ) -> Result<Ready<'a>> {
+        let kept = self.aside.put(record.position + 1, record.bytes, why)?;
+        let kept = if kept.is_some() { "set aside" } else { "dropped, no room to set it aside" };
+        let (start, end) = contents.and_then(|contents| contents.times).unwrap_or(frame);
+        let gap = Gap {
+            start,
+            end,
+            producer: record.identity.map(|identity| identity.producer),
+            lost: contents.map(|contents| contents.samples),
+            reason: format!("not taken by site {}, {kept}: {why}", self.site),
+        };
+        let mut writer = BatchWriter::default();
+        writer.gap(gap);
+        let batch = writer.finish().bytes().to_owned();
+        Ok(Ready { batch: batch.into(), samples: 0, is_set_aside: true })
+    }
+}
+
+/// What the journal is missing, as a batch, and when it ends. If it is not known when that was, it was since
+/// `seen`, and before `now`.
+fn told(gap: &journal::Gap, seen: i64, now: i64) -> (Vec<u8>, i64) {
+    let (start, end) = match &gap.time {
+        Some(time) => (*time.start(), *time.end()),
+        None => (seen, now.max(seen)),
+    };
+    let part = |producer, lost| Gap {
+        start,
+        end,
+        producer,
+        lost: Some(lost),
+        reason: format!("missing in the journal of an agent: {}", gap.reason),
+    };
+    let mut writer = BatchWriter::default();
+    let known: u64 = gap.producers.iter().map(|part| part.records).sum();
+    match gap.records().checked_sub(known).filter(|_| gap.complete) {
+        Some(nobodys) => {
+            gap.producers.iter().for_each(|it| writer.gap(part(Some(it.producer), it.records)));
+            if nobodys > 0 {
+                writer.gap(part(None, nobodys));
+            }
+        }
+        // The producers are those of a longer stretch: how many of these were whose is not known.
+        None => writer.gap(part(None, gap.records())),
+    }
+    (writer.finish().bytes().to_owned(), end)
+}

@@ -1,0 +1,59 @@
+//! A backlog is drained with memory that does not depend on its size.
+
+use std::sync::Arc;
+
+use collect::Rows;
+use forward::Forward;
+use intake::Intake;
+use model::{Kind, Sample, Series, Value};
+
+use crate::agent::{Dice, Folder, create, end, open, settings};
+use crate::site::{Fault, Site};
+
+const BATCH_BYTES: usize = 256 << 10;
+const BATCHES: u64 = 600;
+
+/// Bytes of this process in memory that are nobody else's: files that are read do not count.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    (pages[1] - pages[2]) * 4096
+}
+
+fn put_text(intake: &Intake, dice: &mut Dice) {
+    // Not to be compressed.
+    let text: String = (0..BATCH_BYTES).map(|_| char::from(b'!' + dice.roll(90) as u8)).collect();
+    let series = Series::new("text", Kind::Text).checked().unwrap();
+    let mut writer = intake.writer(1);
+    writer.series(b"text", &mut || Ok(series.clone())).unwrap();
+    writer.sample(&Sample { start: 1, end: 2, value: Value::Text(text) }).unwrap();
+    drop(intake.take(&intake.producer("test"), writer).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backlog_needs_no_memory_of_its_size() {
+    let folder = Folder::new();
+    create(&folder.0, &journal::Settings::default());
+    let site = Site::start(|| Fault::None).await;
+    let intake = open(&folder.0, journal::wall_clock());
+    let writing = Arc::clone(&intake);
+    let fill = move || {
+        let mut dice = Dice(5);
+        (0..BATCHES).for_each(|_| put_text(&writing, &mut dice));
+    };
+    tokio::task::spawn_blocking(fill).await.unwrap();
+    let _ = intake.home().journal().flush(journal::Level::Disk).unwrap();
+    let before = resident();
+    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
+    let mut most = 0;
+    for position in 1..=BATCHES {
+        site.reaches(position).await;
+        most = most.max(resident());
+    }
+    end(forward, intake).await;
+    assert_eq!(site.state().samples, BATCHES);
+    // The site's side is in it too: a body, unpacked, and batches out of it.
+    let grown = most.saturating_sub(before);
+    assert!(grown < 60 << 20, "{grown} bytes for a backlog of {}", BATCHES * BATCH_BYTES as u64);
+}

@@ -1,0 +1,83 @@
+//! What does not arrive is told.
+
+use std::sync::Arc;
+
+use forward::Forward;
+use journal::{AtLimit, Level, Limits};
+
+use crate::agent::{Folder, create, end, open, put, settings};
+use crate::site::{Fault, Site};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_is_refused_for_good_is_set_aside_and_told() {
+    let folder = Folder::new();
+    create(&folder.0, &journal::Settings::default());
+    let site = Site::start(|| Fault::None).await;
+    site.state().refuses = Some(3);
+    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let intake = open(&folder.0, journal::wall_clock());
+    (0..5).for_each(|_| put(&intake, 7));
+    // No batch at all: some program put it there.
+    intake.home().journal().append(b"what is this", Level::Disk).unwrap().level.to_string();
+    put(&intake, 7);
+    let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
+    site.reaches(7).await;
+    let producer = intake.producer("test").id();
+    end(forward, intake).await;
+
+    let state = site.state();
+    assert_eq!(state.count, 5 * 7);
+    assert_eq!(state.order, [1, 2, 3, 4, 5, 6, 7]);
+    let gaps: Vec<_> =
+        state.gaps.iter().map(|gap| (gap.producer, gap.lost, &*gap.reason)).collect();
+    let expected = [
+        (Some(producer), Some(1), "not taken by site a, set aside: 400: so!"),
+        (
+            None,
+            None,
+            "not taken by site a, set aside: no batch: magic at byte 0 is 119, expected 211 (0xd3), a batch",
+        ),
+    ];
+    assert_eq!(gaps, expected);
+    assert_eq!((state.gaps[0].start, state.gaps[0].end), (10, 20));
+    let kept = std::fs::read(folder.0.join("refused/a/00000000000000000003.batch")).unwrap();
+    assert_eq!(model::Batch::check(kept).unwrap().samples(), 1);
+    let why = std::fs::read_to_string(folder.0.join("refused/a/00000000000000000003.why")).unwrap();
+    assert_eq!(why, "400: so!\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_journal_dropped_is_told_as_a_gap() {
+    let folder = Folder::new();
+    let small = journal::Settings {
+        buffer_bytes: 4096,
+        segment_bytes: 16 << 10,
+        limits: Limits { bytes_max: Some(48 << 10), age_max: None, at_limit: AtLimit::DropOldest },
+        ..journal::Settings::default()
+    };
+    create(&folder.0, &small);
+    let site = Site::start(|| Fault::None).await;
+    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let intake = open(&folder.0, journal::wall_clock());
+    // Its place is made, and then it is away.
+    Forward::start(settings.clone(), Arc::clone(&intake)).unwrap().stop().await;
+    let written = 600;
+    (0..written).for_each(|n| put(&intake, 50 + n % 100));
+    let first = intake.home().journal().marks().first;
+    assert!(first > 0, "nothing was dropped");
+    let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
+    site.reaches(written).await;
+    end(forward, intake).await;
+
+    let state = site.state();
+    let lost: u64 = state.gaps.iter().filter_map(|gap| gap.lost).sum();
+    assert_eq!(lost, first, "{:?}", state.gaps);
+    assert_eq!(state.samples + lost, written);
+    assert!(state.gaps.iter().all(|gap| gap.producer.is_some() && gap.start <= gap.end));
+    assert_eq!(
+        state.gaps[0].reason,
+        "missing in the journal of an agent: dropped at the limit in bytes"
+    );
+    // A gap has the sequence of the last record that is missing.
+    assert_eq!(state.order.first(), Some(&first));
+}

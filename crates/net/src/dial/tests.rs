@@ -1,0 +1,152 @@
+//! Against servers of this process: plain, with TLS of both versions, silent, and too long-winded.
+
+use std::convert::Infallible;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::server::conn::auto;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = host.or_else(|| request.uri().authority().map(|authority| authority.as_str()));
+    let said = format!("{:?} {} {}", request.version(), request.uri().path(), host.unwrap_or("?"));
+    let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let said = format!("{said} {}", String::from_utf8_lossy(&body));
+    Ok(Response::new(Full::new(said.into())))
+}
+
+/// Serves one connection after the other, with TLS or without.
+async fn serve(tls: Option<TlsAcceptor>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let tls = tls.clone();
+            tokio::spawn(async move {
+                let builder = auto::Builder::new(TokioExecutor::new());
+                let _ = match tls {
+                    None => {
+                        builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await
+                    }
+                    Some(tls) => {
+                        let Ok(stream) = tls.accept(stream).await else { return };
+                        builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await
+                    }
+                };
+            });
+        }
+    });
+    port
+}
+
+/// What a server shows, and what a client then trusts.
+fn certificates(alpn: &[&[u8]]) -> (TlsAcceptor, Arc<ClientConfig>) {
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let certificate = own.cert.der().clone();
+    let key = rustls_pki_types::PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key)
+        .unwrap();
+    server.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    let mut client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    client.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    (TlsAcceptor::from(Arc::new(server)), Arc::new(client))
+}
+
+const ALLOWED: Allowance = Allowance { time: Duration::from_secs(20), bytes: 1 << 16 };
+
+fn post(body: &'static str) -> Request<Bytes> {
+    Request::post("/a?b").body(Bytes::from_static(body.as_bytes())).unwrap()
+}
+
+async fn ask(dialer: &Dialer, url: String, expected: &str) -> Phases {
+    let target = Target::parse(&url).unwrap();
+    let (mut connection, phases) = dialer.dial(&target).await.unwrap();
+    // Twice: a connection is good for more than one request.
+    for _ in 0..2 {
+        let answer = connection.send(post("body"), ALLOWED).await.unwrap();
+        let body = String::from_utf8_lossy(answer.response.body()).into_owned();
+        assert_eq!(body, expected.replace("PORT", &target.port.to_string()));
+        assert!(connection.is_open());
+    }
+    phases
+}
+
+#[tokio::test]
+async fn plain_connections_answer_and_tell_their_phases() {
+    let port = serve(None).await;
+    let url = format!("http://127.0.0.1:{port}");
+    let phases = ask(&Dialer::default(), url, "HTTP/1.1 /a 127.0.0.1:PORT body").await;
+    assert!(phases.connect > Duration::ZERO);
+    assert_eq!(phases.tls, Duration::ZERO);
+}
+
+#[tokio::test]
+async fn tls_speaks_the_version_that_both_know() {
+    for (alpn, expected) in [
+        (&[&b"h2"[..], b"http/1.1"][..], "HTTP/2.0 /a localhost:PORT body"),
+        (&[&b"http/1.1"[..]], "HTTP/1.1 /a localhost:PORT body"),
+        (&[], "HTTP/1.1 /a localhost:PORT body"),
+    ] {
+        let (server, client) = certificates(alpn);
+        let port = serve(Some(server)).await;
+        let dialer = Dialer::new(Limits::default(), Some(client));
+        let phases = ask(&dialer, format!("https://localhost:{port}"), expected).await;
+        assert!(phases.tls > Duration::ZERO);
+    }
+}
+
+async fn refused(dialer: &Dialer, url: &str) -> Error {
+    dialer.dial(&Target::parse(url).unwrap()).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn what_fails_says_in_which_phase() {
+    let (server, _) = certificates(&[]);
+    let port = serve(Some(server)).await;
+    let (_, stranger) = certificates(&[]);
+    let url = format!("https://localhost:{port}");
+    let error = refused(&Dialer::new(Limits::default(), Some(stranger)), &url).await;
+    assert_eq!((error.phase, error.timed_out), (Phase::Tls, false), "{error}");
+    let error = refused(&Dialer::default(), &url).await;
+    assert_eq!(error.why, "there are no settings for it");
+
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let error = refused(&Dialer::default(), &format!("http://127.0.0.1:{closed}")).await;
+    assert_eq!((error.phase, error.timed_out), (Phase::Connect, false), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_left_after_the_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("http://{}", listener.local_addr().unwrap());
+    let dialer = Dialer::default();
+    let (mut connection, _) = dialer.dial(&Target::parse(&target).unwrap()).await.unwrap();
+    let allowed = Allowance { time: Duration::from_millis(20), bytes: 100 };
+    let error = connection.send(post(""), allowed).await.unwrap_err();
+    assert_eq!((error.phase, error.timed_out), (Phase::Answer, true), "{error}");
+}
+
+#[tokio::test]
+async fn a_body_above_the_limit_is_refused() {
+    let port = serve(None).await;
+    let target = Target::parse(&format!("http://127.0.0.1:{port}")).unwrap();
+    let (mut connection, _) = Dialer::default().dial(&target).await.unwrap();
+    let allowed = Allowance { bytes: 10, ..ALLOWED };
+    let error = connection.send(post("more than ten bytes"), allowed).await.unwrap_err();
+    assert_eq!(error.why, "it has more than 10 bytes");
+}

@@ -1,0 +1,13 @@
+//! How parcels of batches travel: what the one who sends and the one who takes have to write alike.
+//! `docs/formats/forward.md` says what each means.
+
+/// Where a site takes them.
+pub const PATH: &str = "/v1/batches";
+/// What they are.
+pub const CONTENT_TYPE: &str = "application/vnd.topdeck.parcel";
+/// Who sends: a name for the books.
+pub const AGENT: &str = "topdeck-agent";
+/// In an answer: the highest sequence of the sender's journal that is durable.
+pub const ACCEPTED: &str = "topdeck-accepted";
+/// In an answer: the sequence of the batch that is not taken.
+pub const REFUSED: &str = "topdeck-refused";

@@ -1,0 +1,125 @@
+//! What is dialled: a URL, taken apart. Without a port it is 80, or 443 with `https`.
+
+use std::fmt;
+
+use http::Uri;
+
+/// Where a request goes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// Whether it is spoken to through TLS.
+    pub secure: bool,
+    /// A name or an address; one of version 6 without its brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// Path and query; `/` if the URL has none.
+    pub path: String,
+}
+
+/// Why a URL cannot be dialled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{url:?} cannot be dialled: {why}; it has to look like https://host:port/path")]
+pub struct TargetError {
+    /// What was given.
+    pub url: String,
+    /// What is wrong.
+    pub why: String,
+}
+
+impl Target {
+    /// Reads a URL.
+    pub fn parse(url: &str) -> Result<Target, TargetError> {
+        let wrong = |why: &str| TargetError { url: url.to_owned(), why: why.to_owned() };
+        let uri: Uri =
+            url.parse().map_err(|error: http::uri::InvalidUri| wrong(&error.to_string()))?;
+        let secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(wrong("it begins with neither http:// nor https://")),
+        };
+        let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong("it has a user in it, and those are not sent"));
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err(wrong("it names no host"));
+        }
+        let port = match authority.port_u16() {
+            Some(port) => port,
+            // "host:", or a port beyond 65535.
+            None if authority.as_str().len() > authority.host().len() => {
+                return Err(wrong("its port is no number from 0 to 65535"));
+            }
+            None if secure => 443,
+            None => 80,
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Ok(Target { secure, host: host.to_owned(), port, path })
+    }
+
+    /// Host and port, as a request's head has them.
+    pub fn authority(&self) -> String {
+        let default = if self.secure { 443 } else { 80 };
+        let brackets = self.host.contains(':');
+        match (brackets, self.port == default) {
+            (false, true) => self.host.clone(),
+            (false, false) => format!("{}:{}", self.host, self.port),
+            (true, true) => format!("[{}]", self.host),
+            (true, false) => format!("[{}]:{}", self.host, self.port),
+        }
+    }
+
+    /// The same host, another path: `path` behind the one it has.
+    #[must_use]
+    pub fn join(&self, path: &str) -> Target {
+        let base = self.path.split('?').next().unwrap_or_default().trim_end_matches('/');
+        Target { path: format!("{base}{path}"), ..self.clone() }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(url: &str, expected: &str) {
+        let found = Target::parse(url).map_or_else(|error| error.why, |target| target.to_string());
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn urls_are_taken_apart() {
+        check("http://site", "http://site/");
+        check("https://site:443/a/b?c=d", "https://site/a/b?c=d");
+        check("http://site:443", "http://site:443/");
+        check("http://[::1]:9/x", "http://[::1]:9/x");
+        check("https://[::1]", "https://[::1]/");
+        check("http://site?a=b", "http://site/?a=b");
+    }
+
+    #[test]
+    fn what_cannot_be_dialled_is_refused() {
+        check("site:80", "it begins with neither http:// nor https://");
+        check("ftp://site", "it begins with neither http:// nor https://");
+        check("http://me:secret@site/", "it has a user in it, and those are not sent");
+        check("http://site:99999/", "invalid authority");
+        check("http://", "invalid format");
+    }
+
+    #[test]
+    fn paths_are_put_behind_each_other() {
+        let join = |url: &str| Target::parse(url).unwrap().join("/v1/batches").to_string();
+        assert_eq!(join("http://site"), "http://site/v1/batches");
+        assert_eq!(join("http://site/prefix/?a"), "http://site/prefix/v1/batches");
+    }
+}
