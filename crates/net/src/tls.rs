@@ -1,0 +1,237 @@
+//! TLS of both ends: certificates and keys in files of PEM, TLS 1.2 and 1.3.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+/// What the server shows, and whom it asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerTls {
+    /// The certificate, and those between it and its authority, in that order.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authority of client certificates. A client need not show one; one that it shows is verified.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// What a client trusts, and what it shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientTls {
+    /// The authorities of servers; those of the system if there is none.
+    pub ca: Option<PathBuf>,
+    /// The client's own certificate, where the server asks for one. With `key` or not at all.
+    pub certificate: Option<PathBuf>,
+    /// The private key of that.
+    pub key: Option<PathBuf>,
+}
+
+/// Why there is no TLS.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be used.
+    #[error("{what} {}: {why}", path.display())]
+    File {
+        /// What it should be.
+        what: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The files do not go together.
+    #[error("{0}")]
+    Settings(String),
+}
+
+/// What a server offers, the better first.
+const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+impl ServerTls {
+    /// Reads the files. To use changed files, make another and use that for new connections.
+    pub fn config(&self) -> Result<ServerConfig, TlsError> {
+        let provider = provider();
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::Settings(error.to_string()))?;
+        let builder = match &self.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let roots = Arc::new(roots(path)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+                    .allow_unauthenticated()
+                    .build()
+                    .map_err(|error| file("client authority", path, &error))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let (certificates, key) = (certificates(&self.certificate)?, key(&self.key)?);
+        let mut config = builder
+            .with_single_cert(certificates, key)
+            .map_err(|error| mismatch(&self.certificate, &self.key, &error))?;
+        config.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
+        Ok(config)
+    }
+}
+
+impl ClientTls {
+    /// Reads the files. Protocols (ALPN) are the caller's to set.
+    pub fn config(&self) -> Result<ClientConfig, TlsError> {
+        let roots = match &self.ca {
+            Some(path) => roots(path)?,
+            None => system_roots()?,
+        };
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::Settings(error.to_string()))?
+            .with_root_certificates(roots);
+        match (&self.certificate, &self.key) {
+            (None, None) => Ok(builder.with_no_client_auth()),
+            (Some(certificate), Some(key_path)) => builder
+                .with_client_auth_cert(certificates(certificate)?, key(key_path)?)
+                .map_err(|error| mismatch(certificate, key_path, &error)),
+            (Some(path), None) => Err(TlsError::Settings(format!(
+                "the certificate {} needs its key: name the file",
+                path.display()
+            ))),
+            (None, Some(path)) => Err(TlsError::Settings(format!(
+                "the key {} needs its certificate: name the file",
+                path.display()
+            ))),
+        }
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn file(what: &'static str, path: &Path, why: &dyn std::fmt::Display) -> TlsError {
+    TlsError::File { what, path: path.to_owned(), why: why.to_string() }
+}
+
+fn mismatch(certificate: &Path, key: &Path, why: &rustls::Error) -> TlsError {
+    TlsError::Settings(format!(
+        "the certificate {} and the key {} cannot be used together: {why}",
+        certificate.display(),
+        key.display()
+    ))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found = read.map_err(|error| file("certificate", path, &error))?;
+    if found.is_empty() {
+        return Err(file("certificate", path, &"no CERTIFICATE in PEM is in it"));
+    }
+    Ok(found)
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| file("private key", path, &error))
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots
+            .add(certificate)
+            .map_err(|error| file("certificate of an authority", path, &error))?;
+    }
+    Ok(roots)
+}
+
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // Some systems keep certificates that are none; one that can be used is enough.
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        let why = found.errors.first().map_or("there are none".to_owned(), ToString::to_string);
+        return Err(TlsError::Settings(format!(
+            "this system's certificates of authorities cannot be read: {why}; name a file with one"
+        )));
+    }
+    Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    struct Files {
+        dir: PathBuf,
+    }
+
+    impl Files {
+        fn new(name: &str) -> Files {
+            let dir =
+                std::env::temp_dir().join(format!("topdeck-net-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&dir).unwrap();
+            for name in ["a", "b"] {
+                let key = KeyPair::generate().unwrap();
+                let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+                let pem = params.self_signed(&key).unwrap().pem();
+                std::fs::write(dir.join(name).with_extension("crt"), pem).unwrap();
+                std::fs::write(dir.join(name).with_extension("key"), key.serialize_pem()).unwrap();
+            }
+            Files { dir }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.dir.join(name)
+        }
+    }
+
+    impl Drop for Files {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.dir);
+        }
+    }
+
+    #[track_caller]
+    fn check(name: &str, certificate: &str, key: &str, client_ca: Option<&str>, part: &str) {
+        let files = Files::new(name);
+        let [certificate, key] = [certificate, key].map(|name| files.path(name));
+        let client_ca = client_ca.map(|name| files.path(name));
+        let found = ServerTls { certificate, key, client_ca }.config();
+        match found {
+            Ok(config) => assert_eq!((config.alpn_protocols.len(), part), (2, "")),
+            Err(error) => assert!(!part.is_empty() && error.to_string().contains(part), "{error}"),
+        }
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        check("good", "a.crt", "a.key", Some("b.crt"), "");
+        check("other", "a.crt", "b.key", None, "cannot be used together");
+        check("missing", "c.crt", "a.key", None, "c.crt: ");
+        check("swapped", "a.key", "a.key", None, "a.key: no CERTIFICATE in PEM is in it");
+        check("no-key", "a.crt", "a.crt", None, "private key ");
+        check("no-ca", "a.crt", "a.key", Some("x"), "x: ");
+    }
+
+    #[test]
+    fn clients_show_a_certificate_with_its_key_or_none() {
+        let files = Files::new("client");
+        let tls = |certificate: Option<&str>, key: Option<&str>| {
+            let [certificate, key] =
+                [certificate, key].map(|name| name.map(|name| files.path(name)));
+            ClientTls { ca: Some(files.path("a.crt")), certificate, key }.config().map(drop)
+        };
+        assert!(tls(None, None).is_ok());
+        assert!(tls(Some("b.crt"), Some("b.key")).is_ok());
+        assert!(tls(Some("b.crt"), None).unwrap_err().to_string().contains("needs its key"));
+        assert!(
+            tls(None, Some("b.key")).unwrap_err().to_string().contains("needs its certificate")
+        );
+    }
+}
