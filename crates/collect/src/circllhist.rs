@@ -86,7 +86,7 @@ fn read_value(
             Err(_) => sink.skipped("a text"),
         },
         Token::Number(_) => sink.skipped("a number"),
-        Token::Other => sink.skipped("a null, true or false"),
+        Token::Bool(_) | Token::Null => sink.skipped("a null, true or false"),
     }
     Ok(())
 }

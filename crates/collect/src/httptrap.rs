@@ -56,7 +56,7 @@ impl Reader<'_> {
             }
             Token::Text(text) => self.reading(Value::Text(text), None, sink),
             Token::Number(text) => self.reading(Value::Number(double(text)), None, sink),
-            Token::Other => sink.skipped("a null, true or false"),
+            Token::Bool(_) | Token::Null => sink.skipped("a null, true or false"),
         }
         Ok(())
     }

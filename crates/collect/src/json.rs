@@ -2,7 +2,9 @@
 //!
 //! Documents may follow one another, and a key may be repeated: both carry meaning in HTTPTrap, and what
 //! stands before a syntax error has been seen before the error. Nesting deeper than [`NESTING_MAX`] is
-//! refused.
+//! refused. Comments are no JSON, but some senders write them: [`Tokens::with_comments`].
+
+use std::borrow::Cow;
 
 use crate::trouble::{Place, Trouble, quote};
 
@@ -17,7 +19,8 @@ pub(crate) enum Token<'a> {
     Text(String),
     /// As it is spelled.
     Number(&'a str),
-    Other,
+    Bool(bool),
+    Null,
 }
 
 /// A place in JSON text.
@@ -26,6 +29,8 @@ pub(crate) struct Tokens<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
+    depth_max: usize,
+    has_comments: bool,
     /// Whether nothing of the object or array that was opened last has been read.
     opened: bool,
 }
@@ -35,15 +40,44 @@ type Result<T> = std::result::Result<T, Trouble>;
 impl<'a> Tokens<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Tokens<'a> {
         let at = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        Tokens { bytes, at, depth: 0, opened: false }
+        let (depth_max, has_comments) = (NESTING_MAX, false);
+        Tokens { bytes, at, depth: 0, depth_max, has_comments, opened: false }
+    }
+
+    /// With comments of both kinds, as in C, wherever a space may stand.
+    pub(crate) fn with_comments(mut self) -> Tokens<'a> {
+        self.has_comments = true;
+        self
+    }
+
+    /// With another limit of nesting, up to [`NESTING_MAX`].
+    pub(crate) fn with_nesting(mut self, depth_max: usize) -> Tokens<'a> {
+        self.depth_max = depth_max.min(NESTING_MAX);
+        self
     }
 
     /// Where the next token begins.
     pub(crate) fn offset(&mut self) -> usize {
-        while self.peek().is_some_and(|byte| b" \t\r\n".contains(&byte)) {
-            self.at += 1;
+        loop {
+            match self.peek() {
+                Some(b' ' | b'\t' | b'\r' | b'\n') => self.at += 1,
+                Some(b'/') if self.has_comments => match self.comment() {
+                    Some(length) => self.at += length,
+                    None => return self.at,
+                },
+                _ => return self.at,
+            }
         }
-        self.at
+    }
+
+    /// How long the comment is that begins here, if one does and ends.
+    fn comment(&self) -> Option<usize> {
+        let rest = &self.bytes[self.at..];
+        match rest.get(1)? {
+            b'/' => Some(rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len())),
+            b'*' => rest[2..].windows(2).position(|pair| pair == b"*/").map(|at| at + 4),
+            _ => None,
+        }
     }
 
     /// Whether another document follows.
@@ -60,10 +94,12 @@ impl<'a> Tokens<'a> {
             Some(b'"') => self.text().map(Token::Text),
             Some(b'-' | b'0'..=b'9') => self.number(),
             _ => {
-                for word in ["true", "false", "null"] {
+                let words =
+                    [("true", Token::Bool(true)), ("false", Token::Bool(false)), ("null", Token::Null)];
+                for (word, token) in words {
                     if self.bytes[start..].starts_with(word.as_bytes()) {
                         self.at += word.len();
-                        return Ok(Token::Other);
+                        return Ok(token);
                     }
                 }
                 Err(self.unexpected("a JSON value"))
@@ -122,8 +158,8 @@ impl<'a> Tokens<'a> {
     }
 
     fn open(&mut self, token: Token<'a>) -> Result<Token<'a>> {
-        if self.depth == NESTING_MAX {
-            return Err(self.unexpected("no deeper nesting than 128"));
+        if self.depth == self.depth_max {
+            return Err(self.unexpected(format!("no deeper nesting than {}", self.depth_max)));
         }
         self.depth += 1;
         self.at += 1;
@@ -255,7 +291,7 @@ impl<'a> Tokens<'a> {
         Ok(u32::from_str_radix(text, 16).expect("BUG: four hexadecimal digits fit"))
     }
 
-    fn unexpected(&self, expected: &'static str) -> Trouble {
+    fn unexpected(&self, expected: impl Into<Cow<'static, str>>) -> Trouble {
         let rest = &self.bytes[self.at..];
         let found = if rest.is_empty() {
             "the end of the input".to_owned()
@@ -333,6 +369,19 @@ mod tests {
             )
             .replace('…', ""),
         );
+    }
+
+    #[test]
+    fn comments_stand_where_spaces_may() {
+        let text = b"/* a */ { // b\n\"x\" /**/ : [1 /* , 2 */ , /*/*/ 3] } // end";
+        let mut tokens = Tokens::new(text).with_comments();
+        assert_eq!(tokens.skip(), Ok(()));
+        assert!(tokens.at_end());
+        for text in ["/* ", "/ 1", "/*/"] {
+            let trouble = Tokens::new(text.as_bytes()).with_comments().skip().unwrap_err();
+            assert_eq!(trouble.place, Place::Byte(0), "{text}");
+        }
+        assert!(Tokens::new(text).skip().is_err());
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod json;
 mod lines;
 mod number;
 pub mod numbers;
+pub mod otlp;
 pub mod place;
 #[allow(dead_code)]
 mod protobuf;

@@ -28,6 +28,11 @@ impl<'a> Message<'a> {
         Message { rest: bytes, offset: 0 }
     }
 
+    /// What has not been read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     fn wrong(&self, expected: &'static str, found: impl Into<String>) -> Trouble {
         Trouble::new(Place::Byte(self.offset), expected, found)
     }

@@ -1,0 +1,306 @@
+//! What requests become, held against the official types: they are written by prost and by serde, and the rows are
+//! worked out from them in another way.
+
+mod official;
+
+use hist::codec::header::Temporality::{Cumulative, Delta};
+use hist::codec::prometheus::STALE_MARKER;
+use model::{Kind, Sample, Series, Value};
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value::{AsDouble, AsInt};
+use opentelemetry_proto::tonic::metrics::v1::{
+    ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram, HistogramDataPoint,
+    NumberDataPoint, Sum, Summary, SummaryDataPoint, exponential_histogram_data_point::Buckets,
+    summary_data_point::ValueAtQuantile,
+};
+use prost::Message as _;
+
+use super::*;
+use crate::rows::RowsKept;
+use official::{attribute, request};
+
+const NOW: i64 = 1_700_000_000_000_000_000;
+
+fn number(value: f64) -> NumberDataPoint {
+    NumberDataPoint { time_unix_nano: 20, value: Some(AsDouble(value)), ..Default::default() }
+}
+
+/// Rows of a metric, a line each, then what was refused.
+fn shown(data: Data, unit: &str) -> String {
+    let request = request("m", unit, data);
+    let (mut rows, mut from_json) = (RowsKept::default(), RowsKept::default());
+    let taken = read_protobuf(&request.encode_to_vec(), NOW, &mut rows).unwrap();
+    let json = serde_json::to_vec(&request).unwrap();
+    assert_eq!(read_json(&json, NOW, &mut from_json).as_ref(), Ok(&taken));
+    assert_eq!(lines(&rows), lines(&from_json));
+    lines(&rows) + &taken.troubles.join("\n")
+}
+
+fn lines(rows: &RowsKept) -> String {
+    rows.rows.iter().map(|(series, sample)| line(series, sample) + "\n").collect()
+}
+
+fn line(series: &Series, Sample { start, end, value }: &Sample) -> String {
+    let value = match value {
+        Value::Number(x) if x.to_bits() == STALE_MARKER => "no more".to_owned(),
+        Value::Number(x) => x.to_string(),
+        Value::Histogram(histogram) => {
+            let cells = histogram.cells();
+            let cells: Vec<String> = cells.map(|c| format!("{}..{}={}", c.lower, c.upper, c.count)).collect();
+            let (sum, min) = (histogram.sum_side().value(), histogram.min_side());
+            format!("{} sum {:?} min {min}", cells.join(" "), sum.map(hist::Sum::value))
+        }
+        Value::Text(text) => text.clone(),
+    };
+    let unit = series.unit();
+    format!("{} {series} [{unit}] {start}..{end}: {value}", series.kind().name())
+}
+
+#[track_caller]
+fn check(data: Data, expected: &str) {
+    assert_eq!(shown(data, "1"), expected);
+}
+
+fn sum(temporality: i32, is_monotonic: bool, point: NumberDataPoint) -> Data {
+    Data::Sum(Sum { data_points: vec![point], aggregation_temporality: temporality, is_monotonic })
+}
+
+#[test]
+fn gauges_and_sums() {
+    let gauge = |point| Data::Gauge(Gauge { data_points: vec![point] });
+    let started = |x| NumberDataPoint { start_time_unix_nano: 10, ..number(x) };
+    check(gauge(started(1.5)), "gauges m [] 20..20: 1.5\n");
+    let whole = NumberDataPoint { value: Some(AsInt(-7)), time_unix_nano: 0, ..number(0.0) };
+    check(gauge(whole), &format!("gauges m [] {NOW}..{NOW}: -7\n"));
+    check(sum(1, true, started(2.0)), "counts m [] 10..20: 2\n");
+    check(sum(1, false, started(-2.0)), "counts m [] 10..20: -2\n");
+    check(sum(2, true, started(2.0)), "cumulative counts m [] 10..20: 2\n");
+    check(sum(2, true, number(2.0)), "cumulative counts m [] 20..20: 2\n");
+    check(sum(2, false, started(2.0)), "gauges m [] 20..20: 2\n");
+}
+
+#[test]
+fn points_without_value() {
+    let none = NumberDataPoint { flags: 1, value: None, ..number(0.0) };
+    check(Data::Gauge(Gauge { data_points: vec![none.clone()] }), "gauges m [] 20..20: no more\n");
+    let mut rows = RowsKept::default();
+    let body = request("m", "", sum(2, true, none.clone())).encode_to_vec();
+    let taken = read_protobuf(&body, NOW, &mut rows).unwrap();
+    assert_eq!((taken.points, taken.skipped, taken.refused, rows.rows.len()), (0, 1, 0, 0));
+    check(
+        sum(2, true, NumberDataPoint { flags: 0, ..none }),
+        "metric \"m\": it has no value",
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_point_is_said_and_the_rest_is_taken() {
+    check(
+        sum(0, true, number(1.0)),
+        "metric \"m\": its aggregation temporality is neither delta (1) nor cumulative (2)",
+    );
+    let late = NumberDataPoint { start_time_unix_nano: 30, ..number(1.0) };
+    check(sum(1, true, late), "metric \"m\": it begins at 30 ns and ends at 20 ns");
+    let far = NumberDataPoint { time_unix_nano: u64::MAX, ..number(1.0) };
+    let twice = vec![attribute("a", "1"), attribute("a", "2")];
+    let points = vec![far, number(1.0), NumberDataPoint { attributes: twice, ..number(2.0) }];
+    check(
+        Data::Gauge(Gauge { data_points: points }),
+        "gauges m [] 20..20: 1\n\
+         metric \"m\": time_unix_nano is 18446744073709551615 ns, expected less than 2^63\n\
+         metric \"m\": label \"a\" is given twice",
+    );
+    let many = (0..65).map(|n| attribute(&format!("a{n}"), "x")).collect();
+    check(
+        Data::Gauge(Gauge {
+            data_points: vec![NumberDataPoint { attributes: many, ..number(2.0) }],
+        }),
+        "metric \"m\": a point has 65 attributes, allowed are 0 to 64",
+    );
+}
+
+#[test]
+fn histograms() {
+    let explicit = HistogramDataPoint {
+        start_time_unix_nano: 10,
+        time_unix_nano: 20,
+        count: 3,
+        sum: Some(7.5),
+        bucket_counts: vec![1, 2, 0],
+        explicit_bounds: vec![1.0, 5.0],
+        min: Some(0.5),
+        ..Default::default()
+    };
+    let wrong = HistogramDataPoint { count: 4, ..explicit.clone() };
+    let data = Histogram { data_points: vec![explicit, wrong], aggregation_temporality: 2 };
+    assert_eq!(
+        shown(Data::Histogram(data), "ms"),
+        "cumulative histograms m [ms] 10..20: 0.5..1=1 1.0000000000000002..5=2 sum Some(7.5) min 0.5\n\
+         metric \"m\": count is 4, expected 3, the sum of the bucket counts"
+    );
+    let exponential = ExponentialHistogramDataPoint {
+        time_unix_nano: 20,
+        count: 4,
+        zero_count: 1,
+        positive: Some(Buckets { offset: 1, bucket_counts: vec![1, 0, 1] }),
+        negative: Some(Buckets { offset: -1, bucket_counts: vec![1] }),
+        ..Default::default()
+    };
+    let fine = ExponentialHistogramDataPoint { scale: 20, ..exponential.clone() };
+    let coarse = ExponentialHistogramDataPoint { scale: -11, ..exponential.clone() };
+    let data_points = vec![exponential, fine, coarse];
+    let data = ExponentialHistogram { data_points, aggregation_temporality: 1 };
+    let shown = shown(Data::ExponentialHistogram(data), "By");
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 3, "{shown}");
+    assert_eq!(
+        lines[0],
+        "histograms m [B] 20..20: -1..-0.5000000000000001=1 -0..0=1 2.0000000000000004..4=1 \
+         8.000000000000002..16=1 sum None min unknown"
+    );
+    assert_eq!(lines[2], "metric \"m\": scale is -11, expected -10..=2147483647");
+}
+
+#[test]
+fn summaries() {
+    let point = SummaryDataPoint {
+        start_time_unix_nano: 10,
+        time_unix_nano: 20,
+        count: 3,
+        sum: 1.5,
+        quantile_values: vec![ValueAtQuantile { quantile: 0.99, value: 0.75 }],
+        ..Default::default()
+    };
+    assert_eq!(
+        shown(Data::Summary(Summary { data_points: vec![point] }), "s"),
+        "cumulative counts m_count [] 10..20: 3\n\
+         cumulative counts m_sum [s] 10..20: 1.5\n\
+         gauges m{quantile=\"0.99\"} [s] 20..20: 0.75\n"
+    );
+}
+
+#[test]
+fn a_known_series_is_not_made_again_and_others_are_told_apart() {
+    let with = |value: &str| NumberDataPoint { attributes: vec![attribute("a", value)], ..number(1.0) };
+    let mut rows = RowsKept::default();
+    let gauge = Data::Gauge(Gauge { data_points: vec![with("1"), with("2"), with("1")] });
+    read_protobuf(&request("m", "s", gauge).encode_to_vec(), NOW, &mut rows).unwrap();
+    read_protobuf(&request("m", "s", sum(1, true, with("1"))).encode_to_vec(), NOW, &mut rows).unwrap();
+    let kinds: Vec<(Kind, &str)> =
+        rows.rows.iter().map(|(series, _)| (series.kind(), series.label("a").unwrap())).collect();
+    let gauge = Kind::Gauge;
+    assert_eq!(kinds, [(gauge, "1"), (gauge, "2"), (gauge, "1"), (Kind::Counter(Delta), "1")]);
+    assert_ne!(Kind::Counter(Delta), Kind::Counter(Cumulative));
+}
+
+#[test]
+fn labels_of_all_levels() {
+    let json = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"http.server.duration","unit":"{call}",
+        "gauge":{"dataPoints":[{"timeUnixNano":"7","asInt":3,"attributes":[
+            {"key":"a","value":{"stringValue":"point"}},
+            {"key":"list","value":{"arrayValue":{"values":[{"intValue":"-1"},{"doubleValue":0.5},{},{"boolValue":true}]}}},
+            {"key":"map","value":{"kvlistValue":{"values":[{"key":"z","value":{"bytesValue":"AAE="}},{"key":"b","value":{"doubleValue":"NaN"}}]}}},
+            {"key":"bytes","value":{"bytesValue":"AAE="}},
+            {"key":"whole","value":{"doubleValue":2}},
+            {"key":"none","value":{}},
+            {"key":"gone","value":{"stringValue":""}}]}]}}],
+        "scope":{"name":"lib","version":"1.2","attributes":[{"key":"x","value":{"boolValue":false}}]}}],
+        "resource":{"attributes":[
+            {"key":"a","value":{"stringValue":"resource"}},
+            {"key":"gone","value":{"stringValue":"resource"}},
+            {"key":"service.name","value":{"stringValue":"shop"}},
+            {"key":"process.command_args","value":{"stringValue":"LONG"}}]}}]}"#;
+    let json = json.replace("LONG", &"x".repeat(owner::RESOURCE_VALUE_BYTES_MAX + 1));
+    let mut rows = RowsKept::default();
+    let taken = read_json(json.as_bytes(), NOW, &mut rows).unwrap();
+    assert_eq!(taken.troubles, [""; 0]);
+    assert_eq!(
+        lines(&rows),
+        "gauges http.server.duration{a=\"point\",bytes=\"AAE=\",list=\"[-1,0.5,null,true]\",\
+         map=\"{\\\"b\\\":\\\"NaN\\\",\\\"z\\\":\\\"AAE=\\\"}\",otel_scope_name=\"lib\",otel_scope_version=\"1.2\",\
+         otel_scope_x=\"false\",service.name=\"shop\",whole=\"2\"} [{call}] 7..7: 3\n"
+    );
+}
+
+#[test]
+fn a_resource_may_be_too_much() {
+    let attributes: Vec<_> = (0..65).map(|n| attribute(&format!("r{n}"), "x")).collect();
+    let mut request = request("m", "", sum(1, true, number(1.0)));
+    request.resource_metrics[0].resource.get_or_insert_default().attributes = attributes;
+    let taken = read_protobuf(&request.encode_to_vec(), NOW, &mut RowsKept::default()).unwrap();
+    let why = "metric \"m\": a resource or scope has 65 attributes, allowed are 0 to 64";
+    assert_eq!((taken.refused, &taken.troubles[..]), (1, &[why.to_owned()][..]));
+}
+
+/// A small request must not become gigabytes: one resource of 15 kB, and very many series.
+#[test]
+fn what_new_series_take_is_bounded() {
+    let points = 8_000;
+    let number = |n| NumberDataPoint { attributes: vec![attribute("a", &format!("{n}"))], ..number(1.0) };
+    let data = Data::Gauge(Gauge { data_points: (0..points).map(number).collect() });
+    let mut request = request("m", "", data);
+    request.resource_metrics[0].resource.get_or_insert_default().attributes =
+        (0..15).map(|n| attribute(&format!("r{n}"), &"x".repeat(1_000))).collect();
+    struct Counted(u64);
+    impl Rows for Counted {
+        fn series(
+            &mut self,
+            _: &[u8],
+            series: &mut dyn FnMut() -> model::Result<Series>,
+        ) -> model::Result<()> {
+            series().map(|_| self.0 += 1)
+        }
+        fn sample(&mut self, _: &Sample) -> model::Result<()> {
+            Ok(())
+        }
+        fn gap(&mut self, _: model::Gap) {}
+    }
+    let mut rows = Counted(0);
+    let taken = read_protobuf(&request.encode_to_vec(), NOW, &mut rows).unwrap();
+    assert_eq!((taken.points, taken.refused), (rows.0, points - rows.0));
+    assert!((4_000..6_000).contains(&rows.0), "{}", rows.0);
+    assert!(taken.troubles[0].contains("new series of a request"), "{:?}", taken.troubles);
+}
+
+#[test]
+fn a_request_that_is_cut_is_refused_whole() {
+    let body = request("m", "", sum(1, true, number(1.0))).encode_to_vec();
+    for end in 1..body.len() {
+        assert!(read_protobuf(&body[..end], NOW, &mut RowsKept::default()).is_err(), "{end}");
+    }
+    assert_eq!(read_protobuf(b"", NOW, &mut RowsKept::default()), Ok(Taken::default()));
+}
+
+#[test]
+fn json_that_is_none_of_otlp_has_its_place() {
+    #[track_caller]
+    fn check(json: &str, expected: &str) {
+        let taken = read_json(json.as_bytes(), NOW, &mut RowsKept::default());
+        assert_eq!(taken.map_err(|trouble| trouble.to_string()), Err(expected.to_owned()), "{json}");
+    }
+    check("[]", "byte 0: expected an object, found a list");
+    check("{} {}", "byte 3: expected the end of the request, found \"{}\"");
+    check(
+        r#"{"resourceMetrics":{}}"#,
+        "byte 19: expected a list of resourceMetrics, found an object",
+    );
+    check(
+        r#"{"resourceMetrics":[7]}"#,
+        "byte 20: expected resourceMetrics as an object, found \"7\"",
+    );
+    let point = |point: &str| {
+        format!(r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"gauge":{{"dataPoints":[{point}]}}}}]}}]}}]}}"#)
+    };
+    check(
+        &point(r#"{"timeUnixNano":"-1"}"#),
+        "byte 89: expected timeUnixNano as a whole number from 0 to 2^64 - 1, found \"-1\"",
+    );
+    check(&point(r#"{"asInt":0.5}"#), "byte 82: expected asInt as a whole number from -2^63 to 2^63 - 1, found \"0.5\"");
+    check(&point("{"), "byte 74: expected a key in quotes or }, found \"]}]}]}]}\"");
+    let fine = point(r#"{"asInt":1e3,"flags":null,"timeUnixNano":1.0,"new":[{}]}"#);
+    let mut rows = RowsKept::default();
+    assert_eq!(read_json(fine.as_bytes(), NOW, &mut rows).unwrap().refused, 1, "it has no name");
+    let named = fine.replace(r#""gauge""#, r#""name":"m","gauge""#);
+    read_json(named.as_bytes(), NOW, &mut rows).unwrap();
+    assert_eq!(lines(&rows), "gauges m [] 1..1: 1000\n");
+}
