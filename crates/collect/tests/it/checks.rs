@@ -4,13 +4,15 @@
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 
-use collect::{Format, Reading, Sink, Trouble, Unit, Value, detect, read};
+use collect::influx::Precision;
+use collect::{Format, Reading, RowsKept, Sink, Trouble, Unit, Value, detect, read};
+use collect::{graphite, influx, statsd};
 
 /// Panics where something broke.
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/` for a source.
-pub(crate) const CHECKS: [(&str, Check); 7] = [
+pub(crate) const CHECKS: [(&str, Check); 10] = [
     ("read_numbers", |bytes| reads(Format::Numbers, bytes)),
     ("read_hlog", |bytes| reads(Format::Hlog, bytes)),
     ("read_circllhist", |bytes| reads(Format::Circllhist, bytes)),
@@ -18,6 +20,9 @@ pub(crate) const CHECKS: [(&str, Check); 7] = [
     ("read_prometheus", |bytes| reads(Format::Prometheus, bytes)),
     ("read_frames", |bytes| reads(Format::Frames, bytes)),
     ("detect", detects),
+    ("statsd", statsd),
+    ("graphite", graphite),
+    ("influx", influx),
 ];
 
 /// Whatever the format is taken for can be read.
@@ -75,4 +80,67 @@ impl Sink for Found {
         self.0.push(message);
         ControlFlow::Continue(())
     }
+}
+
+/// What is found in a packet is what is found in its lines, and numbers are finite.
+fn statsd(bytes: &[u8]) {
+    let mut whole = Vec::new();
+    statsd::packet(bytes, |found| whole.push(found.map_err(|trouble| trouble.found)));
+    let lines = bytes.split(|&byte| byte == b'\n');
+    let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let lines: Vec<_> = lines
+        .filter(|line| !line.is_empty())
+        .map(|line| statsd::line(1, line).map_err(|trouble| trouble.found))
+        .collect();
+    assert_eq!(whole.len(), lines.len());
+    for found in lines.into_iter().flatten() {
+        let statsd::Found::Metric(metric) = found else { continue };
+        assert!(!metric.name.is_empty() && (statsd::RATE_MIN..=1.0).contains(&metric.rate));
+        assert!(statsd::tags(metric.tags).all(|(name, _)| !name.is_empty()));
+        assert!(metric.time.is_none_or(|time| time >= 0));
+        let values: Vec<_> = metric.values().collect();
+        assert!(!values.is_empty() && values.len() <= bytes.len());
+        for value in values {
+            match value {
+                Ok(statsd::Value::Number(x) | statsd::Value::Change(x)) => assert!(x.is_finite()),
+                Ok(statsd::Value::Member(member)) => assert!(member.len() <= bytes.len()),
+                Err(trouble) => one_line(&trouble.to_string()),
+            }
+        }
+    }
+}
+
+fn graphite(bytes: &[u8]) {
+    for line in bytes.split(|&byte| byte == b'\n') {
+        match graphite::line(1, line, 7) {
+            Ok(graphite::Found::Metric(metric)) => {
+                assert!(metric.value.is_finite() && metric.time >= 0);
+                let (path, tags) = graphite::parts(metric.series);
+                assert!(!path.is_empty() && tags.into_iter().all(|(name, _)| !name.is_empty()));
+            }
+            Ok(graphite::Found::Skipped(_)) => {}
+            Err(trouble) => one_line(&trouble.to_string()),
+        }
+    }
+}
+
+/// All that is counted is there, and nothing is longer than what it came from.
+fn influx(bytes: &[u8]) {
+    for precision in [Precision::Nanoseconds, Precision::Hours] {
+        let mut rows = RowsKept::default();
+        let placed = influx::read(bytes, precision, 7, &mut rows);
+        assert_eq!(placed.readings, rows.rows.len() as u64);
+        assert!(placed.readings + placed.refused <= bytes.len() as u64);
+        placed.troubles.iter().for_each(|trouble| one_line(trouble));
+        for (series, sample) in rows.rows {
+            assert!(series.name().len() <= bytes.len());
+            if let model::Value::Number(number) = sample.value {
+                assert!(number.is_finite());
+            }
+        }
+    }
+}
+
+fn one_line(message: &str) {
+    assert!(!message.contains('\n'), "a message of one line");
 }

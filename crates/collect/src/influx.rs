@@ -1,0 +1,414 @@
+//! Influx line protocol: lines of fields, into rows.
+//!
+//! ```text
+//! measurement[,tag=value]… field=value[,field=value]… [timestamp]
+//! value      1.5  -3i  7u  t|T|true|True|TRUE  f|F|false|False|FALSE  "text"
+//! ```
+//! <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>. A backslash takes its meaning from a
+//! comma, a space or an equals sign that follows it, in a text from a quote or a backslash; before anything else it
+//! is a backslash. A text may hold line breaks. Lines that begin with `#` are comments.
+//!
+//! A field is a series of its own, named `measurement_field`, or `measurement` where the field is called `value`, as
+//! Telegraf and Prometheus do. Numbers are gauges, truth is 1 and 0, texts are texts. A line counts as a whole: one
+//! bad field, and none of it is taken.
+
+use model::{Kind, Sample, Series, Value};
+
+use crate::number;
+use crate::place::{Placed, TROUBLES_MAX};
+use crate::rows::Rows;
+use crate::trouble::{Place, Trouble, quote};
+
+/// What timestamps count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// 10^-9 s, where nothing is said.
+    #[default]
+    Nanoseconds,
+    /// 10^-6 s.
+    Microseconds,
+    /// 10^-3 s.
+    Milliseconds,
+    /// 1 s.
+    Seconds,
+    /// 60 s, in version 1.
+    Minutes,
+    /// 3,600 s, in version 1.
+    Hours,
+}
+
+impl Precision {
+    /// The parameter `precision` of version 1 or 2.
+    pub fn parse(text: &str) -> Option<Precision> {
+        Some(match text {
+            "ns" | "n" => Precision::Nanoseconds,
+            "us" | "u" | "µ" | "µs" => Precision::Microseconds,
+            "ms" => Precision::Milliseconds,
+            "s" => Precision::Seconds,
+            "m" => Precision::Minutes,
+            "h" => Precision::Hours,
+            _ => return None,
+        })
+    }
+
+    fn nanoseconds(self) -> i64 {
+        match self {
+            Precision::Nanoseconds => 1,
+            Precision::Microseconds => 1000,
+            Precision::Milliseconds => 1_000_000,
+            Precision::Seconds => 1_000_000_000,
+            Precision::Minutes => 60_000_000_000,
+            Precision::Hours => 3_600_000_000_000,
+        }
+    }
+}
+
+/// Reads a body. `now` is the time of lines that have none, in nanoseconds since the Unix epoch.
+pub fn read(body: &[u8], precision: Precision, now: i64, rows: &mut dyn Rows) -> Placed {
+    let mut placed = Placed::default();
+    let (mut rest, mut number, mut key) = (body, 1u64, Vec::new());
+    while !rest.is_empty() {
+        let end = line_end(rest);
+        let (line, at) = (&rest[..end], number);
+        number += line.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
+        rest = rest.get(end + 1..).unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii_start();
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        match Line::read(at, line, precision, now) {
+            Ok(line) => line.write(&mut key, rows, &mut placed),
+            Err(trouble) => refuse(&mut placed, trouble.to_string()),
+        }
+    }
+    placed
+}
+
+fn refuse(placed: &mut Placed, why: String) {
+    placed.refused += 1;
+    if placed.troubles.len() < TROUBLES_MAX {
+        placed.troubles.push(why);
+    }
+}
+
+/// Where the first line ends: at a line break outside of a text. A text that does not end ends no line but its own,
+/// and nothing behind it opens one: so all of a body is looked at twice at the most.
+fn line_end(bytes: &[u8]) -> usize {
+    let first = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
+    let series = end_of(&bytes[..first], b" ");
+    if bytes[0] == b'#' || series == first {
+        return first;
+    }
+    let mut at = series;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\n' => return at,
+            b'"' if bytes[at - 1] == b'=' => match text_end(&bytes[at + 1..]) {
+                Some(length) => at += length + 2,
+                None => return first.max(at + break_at(&bytes[at..])),
+            },
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+fn break_at(bytes: &[u8]) -> usize {
+    bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len())
+}
+
+/// Up to the quote that ends a text.
+fn text_end(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => return Some(at),
+            b'\\' if matches!(bytes.get(at + 1), Some(b'"' | b'\\')) => at += 2,
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+/// Up to the first of `ends` that has no backslash before it.
+fn end_of(bytes: &[u8], ends: &[u8]) -> usize {
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' if matches!(bytes.get(at + 1), Some(b',' | b' ' | b'=')) => at += 2,
+            byte if ends.contains(&byte) => return at,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+/// Without the backslashes before `escaped`.
+fn plain(text: &str, escaped: &[char]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match rest.peek() {
+            Some(next) if c == '\\' && escaped.contains(next) => out.extend(rest.next()),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+const ESCAPED: [char; 3] = [',', ' ', '='];
+
+/// A line that is good, its pieces as they came.
+struct Line<'a> {
+    number: u64,
+    /// Measurement and tags.
+    series: &'a str,
+    fields: &'a str,
+    time: i64,
+}
+
+enum Field<'a> {
+    Number(f64),
+    Text(&'a str),
+}
+
+impl<'a> Line<'a> {
+    fn read(
+        number: u64,
+        bytes: &'a [u8],
+        precision: Precision,
+        now: i64,
+    ) -> Result<Line<'a>, Trouble> {
+        let wrong = |expected: &'static str, found: &str| {
+            Err(Trouble::new(Place::Line(number), expected, quote(found.as_bytes())))
+        };
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            return Err(Trouble::new(Place::Line(number), "UTF-8", quote(bytes)));
+        };
+        let (series, rest) = text.split_at(end_of(bytes, b" "));
+        let (measurement, tags) = series.split_at(end_of(series.as_bytes(), b","));
+        if measurement.is_empty() {
+            return wrong("a measurement", text);
+        }
+        for (name, value) in pairs(tags) {
+            if name.is_empty() || value.is_none_or(str::is_empty) {
+                return wrong("tags as name=value", tags);
+            }
+        }
+        let rest = rest.trim_start_matches(' ');
+        let mut end = 0;
+        while end < rest.len() {
+            let (name, value) = field(&rest[end..]);
+            if name.is_empty() || value.is_empty() {
+                return wrong("fields as name=value", &rest[end..]);
+            }
+            if Field::read(value).is_none() {
+                return wrong("a value: 1.5, 3i, 7u, true or \"text\"", value);
+            }
+            end += name.len() + 1 + value.len();
+            match rest.as_bytes().get(end) {
+                Some(b',') => end += 1,
+                None | Some(b' ') => break,
+                Some(_) => return wrong("a comma or a space behind a value", &rest[end..]),
+            }
+        }
+        let (fields, time) = rest.split_at(end);
+        if fields.is_empty() || fields.ends_with(',') {
+            return wrong("fields behind the measurement", rest);
+        }
+        let time = match time.trim_matches(' ') {
+            "" => Some(now),
+            time => time.parse::<i64>().ok().and_then(|n| n.checked_mul(precision.nanoseconds())),
+        };
+        let Some(time) = time else {
+            return wrong("a time of 64 bits in nanoseconds", &rest[end..]);
+        };
+        Ok(Line { number, series, fields, time })
+    }
+
+    fn write(&self, key: &mut Vec<u8>, rows: &mut dyn Rows, placed: &mut Placed) {
+        let mut rest = self.fields;
+        while !rest.is_empty() {
+            let (name, raw) = field(rest);
+            rest = rest.get(name.len() + raw.len() + 2..).unwrap_or_default();
+            let value = Field::read(raw).expect("BUG: the line was read");
+            match self.write_field(name, value, key, rows) {
+                Ok(()) => placed.readings += 1,
+                Err(error) => refuse(placed, format!("{}: {error}", Place::Line(self.number))),
+            }
+        }
+    }
+
+    fn write_field(
+        &self,
+        name: &str,
+        value: Field<'_>,
+        key: &mut Vec<u8>,
+        rows: &mut dyn Rows,
+    ) -> model::Result<()> {
+        let (kind, value) = match value {
+            Field::Number(number) => (Kind::Gauge, Value::Number(number)),
+            Field::Text(text) => (Kind::Text, Value::Text(plain(text, &['"', '\\']))),
+        };
+        // A space that stands alone is in none of the pieces.
+        key.clear();
+        key.push(b'i');
+        key.push(u8::from(kind == Kind::Text));
+        key.extend_from_slice(self.series.as_bytes());
+        key.push(b' ');
+        key.extend_from_slice(name.as_bytes());
+        rows.series(key, &mut || self.series_of(name, kind))?;
+        rows.sample(&Sample { start: self.time, end: self.time, value })
+    }
+
+    fn series_of(&self, field: &str, kind: Kind) -> model::Result<Series> {
+        let (measurement, tags) = self.series.split_at(end_of(self.series.as_bytes(), b","));
+        let mut name = plain(measurement, &ESCAPED);
+        if field != "value" {
+            name.push('_');
+            name.push_str(&plain(field, &ESCAPED));
+        }
+        let mut series = Series::new(name, kind);
+        for (name, value) in pairs(tags) {
+            let value = value.expect("BUG: the line was read");
+            series = series.with_label(plain(name, &ESCAPED), plain(value, &ESCAPED));
+        }
+        series.checked()
+    }
+}
+
+/// Names and values of tags, as they came, behind a comma each.
+fn pairs(mut tags: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    std::iter::from_fn(move || {
+        let rest = tags.strip_prefix(',')?;
+        let (pair, after) = rest.split_at(end_of(rest.as_bytes(), b","));
+        tags = after;
+        let (name, value) = pair.split_at(end_of(pair.as_bytes(), b"="));
+        Some((name, value.strip_prefix('=')))
+    })
+}
+
+/// Name and value of the first field, as they came; the value is empty if there is none.
+fn field(fields: &str) -> (&str, &str) {
+    let (name, rest) = fields.split_at(end_of(fields.as_bytes(), b"= ,"));
+    let Some(value) = rest.strip_prefix('=') else { return (name, "") };
+    let length = match value.strip_prefix('"') {
+        Some(text) => text_end(text.as_bytes()).map_or(value.len(), |length| length + 2),
+        None => value.find([',', ' ']).unwrap_or(value.len()),
+    };
+    (name, &value[..length])
+}
+
+impl<'a> Field<'a> {
+    fn read(value: &'a str) -> Option<Field<'a>> {
+        Some(match value {
+            "t" | "T" | "true" | "True" | "TRUE" => Field::Number(1.0),
+            "f" | "F" | "false" | "False" | "FALSE" => Field::Number(0.0),
+            _ if value.starts_with('"') => Field::Text(value.strip_prefix('"')?.strip_suffix('"')?),
+            _ => Field::Number(match value.as_bytes() {
+                [digits @ .., b'i'] => text_of(digits).parse::<i64>().ok()? as f64,
+                [digits @ .., b'u'] => text_of(digits).parse::<u64>().ok()? as f64,
+                digits => number::parse(digits).filter(|number| number.is_finite())?,
+            }),
+        })
+    }
+}
+
+/// Digits are ASCII; what is not is no number.
+fn text_of(digits: &[u8]) -> &str {
+    std::str::from_utf8(digits).unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::RowsKept;
+
+    fn found(text: &[u8], precision: Precision) -> (Vec<String>, Placed) {
+        let mut rows = RowsKept::default();
+        let placed = read(text, precision, 7, &mut rows);
+        let shown = |(series, sample): &(Series, Sample)| {
+            let value = match &sample.value {
+                Value::Number(number) => number.to_string(),
+                Value::Text(text) => format!("{text:?}"),
+                Value::Histogram(_) => panic!("no histograms here"),
+            };
+            format!("{series} {value} @{}", sample.end)
+        };
+        (rows.rows.iter().map(shown).collect(), placed)
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let (mut shown, placed) = found(text.as_bytes(), Precision::Nanoseconds);
+        assert_eq!(placed.readings, shown.len() as u64);
+        assert_eq!(placed.refused, placed.troubles.len() as u64);
+        shown.extend(placed.troubles);
+        assert_eq!(shown.join("; "), expected, "{text:?}");
+    }
+
+    #[test]
+    fn lines_have_measurement_tags_fields_and_time() {
+        check("cpu value=1.5 12", "cpu 1.5 @12");
+        check(
+            "cpu,host=a,b=c idle=1,busy=-2i,n=3u 12",
+            "cpu_idle{b=\"c\",host=\"a\"} 1 @12; cpu_busy{b=\"c\",host=\"a\"} -2 @12; cpu_n{b=\"c\",host=\"a\"} 3 @12",
+        );
+        check("a on=t,off=FALSE", "a_on 1 @7; a_off 0 @7");
+        check("a f=\"x y\",g=1", "a_f \"x y\" @7; a_g 1 @7");
+        check("# a comment\n\n  a value=1 \r\nb value=2 -3\n", "a 1 @7; b 2 @-3");
+    }
+
+    #[test]
+    fn backslashes_and_quotes() {
+        check(r"a\ b\,c=d,t\=g=v\,w f\ g=1", r#"a b,c=d_f g{t=g="v,w"} 1 @7"#);
+        check(r"a\b value=1", r"a\b 1 @7");
+        check(r#"a f="q \" \\ \n, =" 5"#, r#"a_f "q \" \\ \\n, =" @5"#);
+        check("a f=\"x\ny\" 5\nb value=1 6", "a_f \"x\\ny\" @5; b 1 @6");
+        check(r#"a"b value=1"#, r#"a"b 1 @7"#);
+    }
+
+    #[test]
+    fn times_have_a_precision() {
+        for (name, expected) in [
+            ("ns", 3i64),
+            ("us", 3000),
+            ("ms", 3_000_000),
+            ("s", 3_000_000_000),
+            ("m", 180_000_000_000),
+            ("h", 10_800_000_000_000),
+        ] {
+            let (shown, _) = found(b"a value=1 3", Precision::parse(name).unwrap());
+            assert_eq!(shown, [format!("a 1 @{expected}")]);
+        }
+        assert_eq!(Precision::parse("weeks"), None);
+        let (_, placed) = found(b"a value=1 9223372036854775807", Precision::Seconds);
+        assert_eq!(placed.refused, 1);
+    }
+
+    #[test]
+    fn what_is_none_is_named_and_the_rest_is_read() {
+        let fields = "expected fields as name=value, found";
+        check(
+            "a\nb value=1",
+            "b 1 @7; line 1: expected fields behind the measurement, found nothing",
+        );
+        check("a f=1,g 5", &format!("line 1: {fields} \"g 5\""));
+        check("a f= 5", &format!("line 1: {fields} \"f= 5\""));
+        check("a f=1, 5", &format!("line 1: {fields} \" 5\""));
+        check(",a=b f=1", "line 1: expected a measurement, found \",a=b f=1\"");
+        check("a,b f=1", "line 1: expected tags as name=value, found \",b\"");
+        check("a,b= f=1", "line 1: expected tags as name=value, found \",b=\"");
+        let value = "line 1: expected a value: 1.5, 3i, 7u, true or \"text\", found";
+        check("a f=1x", &format!("{value} \"1x\""));
+        check("a f=inf", &format!("{value} \"inf\""));
+        check("a f=1.5i", &format!("{value} \"1.5i\""));
+        check("a f=-1u", &format!("{value} \"-1u\""));
+        check("a f=\"x\nb value=1", &format!("b 1 @7; {value} \"\"x\""));
+        check("a f=\"x\"y", "line 1: expected a comma or a space behind a value, found \"y\"");
+        check("a f=1 x", "line 1: expected a time of 64 bits in nanoseconds, found \" x\"");
+        check("a f=1,g=x\n\nb value=2", &format!("b 2 @7; {value} \"x\""));
+        check("a,b=c,b=d f=1", "line 1: label \"b\" is given twice");
+        assert_eq!(found(b"a\xff f=1", Precision::Nanoseconds).1.refused, 1);
+    }
+}

@@ -1,0 +1,263 @@
+//! StatsD and DogStatsD: metrics in lines, several to a packet, borrowed from the packet.
+//!
+//! ```text
+//! name:value[:value…]|type[|@rate][|#tag:value,tag][|Tseconds][|c:container][|e:environment]
+//! type   c counter, g gauge (+n and -n change it), ms time in milliseconds, h and d distribution, s set
+//! ```
+//! <https://github.com/statsd/statsd/blob/master/docs/metric_types.md>, and
+//! <https://docs.datadoghq.com/developers/dogstatsd/datagram_shell/> for what stands behind the type, several values
+//! in a line (but of a set, whose members may hold colons), events and service checks. A name is any UTF-8 without
+//! a colon. Container and environment are passed over. What a line weighs and which interval it belongs to is up to
+//! the caller: there is no clock here.
+
+use crate::number;
+use crate::trouble::{Place, Trouble, quote};
+
+/// The smallest sample rate: one line stands for a billion values at the most, so that a count of them does not
+/// overflow by a few lines.
+pub const RATE_MIN: f64 = 1e-9;
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// How often something happened.
+    Counter,
+    /// How something is.
+    Gauge,
+    /// Times in milliseconds, of which the distribution is wanted.
+    Milliseconds,
+    /// Values without unit, of which the distribution is wanted.
+    Distribution,
+    /// Members of a set, of which the number is wanted.
+    Set,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metric<'a> {
+    /// Its name: not empty.
+    pub name: &'a str,
+    /// What it is.
+    pub kind: Type,
+    /// The share of what happened that is sent: from [`RATE_MIN`] to 1.
+    pub rate: f64,
+    /// Its tags as they came, without the `#`.
+    pub tags: &'a str,
+    /// When it was, in nanoseconds since the Unix epoch, if it says so.
+    pub time: Option<i64>,
+    values: &'a [u8],
+    line: u64,
+}
+
+/// One value of a metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// A finite number.
+    Number(f64),
+    /// By how much a gauge changes.
+    Change(f64),
+    /// Of a set.
+    Member(&'a [u8]),
+}
+
+/// What a line holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Found<'a> {
+    /// A metric.
+    Metric(Metric<'a>),
+    /// Something that is no metric: an event, a service check.
+    Skipped(&'static str),
+}
+
+/// Calls `f` with each line of a packet that is not empty.
+pub fn packet<'a>(bytes: &'a [u8], mut f: impl FnMut(Result<Found<'a>, Trouble>)) {
+    for (at, bytes) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+        if !bytes.is_empty() {
+            f(line(at as u64 + 1, bytes));
+        }
+    }
+}
+
+/// Reads a line without its end; `number` is for messages.
+pub fn line(number: u64, bytes: &[u8]) -> Result<Found<'_>, Trouble> {
+    let wrong = |expected: &'static str, found: &[u8]| {
+        Trouble::new(Place::Line(number), expected, quote(found))
+    };
+    if bytes.first() == Some(&b'_') {
+        if bytes.starts_with(b"_e{") {
+            return Ok(Found::Skipped("an event"));
+        }
+        if bytes.starts_with(b"_sc|") {
+            return Ok(Found::Skipped("a service check"));
+        }
+    }
+    let (name, rest) = cut(bytes, b':').ok_or_else(|| wrong("name:value|type", bytes))?;
+    let (values, rest) =
+        cut(rest, b'|').ok_or_else(|| wrong("value|type behind the name", rest))?;
+    let (kind, mut rest) = cut(rest, b'|').unwrap_or((rest, b""));
+    let kind = match kind {
+        b"ms" => Type::Milliseconds,
+        b"c" => Type::Counter,
+        b"g" => Type::Gauge,
+        b"h" | b"d" => Type::Distribution,
+        b"s" => Type::Set,
+        other => return Err(wrong("a type, one of c g ms h d s", other)),
+    };
+    let name = text(name).filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| wrong("a name in UTF-8", bytes))?;
+    let mut metric = Metric { name, kind, rate: 1.0, tags: "", time: None, values, line: number };
+    while !rest.is_empty() {
+        let (field, after) = cut(rest, b'|').unwrap_or((rest, b""));
+        rest = after;
+        match field {
+            [b'@', rate @ ..] => {
+                let rate = number::parse(rate).filter(|rate| (RATE_MIN..=1.0).contains(rate));
+                metric.rate = rate.ok_or_else(|| wrong("@ and a rate from 1e-9 to 1", field))?;
+            }
+            [b'#', tags @ ..] => {
+                metric.tags = text(tags).ok_or_else(|| wrong("tags in UTF-8", tags))?;
+            }
+            [b'T', seconds @ ..] => {
+                let time = whole(seconds).and_then(|seconds| seconds.checked_mul(1_000_000_000));
+                metric.time = Some(time.ok_or_else(|| wrong("T and Unix seconds", field))?);
+            }
+            // Container, environment, cardinality, and what comes to be said one day.
+            _ => {}
+        }
+    }
+    Ok(Found::Metric(metric))
+}
+
+fn cut(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|&byte| byte == at)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+fn whole(digits: &[u8]) -> Option<i64> {
+    let digits = text(digits).filter(|text| !text.starts_with('+'))?;
+    digits.parse().ok().filter(|&n| n >= 0)
+}
+
+impl<'a> Metric<'a> {
+    /// Its values, in their order; a set has one.
+    pub fn values(&self) -> impl Iterator<Item = Result<Value<'a>, Trouble>> + use<'a> {
+        let Metric { kind, values, line, .. } = *self;
+        let pieces = values.split(move |&byte| byte == b':' && kind != Type::Set);
+        pieces.map(move |piece| {
+            if kind == Type::Set {
+                return Ok(Value::Member(piece));
+            }
+            let number = number::parse(piece).filter(|number| number.is_finite());
+            let number = number
+                .ok_or_else(|| Trouble::new(Place::Line(line), "a finite number", quote(piece)))?;
+            let is_change = kind == Type::Gauge && matches!(piece[0], b'+' | b'-');
+            Ok(if is_change { Value::Change(number) } else { Value::Number(number) })
+        })
+    }
+}
+
+/// Names and values of tags. A tag without value has the value `true`, one without name is none.
+pub fn tags(tags: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = tags.split(',').map(|tag| tag.split_once(':').unwrap_or((tag, "true")));
+    pairs.filter(|(name, _)| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let mut found = Vec::new();
+        packet(text.as_bytes(), |line| match line {
+            Err(trouble) => found.push(trouble.to_string()),
+            Ok(Found::Skipped(what)) => found.push(format!("skipped {what}")),
+            Ok(Found::Metric(metric)) => {
+                let values: Vec<String> = metric
+                    .values()
+                    .map(|value| match value {
+                        Ok(Value::Number(x)) => x.to_string(),
+                        Ok(Value::Change(x)) => format!("{x:+}"),
+                        Ok(Value::Member(member)) => quote(member),
+                        Err(trouble) => trouble.to_string(),
+                    })
+                    .collect();
+                let Metric { name, kind, rate, time, .. } = metric;
+                let tags: Vec<String> =
+                    tags(metric.tags).map(|(name, value)| format!("{name}={value}")).collect();
+                let mut line = format!("{name} {kind:?} {}", values.join(" "));
+                if rate != 1.0 {
+                    line += &format!(" @{rate}");
+                }
+                if !tags.is_empty() {
+                    line += &format!(" {{{}}}", tags.join(","));
+                }
+                if let Some(time) = time {
+                    line += &format!(" T{time}");
+                }
+                found.push(line);
+            }
+        });
+        assert_eq!(found.join("; "), expected, "{text:?}");
+    }
+
+    #[test]
+    fn metrics_of_each_type() {
+        check("a.b:1|c", "a.b Counter 1");
+        check("a:3.5|g", "a Gauge 3.5");
+        check("a:+3|g\na:-0.5|g", "a Gauge +3; a Gauge -0.5");
+        check("a:-3|ms", "a Milliseconds -3");
+        check("a:1:2:3e2|h|@0.25", "a Distribution 1 2 300 @0.25");
+        check("a:1|d", "a Distribution 1");
+        check("a:user:7|s", "a Set \"user:7\"");
+        check("größe :1|c", "größe  Counter 1");
+    }
+
+    #[test]
+    fn what_stands_behind_the_type() {
+        check(
+            "a:1|c|#env:prod,fast,:x,url:http://b,",
+            "a Counter 1 {env=prod,fast=true,url=http://b}",
+        );
+        check("a:1|c|@0.1|#a:b|T1656581400", "a Counter 1 @0.1 {a=b} T1656581400000000000");
+        check("a:1|g|c:83c0a99c|e:it-false|card:low|", "a Gauge 1");
+    }
+
+    #[test]
+    fn packets_hold_lines() {
+        check("", "");
+        check("\n\r\na:1|c\r\n\nb:2|c\n", "a Counter 1; b Counter 2");
+        check(
+            "_e{1,1}:a|b\n_sc|a|0\n_a:1|c",
+            "skipped an event; skipped a service check; _a Counter 1",
+        );
+    }
+
+    #[test]
+    fn what_is_none_is_named() {
+        check("a", "line 1: expected name:value|type, found \"a\"");
+        check(":1|c", "line 1: expected a name in UTF-8, found \":1|c\"");
+        check("a:1", "line 1: expected value|type behind the name, found \"1\"");
+        check("\na:1|x", "line 2: expected a type, one of c g ms h d s, found \"x\"");
+        check("a:1||@1", "line 1: expected a type, one of c g ms h d s, found nothing");
+        check("a:1|c|@0", "line 1: expected @ and a rate from 1e-9 to 1, found \"@0\"");
+        check("a:1|c|@nan", "line 1: expected @ and a rate from 1e-9 to 1, found \"@nan\"");
+        check("a:1|c|@1e-300", "line 1: expected @ and a rate from 1e-9 to 1, found \"@1e-300\"");
+        check("a:1|c|T-1", "line 1: expected T and Unix seconds, found \"T-1\"");
+        check(
+            "a:1|c|T9999999999999",
+            "line 1: expected T and Unix seconds, found \"T9999999999999\"",
+        );
+        check("a:1:x:2|h", "a Distribution 1 line 1: expected a finite number, found \"x\" 2");
+        check("a:inf|c", "a Counter line 1: expected a finite number, found \"inf\"");
+        check("a:|g", "a Gauge line 1: expected a finite number, found nothing");
+        let mut refused = false;
+        packet(b"a\xff:1|c", |line| refused = line.is_err());
+        assert!(refused);
+    }
+}
