@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use http::{HeaderMap, Method, StatusCode, Uri, header};
 
+use crate::gate::Gate;
 use crate::problem::Problem;
 use crate::token::{Scope, Tokens};
 
@@ -63,9 +64,9 @@ pub(crate) fn scoped<S: Clone + Send + Sync + 'static>(
 
 async fn admit(mut request: Request, next: Next, scope: Scope) -> Response {
     let extensions = request.extensions();
-    let found = extensions.get::<Arc<Access>>().zip(extensions.get::<Peer>());
-    let (access, peer) = found.expect("BUG: a request that came through no server");
-    match access.client(peer, &request, scope) {
+    let found = extensions.get::<Arc<Gate>>().zip(extensions.get::<Peer>());
+    let (gate, peer) = found.expect("BUG: a request that came through no server");
+    match gate.access.client(peer, &request, scope) {
         Ok(client) => {
             request.extensions_mut().insert(client);
             next.run(request).await
@@ -93,7 +94,8 @@ impl Access {
                     "the token that was sent is not known; `topdeck token list` shows which are",
                 )
             })?),
-            None => tokens.of_certificate(&peer.certificate),
+            None => (trap_secret(request.uri()).and_then(|secret| tokens.of_secret(secret)))
+                .or_else(|| tokens.of_certificate(&peer.certificate)),
         };
         let Some(token) = token else {
             if self.is_required || !is_loopback(peer.local.ip()) {
@@ -149,7 +151,8 @@ fn secret(headers: &HeaderMap) -> Result<Secret, Problem> {
     };
     let (kind, rest) =
         value.to_str().ok().and_then(|text| text.split_once(' ')).unwrap_or(("", ""));
-    if kind.eq_ignore_ascii_case("bearer") {
+    // "Token" is how clients of Influx say it.
+    if kind.eq_ignore_ascii_case("bearer") || kind.eq_ignore_ascii_case("token") {
         return Ok(Secret { bytes: Some(rest.trim().as_bytes().to_vec()), is_bearer: true });
     }
     if kind.eq_ignore_ascii_case("basic")
@@ -161,6 +164,12 @@ fn secret(headers: &HeaderMap) -> Result<Secret, Problem> {
     Err(unauthorized(
         "the header Authorization is neither `Bearer TOKEN` nor `Basic` with the token as password",
     ))
+}
+
+/// The secret in an address of HTTPTrap, its last part. On this host it may be anything.
+fn trap_secret(uri: &Uri) -> Option<&[u8]> {
+    let (_, secret) = uri.path().strip_prefix("/module/httptrap/")?.split_once('/')?;
+    Some(secret.as_bytes())
 }
 
 /// What was asked for: HTTP/2 has it in the address, HTTP/1 in a header.

@@ -141,6 +141,11 @@ impl Tokens {
         Ok(tokens)
     }
 
+    /// No tokens, and no file.
+    pub(crate) fn none() -> Tokens {
+        Tokens { path: PathBuf::new(), list: Vec::new() }
+    }
+
     /// All of them, in the order of the file.
     pub fn list(&self) -> &[Token] {
         &self.list

@@ -94,8 +94,11 @@ impl<'a> Tokens<'a> {
             Some(b'"') => self.text().map(Token::Text),
             Some(b'-' | b'0'..=b'9') => self.number(),
             _ => {
-                let words =
-                    [("true", Token::Bool(true)), ("false", Token::Bool(false)), ("null", Token::Null)];
+                let words = [
+                    ("true", Token::Bool(true)),
+                    ("false", Token::Bool(false)),
+                    ("null", Token::Null),
+                ];
                 for (word, token) in words {
                     if self.bytes[start..].starts_with(word.as_bytes()) {
                         self.at += word.len();

@@ -170,10 +170,7 @@ fn read_metric(
 }
 
 /// What points of a `data` field are, and of which kind their series is, or why they are refused.
-fn shape(
-    number: u32,
-    data: &Message<'_>,
-) -> Result<(Shape, Result<Kind, &'static str>), Trouble> {
+fn shape(number: u32, data: &Message<'_>) -> Result<(Shape, Result<Kind, &'static str>), Trouble> {
     let (mut temporality, mut is_monotonic) = (0, false);
     let mut fields = data.clone();
     while let Some((number, field)) = fields.field()? {

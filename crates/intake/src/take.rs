@@ -153,6 +153,17 @@ impl Intake {
         Ok(receipt)
     }
 
+    /// Takes what was written as a batch of an identity that the sender gave.
+    pub fn take_as(&self, identity: Identity, writer: Writer) -> Result<Receipt> {
+        let told = writer.told;
+        let receipt = self.append(identity, &writer.batch.finish())?;
+        // A repeat is not in the journal: the forms in it may not be either.
+        if !receipt.is_repeated() {
+            told.iter().for_each(|known| known.set_told(true));
+        }
+        Ok(receipt)
+    }
+
     /// Takes a batch that has an identity of its own.
     pub fn take_batch(&self, identity: Identity, batch: &Batch) -> Result<Receipt> {
         self.append(identity, batch)

@@ -61,11 +61,8 @@ static RESOURCE_METRICS: [Field; 2] =
 static RESOURCE: [Field; 1] = [many("attributes", 1, Message(&KEY_VALUE))];
 static SCOPE_METRICS: [Field; 2] =
     [one("scope", 1, Message(&SCOPE)), many("metrics", 2, Message(&METRIC))];
-static SCOPE: [Field; 3] = [
-    one("name", 1, Text),
-    one("version", 2, Text),
-    many("attributes", 3, Message(&KEY_VALUE)),
-];
+static SCOPE: [Field; 3] =
+    [one("name", 1, Text), one("version", 2, Text), many("attributes", 3, Message(&KEY_VALUE))];
 static KEY_VALUE: [Field; 2] = [one("key", 1, Text), one("value", 2, Message(&ANY_VALUE))];
 static ANY_VALUE: [Field; 7] = [
     one("stringValue", 1, Text),

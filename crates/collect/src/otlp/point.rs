@@ -171,7 +171,9 @@ impl<'r> Points<'r> {
             let mark = (kind == Kind::Gauge).then(|| f64::from_bits(STALE_MARKER));
             return Ok(Ok(mark.map(Value::Number)));
         }
-        Ok(value.map(|value| Some(Value::Number(value))).ok_or_else(|| "it has no value".to_owned()))
+        Ok(value
+            .map(|value| Some(Value::Number(value)))
+            .ok_or_else(|| "it has no value".to_owned()))
     }
 
     fn explicit(&mut self, point: Message<'_>) -> Read<Checked<Option<Value>>> {

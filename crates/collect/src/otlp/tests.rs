@@ -46,7 +46,8 @@ fn line(series: &Series, Sample { start, end, value }: &Sample) -> String {
         Value::Number(x) => x.to_string(),
         Value::Histogram(histogram) => {
             let cells = histogram.cells();
-            let cells: Vec<String> = cells.map(|c| format!("{}..{}={}", c.lower, c.upper, c.count)).collect();
+            let cells: Vec<String> =
+                cells.map(|c| format!("{}..{}={}", c.lower, c.upper, c.count)).collect();
             let (sum, min) = (histogram.sum_side().value(), histogram.min_side());
             format!("{} sum {:?} min {min}", cells.join(" "), sum.map(hist::Sum::value))
         }
@@ -87,10 +88,7 @@ fn points_without_value() {
     let body = request("m", "", sum(2, true, none.clone())).encode_to_vec();
     let taken = read_protobuf(&body, NOW, &mut rows).unwrap();
     assert_eq!((taken.points, taken.skipped, taken.refused, rows.rows.len()), (0, 1, 0, 0));
-    check(
-        sum(2, true, NumberDataPoint { flags: 0, ..none }),
-        "metric \"m\": it has no value",
-    );
+    check(sum(2, true, NumberDataPoint { flags: 0, ..none }), "metric \"m\": it has no value");
 }
 
 #[test]
@@ -181,11 +179,13 @@ fn summaries() {
 
 #[test]
 fn a_known_series_is_not_made_again_and_others_are_told_apart() {
-    let with = |value: &str| NumberDataPoint { attributes: vec![attribute("a", value)], ..number(1.0) };
+    let with =
+        |value: &str| NumberDataPoint { attributes: vec![attribute("a", value)], ..number(1.0) };
     let mut rows = RowsKept::default();
     let gauge = Data::Gauge(Gauge { data_points: vec![with("1"), with("2"), with("1")] });
     read_protobuf(&request("m", "s", gauge).encode_to_vec(), NOW, &mut rows).unwrap();
-    read_protobuf(&request("m", "s", sum(1, true, with("1"))).encode_to_vec(), NOW, &mut rows).unwrap();
+    read_protobuf(&request("m", "s", sum(1, true, with("1"))).encode_to_vec(), NOW, &mut rows)
+        .unwrap();
     let kinds: Vec<(Kind, &str)> =
         rows.rows.iter().map(|(series, _)| (series.kind(), series.label("a").unwrap())).collect();
     let gauge = Kind::Gauge;
@@ -236,7 +236,8 @@ fn a_resource_may_be_too_much() {
 #[test]
 fn what_new_series_take_is_bounded() {
     let points = 8_000;
-    let number = |n| NumberDataPoint { attributes: vec![attribute("a", &format!("{n}"))], ..number(1.0) };
+    let number =
+        |n| NumberDataPoint { attributes: vec![attribute("a", &format!("{n}"))], ..number(1.0) };
     let data = Data::Gauge(Gauge { data_points: (0..points).map(number).collect() });
     let mut request = request("m", "", data);
     request.resource_metrics[0].resource.get_or_insert_default().attributes =
@@ -276,7 +277,11 @@ fn json_that_is_none_of_otlp_has_its_place() {
     #[track_caller]
     fn check(json: &str, expected: &str) {
         let taken = read_json(json.as_bytes(), NOW, &mut RowsKept::default());
-        assert_eq!(taken.map_err(|trouble| trouble.to_string()), Err(expected.to_owned()), "{json}");
+        assert_eq!(
+            taken.map_err(|trouble| trouble.to_string()),
+            Err(expected.to_owned()),
+            "{json}"
+        );
     }
     check("[]", "byte 0: expected an object, found a list");
     check("{} {}", "byte 3: expected the end of the request, found \"{}\"");
@@ -289,13 +294,18 @@ fn json_that_is_none_of_otlp_has_its_place() {
         "byte 20: expected resourceMetrics as an object, found \"7\"",
     );
     let point = |point: &str| {
-        format!(r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"gauge":{{"dataPoints":[{point}]}}}}]}}]}}]}}"#)
+        format!(
+            r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"gauge":{{"dataPoints":[{point}]}}}}]}}]}}]}}"#
+        )
     };
     check(
         &point(r#"{"timeUnixNano":"-1"}"#),
         "byte 89: expected timeUnixNano as a whole number from 0 to 2^64 - 1, found \"-1\"",
     );
-    check(&point(r#"{"asInt":0.5}"#), "byte 82: expected asInt as a whole number from -2^63 to 2^63 - 1, found \"0.5\"");
+    check(
+        &point(r#"{"asInt":0.5}"#),
+        "byte 82: expected asInt as a whole number from -2^63 to 2^63 - 1, found \"0.5\"",
+    );
     check(&point("{"), "byte 74: expected a key in quotes or }, found \"]}]}]}]}\"");
     let fine = point(r#"{"asInt":1e3,"flags":null,"timeUnixNano":1.0,"new":[{}]}"#);
     let mut rows = RowsKept::default();

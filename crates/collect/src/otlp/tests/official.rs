@@ -119,7 +119,9 @@ fn exponential() -> impl Strategy<Value = Vec<ExponentialHistogramDataPoint>> {
     let counts = || prop::collection::vec(prop_oneof![Just(0), 0u64..300], 0..20);
     let buckets = || {
         let buckets = (-40i32..40, counts());
-        prop::option::of(buckets.prop_map(|(offset, bucket_counts)| Buckets { offset, bucket_counts }))
+        prop::option::of(
+            buckets.prop_map(|(offset, bucket_counts)| Buckets { offset, bucket_counts }),
+        )
     };
     let sides = (prop::option::of(0.0f64..1e9), 0u64..9, 0.0f64..1e-9);
     let point = (head(), -10i32..21, buckets(), buckets(), sides).prop_map(
@@ -226,7 +228,9 @@ fn json(value: &Any) -> serde_json::Value {
         Any::BoolValue(value) => (*value).into(),
         Any::IntValue(value) => (*value).into(),
         Any::DoubleValue(value) => serde_json::Value::Number(text(*value).parse().unwrap()),
-        Any::ArrayValue(list) => list.values.iter().map(|value| inner(&Some(value.clone()))).collect(),
+        Any::ArrayValue(list) => {
+            list.values.iter().map(|value| inner(&Some(value.clone()))).collect()
+        }
         Any::KvlistValue(map) => {
             map.values.iter().map(|pair| (pair.key.clone(), inner(&pair.value))).collect()
         }
@@ -285,25 +289,26 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
         2 => Some(Cumulative),
         _ => None,
     };
-    let mut expect = |suffix: &str, unit: &str, kind: Option<Kind>, head: Head<'_>, value: Value| {
-        let Some(kind) = kind.filter(|_| !(metric.name.is_empty() && suffix.is_empty())) else {
-            return false;
+    let mut expect =
+        |suffix: &str, unit: &str, kind: Option<Kind>, head: Head<'_>, value: Value| {
+            let Some(kind) = kind.filter(|_| !(metric.name.is_empty() && suffix.is_empty())) else {
+                return false;
+            };
+            let mut all = shared.clone();
+            labels(head.2, "", &mut all);
+            let end = if head.1 == 0 { NOW } else { head.1 as i64 };
+            let start = if head.0 == 0 || kind == Kind::Gauge { end } else { head.0 as i64 };
+            let unit = match unit {
+                "1" => "",
+                "By" => "B",
+                unit => unit,
+            };
+            let series = Series::new(format!("{}{suffix}", metric.name), kind).with_unit(unit);
+            let add = |series: Series, (name, value)| series.with_label(name, value);
+            let series = all.into_iter().fold(series, add).checked().unwrap();
+            expected.0.push((series, Sample { start, end, value }));
+            true
         };
-        let mut all = shared.clone();
-        labels(head.2, "", &mut all);
-        let end = if head.1 == 0 { NOW } else { head.1 as i64 };
-        let start = if head.0 == 0 || kind == Kind::Gauge { end } else { head.0 as i64 };
-        let unit = match unit {
-            "1" => "",
-            "By" => "B",
-            unit => unit,
-        };
-        let series = Series::new(format!("{}{suffix}", metric.name), kind).with_unit(unit);
-        let add = |series: Series, (name, value)| series.with_label(name, value);
-        let series = all.into_iter().fold(series, add).checked().unwrap();
-        expected.0.push((series, Sample { start, end, value }));
-        true
-    };
     let mut refused = 0;
     let unit = metric.unit.as_str();
     match &metric.data {
@@ -325,7 +330,8 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
         Some(Data::Histogram(histogram)) => {
             let kind = temporality(histogram.aggregation_temporality).map(Kind::Histogram);
             for point in &histogram.data_points {
-                let head = (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
+                let head =
+                    (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
                 let bytes = point.encode_to_vec();
                 let read = hist::codec::otlp::HistogramDataPoint::from_bytes(&bytes).unwrap();
                 let value = Value::Histogram(Box::new(read.to_histogram().unwrap().unwrap()));
@@ -335,7 +341,8 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
         Some(Data::ExponentialHistogram(histogram)) => {
             let kind = temporality(histogram.aggregation_temporality).map(Kind::Histogram);
             for point in &histogram.data_points {
-                let head = (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
+                let head =
+                    (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
                 let bytes = point.encode_to_vec();
                 let read = hist::codec::otlp::ExponentialHistogramDataPoint::from_bytes(&bytes);
                 let read = read.unwrap().to_histogram_folded().unwrap().unwrap();
@@ -346,7 +353,8 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
         Some(Data::Summary(summary)) => {
             for point in &summary.data_points {
                 let counter = Some(Kind::Counter(Cumulative));
-                let head = (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
+                let head =
+                    (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
                 expect("_count", "", counter, head, Value::Number(point.count as f64));
                 expect("_sum", unit, counter, head, Value::Number(point.sum));
                 let mut taken = true;
