@@ -10,6 +10,7 @@ mod influx;
 mod otlp;
 mod posted;
 mod record;
+mod remote_write;
 mod unpack;
 
 use axum::Router;
@@ -20,6 +21,8 @@ use crate::token::Scope;
 
 /// Numbers of the ways to make keys (see [`intake::Intake::writer`]).
 const WAY_PLACED: u8 = 1;
+const WAY_REMOTE_WRITE_1: u8 = 2;
+const WAY_REMOTE_WRITE_2: u8 = 3;
 const WAY_OTLP: u8 = 4;
 /// Beyond those that other crates use.
 const WAY_INFLUX: u8 = 9;
@@ -30,6 +33,7 @@ pub(crate) fn routes() -> Router<Context> {
         .merge(hlog::routes())
         .merge(import::routes())
         .merge(influx::routes())
-        .merge(otlp::routes());
+        .merge(otlp::routes())
+        .merge(remote_write::routes());
     scoped(router, Scope::Ingest)
 }

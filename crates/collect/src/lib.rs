@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod circllhist;
+mod convention;
 pub mod exposition;
 mod format;
 pub mod frames;
@@ -19,9 +20,11 @@ mod number;
 pub mod numbers;
 pub mod otlp;
 pub mod place;
+pub mod prometheus_protobuf;
 #[allow(dead_code)]
 mod protobuf;
 mod reading;
+pub mod remote_write;
 mod rows;
 pub mod statsd;
 pub mod synthetic;

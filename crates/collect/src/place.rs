@@ -88,6 +88,11 @@ impl Rules<'_> {
     }
 
     fn times(&self, reading: &Reading) -> Result<(i64, i64), Unplaced> {
+        if let (Over::Total, Some(created), None) = (reading.over, reading.start, reading.end) {
+            // Read now. Where its own clock says that it began later, nothing is known about its start.
+            let end = self.time.ok_or(Unplaced::NoTime)?;
+            return Ok((created.min(end), end));
+        }
         let known = reading.start.or(reading.end).zip(reading.end.or(reading.start));
         if let Some(times) = known {
             return Ok(times);
@@ -196,5 +201,34 @@ impl<R: Rows + ?Sized> Sink for Placing<'_, R> {
     fn trouble(&mut self, trouble: Trouble) -> ControlFlow<()> {
         self.refuse(trouble.to_string());
         ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::RowsKept;
+
+    /// Of a total: what it says of its times, and where it is placed.
+    #[track_caller]
+    fn check(said: (Option<i64>, Option<i64>), time: Option<i64>, expected: Option<(i64, i64)>) {
+        let mut reading = Reading::new(Value::Number(1.0));
+        (reading.metric, reading.over) = ("a".to_owned(), Over::Total);
+        (reading.start, reading.end) = said;
+        let mut rows = RowsKept::default();
+        let mut placing = Placing::new(Rules { time, ..Rules::default() }, &mut rows);
+        placing.reading(reading);
+        let placed = placing.finish();
+        let found = rows.rows.first().map(|(_, sample)| (sample.start, sample.end));
+        assert_eq!((found, placed.refused), (expected, u64::from(expected.is_none())));
+    }
+
+    #[test]
+    fn a_total_that_says_since_when_was_read_now() {
+        check((Some(5), None), Some(9), Some((5, 9)));
+        check((Some(12), None), Some(9), Some((9, 9)));
+        check((Some(5), Some(7)), Some(9), Some((5, 7)));
+        check((None, None), Some(9), Some((9, 9)));
+        check((Some(5), None), None, None);
     }
 }

@@ -33,6 +33,26 @@ impl<'a> Message<'a> {
         self.rest
     }
 
+    /// Where it is read, from the beginning of the whole input.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next of messages that stand one after another, each after its length.
+    pub(crate) fn delimited(&mut self) -> Result<Option<Message<'a>>, Trouble> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let at = self.clone();
+        let length = self.varint()?;
+        let offset = self.offset;
+        let rest = usize::try_from(length).ok().and_then(|length| self.take(length));
+        match rest {
+            Some(rest) => Ok(Some(Message { rest, offset })),
+            None => Err(at.wrong("the rest of a message", "the end of the input")),
+        }
+    }
+
     fn wrong(&self, expected: &'static str, found: impl Into<String>) -> Trouble {
         Trouble::new(Place::Byte(self.offset), expected, found)
     }

@@ -8,6 +8,10 @@ use crate::row::Row;
 pub(crate) trait Grows: Sized + Clone {
     /// What was added since `before`; `None` if it began anew.
     fn since(&self, before: &Self) -> Option<Self>;
+    /// Whether it says how much there is. Prometheus' mark of the end of a series does not.
+    fn is_amount(&self) -> bool {
+        true
+    }
 }
 
 impl Grows for Histogram {
@@ -21,6 +25,10 @@ impl Grows for f64 {
     fn since(&self, before: &f64) -> Option<f64> {
         (self >= before).then(|| self - before)
     }
+
+    fn is_amount(&self) -> bool {
+        !self.is_nan()
+    }
 }
 
 /// What happened up to each of some readings, which are in order.
@@ -31,7 +39,7 @@ impl Grows for f64 {
 pub(crate) fn deltas<T: Grows>(readings: &[Row<T>]) -> Vec<Row<T>> {
     let mut before: Option<&Row<T>> = None;
     let mut deltas = Vec::with_capacity(readings.len());
-    for reading in readings {
+    for reading in readings.iter().filter(|reading| reading.value.is_amount()) {
         let says_since = reading.start < reading.end;
         let began_anew = |before: &Row<T>| says_since && reading.start >= before.end;
         match before {
@@ -67,6 +75,8 @@ mod tests {
         check(&[(0, 5, 1.0), (0, 7, 4.0), (0, 9, 4.0)], &[(0, 5, 1.0), (5, 7, 3.0), (7, 9, 0.0)]);
         // Less than before: it began anew, nobody knows when.
         check(&[(5, 5, 9.0), (7, 7, 2.0)], &[(5, 7, 2.0)]);
+        // In between it was gone, which is no new beginning.
+        check(&[(5, 5, 9.0), (6, 6, f64::NAN), (7, 7, 11.0)], &[(5, 7, 2.0)]);
         // It says when it began anew, although it has more than before.
         check(&[(0, 5, 1.0), (6, 8, 4.0)], &[(0, 5, 1.0), (6, 8, 4.0)]);
     }

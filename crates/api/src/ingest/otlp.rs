@@ -15,11 +15,13 @@ use crate::context::Context;
 use crate::grpc;
 use crate::ingest::WAY_OTLP;
 use crate::ingest::posted::{Posted, json};
-use crate::ingest::unpack::{Packing, unsupported};
+use crate::ingest::unpack::Packing;
 use crate::problem::Problem;
 use crate::proto::{self, Message};
 
 const SERVICE: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+
+const UNSAID: &str = "the message is packed, and no grpc-encoding says how";
 
 /// How a message is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,12 @@
-//! Bodies that are packed: gzip and zstd, as `Content-Encoding` or `grpc-encoding` say.
+//! Bodies that are packed: gzip, zstd and snappy, as `Content-Encoding` or `grpc-encoding` say.
 //!
 //! What is unpacked counts as it comes out, so that a small body cannot become a large one.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io::Read;
 
+use collect::remote_write;
 use http::StatusCode;
 
 use crate::body::Bound;
@@ -16,7 +18,7 @@ pub(crate) enum Packing {
     None,
     Gzip,
     Zstd,
-    /// Snappy's block format, which only remote write uses: its decoder unpacks.
+    /// Snappy's block format.
     Snappy,
 }
 
@@ -32,7 +34,7 @@ impl Packing {
             "gzip" | "x-gzip" => Ok(Packing::Gzip),
             "zstd" => Ok(Packing::Zstd),
             "snappy" => Ok(Packing::Snappy),
-            _ => Err(unsupported(text, "gzip, zstd or nothing")),
+            _ => Err(unsupported(text, "gzip, zstd, snappy or nothing")),
         }
     }
 }
@@ -58,7 +60,13 @@ pub(crate) fn unpack<'a>(
             decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(wrong)?;
             read(&mut decoder, "zstd", bound)
         }
-        Packing::Snappy => Err(unsupported("snappy", "gzip, zstd or nothing")),
+        Packing::Snappy => {
+            let wrong = |error: &dyn fmt::Display| Problem::bad(format!("cannot unpack snappy: {error}"));
+            let length = snap::raw::decompress_len(body).map_err(|error| wrong(&error))?;
+            bound.unpacked(length, length)?;
+            let out = remote_write::decompress(body, length).map_err(|error| wrong(&error))?;
+            Ok(out.into())
+        }
     }
 }
 
@@ -119,6 +127,11 @@ mod tests {
         check(&gzip(&fits), Packing::Gzip, 999_999, Err((429, "no room")));
         check(&gzip(&fits)[..900], Packing::Gzip, 1_000_000, Err((400, "cannot unpack gzip")));
         check(b"abc", Packing::Zstd, 1_000_000, Err((400, "cannot unpack zstd")));
+        let snappy = snap::raw::Encoder::new().compress_vec(&fits).unwrap();
+        check(&snappy, Packing::Snappy, 1_000_000, Ok(1_000_000));
+        check(&snappy, Packing::Snappy, 999_999, Err((429, "no room")));
+        check(b"\xff\xff\xff\x7f", Packing::Snappy, 1_000_000, Err((413, "unpacked too")));
+        check(b"", Packing::Snappy, 1_000_000, Err((400, "cannot unpack snappy")));
         let two = [gzip(b"a"), gzip(b"b")].concat();
         check(&two, Packing::Gzip, 10, Ok(2));
     }

@@ -5,14 +5,17 @@ use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 
 use collect::influx::Precision;
-use collect::{Format, Reading, RowsKept, Sink, Trouble, Unit, Value, detect, read};
+use collect::remote_write::{self, Version};
+use collect::{
+    Format, Reading, RowsKept, Sink, Trouble, Unit, Value, detect, prometheus_protobuf, read,
+};
 use collect::{graphite, influx, statsd};
 
 /// Panics where something broke.
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/` for a source.
-pub(crate) const CHECKS: [(&str, Check); 10] = [
+pub(crate) const CHECKS: [(&str, Check); 12] = [
     ("read_numbers", |bytes| reads(Format::Numbers, bytes)),
     ("read_hlog", |bytes| reads(Format::Hlog, bytes)),
     ("read_circllhist", |bytes| reads(Format::Circllhist, bytes)),
@@ -23,6 +26,8 @@ pub(crate) const CHECKS: [(&str, Check); 10] = [
     ("statsd", statsd),
     ("graphite", graphite),
     ("influx", influx),
+    ("remote_write", remote_writes),
+    ("prometheus_protobuf", scrapes),
 ];
 
 /// Whatever the format is taken for can be read.
@@ -33,6 +38,33 @@ fn detects(bytes: &[u8]) {
     }
     // A first look does not have to see all.
     let _ = detect(&bytes[..bytes.len() / 2]);
+}
+
+/// What is counted as written is what there is, in series and samples that a batch takes.
+fn remote_writes(bytes: &[u8]) {
+    const BYTES_MAX: usize = 1 << 20;
+    let opened = remote_write::decompress(bytes, BYTES_MAX).unwrap_or_default();
+    assert!(opened.len() <= BYTES_MAX);
+    for body in [bytes, &opened] {
+        for version in [Version::V1, Version::V2] {
+            let mut rows = RowsKept::default();
+            let Ok(written) = remote_write::read(version, body, &mut rows) else { continue };
+            assert_eq!(written.samples + written.histograms, rows.rows.len() as u64);
+            assert_eq!(written.refused == 0, written.troubles.is_empty());
+            let mut batch = model::BatchWriter::default();
+            for (series, sample) in &rows.rows {
+                batch.series(series);
+                batch.sample(sample).expect("its start is not after its end");
+            }
+            let batch = batch.finish();
+            assert_eq!(model::Batch::check(batch.bytes().to_owned()), Ok(batch));
+        }
+    }
+}
+
+fn scrapes(bytes: &[u8]) {
+    let mut found = Found::default();
+    prometheus_protobuf::read(bytes, &mut found);
 }
 
 /// The same is found however the input is cut into pieces, and every histogram can be asked.

@@ -66,6 +66,11 @@ fn seeds() -> Vec<Vec<u8>> {
             }
         }
     }
+    for path in files(&root().join("testdata/collect/prometheus")) {
+        if path.extension().is_some_and(|end| end == "snappy" || end == "pb") {
+            seeds.push(fs::read(path).unwrap());
+        }
+    }
     seeds.retain(|seed| seed.len() <= 1 << 14);
     seeds.sort();
     seeds.dedup();

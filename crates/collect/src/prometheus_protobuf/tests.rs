@@ -1,0 +1,83 @@
+//! A scrape made by Prometheus' own library (`testdata/collect/prometheus/make/main.go`), and damage to it.
+
+use super::*;
+use crate::reading::Recorded;
+
+const SCRAPE: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/scrape.pb");
+
+fn recorded(body: &[u8]) -> Recorded {
+    let mut sink = Recorded::default();
+    read(body, &mut sink);
+    sink
+}
+
+#[test]
+fn what_client_golang_shows() {
+    let sink = recorded(SCRAPE);
+    assert_eq!(sink.shown(), include_str!("../../../../testdata/collect/prometheus/scrape.txt"));
+    assert_eq!(sink.troubles(), [""; 0]);
+    assert_eq!(sink.skipped, [EXEMPLAR; 4]);
+}
+
+/// A family of less than 128 bytes, with its length.
+fn family(fields: &[&[u8]]) -> Vec<u8> {
+    let fields = fields.concat();
+    [&[fields.len() as u8][..], &fields].concat()
+}
+
+const NAME: &[u8] = &[0x0a, 1, b'g'];
+const GAUGE: &[u8] = &[0x18, 1];
+/// A metric with a gauge of 1.
+const ONE: &[u8] = &[0x22, 11, 0x12, 9, 9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f];
+
+#[track_caller]
+fn check(body: &[u8], readings: usize, troubles: &[&str]) {
+    let sink = recorded(body);
+    assert_eq!(sink.troubles(), troubles);
+    assert_eq!(sink.readings.len(), readings);
+}
+
+#[test]
+fn damage_is_told_and_other_families_are_read() {
+    let good = family(&[NAME, GAUGE, ONE]);
+    check(&good, 1, &[]);
+    for (damage, trouble) in [
+        (family(&[GAUGE, ONE]), "byte 0: expected the name of a family, found none"),
+        (family(&[NAME, &[0x18, 6], ONE]), "byte 0: expected a type from 0 to 5, found 6 in \"g\""),
+        (
+            family(&[NAME, ONE]),
+            "byte 4: expected a value of the family's type, found none in \"g\"",
+        ),
+        (
+            family(&[NAME, GAUGE, &[0x22, 2, 0x12, 9]]),
+            "byte 8: expected the rest of a field, found the end of the message",
+        ),
+        (
+            family(&[
+                NAME,
+                &[0x18, 4, 0x22, 22, 0x3a, 20, 8, 1],
+                &[0x11, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
+                &[0x31, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
+            ]),
+            "byte 6: expected a histogram, found count is 1, expected 0, the sum of the bucket counts in \"g\"",
+        ),
+    ] {
+        check(&[damage.clone(), good.clone()].concat(), 1, &[trouble]);
+    }
+    let cut =
+        format!("byte {}: expected the rest of a message, found the end of the input", good.len());
+    check(&[good.clone(), good[..5].to_vec()].concat(), 1, &[&cut]);
+    check(
+        &good[..good.len() - 1],
+        0,
+        &["byte 0: expected the rest of a message, found the end of the input"],
+    );
+}
+
+#[test]
+fn every_cut_is_survived() {
+    for end in 0..SCRAPE.len() {
+        let sink = recorded(&SCRAPE[..end]);
+        assert!(sink.troubles.len() <= 1, "{:?}", sink.troubles());
+    }
+}

@@ -1,0 +1,270 @@
+//! Requests made by hand, and by Prometheus' own library (`testdata/collect/prometheus/make/main.go`).
+
+use hist::codec::prometheus::STALE_MARKER;
+use model::Value;
+
+use super::*;
+use crate::rows::RowsKept;
+
+const V1: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_v1.snappy");
+const V2: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_v2.snappy");
+
+/// A field of bytes.
+fn bytes(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    assert!(content.len() < 1 << 14, "a length of two bytes");
+    field.extend([content.len() as u8 & 0x7f | 0x80, (content.len() >> 7) as u8]);
+    field.extend(content);
+    field
+}
+
+fn varint(number: u8, mut value: u64) -> Vec<u8> {
+    let mut field = vec![number << 3];
+    while value >= 0x80 {
+        field.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    field.push(value as u8);
+    field
+}
+
+fn double(number: u8, value: f64) -> Vec<u8> {
+    [&[number << 3 | 1][..], &value.to_le_bytes()].concat()
+}
+
+fn sample(value: f64, time: i64) -> Vec<u8> {
+    bytes(2, &[double(1, value), varint(2, time as u64)].concat())
+}
+
+fn series_v1(labels: &[(&str, &str)], rest: &[Vec<u8>]) -> Vec<u8> {
+    let label = |(name, value): &(&str, &str)| {
+        bytes(1, &[bytes(1, name.as_bytes()), bytes(2, value.as_bytes())].concat())
+    };
+    let labels: Vec<u8> = labels.iter().flat_map(label).collect();
+    bytes(1, &[labels, rest.concat()].concat())
+}
+
+fn series_v2(refs: &[u8], rest: &[Vec<u8>]) -> Vec<u8> {
+    bytes(5, &[bytes(1, refs), rest.concat()].concat())
+}
+
+fn symbols(symbols: &[&str]) -> Vec<u8> {
+    symbols.iter().flat_map(|symbol| bytes(4, symbol.as_bytes())).collect()
+}
+
+/// Each row on a line, times in milliseconds: `kind series [unit] start..end value`.
+fn shown(rows: &RowsKept) -> Vec<String> {
+    let line = |(series, sample): &(model::Series, model::Sample)| {
+        let value = match &sample.value {
+            Value::Number(number) if number.to_bits() == STALE_MARKER => "stale".to_owned(),
+            Value::Number(number) => number.to_string(),
+            Value::Histogram(histogram) => {
+                let cell = |cell: hist::Cell| {
+                    format!("{:.3}..{:.3}={}", cell.lower, cell.upper, cell.count)
+                };
+                let cells: Vec<String> = histogram.cells().map(cell).collect();
+                format!("{} in {}: {}", histogram.count(), histogram.scheme(), cells.join(" "))
+            }
+            Value::Text(text) => text.clone(),
+        };
+        let unit = series.unit();
+        let (start, end) = (sample.start / 1_000_000, sample.end / 1_000_000);
+        format!("{} {series} [{unit}] {start}..{end} {value}", series.kind().name())
+    };
+    rows.rows.iter().map(line).collect()
+}
+
+#[track_caller]
+fn check(version: Version, body: &[u8], expected: &[&str], troubles: &[&str]) -> Written {
+    let mut rows = RowsKept::default();
+    let written = read(version, body, &mut rows).unwrap();
+    assert_eq!(shown(&rows), expected);
+    assert_eq!(written.troubles, troubles);
+    assert_eq!(written.samples + written.histograms, expected.len() as u64);
+    assert_eq!(written.exemplars, 0);
+    written
+}
+
+#[track_caller]
+fn check_error(version: Version, body: &[u8], expected: &str) {
+    let error = read(version, body, &mut RowsKept::default()).unwrap_err();
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn what_prometheus_writes() {
+    let half = "\"half_seconds\": positive counts is 0.5, expected a whole number up to 2^53; others can be rounded";
+    for (version, body, expected) in [
+        (Version::V1, V1, include_str!("../../../../testdata/collect/prometheus/write_v1.txt")),
+        (Version::V2, V2, include_str!("../../../../testdata/collect/prometheus/write_v2.txt")),
+    ] {
+        let expected: Vec<&str> = expected.lines().collect();
+        let body = decompress(body, 1 << 20).unwrap();
+        let written = check(version, &body, &expected, &[half]);
+        assert_eq!((written.samples, written.histograms, written.refused), (12, 5, 1));
+    }
+}
+
+#[test]
+fn names_tell_kinds_in_version_1() {
+    let name = |name| [("__name__", name), ("z", "1"), ("a", "")];
+    for (metric, kind) in [
+        ("a_total", "cumulative counts"),
+        ("a_bucket", "cumulative counts"),
+        ("a_sum", "cumulative counts"),
+        ("a_count", "cumulative counts"),
+        ("a", "gauges"),
+        ("a_total_now", "gauges"),
+    ] {
+        let body = series_v1(&name(metric), &[sample(1.5, 7)]);
+        check(Version::V1, &body, &[&format!("{kind} {metric}{{z=\"1\"}} [] 7..7 1.5")], &[]);
+    }
+}
+
+#[test]
+fn labels_may_stand_anywhere() {
+    let before = series_v1(&[("__name__", "a")], &[sample(1.0, 1)]);
+    let label = bytes(1, &[bytes(1, b"b"), bytes(2, b"c")].concat());
+    let mut body = bytes(1, &[sample(1.0, 1), label].concat());
+    check(
+        Version::V1,
+        &[before.clone(), body.clone()].concat(),
+        &["gauges a [] 1..1 1"],
+        &["a series without name: it has no name"],
+    );
+    body = bytes(1, &[sample(1.0, 1), before[3..].to_vec()].concat());
+    check(Version::V1, &body, &["gauges a [] 1..1 1", "gauges a [] 1..1 1"], &[]);
+}
+
+#[test]
+fn what_is_no_series_is_refused_and_the_rest_taken() {
+    let good = series_v1(&[("__name__", "good")], &[sample(1.0, 1)]);
+    for (labels, trouble) in [
+        (&[("a", "b")][..], "a series without name: it has no name"),
+        (&[("__name__", "")], "nothing: it has no name"),
+        (&[("__name__", "x"), ("a", "1"), ("a", "2")], "\"x\": label \"a\" is given twice"),
+        (&[("__name__", "x"), ("__name__", "y")], "\"y\": label \"__name__\" is given twice"),
+        (
+            &[("__name__", "x"), ("", "1")],
+            "\"x\": a label's name has 0 bytes, allowed are 1 to 1024",
+        ),
+    ] {
+        let bad = series_v1(labels, &[sample(1.0, 1), sample(2.0, 2)]);
+        let body = [bad, good.clone()].concat();
+        let written = check(Version::V1, &body, &["gauges good [] 1..1 1"], &[trouble]);
+        assert_eq!((written.samples, written.refused), (1, 2), "{trouble}");
+    }
+    let body = series_v1(&[("__name__", "x")], &[sample(1.0, i64::MAX), sample(1.0, 1)]);
+    let far = "\"x\": it is of 9223372036854775807 ms, which nanoseconds in 64 bits do not reach";
+    check(Version::V1, &body, &["gauges x [] 1..1 1"], &[far]);
+}
+
+#[test]
+fn text_that_is_none_is_refused() {
+    let label = bytes(1, &[bytes(1, b"__name__"), bytes(2, b"\xff\n")].concat());
+    let body = bytes(1, &[label, sample(1.0, 1)].concat());
+    let trouble = "a series without name: \"\u{fffd}\\n\" is no text in UTF-8";
+    assert_eq!(check(Version::V1, &body, &[], &[trouble]).refused, 1);
+}
+
+#[test]
+fn both_drafts_say_since_when_a_series_counts() {
+    let symbols = symbols(&["", "__name__", "a_total", "a", "s"]);
+    let started = bytes(2, &[double(1, 5.0), varint(2, 90), varint(3, 30)].concat());
+    let with = |refs, rest: &[Vec<u8>]| [symbols.clone(), series_v2(refs, rest)].concat();
+    let later = "cumulative counts a_total [] 30..90 5";
+    check(Version::V2, &with(&[1, 2], std::slice::from_ref(&started)), &[later], &[]);
+    let rc3 = [varint(6, 40), sample(5.0, 90), started.clone()];
+    let both = ["cumulative counts a_total [] 40..90 5", later];
+    check(Version::V2, &with(&[1, 2], &rc3), &both, &[]);
+    // Not of gauges, and not after the sample itself.
+    check(Version::V2, &with(&[1, 3], &[started]), &["gauges a [] 90..90 5"], &[]);
+    let late = [varint(6, 91), sample(5.0, 90)];
+    check(Version::V2, &with(&[1, 2], &late), &["cumulative counts a_total [] 90..90 5"], &[]);
+}
+
+#[test]
+fn metadata_tell_kind_and_unit() {
+    let symbols = symbols(&["", "__name__", "a", "seconds", "a_count", "widgets"]);
+    let metadata = |kind, unit| bytes(5, &[varint(1, kind), varint(4, unit)].concat());
+    let mut one = |refs: &[u8], kind, unit, expected: &str| {
+        let rest = [sample(1.0, 1), metadata(kind, unit)];
+        check(Version::V2, &[symbols.clone(), series_v2(refs, &rest)].concat(), &[expected], &[]);
+    };
+    one(&[1, 2], 1, 3, "cumulative counts a [s] 1..1 1");
+    one(&[1, 2], 2, 5, "gauges a [widgets] 1..1 1");
+    one(&[1, 4], 2, 0, "gauges a_count [] 1..1 1");
+    one(&[1, 4], 3, 3, "cumulative counts a_count [] 1..1 1");
+    one(&[1, 4], 4, 3, "gauges a_count [] 1..1 1");
+    one(&[1, 2], 99, 3, "gauges a [s] 1..1 1");
+}
+
+#[test]
+fn references_must_lead_somewhere() {
+    let symbols = symbols(&["", "__name__", "a"]);
+    let with = |rest: Vec<u8>| [symbols.clone(), rest].concat();
+    let nowhere = "a series does not refer to at most 65 pairs of name and value, and a unit, among 3 symbols";
+    for refs in [&[1, 9][..], &[1, 2, 1], &[1; 132]] {
+        let body = with(series_v2(refs, &[sample(1.0, 1), sample(1.0, 2)]));
+        assert_eq!(check(Version::V2, &body, &[], &[nowhere]).refused, 2);
+    }
+    let neither = "\"a\": it has neither a sample nor a histogram";
+    assert_eq!(check(Version::V2, &with(series_v2(&[1, 2], &[])), &[], &[neither]).refused, 1);
+    // Symbols may come after what refers to them.
+    let body = [series_v2(&[1, 2], &[sample(1.0, 1)]), symbols.clone()].concat();
+    check(Version::V2, &body, &["gauges a [] 1..1 1"], &[]);
+}
+
+#[test]
+fn a_small_request_cannot_ask_for_any_amount() {
+    let long = "x".repeat(15_000);
+    let one = series_v2(&[1, 2, 2, 2], &[sample(1.0, 1)]);
+    let body = [symbols(&["", "__name__", &long]), one.repeat(3_000)].concat();
+    check_error(
+        Version::V2,
+        &body,
+        "byte 0: expected labels of at most 67108864 bytes in all, found more: send fewer series at once",
+    );
+}
+
+#[test]
+fn a_request_of_the_other_version_is_no_request() {
+    let (v1, v2) = (decompress(V1, 1 << 20).unwrap(), decompress(V2, 1 << 20).unwrap());
+    check_error(
+        Version::V1,
+        &v2,
+        "byte 0: expected a request of version 1, found one of version 2",
+    );
+    check_error(
+        Version::V2,
+        &v1,
+        "byte 0: expected a request of version 2, found one of version 1",
+    );
+    let cut = "expected the rest of a field, found the end of the message";
+    check_error(Version::V1, &v1[..v1.len() - 1], &format!("byte {}: {cut}", v1.len() - 30));
+    check_error(
+        Version::V2,
+        &symbols(&["a"]),
+        "byte 0: expected an empty first symbol, found another",
+    );
+}
+
+#[test]
+fn bytes_of_snappy_are_weighed_before_they_are_opened() {
+    let error = |body: &[u8], max| decompress(body, max).unwrap_err().to_string();
+    let length = decompress(V1, 1 << 20).unwrap().len();
+    assert!(decompress(V1, length).is_ok());
+    assert_eq!(
+        error(V1, length - 1),
+        format!("byte 0: expected at most {} bytes when decompressed, found {length}", length - 1)
+    );
+    // 2^31 bytes, out of six.
+    assert_eq!(
+        error(&[0x80, 0x80, 0x80, 0x80, 0x08, 0], usize::MAX),
+        "byte 0: expected bytes of snappy enough for their claim, found 6 that say they become 2147483648"
+    );
+    assert!(decompress(&V1[..V1.len() - 1], 1 << 20).is_err());
+    assert!(decompress(b"", 1).is_err());
+    let zeros = snap::raw::Encoder::new().compress_vec(&vec![0; 1 << 20]).unwrap();
+    assert_eq!(decompress(&zeros, 1 << 20), Ok(vec![0; 1 << 20]));
+}

@@ -1,0 +1,196 @@
+//! `io.prometheus.write.v2.Request`.
+//!
+//! ```text
+//! Request     4 symbols (text, the first empty), 5 timeseries (TimeSeries); 1 to 3 are those of version 1
+//! TimeSeries  1 labels_refs (name, value, …; places in symbols), 2 samples, 3 histograms, 4 exemplars,
+//!             5 metadata (1 type, 3 help_ref, 4 unit_ref), 6 created_timestamp (ms; the draft rc.3 only)
+//! Sample      1 value (double), 2 timestamp (ms), 3 start_timestamp (ms)
+//! ```
+//! A series is known again by its type, its unit, and the texts of its labels.
+
+use super::told::{self, Told, Type};
+use super::writing::{InRequest, Writing};
+use super::{Version, Written};
+use crate::protobuf::{Field, Message};
+use crate::rows::Rows;
+use crate::trouble::{Place, Trouble};
+
+/// Labels of a series at the most, the name among them.
+const LABELS_MAX: usize = model::LABELS_MAX + 1;
+/// Bytes that the labels of all series of a request have when written out, at the most. By referring to a long symbol
+/// again and again a small request could ask for any amount.
+const WRITTEN_OUT_BYTES_MAX: usize = 64 << 20;
+
+pub(super) fn read(body: &[u8], rows: &mut dyn Rows) -> Result<Written, Trouble> {
+    let symbols = symbols(body)?;
+    let mut writing = Writing::new(rows);
+    let mut request = Message::new(body);
+    let mut series = Series {
+        symbols: &symbols,
+        refs: Vec::new(),
+        family: Type(0),
+        unit: &[],
+        room: WRITTEN_OUT_BYTES_MAX,
+    };
+    let mut key = Vec::new();
+    while let Some((number, field)) = request.field()? {
+        if number == 5 {
+            series.read(field.message()?, &mut key, &mut writing)?;
+        }
+    }
+    Ok(writing.written)
+}
+
+/// All symbols: what refers to them may stand before them.
+fn symbols(body: &[u8]) -> Result<Vec<&[u8]>, Trouble> {
+    let mut symbols = Vec::new();
+    let mut request = Message::new(body);
+    while let Some((number, field)) = request.field()? {
+        match number {
+            4 => symbols.push(field.bytes()?),
+            // Read as one of version 2 nothing of it would be found, and nothing be said.
+            1 | 3 => {
+                let found = "one of version 1";
+                return Err(Trouble::new(Place::Byte(0), "a request of version 2", found));
+            }
+            _ => {}
+        }
+    }
+    match symbols.first() {
+        Some(first) if !first.is_empty() => {
+            Err(Trouble::new(Place::Byte(0), "an empty first symbol", "another"))
+        }
+        _ => Ok(symbols),
+    }
+}
+
+struct Series<'a> {
+    symbols: &'a [&'a [u8]],
+    refs: Vec<u64>,
+    family: Type,
+    unit: &'a [u8],
+    /// Bytes that labels may still have.
+    room: usize,
+}
+
+impl<'a> Series<'a> {
+    fn read(
+        &mut self,
+        mut fields: Message<'_>,
+        key: &mut Vec<u8>,
+        writing: &mut Writing<'_>,
+    ) -> Result<(), Trouble> {
+        let mut unit_ref = 0;
+        let (mut created, mut others) = (0, None);
+        self.refs.clear();
+        self.family = Type(0);
+        loop {
+            let here = fields.clone();
+            match fields.field()? {
+                None => break,
+                Some((1, refs)) => refs.varints(&mut |at| self.refs.push(at))?,
+                Some((5, metadata)) => (self.family, unit_ref) = family(metadata)?,
+                Some((6, time)) => created = time.varint()? as i64,
+                Some(_) => others = others.or(Some(here)),
+            }
+        }
+        let unit = self.symbol(unit_ref);
+        self.unit = unit.unwrap_or_default();
+        let length = unit.and_then(|_| self.length());
+        let Some(length) = length else {
+            let count = self.symbols.len();
+            return self.refuse_all(others, writing, || {
+                format!(
+                    "a series does not refer to at most {LABELS_MAX} pairs of name and value, and a unit, \
+                     among {count} symbols"
+                )
+            });
+        };
+        self.room = self.room.checked_sub(length).ok_or_else(|| {
+            let expected = format!("labels of at most {WRITTEN_OUT_BYTES_MAX} bytes in all");
+            Trouble::new(Place::Byte(0), expected, "more: send fewer series at once")
+        })?;
+        self.put_key(key);
+        let mut series = InRequest { version: Version::V2, told: self, key, created };
+        let any = match others {
+            Some(others) => writing.series(others, &mut series)?,
+            None => false,
+        };
+        if !any {
+            let name = || told::described(self);
+            writing.refuse(|| format!("{}: it has neither a sample nor a histogram", name()));
+        }
+        Ok(())
+    }
+
+    /// Counts what cannot be read, as nobody knows what it is of.
+    fn refuse_all(
+        &self,
+        fields: Option<Message<'_>>,
+        writing: &mut Writing<'_>,
+        why: impl FnOnce() -> String,
+    ) -> Result<(), Trouble> {
+        let mut samples = 0;
+        if let Some(mut fields) = fields {
+            while let Some((number, _)) = fields.field()? {
+                samples += u64::from(number == 2 || number == 3);
+            }
+        }
+        writing.refuse(why);
+        writing.written.refused += samples.max(1) - 1;
+        Ok(())
+    }
+
+    fn symbol(&self, at: u64) -> Option<&'a [u8]> {
+        // The empty text is there, whether it is told or not.
+        let symbol = usize::try_from(at).ok().and_then(|at| self.symbols.get(at)).copied();
+        symbol.or((at == 0).then_some(&[]))
+    }
+
+    /// Bytes of labels and unit; `None` if not all of them are there, or there are too many.
+    fn length(&self) -> Option<usize> {
+        if !self.refs.len().is_multiple_of(2) || self.refs.len() > 2 * LABELS_MAX {
+            return None;
+        }
+        let lengths = self.refs.iter().map(|&at| self.symbol(at).map(<[u8]>::len));
+        lengths.sum::<Option<usize>>().map(|length| length + self.unit.len())
+    }
+
+    fn put_key(&self, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(&[0, self.family.0]);
+        let symbols = self.refs.iter().map(|&at| self.symbol(at).unwrap_or_default());
+        for text in [self.unit].into_iter().chain(symbols) {
+            key.extend_from_slice(&(text.len() as u32).to_le_bytes());
+            key.extend_from_slice(text);
+        }
+    }
+}
+
+impl Told for Series<'_> {
+    fn labels<'a>(&'a self, each: &mut dyn FnMut(&'a [u8], &'a [u8])) -> Result<(), Trouble> {
+        for pair in self.refs.as_chunks::<2>().0 {
+            let [name, value] = pair.map(|at| self.symbol(at).unwrap_or_default());
+            each(name, value);
+        }
+        Ok(())
+    }
+
+    fn family(&self) -> (Type, &[u8]) {
+        (self.family, self.unit)
+    }
+}
+
+/// Type, and where its unit is among the symbols.
+fn family(metadata: Field<'_>) -> Result<(Type, u64), Trouble> {
+    let (mut family, mut unit_ref) = (Type(0), 0);
+    let mut fields = metadata.message()?;
+    while let Some((number, field)) = fields.field()? {
+        match number {
+            1 => family = Type(field.varint()?.try_into().unwrap_or(0)),
+            4 => unit_ref = field.varint()?,
+            _ => {}
+        }
+    }
+    Ok((family, unit_ref))
+}
