@@ -16,8 +16,10 @@ use crate::ingest::{WAY_REMOTE_WRITE_1, WAY_REMOTE_WRITE_2};
 use crate::problem::Problem;
 
 const SAMPLES: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
-const HISTOGRAMS: HeaderName = HeaderName::from_static("x-prometheus-remote-write-histograms-written");
-const EXEMPLARS: HeaderName = HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
+const HISTOGRAMS: HeaderName =
+    HeaderName::from_static("x-prometheus-remote-write-histograms-written");
+const EXEMPLARS: HeaderName =
+    HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/api/v1/write", post(write))
@@ -56,8 +58,9 @@ async fn take(posted: Posted) -> Result<Written, Problem> {
         Version::V2 => WAY_REMOTE_WRITE_2,
     };
     let taken = posted.take("remote write", way, move |_, body, _, rows| {
-        remote_write::read(version, body, rows)
-            .map_err(|trouble| Problem::bad(format!("this is no request of remote write: {trouble}")))
+        remote_write::read(version, body, rows).map_err(|trouble| {
+            Problem::bad(format!("this is no request of remote write: {trouble}"))
+        })
     });
     Ok(taken.await?.found)
 }

@@ -61,7 +61,8 @@ pub(crate) fn unpack<'a>(
             read(&mut decoder, "zstd", bound)
         }
         Packing::Snappy => {
-            let wrong = |error: &dyn fmt::Display| Problem::bad(format!("cannot unpack snappy: {error}"));
+            let wrong =
+                |error: &dyn fmt::Display| Problem::bad(format!("cannot unpack snappy: {error}"));
             let length = snap::raw::decompress_len(body).map_err(|error| wrong(&error))?;
             bound.unpacked(length, length)?;
             let out = remote_write::decompress(body, length).map_err(|error| wrong(&error))?;
