@@ -1,12 +1,13 @@
 //! An answer that says what went wrong: the status, and one line with what, where, why and what to do.
 
+use std::fmt;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
 /// Why a request was not done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The status.
     pub status: StatusCode,
@@ -27,6 +28,14 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, what)
     }
 }
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Problem {}
 
 impl From<intake::Error> for Problem {
     fn from(error: intake::Error) -> Problem {
@@ -51,6 +60,11 @@ impl IntoResponse for Problem {
         if let Some(after) = self.after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
         }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        // Those whose answers are not JSON find it there.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -210,6 +210,11 @@ impl Intake {
         self.shared.take(producer, writer)
     }
 
+    /// Takes what was written as a batch of an identity that the sender gave; `name` is what it is called in the books.
+    pub fn take_as(&self, identity: Identity, name: &str, writer: Writer) -> Result<Receipt> {
+        self.shared.take_as(identity, name, writer)
+    }
+
     /// Takes a batch that has an identity of its own; `name` is what its producer calls itself, empty if it does not.
     pub fn take_batch(&self, identity: Identity, name: &str, batch: &Batch) -> Result<Receipt> {
         self.shared.take_batch(identity, name, batch)
@@ -304,16 +309,28 @@ impl Shared {
     }
 
     pub(crate) fn take(&self, producer: &Producer, writer: Writer) -> Result<Receipt> {
-        let Writer { told, named, batch, values, .. } = writer;
-        let batch = batch.finish();
-        let counts =
-            Counts { batches: 1, samples: batch.samples(), values, ..Counts::default() };
         let mut sequence = locked(&producer.0.sequence);
         // A number is never used twice, also where it is not known what became of its batch: otherwise the next
         // batch might be taken for a repeat, and be lost.
         *sequence += 1;
         let identity =
             Identity { producer: producer.id(), boot: self.boot, sequence: *sequence };
+        self.put(identity, writer)
+    }
+
+    fn take_as(&self, identity: Identity, name: &str, writer: Writer) -> Result<Receipt> {
+        let receipt = self.put(identity, writer)?;
+        if !name.is_empty() {
+            self.books.name(identity.producer, name);
+        }
+        Ok(receipt)
+    }
+
+    fn put(&self, identity: Identity, writer: Writer) -> Result<Receipt> {
+        let Writer { told, named, batch, values, .. } = writer;
+        let batch = batch.finish();
+        let counts =
+            Counts { batches: 1, samples: batch.samples(), values, ..Counts::default() };
         let append = || match self.home.append(identity, &batch) {
             // The store has forgotten a series, or it never came so far: the forms are sent.
             Err(store::Error::UnknownSeries { .. }) => {
@@ -325,9 +342,11 @@ impl Shared {
             }
             done => done,
         };
-        let receipt = self.append(batch.bytes().len(), Some(producer.id()), &counts, append)?;
-        drop(sequence);
-        told.iter().for_each(|known| known.set_told());
+        let receipt = self.append(batch.bytes().len(), Some(identity.producer), &counts, append)?;
+        // A repeat is not in the journal, and neither may the forms in it be.
+        if !receipt.is_repeated() {
+            told.iter().for_each(|known| known.set_told(true));
+        }
         Ok(receipt)
     }
 

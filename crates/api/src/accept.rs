@@ -1,0 +1,163 @@
+//! Connections, from their acceptance to their end.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use http::{Request, Response, header};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::access::Peer;
+use crate::body::Answer;
+use crate::connection::{Life, Phase, Watched};
+use crate::gate::Gate;
+use crate::limits::{Limits, Why};
+use crate::server::Secured;
+
+/// How long nothing is accepted after the system had nothing to give: open files, memory.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Requests at a time on one connection of HTTP/2.
+const STREAMS_MAX: u32 = 128;
+/// Bytes that may come on one stream of HTTP/2 before they are asked for; four times as many on a connection.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// The least that hyper takes as a buffer for the head of a request.
+const HEAD_BYTES_MIN: usize = 8 << 10;
+
+/// What the connections of one address share.
+#[derive(Clone)]
+pub(crate) struct Accepting {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) connections: Arc<Semaphore>,
+    pub(crate) phase: watch::Receiver<Phase>,
+    pub(crate) secured: Secured,
+}
+
+/// Accepts until the server stops.
+pub(crate) async fn accept(listener: TcpListener, accepting: Accepting) {
+    let builder = Arc::new(builder(&accepting.gate.limits));
+    let mut phase = accepting.phase.clone();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = phase.wait_for(|&phase| phase != Phase::Open) => return,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) if is_of_one(&error) => continue,
+            Err(_) => {
+                accepting.gate.refused.count(Why::Accept);
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        match Arc::clone(&accepting.connections).try_acquire_owned() {
+            Ok(permit) => {
+                let (accepting, builder) = (accepting.clone(), Arc::clone(&builder));
+                tokio::spawn(connection(stream, accepting, builder, permit));
+            }
+            Err(_) => accepting.gate.refused.count(Why::Connections),
+        }
+    }
+}
+
+/// Whether accepting failed for a connection that is gone already.
+fn is_of_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+fn builder(limits: &Limits) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    let head = limits.head_bytes.max(HEAD_BYTES_MIN);
+    // How long a head may take is looked at in `connection`, which knows an idle connection from a slow one.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(head);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(4 * STREAM_WINDOW)
+        .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX));
+    builder
+}
+
+async fn connection(
+    stream: TcpStream,
+    mut accepting: Accepting,
+    builder: Arc<Builder<TokioExecutor>>,
+    _permit: OwnedSemaphorePermit,
+) {
+    let Ok(local) = stream.local_addr() else { return };
+    // Without it small answers wait for the acknowledgement of those before; it may fail on a dead connection.
+    let _ = stream.set_nodelay(true);
+    let Some(secured) = &accepting.secured else {
+        let peer = Peer { local, certificate: Arc::default() };
+        return serve(stream, peer, accepting, &builder).await;
+    };
+    let config = Arc::clone(&secured.read().unwrap_or_else(PoisonError::into_inner));
+    let handshake = tokio_rustls::TlsAcceptor::from(config).accept(stream);
+    let handshake = tokio::select! {
+        _ = accepting.phase.wait_for(|&phase| phase != Phase::Open) => return,
+        stream = tokio::time::timeout(accepting.gate.limits.head_time, handshake) => stream,
+    };
+    let Ok(Ok(stream)) = handshake else { return accepting.gate.refused.count(Why::Handshake) };
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let certificate = shown.map(|shown| net::names(shown)).unwrap_or_default().into();
+    serve(stream, Peer { local, certificate }, accepting, &builder).await;
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    peer: Peer,
+    accepting: Accepting,
+    builder: &Builder<TokioExecutor>,
+) {
+    let Accepting { gate, mut phase, .. } = accepting;
+    let life = Life::new();
+    let service = {
+        let (gate, life, phase) = (Arc::clone(&gate), Arc::clone(&life), phase.clone());
+        service_fn(move |request: Request<Incoming>| {
+            let in_flight = life.request();
+            let answer = Arc::clone(&gate).answer(peer.clone(), request);
+            let phase = phase.clone();
+            async move {
+                let response = answer.await;
+                let phase = is_endless(&response).then_some(phase);
+                Ok::<_, Infallible>(response.map(|body| Answer::new(body, in_flight, phase)))
+            }
+        })
+    };
+    let io = TokioIo::new(Watched { inner: stream, life: Arc::clone(&life) });
+    let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+    let mut overdue = std::pin::pin!(life.overdue(&gate.limits));
+    loop {
+        tokio::select! {
+            // How it ended is the other end's affair: what was refused has been counted.
+            _ = connection.as_mut() => return,
+            why = overdue.as_mut() => {
+                why.into_iter().for_each(|why| gate.refused.count(why));
+                return;
+            }
+            changed = phase.changed() => {
+                if changed.is_err() || *phase.borrow() == Phase::Closed {
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// Whether an answer goes on until somebody ends it.
+fn is_endless(response: &Response<axum::body::Body>) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}

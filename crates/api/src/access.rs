@@ -1,0 +1,316 @@
+//! Who comes in: by token, by certificate, or because it is on this host.
+//!
+//! * On a loopback address nobody has to show anything, unless the settings say so. But a web page that somebody on this
+//!   host looks at must not come in: the name that was asked for has to be one of this host's own (a page can make its
+//!   own name point here, "DNS rebinding"), and what writes must not come from a page of another origin.
+//! * On any other address a token with the route's scope is needed.
+//! * A token that is sent is looked at in any case.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use http::{HeaderMap, Method, StatusCode, Uri, header};
+
+use crate::gate::Gate;
+use crate::problem::Problem;
+use crate::token::{Scope, Tokens};
+
+/// Names by which this host is asked for, beside its addresses.
+const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// What decides who comes in; shared by all connections.
+#[derive(Debug)]
+pub(crate) struct Access {
+    pub(crate) tokens: RwLock<Arc<Tokens>>,
+    /// Whether a token is needed on loopback too.
+    pub(crate) is_required: bool,
+    /// Names that may be asked for on loopback beside this host's own.
+    pub(crate) hosts: Vec<String>,
+}
+
+/// The other end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// The address here that it came to.
+    pub(crate) local: SocketAddr,
+    /// Names of its verified certificate.
+    pub(crate) certificate: Arc<[String]>,
+}
+
+/// Who asks, as it was found out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Client {
+    /// The token's name, where there is one.
+    pub(crate) name: Option<String>,
+}
+
+/// Whether an address is this host's own; an IPv4 address may come as one of IPv6.
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// Lets in who has the scope, for all routes of a router.
+pub(crate) fn scoped<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    scope: Scope,
+) -> Router<S> {
+    router.route_layer(from_fn(move |request: Request, next: Next| admit(request, next, scope)))
+}
+
+async fn admit(mut request: Request, next: Next, scope: Scope) -> Response {
+    let extensions = request.extensions();
+    let found = extensions.get::<Arc<Gate>>().zip(extensions.get::<Peer>());
+    let (gate, peer) = found.expect("BUG: a request that came through no server");
+    match gate.access.client(peer, &request, scope) {
+        Ok(client) => {
+            request.extensions_mut().insert(client);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+impl Access {
+    fn client<B>(
+        &self,
+        peer: &Peer,
+        request: &http::Request<B>,
+        scope: Scope,
+    ) -> Result<Client, Problem> {
+        let headers = request.headers();
+        let secret = secret(headers)?;
+        if !secret.is_bearer {
+            same_origin(request.method(), request.uri(), headers)?;
+        }
+        let tokens = Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner));
+        let token = match &secret.bytes {
+            Some(bytes) => Some(tokens.of_secret(bytes).ok_or_else(|| {
+                unauthorized(
+                    "the token that was sent is not known; `topdeck token list` shows which are",
+                )
+            })?),
+            None => (trap_secret(request.uri()).and_then(|secret| tokens.of_secret(secret)))
+                .or_else(|| tokens.of_certificate(&peer.certificate)),
+        };
+        let Some(token) = token else {
+            if self.is_required || !is_loopback(peer.local.ip()) {
+                return Err(unauthorized(&format!(
+                    "a token with the scope {scope} is needed: send `Authorization: Bearer TOKEN`; \
+                     `topdeck token add NAME --scope {scope}` makes one"
+                )));
+            }
+            self.host(request.uri(), headers)?;
+            return Ok(Client::default());
+        };
+        if !token.scopes.contains(&scope) {
+            let name = &token.name;
+            let what =
+                format!("the token {name} does not have the scope {scope}, which is needed here");
+            return Err(Problem::new(StatusCode::FORBIDDEN, what));
+        }
+        Ok(Client { name: Some(token.name.clone()) })
+    }
+
+    /// Refuses a name that is not this host's own.
+    fn host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        let Some(host) = host(uri, headers) else { return Ok(()) };
+        let name = name_of(host);
+        let mut known = LOCAL_NAMES.into_iter().chain(self.hosts.iter().map(String::as_str));
+        if known.any(|known| known.eq_ignore_ascii_case(name)) {
+            return Ok(());
+        }
+        Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            format!(
+                "without a token only localhost, 127.0.0.1 and [::1] may be asked for, not {name:?}: \
+                 use one of these, or a token, or name the host in the settings"
+            ),
+        ))
+    }
+}
+
+fn unauthorized(what: &str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, what)
+}
+
+struct Secret {
+    bytes: Option<Vec<u8>>,
+    /// A browser does not send it by itself.
+    is_bearer: bool,
+}
+
+/// The secret of a request: a bearer's, or the password of a user of any name.
+fn secret(headers: &HeaderMap) -> Result<Secret, Problem> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else {
+        return Ok(Secret { bytes: None, is_bearer: false });
+    };
+    let (kind, rest) =
+        value.to_str().ok().and_then(|text| text.split_once(' ')).unwrap_or(("", ""));
+    // "Token" is how clients of Influx say it.
+    if kind.eq_ignore_ascii_case("bearer") || kind.eq_ignore_ascii_case("token") {
+        return Ok(Secret { bytes: Some(rest.trim().as_bytes().to_vec()), is_bearer: true });
+    }
+    if kind.eq_ignore_ascii_case("basic")
+        && let Ok(text) = base64::engine::general_purpose::STANDARD.decode(rest.trim())
+        && let Some(colon) = text.iter().position(|&byte| byte == b':')
+    {
+        return Ok(Secret { bytes: Some(text[colon + 1..].to_vec()), is_bearer: false });
+    }
+    Err(unauthorized(
+        "the header Authorization is neither `Bearer TOKEN` nor `Basic` with the token as password",
+    ))
+}
+
+/// The secret in an address of HTTPTrap, its last part. On this host it may be anything.
+fn trap_secret(uri: &Uri) -> Option<&[u8]> {
+    let (_, secret) = uri.path().strip_prefix("/module/httptrap/")?.split_once('/')?;
+    Some(secret.as_bytes())
+}
+
+/// What was asked for: HTTP/2 has it in the address, HTTP/1 in a header.
+fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    let named = headers.get(header::HOST).map(|value| value.to_str().unwrap_or("?"));
+    uri.authority().map(|authority| authority.as_str()).or(named)
+}
+
+/// A host without its port and brackets.
+fn name_of(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    }
+}
+
+/// Refuses what a web page of another origin writes.
+fn same_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    let Some(origin) = headers.get(header::ORIGIN).filter(|_| !is_safe) else { return Ok(()) };
+    let origin = origin.to_str().unwrap_or("?");
+    let from = origin.split_once("://").map(|(_, rest)| rest);
+    if from
+        .is_some_and(|from| host(uri, headers).is_some_and(|host| host.eq_ignore_ascii_case(from)))
+    {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        format!(
+            "a page of {origin:?} may not write here: send from a program, or with a bearer token"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: (&str, &str) = ("host", "localhost:9411");
+
+    /// A secret `s` of the token `t` with the scope ingest, and a certificate `c` of `k` with read.
+    fn access(is_required: bool) -> Access {
+        let path = std::env::temp_dir().join(format!("topdeck-access-{:x}", journal::random_id()));
+        let hash = blake3::hash(b"s").to_hex();
+        std::fs::write(&path, format!("t ingest blake3:{hash} 1\nk read certificate:c 1\n"))
+            .unwrap();
+        let tokens = Tokens::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let tokens = RwLock::new(Arc::new(tokens));
+        Access { tokens, is_required, hosts: vec!["proxy.example".to_owned()] }
+    }
+
+    #[track_caller]
+    fn check_at(
+        (local, is_required, certificate): (&str, bool, &str),
+        (method, scope): (&str, Scope),
+        headers: &[(&str, &str)],
+        expected: Result<Option<&str>, (u16, &str)>,
+    ) {
+        let local = local.parse().unwrap();
+        let peer = Peer { local, certificate: [certificate.to_owned()].into() };
+        let mut request = http::Request::builder().method(method).uri("/x");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let found = access(is_required).client(&peer, &request.body(()).unwrap(), scope);
+        match (found, expected) {
+            (Ok(client), Ok(name)) => assert_eq!(client.name.as_deref(), name),
+            (Err(problem), Err((status, part))) => {
+                assert_eq!(problem.status.as_u16(), status, "{problem:?}");
+                assert!(problem.what.contains(part), "{problem:?}");
+            }
+            (found, expected) => panic!("{found:?}, expected {expected:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn check(headers: &[(&str, &str)], expected: Result<Option<&str>, (u16, &str)>) {
+        check_at(("127.0.0.1:9411", false, ""), ("POST", Scope::Ingest), headers, expected);
+    }
+
+    #[test]
+    fn loopback_needs_nothing_but_its_own_name() {
+        check(&[HOST], Ok(None));
+        check(&[], Ok(None));
+        check(&[("host", "LOCALHOST")], Ok(None));
+        check(&[("host", "[::1]:9411")], Ok(None));
+        check(&[("host", "proxy.example")], Ok(None));
+        check(&[("host", "evil.example:9411")], Err((403, "not \"evil.example\"")));
+        check(&[("host", "127.0.0.1.evil.example")], Err((403, "may be asked for")));
+    }
+
+    #[test]
+    fn pages_of_other_origins_do_not_write() {
+        check(&[HOST, ("origin", "http://localhost:9411")], Ok(None));
+        check(&[HOST, ("origin", "http://localhost:3000")], Err((403, "may not write here")));
+        check(&[HOST, ("origin", "null")], Err((403, "may not write here")));
+        check(&[HOST, ("origin", "null"), ("authorization", "Bearer s")], Ok(Some("t")));
+        check(&[HOST, ("origin", "null"), ("authorization", "Basic dTpz")], Err((403, "write")));
+        let get = ("GET", Scope::Read);
+        check_at(("[::1]:1", false, ""), get, &[HOST, ("origin", "null")], Ok(None));
+    }
+
+    #[test]
+    fn a_token_that_is_sent_is_looked_at() {
+        check(&[("authorization", "Bearer s")], Ok(Some("t")));
+        check(&[("authorization", "Basic dTpz")], Ok(Some("t")));
+        check(&[HOST, ("authorization", "Bearer x")], Err((401, "is not known")));
+        check(&[HOST, ("authorization", "Digest x")], Err((401, "neither")));
+        let read = ("GET", Scope::Read);
+        let here = ("127.0.0.1:9411", false, "");
+        check_at(
+            here,
+            read,
+            &[("authorization", "Bearer s")],
+            Err((403, "does not have the scope read")),
+        );
+    }
+
+    #[test]
+    fn elsewhere_a_token_or_a_certificate_is_needed() {
+        let ingest = ("POST", Scope::Ingest);
+        let read = ("GET", Scope::Read);
+        let needed = Err((401, "a token with the scope ingest is needed"));
+        check_at(("10.0.0.1:9411", false, ""), ingest, &[HOST], needed);
+        check_at(("[::ffff:10.0.0.1]:9411", false, ""), ingest, &[HOST], needed);
+        check_at(("127.0.0.1:9411", true, ""), ingest, &[HOST], needed);
+        check_at(
+            ("10.0.0.1:9411", false, ""),
+            ingest,
+            &[("authorization", "Bearer s")],
+            Ok(Some("t")),
+        );
+        check_at(("10.0.0.1:9411", false, "c"), read, &[("host", "any")], Ok(Some("k")));
+        check_at(
+            ("10.0.0.1:9411", false, "c"),
+            ingest,
+            &[],
+            Err((403, "the token k does not have")),
+        );
+        check_at(("[::ffff:127.0.0.1]:9411", false, ""), ingest, &[HOST], Ok(None));
+    }
+}

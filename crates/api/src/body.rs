@@ -1,0 +1,191 @@
+//! Bodies under limits: of requests, by size and time; of answers, so that a request is over when all of it was given.
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep};
+
+use crate::connection::{InFlight, Phase};
+use crate::limits::{Held, Limits, Refused, Why};
+use crate::problem::Problem;
+
+/// After how long to try again when there is no room for a body.
+const AFTER_NO_ROOM: Duration = Duration::from_secs(1);
+
+/// What a body may be, and what it came to.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) held: Arc<Held>,
+    refused: Arc<Refused>,
+    bytes_max: usize,
+    time_max: Duration,
+    /// Why the body is no longer read.
+    pub(crate) broken: OnceLock<Problem>,
+}
+
+impl Bound {
+    pub(crate) fn new(held: Held, refused: &Arc<Refused>, limits: &Limits) -> Bound {
+        Bound {
+            held: Arc::new(held),
+            refused: Arc::clone(refused),
+            bytes_max: limits.body_bytes,
+            time_max: limits.body_time,
+            broken: OnceLock::new(),
+        }
+    }
+
+    fn broken(&self, why: Why) -> Problem {
+        self.refused.count(why);
+        let problem = problem(why, self.bytes_max, self.time_max);
+        self.broken.get_or_init(|| problem).clone()
+    }
+
+    /// Refuses a body that is announced to be too large.
+    pub(crate) fn announced(&self, bytes: u64) -> Result<(), Problem> {
+        if bytes > self.bytes_max as u64 { Err(self.broken(Why::BodyBytes)) } else { Ok(()) }
+    }
+
+    /// Takes room for more bytes of a body that is being unpacked, `so_far` together.
+    pub(crate) fn unpacked(&self, so_far: usize, more: usize) -> Result<(), Problem> {
+        if so_far > self.bytes_max {
+            return Err(self.broken(Why::BodyBytes));
+        }
+        if !self.held.more(more) {
+            return Err(self.broken(Why::BodiesBytes));
+        }
+        Ok(())
+    }
+
+    /// Bytes of a body at the most.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+}
+
+fn problem(why: Why, bytes_max: usize, time_max: Duration) -> Problem {
+    match why {
+        Why::BodyBytes => Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("a body may have {bytes_max} bytes, unpacked too: send less at once"),
+        ),
+        Why::BodyTime => Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            format!("the body took more than {} s to come", time_max.as_secs_f64()),
+        ),
+        _ => Problem {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            what: "there is no room for more bodies now; try again in 1 s".to_owned(),
+            after: Some(AFTER_NO_ROOM),
+        },
+    }
+}
+
+/// The body of a request.
+pub(crate) struct Limited<B> {
+    inner: B,
+    bound: Arc<Bound>,
+    bytes: usize,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl<B> Limited<B> {
+    pub(crate) fn new(inner: B, bound: Arc<Bound>) -> Limited<B> {
+        let deadline = Box::pin(tokio::time::sleep_until(Instant::now() + bound.time_max));
+        Limited { inner, bound, bytes: 0, deadline }
+    }
+}
+
+impl<B> Body for Limited<B>
+where
+    B: Body<Data = Bytes, Error = hyper::Error> + Unpin,
+{
+    type Data = Bytes;
+    type Error = Problem;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Problem>>> {
+        if self.deadline.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Some(Err(self.bound.broken(Why::BodyTime))));
+        }
+        let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => {
+                let problem = Problem::bad(format!("the body broke off: {error}"));
+                return Poll::Ready(Some(Err(problem)));
+            }
+            None => return Poll::Ready(None),
+        };
+        if let Some(data) = frame.data_ref() {
+            let more = data.len();
+            self.bytes = self.bytes.saturating_add(more);
+            if let Err(problem) = self.bound.unpacked(self.bytes, more) {
+                return Poll::Ready(Some(Err(problem)));
+            }
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// The body of an answer. When it is gone, the request is over.
+pub(crate) struct Answer {
+    inner: axum::body::Body,
+    /// Ends a stream of events when the server stops, which would never end by itself.
+    stopping: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    _request: InFlight,
+}
+
+impl Answer {
+    pub(crate) fn new(
+        inner: axum::body::Body,
+        request: InFlight,
+        phase: Option<watch::Receiver<Phase>>,
+    ) -> Answer {
+        let stopping = phase.map(|mut phase| {
+            let stopping = async move { drop(phase.wait_for(|&phase| phase != Phase::Open).await) };
+            Box::pin(stopping) as Pin<Box<dyn Future<Output = ()> + Send>>
+        });
+        Answer { inner, stopping, _request: request }
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Some(stopping) = &mut self.stopping
+            && stopping.as_mut().poll(cx).is_ready()
+        {
+            self.stopping = None;
+            self.inner = axum::body::Body::empty();
+        }
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,304 @@
+//! One connection: how long it may wait for what, and its end.
+//!
+//! What is looked at is the same for HTTP/1 and HTTP/2, in the clear and in TLS: bytes that come, bytes that are not
+//! taken, and requests that are being answered.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::limits::{Limits, Why};
+
+/// How far a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It takes connections.
+    Open,
+    /// It answers what has been asked.
+    Stopping,
+    /// It ends what is left.
+    Closed,
+}
+
+/// What a connection is waiting for.
+#[derive(Debug)]
+pub(crate) struct Life {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    in_flight: u32,
+    /// Since when nothing is asked.
+    idle: Instant,
+    /// When the first byte of a request came that has not begun.
+    head: Option<Instant>,
+    /// Since when the other end takes nothing.
+    stuck: Option<Instant>,
+    is_new: bool,
+    /// HTTP/2 has bytes between requests that belong to none.
+    is_http2: bool,
+}
+
+impl Life {
+    pub(crate) fn new() -> Arc<Life> {
+        Arc::new(Life {
+            state: Mutex::new(State {
+                in_flight: 0,
+                idle: Instant::now(),
+                head: None,
+                stuck: None,
+                is_new: true,
+                is_http2: false,
+            }),
+            changed: Notify::new(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request begins, until what is returned is dropped.
+    pub(crate) fn request(self: &Arc<Life>) -> InFlight {
+        let mut state = self.state();
+        state.in_flight += 1;
+        state.head = None;
+        InFlight(Arc::clone(self))
+    }
+
+    /// Waits until the connection waits for too long, and says for what; for nothing if it is only idle.
+    pub(crate) async fn overdue(&self, limits: &Limits) -> Option<Why> {
+        loop {
+            let Some((at, why)) = self.deadline(limits) else {
+                self.changed.notified().await;
+                continue;
+            };
+            if at <= Instant::now() {
+                return why;
+            }
+            // Whether the time is over or something changed, it is looked at anew.
+            let _ = tokio::time::timeout_at(at, self.changed.notified()).await;
+        }
+    }
+
+    fn deadline(&self, limits: &Limits) -> Option<(Instant, Option<Why>)> {
+        let state = self.state();
+        if let Some(stuck) = state.stuck {
+            return Some((stuck + limits.write_time, Some(Why::WriteTime)));
+        }
+        if state.in_flight > 0 {
+            return None;
+        }
+        Some(match state.head {
+            Some(head) => (head + limits.head_time, Some(Why::HeadTime)),
+            None => (state.idle + limits.idle_time, None),
+        })
+    }
+
+    fn came(&self, bytes: &[u8]) {
+        let mut state = self.state();
+        if state.is_new && !bytes.is_empty() {
+            state.is_new = false;
+            state.is_http2 = bytes.starts_with(b"PRI");
+        } else if state.is_http2 {
+            return;
+        }
+        if state.in_flight == 0 && state.head.is_none() && !bytes.is_empty() {
+            state.head = Some(Instant::now());
+            self.changed.notify_one();
+        }
+    }
+
+    fn stuck(&self, is_stuck: bool) {
+        let mut state = self.state();
+        if state.stuck.is_some() != is_stuck {
+            state.stuck = is_stuck.then(Instant::now);
+            self.changed.notify_one();
+        }
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Life>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.in_flight -= 1;
+        state.idle = Instant::now();
+        self.0.changed.notify_one();
+    }
+}
+
+/// A connection's bytes, looked at as they pass.
+#[derive(Debug)]
+pub(crate) struct Watched<S> {
+    pub(crate) inner: S,
+    pub(crate) life: Arc<Life>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
+        self.life.came(&buf.filled()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Watched<S> {
+    fn seen<T>(&self, poll: Poll<T>) -> Poll<T> {
+        self.life.stuck(poll.is_pending());
+        poll
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.seen(poll)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        self.seen(poll)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.inner).poll_flush(cx);
+        self.seen(poll)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.seen(poll)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What the connection is waiting for after `steps`, as limits have it.
+    #[track_caller]
+    fn check(steps: impl FnOnce(&Arc<Life>) -> Vec<InFlight>, expected: Option<Option<Why>>) {
+        let life = Life::new();
+        let held = steps(&life);
+        assert_eq!(life.deadline(&Limits::default()).map(|deadline| deadline.1), expected);
+        drop(held);
+    }
+
+    #[test]
+    fn a_connection_waits_for_one_thing_at_a_time() {
+        let none = Vec::new;
+        check(|_| none(), Some(None));
+        check(
+            |life| {
+                life.came(b"G");
+                none()
+            },
+            Some(Some(Why::HeadTime)),
+        );
+        check(
+            |life| {
+                life.came(b"");
+                none()
+            },
+            Some(None),
+        );
+        check(
+            |life| {
+                life.came(b"G");
+                vec![life.request()]
+            },
+            None,
+        );
+        check(
+            |life| {
+                life.came(b"G");
+                drop(life.request());
+                none()
+            },
+            Some(None),
+        );
+        check(
+            |life| {
+                life.came(b"PRI *");
+                none()
+            },
+            Some(Some(Why::HeadTime)),
+        );
+        check(
+            |life| {
+                life.came(b"PRI *");
+                drop(life.request());
+                life.came(b"x");
+                none()
+            },
+            Some(None),
+        );
+        check(
+            |life| {
+                drop(life.request());
+                life.came(b"G");
+                none()
+            },
+            Some(Some(Why::HeadTime)),
+        );
+        check(
+            |life| {
+                let held = life.request();
+                life.stuck(true);
+                vec![held]
+            },
+            Some(Some(Why::WriteTime)),
+        );
+        check(
+            |life| {
+                life.stuck(true);
+                life.stuck(false);
+                none()
+            },
+            Some(None),
+        );
+    }
+
+    #[tokio::test]
+    async fn time_that_is_over_is_told() {
+        let limits = Limits {
+            head_time: Duration::from_millis(1),
+            idle_time: Duration::from_millis(1),
+            ..Limits::default()
+        };
+        let life = Life::new();
+        assert_eq!(life.overdue(&limits).await, None);
+        life.came(b"G");
+        assert_eq!(life.overdue(&limits).await, Some(Why::HeadTime));
+    }
+}

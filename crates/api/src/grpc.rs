@@ -1,0 +1,141 @@
+//! gRPC of calls with one message each way, on the same addresses as everything else.
+//!
+//! A message is a flag (1 if it is packed), its length in 4 bytes, and its bytes; an answer ends with trailers that have
+//! the status. Source: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, `statuscodes.md`,
+//! `compression.md`. There is no streaming here, so that a message is a body, under the limits of bodies.
+
+use axum::body::Body;
+use axum::response::Response;
+use base64::Engine as _;
+use bytes::{Buf as _, Bytes};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http_body_util::BodyExt as _;
+
+use crate::problem::Problem;
+use crate::proto;
+
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+const ACCEPTED: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+/// How the message is packed, where its flag says that it is.
+pub(crate) const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+
+/// Bytes before a message.
+const PREFIX_BYTES: usize = 5;
+
+/// Whether a request is one of gRPC.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// The message in a body, and whether it is packed.
+pub(crate) fn message(mut body: Bytes) -> Result<(Bytes, bool), Problem> {
+    if body.len() < PREFIX_BYTES {
+        return Err(Problem::bad(format!("a message has 5 bytes before it, found {}", body.len())));
+    }
+    let (flag, length) = (body.get_u8(), body.get_u32());
+    if flag > 1 {
+        return Err(Problem::bad(format!("expected 0 or 1 before a message, found {flag}")));
+    }
+    if body.len() as u64 != u64::from(length) {
+        let found = body.len();
+        return Err(Problem::bad(format!("expected one message of {length} bytes, found {found}")));
+    }
+    Ok((body, flag == 1))
+}
+
+/// An answer with a message.
+pub(crate) fn answer(message: &[u8]) -> Response {
+    let mut framed = Vec::with_capacity(PREFIX_BYTES + message.len());
+    framed.push(0);
+    framed.extend_from_slice(
+        &u32::try_from(message.len()).expect("BUG: answers are short").to_be_bytes(),
+    );
+    framed.extend_from_slice(message);
+    let mut trailers = HeaderMap::new();
+    trailers.insert(STATUS, HeaderValue::from_static("0"));
+    let body = http_body_util::Full::new(Bytes::from(framed));
+    respond(Body::new(body.with_trailers(std::future::ready(Some(Ok(trailers))))))
+}
+
+fn respond(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(ACCEPTED, HeaderValue::from_static("identity,gzip,zstd"));
+    response
+}
+
+/// An answer that says what went wrong.
+pub(crate) fn refusal(problem: &Problem) -> Response {
+    let code = code(problem.status);
+    let mut response = respond(Body::empty());
+    let headers = response.headers_mut();
+    headers.insert(STATUS, HeaderValue::from(code));
+    let value =
+        |text: String| HeaderValue::from_str(&text).expect("BUG: only printable ASCII is left");
+    headers.insert(MESSAGE, value(percent(&problem.what)));
+    if problem.after.is_some() {
+        let status = proto::status(code, &problem.what, problem.after);
+        let details = base64::engine::general_purpose::STANDARD_NO_PAD.encode(status.0);
+        headers.insert(DETAILS, value(details));
+    }
+    response
+}
+
+/// gRPC's word for a status.
+pub(crate) fn code(status: StatusCode) -> u32 {
+    match status {
+        StatusCode::BAD_REQUEST | StatusCode::NOT_ACCEPTABLE => 3,
+        StatusCode::REQUEST_TIMEOUT => 4,
+        StatusCode::FORBIDDEN => 7,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE => 8,
+        StatusCode::NOT_FOUND
+        | StatusCode::METHOD_NOT_ALLOWED
+        | StatusCode::UNSUPPORTED_MEDIA_TYPE => 12,
+        StatusCode::SERVICE_UNAVAILABLE => 14,
+        StatusCode::UNAUTHORIZED => 16,
+        _ => 13,
+    }
+}
+
+/// A text as `grpc-message` has it.
+fn percent(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => shown.push(char::from(byte)),
+            _ => shown.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(body: &'static [u8], expected: Result<(&[u8], bool), &str>) {
+        let found = message(Bytes::from_static(body));
+        let found = found.as_ref().map(|(bytes, packed)| (bytes.as_ref(), *packed));
+        assert_eq!(found.map_err(|problem| problem.what.as_str()), expected);
+    }
+
+    #[test]
+    fn a_body_has_one_message() {
+        check(b"\0\0\0\0\0", Ok((b"", false)));
+        check(b"\x01\0\0\0\x02ab", Ok((b"ab", true)));
+        check(b"\0\0\0\0", Err("a message has 5 bytes before it, found 4"));
+        check(b"\x02\0\0\0\0", Err("expected 0 or 1 before a message, found 2"));
+        check(b"\0\xff\xff\xff\xffab", Err("expected one message of 4294967295 bytes, found 2"));
+        check(b"\0\0\0\0\0\0\0\0\0\0", Err("expected one message of 0 bytes, found 5"));
+    }
+
+    #[test]
+    fn messages_are_percent_encoded() {
+        assert_eq!(percent("50 % µ\n"), "50 %25 %C2%B5%0A");
+    }
+}

@@ -1,0 +1,40 @@
+//! Line protocol of InfluxDB: `POST /write` as version 1 has it, `POST /api/v2/write` as version 2.
+//!
+//! Database, bucket and organisation are passed over. As at InfluxDB, lines that can be read are taken when others
+//! cannot: then the status is 400, which clients do not try again, and the answer says what was left out.
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use collect::influx::{self, Precision};
+use http::StatusCode;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::ingest::WAY_INFLUX;
+use crate::ingest::posted::{Posted, json};
+use crate::problem::Problem;
+
+pub(crate) fn routes() -> Router<Context> {
+    Router::new().route("/write", post(write)).route("/api/v2/write", post(write))
+}
+
+async fn write(posted: Posted) -> Result<Response, Problem> {
+    let precision = match posted.parameter("precision") {
+        None | Some("") => Precision::default(),
+        Some(text) => Precision::parse(text).ok_or_else(|| {
+            Problem::bad(format!("precision={text}: expected ns, us, ms, s, m or h"))
+        })?,
+    };
+    let taken = posted.take("influx", WAY_INFLUX, move |_, body, now, rows| {
+        Ok(influx::read(body, precision, now, rows))
+    });
+    let placed = taken.await?.found;
+    if placed.refused == 0 {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let (taken, dropped, why) = (placed.readings, placed.refused, placed.troubles.join("; "));
+    let what = format!("partial write: {why} dropped={dropped}, taken={taken}");
+    let answer = json!({ "code": "invalid", "message": what, "error": what });
+    Ok(json(StatusCode::BAD_REQUEST, &answer))
+}

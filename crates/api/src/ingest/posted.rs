@@ -1,0 +1,236 @@
+//! A request that brings measurements: what it says beside its body, and what all of them have done with that.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Query, Request};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use collect::Unit;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use intake::{Receipt, Writer};
+use journal::Identity;
+
+use crate::access::Client;
+use crate::body::Bound;
+use crate::context::Context;
+use crate::gate::Gate;
+use crate::ingest::unpack::{Packing, unpack};
+use crate::problem::Problem;
+
+/// The header by which a sender makes a batch of its request: `PRODUCER/BOOT/SEQUENCE`, the producer in hex.
+const BATCH: &str = "topdeck-batch";
+/// Parameters with labels begin so: `label.host=web-1`.
+const LABEL: &str = "label.";
+
+/// A request with its body.
+pub(crate) struct Posted {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) packing: Packing,
+    parameters: Vec<(String, String)>,
+    identity: Option<Identity>,
+    context: Context,
+    gate: Arc<Gate>,
+    bound: Arc<Bound>,
+    client: Client,
+}
+
+/// What a decoder did, and what became of it.
+#[derive(Debug)]
+pub(crate) struct Taken<T> {
+    pub(crate) found: T,
+    /// Single measurements that were taken.
+    pub(crate) values: u64,
+    /// The same batch had come before, and was not counted again.
+    pub(crate) is_repeated: bool,
+}
+
+impl FromRequest<Context> for Posted {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, context: &Context) -> Result<Posted, Problem> {
+        let (parts, body) = request.into_parts();
+        let gate = parts.extensions.get::<Arc<Gate>>().expect("BUG: no gate was passed");
+        let bound = parts.extensions.get::<Arc<Bound>>().expect("BUG: a body without bounds");
+        let client = parts.extensions.get::<Client>().expect("BUG: nobody was let in");
+        let encoding = text(&parts.headers, header::CONTENT_ENCODING.as_str())?;
+        let packing = Packing::parse(encoding.unwrap_or_default())?;
+        let identity =
+            text(&parts.headers, BATCH)?.map(|text| identity(text, client)).transpose()?;
+        let Query(parameters) = Query::try_from_uri(&parts.uri)
+            .map_err(|error| Problem::bad(format!("the query of the address: {error}")))?;
+        let body = axum::body::to_bytes(body, bound.bytes_max()).await;
+        // What is beyond a bound is told by the gate.
+        let body = body.map_err(|error| Problem::bad(error.to_string()))?;
+        Ok(Posted {
+            body,
+            packing,
+            parameters,
+            identity,
+            context: context.clone(),
+            gate: Arc::clone(gate),
+            bound: Arc::clone(bound),
+            client: client.clone(),
+            headers: parts.headers,
+        })
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
+    let text = |value: &'a HeaderValue| value.to_str();
+    let wrong = |_| Problem::bad(format!("the header {name} is no printable text"));
+    headers.get(name).map(text).transpose().map_err(wrong)
+}
+
+/// The identity that a sender gives a batch. Producers of different tokens are different, whatever they call themselves.
+fn identity(text: &str, client: &Client) -> Result<Identity, Problem> {
+    let read = || {
+        let mut parts = text.split('/');
+        let producer = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let (boot, sequence) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        (parts.next().is_none() && sequence > 0).then_some((producer, boot, sequence))
+    };
+    let (producer, boot, sequence) = read().ok_or_else(|| {
+        Problem::bad(format!(
+            "expected {BATCH}: PRODUCER/BOOT/SEQUENCE, the producer in hex and the sequence from 1, found {text:?}"
+        ))
+    })?;
+    let mut hash = blake3::Hasher::new_derive_key("topdeck 2026 producers of HTTP batches");
+    hash.update(client.name.as_deref().unwrap_or_default().as_bytes());
+    hash.update(&producer.to_le_bytes());
+    let hash = hash.finalize();
+    let own = hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes");
+    Ok(Identity { producer: u64::from_le_bytes(*own), boot, sequence })
+}
+
+impl Posted {
+    /// A parameter of the address.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.parameters.iter().find(|parameter| parameter.0 == name);
+        found.map(|parameter| parameter.1.as_str())
+    }
+
+    /// A header that says what the body is, without what it says beside that.
+    pub(crate) fn content_type(&self) -> &str {
+        let value = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
+    }
+
+    /// Labels for all that is sent, as `label.NAME=VALUE` says.
+    pub(crate) fn labels(&self) -> Vec<(String, String)> {
+        let label = |(name, value): &(String, String)| {
+            Some((name.strip_prefix(LABEL)?.to_owned(), value.clone()))
+        };
+        self.parameters.iter().filter_map(label).collect()
+    }
+
+    /// The parameter `unit`.
+    pub(crate) fn unit(&self) -> Result<Option<Unit>, Problem> {
+        let Some(text) = self.parameter("unit") else { return Ok(None) };
+        let known = || Unit::names().collect::<Vec<_>>().join(", ");
+        let unit = Unit::parse(text);
+        unit.map(Some)
+            .ok_or_else(|| Problem::bad(format!("unit={text}: expected one of {}", known())))
+    }
+
+    /// Refuses parameters that are not read, so that a slip of the pen is not taken for nothing.
+    pub(crate) fn only(&self, known: &[&str]) -> Result<(), Problem> {
+        let is_known = |name: &str| known.contains(&name) || name.starts_with(LABEL);
+        match self.parameters.iter().find(|parameter| !is_known(&parameter.0)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let known = known.join(", ");
+                Err(Problem::bad(format!(
+                    "{name:?} is no parameter here: there are {known}, label.NAME"
+                )))
+            }
+        }
+    }
+
+    /// Unpacks the body, has it decoded, and takes what was decoded as one batch of `source`. Returns when that is
+    /// durable. After an error of `read` nothing is taken.
+    pub(crate) async fn take<T: Send + 'static>(
+        self,
+        source: &'static str,
+        way: u8,
+        read: impl FnOnce(&Posted, &[u8], i64, &mut Writer) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<Taken<T>, Problem> {
+        let slots = Arc::clone(&self.gate.decoding);
+        let slot = slots.acquire_owned().await.expect("BUG: the semaphore is never closed");
+        // Decoding takes a while, and appending may wait for room: not among those who serve connections.
+        let work = tokio::task::spawn_blocking(move || {
+            let _slot = slot;
+            let intake = &self.context.intake;
+            let body = unpack(&self.body, self.packing, &self.bound)?;
+            let mut writer = intake.writer(way);
+            let found = read(&self, &body, intake.now(), &mut writer)?;
+            let values = writer.values();
+            Ok::<_, Problem>((found, values, self.append(source, writer)?))
+        });
+        let bug =
+            |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "BUG: decoding this panicked");
+        let (found, values, receipt) = work.await.map_err(bug)??;
+        let is_repeated = receipt.as_ref().is_some_and(Receipt::is_repeated);
+        if let Some(receipt) = receipt {
+            receipt.settled().await?;
+        }
+        Ok(Taken { found, values, is_repeated })
+    }
+
+    fn append(&self, source: &str, writer: Writer) -> intake::Result<Option<Receipt>> {
+        let intake = &self.context.intake;
+        if writer.is_empty() {
+            return Ok(None);
+        }
+        if let Some(identity) = self.identity {
+            return intake.take_as(identity, writer).map(Some);
+        }
+        let producer = match &self.client.name {
+            Some(name) => intake.producer(&format!("{source} {name}")),
+            None => intake.producer(source),
+        };
+        intake.take(&producer, writer).map(Some)
+    }
+}
+
+/// An answer in JSON.
+pub(crate) fn json(status: StatusCode, value: &serde_json::Value) -> Response {
+    let mut response = (status, format!("{value}\n")).into_response();
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<(u64, u64)>) {
+        let found = identity(text, &Client::default());
+        assert_eq!(found.ok().map(|found| (found.boot, found.sequence)), expected);
+    }
+
+    #[test]
+    fn a_batch_has_three_numbers() {
+        check("ff/7/1", Some((7, 1)));
+        check("ff/7/0", None);
+        check("ff/7", None);
+        check("ff/7/1/2", None);
+        check("x/7/1", None);
+    }
+
+    #[test]
+    fn producers_of_different_tokens_are_different() {
+        let producer = |text: &str, name: Option<&str>| {
+            let client = Client { name: name.map(str::to_owned) };
+            identity(text, &client).unwrap().producer
+        };
+        assert_eq!(producer("1/1/1", Some("a")), producer("1/9/9", Some("a")));
+        let all =
+            [("1/1/1", None), ("1/1/1", Some("a")), ("1/1/1", Some("b")), ("2/1/1", Some("a"))];
+        let all: std::collections::HashSet<u64> =
+            all.into_iter().map(|(text, name)| producer(text, name)).collect();
+        assert_eq!(all.len(), 4);
+    }
+}

@@ -1,0 +1,115 @@
+//! `POST /api/v1/write`: Prometheus' remote write, version 1 and 2 by the type of the content.
+//!
+//! What must not be sent again is answered with 400, whatever of it was taken; what has to be sent again with 429 or 503
+//! and `Retry-After`. Sources: <https://prometheus.io/docs/specs/prw/remote_write_spec/> and `…_spec_2_0/`.
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use collect::remote_write::{self, Version, Written};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+
+use crate::context::Context;
+use crate::ingest::posted::Posted;
+use crate::ingest::unpack::{Packing, unsupported};
+use crate::ingest::{WAY_REMOTE_WRITE_1, WAY_REMOTE_WRITE_2};
+use crate::problem::Problem;
+
+const SAMPLES: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
+const HISTOGRAMS: HeaderName =
+    HeaderName::from_static("x-prometheus-remote-write-histograms-written");
+const EXEMPLARS: HeaderName =
+    HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
+
+pub(crate) fn routes() -> Router<Context> {
+    Router::new().route("/api/v1/write", post(write))
+}
+
+async fn write(posted: Posted) -> Response {
+    let (written, answer) = match take(posted).await {
+        Ok(written) if written.refused == 0 => (written, StatusCode::NO_CONTENT.into_response()),
+        Ok(written) => {
+            let what = format!(
+                "{} of this request could not be taken, and the rest was: {}",
+                written.refused,
+                written.troubles.join("; ")
+            );
+            (written, Problem::bad(what).into_response())
+        }
+        Err(problem) => (Written::default(), problem.into_response()),
+    };
+    let mut answer = answer;
+    let headers = answer.headers_mut();
+    headers.insert(SAMPLES, HeaderValue::from(written.samples));
+    headers.insert(HISTOGRAMS, HeaderValue::from(written.histograms));
+    headers.insert(EXEMPLARS, HeaderValue::from(written.exemplars));
+    answer
+}
+
+async fn take(posted: Posted) -> Result<Written, Problem> {
+    let version = version(&posted.headers)?;
+    if posted.packing != Packing::Snappy {
+        let found = posted.headers.get(header::CONTENT_ENCODING);
+        let found = found.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        return Err(unsupported(&found, "snappy"));
+    }
+    let way = match version {
+        Version::V1 => WAY_REMOTE_WRITE_1,
+        Version::V2 => WAY_REMOTE_WRITE_2,
+    };
+    let taken = posted.take("remote write", way, move |_, body, _, rows| {
+        remote_write::read(version, body, rows).map_err(|trouble| {
+            Problem::bad(format!("this is no request of remote write: {trouble}"))
+        })
+    });
+    Ok(taken.await?.found)
+}
+
+/// Which message the body is. Senders that do not say send version 1, which is older than the question.
+fn version(headers: &HeaderMap) -> Result<Version, Problem> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(Version::V1) };
+    let text = value.to_str().unwrap_or("?");
+    let mut parts = text.split(';').map(str::trim);
+    let is_protobuf = parts.next().is_some_and(|kind| kind == "application/x-protobuf");
+    match parts.find_map(|part| part.strip_prefix("proto=")) {
+        None | Some("prometheus.WriteRequest") if is_protobuf => Ok(Version::V1),
+        Some("io.prometheus.write.v2.Request") if is_protobuf => Ok(Version::V2),
+        _ => Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            format!(
+                "expected application/x-protobuf with proto=prometheus.WriteRequest or \
+                 proto=io.prometheus.write.v2.Request, found {text:?}"
+            ),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(kind: Option<&str>, expected: Option<Version>) {
+        let mut headers = HeaderMap::new();
+        if let Some(kind) = kind {
+            headers.insert(header::CONTENT_TYPE, kind.parse().unwrap());
+        }
+        let found = version(&headers);
+        assert_eq!(found.as_ref().ok(), expected.as_ref());
+        if let Err(problem) = found {
+            assert_eq!(problem.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        }
+    }
+
+    #[test]
+    fn the_type_of_the_content_says_the_version() {
+        check(None, Some(Version::V1));
+        check(Some("application/x-protobuf"), Some(Version::V1));
+        check(Some("application/x-protobuf;proto=prometheus.WriteRequest"), Some(Version::V1));
+        let v2 = "application/x-protobuf; proto=io.prometheus.write.v2.Request";
+        check(Some(v2), Some(Version::V2));
+        check(Some("application/x-protobuf;proto=io.prometheus.write.v3.Request"), None);
+        check(Some("application/json"), None);
+        check(Some("text/plain;proto=prometheus.WriteRequest"), None);
+    }
+}

@@ -1,0 +1,319 @@
+//! The server: listens, holds connections within limits, and stops without losing what it was asked.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use http::{StatusCode, Uri};
+use net::tls::{ServerTls, TlsError};
+use rustls::ServerConfig;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+use crate::accept::{Accepting, accept};
+use crate::access::{Access, is_loopback};
+use crate::connection::Phase;
+use crate::context::Context;
+use crate::gate::Gate;
+use crate::ingest;
+use crate::limits::Limits;
+use crate::problem::Problem;
+use crate::token::{TokenError, Tokens};
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// The address; port 0 for any that is free.
+    pub address: SocketAddr,
+    /// With TLS, or in the clear.
+    pub tls: Option<ServerTls>,
+}
+
+/// How a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where it listens; each address answers everything, gRPC too. 127.0.0.1:9411 by default.
+    pub listen: Vec<Listen>,
+    /// The file of tokens. Without one it listens on loopback addresses only.
+    pub tokens: Option<PathBuf>,
+    /// Whether tokens are needed on loopback addresses too.
+    pub tokens_required: bool,
+    /// Names under which this host is asked for without a token, beside localhost: of a proxy before it.
+    pub hosts: Vec<String>,
+    /// How much one may ask of it.
+    pub limits: Limits,
+}
+
+/// The port where nothing else is said.
+pub const PORT: u16 = 9411;
+/// How often the file of tokens is looked at for changes.
+const TOKENS_LOOKED_AT: Duration = Duration::from_secs(2);
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            listen: vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], PORT)), tls: None }],
+            tokens: None,
+            tokens_required: false,
+            hosts: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The address is not this host's own, and everybody would come in.
+    #[error(
+        "will not listen on {address} without tokens, because whoever reaches it could read and write: \
+         name a file of tokens with at least one in it (`topdeck token add`), or listen on 127.0.0.1"
+    )]
+    Open {
+        /// Which.
+        address: SocketAddr,
+    },
+    /// Tokens are required and there are none.
+    #[error("tokens are required, and there is none: make one with `topdeck token add`")]
+    NoTokens,
+    /// The tokens cannot be read.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
+    /// The certificates cannot be used.
+    #[error("TLS on {address}: {source}")]
+    Tls {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: TlsError,
+    },
+}
+
+/// A server that listens. Dropped without [`Server::stop`] it ends without waiting for anybody.
+pub struct Server {
+    gate: Arc<Gate>,
+    settings: Settings,
+    listeners: Vec<(SocketAddr, Secured)>,
+    connections: Arc<Semaphore>,
+    connections_max: usize,
+    phase: watch::Sender<Phase>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// The configuration of TLS for new connections, where there is TLS.
+pub(crate) type Secured = Option<Arc<RwLock<Arc<ServerConfig>>>>;
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Listens. Needs a runtime of tokio with time and network.
+    pub async fn start(settings: Settings, context: Context) -> Result<Server, ServerError> {
+        let tokens = tokens(&settings)?;
+        let limits = settings.limits.clone();
+        let files = raise_open_files(limits.connections);
+        let meter = Arc::clone(context.intake.meter());
+        let access = Access {
+            tokens: RwLock::new(Arc::new(tokens)),
+            is_required: settings.tokens_required,
+            hosts: settings.hosts.clone(),
+        };
+        let router = router(limits.body_bytes).with_state(context);
+        let gate = Arc::new(Gate::new(access, limits, router, &meter));
+        let connections_max = gate.limits.connections.min(files).min(Semaphore::MAX_PERMITS);
+        let mut server = Server {
+            connections: Arc::new(Semaphore::new(connections_max)),
+            connections_max,
+            gate,
+            settings,
+            listeners: Vec::new(),
+            phase: watch::channel(Phase::Open).0,
+            tasks: Vec::new(),
+        };
+        server.measure(&meter);
+        let mut bound = Vec::new();
+        for listen in server.settings.listen.clone() {
+            bound.push(bind(&listen).await?);
+        }
+        for (listener, address, secured) in bound {
+            server.listeners.push((address, secured.clone()));
+            let accepting = Accepting {
+                gate: Arc::clone(&server.gate),
+                connections: Arc::clone(&server.connections),
+                phase: server.phase.subscribe(),
+                secured,
+            };
+            server.tasks.push(tokio::spawn(accept(listener, accepting)));
+        }
+        if let Some(path) = server.settings.tokens.clone() {
+            server.tasks.push(tokio::spawn(look_at_tokens(path, Arc::clone(&server.gate))));
+        }
+        Ok(server)
+    }
+
+    fn measure(&self, meter: &intake::Meter) {
+        let max = self.connections_max;
+        let connections = Arc::clone(&self.connections);
+        meter.gauge("topdeck_http_connections", "connections that are open", &[], move || {
+            max.saturating_sub(connections.available_permits()) as f64
+        });
+        let room = Arc::clone(&self.gate.room);
+        let about = "bytes of bodies that are being read or worked on";
+        meter.gauge("topdeck_http_bodies_bytes", about, &[], move || room.used() as f64);
+    }
+
+    /// Where it listens, in the order of the settings.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(|listener| listener.0).collect()
+    }
+
+    /// Reads tokens and certificates again. After an error all is as before.
+    pub fn reload(&self) -> Result<(), ServerError> {
+        let tokens = tokens(&self.settings)?;
+        let mut changed = Vec::new();
+        for (listen, (address, secured)) in self.settings.listen.iter().zip(&self.listeners) {
+            if let (Some(tls), Some(secured)) = (&listen.tls, secured) {
+                let wrong = |source| ServerError::Tls { address: *address, source };
+                changed.push((secured, Arc::new(tls.config().map_err(wrong)?)));
+            }
+        }
+        for (secured, config) in changed {
+            *secured.write().unwrap_or_else(PoisonError::into_inner) = config;
+        }
+        put(&self.gate, tokens);
+        Ok(())
+    }
+
+    /// Takes no more connections, answers what was asked, and ends what is left after `deadline`. Whether all was
+    /// answered.
+    pub async fn stop(mut self, deadline: Duration) -> bool {
+        self.phase.send_replace(Phase::Stopping);
+        let all = u32::try_from(self.connections_max).unwrap_or(u32::MAX);
+        let ended = tokio::time::timeout(deadline, self.connections.acquire_many(all)).await;
+        let is_ended = ended.is_ok();
+        self.phase.send_replace(Phase::Closed);
+        for task in self.tasks.drain(..) {
+            task.abort();
+            // It was told to end.
+            let _ = task.await;
+        }
+        is_ended
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.phase.send_replace(Phase::Closed);
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn router(body_bytes: usize) -> Router<Context> {
+    ingest::routes().fallback(nothing_there).layer(DefaultBodyLimit::max(body_bytes))
+}
+
+async fn nothing_there(uri: Uri) -> Problem {
+    let what = match uri.path() {
+        "/v1/traces"
+        | "/v1/logs"
+        | "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+        | "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => {
+            "topdeck takes metrics, neither traces nor logs: leave them out of the exporter"
+                .to_owned()
+        }
+        path => format!("there is nothing at {path}"),
+    };
+    Problem::new(StatusCode::NOT_FOUND, what)
+}
+
+/// The tokens, if there may be a server with them.
+fn tokens(settings: &Settings) -> Result<Tokens, ServerError> {
+    let tokens = match &settings.tokens {
+        Some(path) => Tokens::open(path)?,
+        None => Tokens::none(),
+    };
+    if tokens.list().is_empty() {
+        let mut open = settings.listen.iter().filter(|listen| !is_loopback(listen.address.ip()));
+        if let Some(listen) = open.next() {
+            return Err(ServerError::Open { address: listen.address });
+        }
+        if settings.tokens_required {
+            return Err(ServerError::NoTokens);
+        }
+    }
+    Ok(tokens)
+}
+
+fn put(gate: &Gate, tokens: Tokens) {
+    *gate.access.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
+}
+
+async fn bind(listen: &Listen) -> Result<(TcpListener, SocketAddr, Secured), ServerError> {
+    let address = listen.address;
+    let secured = match &listen.tls {
+        None => None,
+        Some(tls) => {
+            let config = tls.config().map_err(|source| ServerError::Tls { address, source })?;
+            Some(Arc::new(RwLock::new(Arc::new(config))))
+        }
+    };
+    let wrong = |source| ServerError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(wrong)?;
+    let bound = listener.local_addr().map_err(wrong)?;
+    Ok((listener, bound, secured))
+}
+
+fn changed(path: &Path) -> Option<(SystemTime, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}
+
+/// A token that is added or removed counts soon after, without a reload. While the file cannot be read, the tokens stay
+/// as they were.
+async fn look_at_tokens(path: PathBuf, gate: Arc<Gate>) {
+    let mut seen = None;
+    loop {
+        let now = changed(&path);
+        if now != seen {
+            if let Ok(tokens) = Tokens::open(&path) {
+                put(&gate, tokens);
+            }
+            seen = now;
+        }
+        tokio::time::sleep(TOKENS_LOOKED_AT).await;
+    }
+}
+
+/// Open files that are for everything but connections: the store's, the journal's, logs.
+const FILES_FOR_OTHERS: usize = 256;
+
+/// Lets this process have as many open files as `connections` need, if the system does; how many connections it may have.
+fn raise_open_files(connections: usize) -> usize {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    let wanted = connections.saturating_add(FILES_FOR_OTHERS) as u64;
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        // Where it is refused, fewer connections are held.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+    let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+    files.unwrap_or(usize::MAX).saturating_sub(FILES_FOR_OTHERS).max(1)
+}

@@ -1,0 +1,351 @@
+//! Who may do what: secrets and client certificates, each with scopes.
+//!
+//! The file has a line for each, and never a secret:
+//!
+//! ```text
+//! # name scopes what since
+//! web-team ingest,read blake3:3f…(64 hex digits) 1794906565
+//! edge-1 ingest certificate:edge-1.example 1794906565
+//! ```
+//! Since when is in seconds since the Unix epoch. A secret has 256 random bits, so that a plain hash of it keeps it safe.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use subtle::ConstantTimeEq as _;
+
+/// What a token allows. None of them holds another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// To send measurements.
+    Ingest,
+    /// To ask questions.
+    Read,
+    /// To change what is kept, and to make snapshots.
+    Admin,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Scope; 3] = [Scope::Ingest, Scope::Read, Scope::Admin];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Ingest => "ingest",
+            Scope::Read => "read",
+            Scope::Admin => "admin",
+        }
+    }
+
+    /// The scope that is written so.
+    pub fn parse(text: &str) -> Option<Scope> {
+        Scope::ALL.into_iter().find(|scope| scope.name() == text)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How one who comes proves who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// By a secret with this BLAKE3 hash.
+    Secret([u8; 32]),
+    /// By a client certificate with this name, as common name or as alternative name.
+    Certificate(String),
+}
+
+/// One line of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Its name: letters, digits, `.`, `_`, `-`; the books have it beside what it sent.
+    pub name: String,
+    /// What it allows.
+    pub scopes: Vec<Scope>,
+    /// What is shown.
+    pub proof: Proof,
+    /// Since when there is one, in seconds since the Unix epoch.
+    pub since_s: i64,
+}
+
+/// Why tokens cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// The file cannot be read or written.
+    #[error("cannot {doing} the tokens in {}: {source}", path.display())]
+    File {
+        /// What failed.
+        doing: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line makes no sense.
+    #[error("{}, line {line}: {what}", path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// What is asked for cannot be done.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Bytes of a name at the most.
+const NAME_BYTES_MAX: usize = 64;
+/// What secrets begin with, so that a leaked one can be told.
+const SECRET_PREFIX: &str = "td_";
+/// Bytes of a file at the most: some ten thousand tokens.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// All tokens of a file.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    path: PathBuf,
+    list: Vec<Token>,
+}
+
+impl Tokens {
+    /// Reads a file; one that does not exist has none.
+    pub fn open(path: &Path) -> Result<Tokens, TokenError> {
+        let error = |source| TokenError::File { doing: "read", path: path.to_owned(), source };
+        let text = match std::fs::metadata(path) {
+            Err(missing) if missing.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(other) => return Err(error(other)),
+            Ok(found) if found.len() > FILE_BYTES_MAX => {
+                return Err(error(io::Error::other("it has more than 1 MiB")));
+            }
+            Ok(_) => std::fs::read_to_string(path).map_err(error)?,
+        };
+        let mut tokens = Tokens { path: path.to_owned(), list: Vec::new() };
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let wrong = |what| TokenError::Line { path: path.to_owned(), line: at + 1, what };
+            let token = parse(line).map_err(wrong)?;
+            tokens.insert(token).map_err(|error| wrong(error.to_string()))?;
+        }
+        Ok(tokens)
+    }
+
+    /// No tokens, and no file.
+    pub(crate) fn none() -> Tokens {
+        Tokens { path: PathBuf::new(), list: Vec::new() }
+    }
+
+    /// All of them, in the order of the file.
+    pub fn list(&self) -> &[Token] {
+        &self.list
+    }
+
+    /// Makes a token and writes the file. The secret is nowhere else: it cannot be shown again.
+    pub fn add(&mut self, name: &str, scopes: &[Scope], now_s: i64) -> Result<String, TokenError> {
+        let (high, low) = (journal::random_id(), journal::random_id());
+        let secret = format!("{SECRET_PREFIX}{high:032x}{low:032x}");
+        let proof = Proof::Secret(*blake3::hash(secret.as_bytes()).as_bytes());
+        self.put(Token { name: name.to_owned(), scopes: scopes.to_vec(), proof, since_s: now_s })?;
+        Ok(secret)
+    }
+
+    /// Lets a client certificate of that name stand for a token, and writes the file.
+    pub fn add_certificate(
+        &mut self,
+        name: &str,
+        certificate: &str,
+        scopes: &[Scope],
+        now_s: i64,
+    ) -> Result<(), TokenError> {
+        let proof = Proof::Certificate(certificate.to_owned());
+        self.put(Token { name: name.to_owned(), scopes: scopes.to_vec(), proof, since_s: now_s })
+    }
+
+    /// Takes a token away, and writes the file. Whether there was one.
+    pub fn remove(&mut self, name: &str) -> Result<bool, TokenError> {
+        let before = self.list.clone();
+        self.list.retain(|token| token.name != name);
+        if self.list.len() == before.len() {
+            return Ok(false);
+        }
+        self.write().inspect_err(|_| self.list = before)?;
+        Ok(true)
+    }
+
+    /// The token of a secret. Each is compared, in the same time whether it is the one or not.
+    pub(crate) fn of_secret(&self, secret: &[u8]) -> Option<&Token> {
+        let hash = blake3::hash(secret);
+        let mut found = None;
+        for token in &self.list {
+            if let Proof::Secret(known) = &token.proof
+                && bool::from(known.ct_eq(hash.as_bytes()))
+            {
+                found = Some(token);
+            }
+        }
+        found
+    }
+
+    /// The token that a client certificate stands for.
+    pub(crate) fn of_certificate(&self, names: &[String]) -> Option<&Token> {
+        self.list
+            .iter()
+            .find(|token| matches!(&token.proof, Proof::Certificate(name) if names.contains(name)))
+    }
+
+    fn insert(&mut self, token: Token) -> Result<(), TokenError> {
+        check(&token).map_err(TokenError::Refused)?;
+        if self.list.iter().any(|known| known.name == token.name) {
+            let name = token.name;
+            return Err(TokenError::Refused(format!("there is a token with the name {name}")));
+        }
+        self.list.push(token);
+        Ok(())
+    }
+
+    fn put(&mut self, token: Token) -> Result<(), TokenError> {
+        self.insert(token)?;
+        self.write().inspect_err(|_| drop(self.list.pop()))
+    }
+
+    /// Writes a new file beside the old one and puts it in its place, readable by its owner only.
+    fn write(&self) -> Result<(), TokenError> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let mut text = "# name scopes what since\n".to_owned();
+        self.list.iter().for_each(|token| text.push_str(&format!("{token}\n")));
+        let mut new = self.path.clone().into_os_string();
+        new.push(".new");
+        let write = || -> io::Result<()> {
+            let mut options = std::fs::OpenOptions::new();
+            let mut file =
+                options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&new, &self.path)
+        };
+        let path = self.path.clone();
+        write().map_err(|source| TokenError::File { doing: "write", path, source })
+    }
+}
+
+impl fmt::Display for Token {
+    /// The line of the file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scopes: Vec<&str> = self.scopes.iter().map(|scope| scope.name()).collect();
+        write!(f, "{} {} ", self.name, scopes.join(","))?;
+        match &self.proof {
+            Proof::Secret(hash) => write!(f, "blake3:{}", blake3::Hash::from(*hash).to_hex())?,
+            Proof::Certificate(name) => write!(f, "certificate:{name}")?,
+        }
+        write!(f, " {}", self.since_s)
+    }
+}
+
+fn parse(line: &str) -> Result<Token, String> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [name, scopes, proof, since] = fields[..] else {
+        return Err(format!("expected name, scopes, what, since; found {} fields", fields.len()));
+    };
+    let scope = |text: &str| {
+        Scope::parse(text).ok_or_else(|| format!("expected ingest, read or admin, found {text:?}"))
+    };
+    let proof = if let Some(hash) = proof.strip_prefix("blake3:") {
+        let hash = blake3::Hash::from_hex(hash);
+        Proof::Secret(*hash.map_err(|_| "expected 64 hex digits after blake3:")?.as_bytes())
+    } else if let Some(name) = proof.strip_prefix("certificate:") {
+        Proof::Certificate(name.to_owned())
+    } else {
+        return Err(format!("expected blake3:… or certificate:…, found {proof:?}"));
+    };
+    let since_s = since.parse().map_err(|_| format!("expected seconds, found {since:?}"))?;
+    let scopes = scopes.split(',').map(scope).collect::<Result<_, _>>()?;
+    Ok(Token { name: name.to_owned(), scopes, proof, since_s })
+}
+
+fn check(token: &Token) -> Result<(), String> {
+    let is_letter = |c: u8| c.is_ascii_alphanumeric() || b"._-".contains(&c);
+    let name = &token.name;
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_letter) {
+        return Err(format!(
+            "{name:?} is no name for a token: 1 to {NAME_BYTES_MAX} letters, digits, \".\", \"_\", \"-\""
+        ));
+    }
+    if token.scopes.is_empty() {
+        return Err("a token needs a scope: ingest, read or admin".to_owned());
+    }
+    match &token.proof {
+        Proof::Certificate(name) if name.is_empty() || name.contains(char::is_whitespace) => {
+            Err(format!("{name:?} is no name of a certificate that can be written here"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_line(line: &str, expected: Result<&str, &str>) {
+        let token = parse(line).and_then(|token| check(&token).map(|()| token));
+        let shown = token.map(|token| token.to_string());
+        assert_eq!(shown.as_deref().map_err(String::as_str), expected);
+    }
+
+    #[test]
+    fn lines_are_read_as_they_are_written() {
+        let hash = "0f".repeat(32);
+        let line = format!("a ingest,read blake3:{hash} 5");
+        check_line(&line, Ok(&line));
+        check_line("e.1 admin certificate:edge-1 7", Ok("e.1 admin certificate:edge-1 7"));
+        check_line("a b", Err("expected name, scopes, what, since; found 2 fields"));
+        check_line("a b c 1", Err("expected blake3:… or certificate:…, found \"c\""));
+        check_line("a b certificate:x 1", Err("expected ingest, read or admin, found \"b\""));
+        check_line("a read blake3:00 1", Err("expected 64 hex digits after blake3:"));
+        check_line("a read certificate:x y", Err("expected seconds, found \"y\""));
+        check_line(
+            "a/b read certificate:x 1",
+            Err("\"a/b\" is no name for a token: 1 to 64 letters, digits, \".\", \"_\", \"-\""),
+        );
+    }
+
+    #[test]
+    fn the_file_has_no_secret_and_gives_back_who_has_it() {
+        let dir = std::env::temp_dir().join(format!("topdeck-tokens-{:x}", journal::random_id()));
+        std::fs::create_dir(&dir).unwrap();
+        let path = dir.join("tokens");
+        let mut tokens = Tokens::open(&path).unwrap();
+        let secret = tokens.add("web", &[Scope::Ingest], 3).unwrap();
+        tokens.add_certificate("edge", "edge-1", &[Scope::Read, Scope::Admin], 4).unwrap();
+        assert!(tokens.add("web", &[Scope::Read], 5).is_err());
+        assert!(tokens.add("none", &[], 5).is_err());
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains(&secret) && !text.contains(&secret[3..]));
+        let mut read = Tokens::open(&path).unwrap();
+        assert_eq!(read.list(), tokens.list());
+        assert_eq!(read.of_secret(secret.as_bytes()).map(|token| token.name.as_str()), Some("web"));
+        assert_eq!(read.of_secret(&secret.as_bytes()[1..]), None);
+        let names = ["x".to_owned(), "edge-1".to_owned()];
+        assert_eq!(read.of_certificate(&names).map(|token| token.name.as_str()), Some("edge"));
+        assert!(read.remove("web").unwrap() && !read.remove("web").unwrap());
+        assert_eq!(Tokens::open(&path).unwrap().of_secret(secret.as_bytes()), None);
+        std::fs::write(&path, "# nothing\n\nweb read\n").unwrap();
+        let error = Tokens::open(&path).unwrap_err().to_string();
+        assert!(
+            error.ends_with("line 3: expected name, scopes, what, since; found 2 fields"),
+            "{error}"
+        );
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,74 @@
+//! HTTP/1.1 as bytes, so that a test can send what no client would.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// No test waits longer for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|field| field.0.eq_ignore_ascii_case(name)).map(|field| field.1.trim())
+    }
+
+    #[track_caller]
+    pub(crate) fn is(&self, status: u16, part: &str) {
+        assert!(self.status == status && self.text().contains(part), "{self:?}");
+    }
+}
+
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// A request as bytes; `headers` are whole lines, each with its end.
+pub(crate) fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{headers}\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// Reads one answer; `None` if the connection ends before it begins.
+pub(crate) fn answer(stream: &mut impl Read) -> Option<Answer> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            Ok(_) | Err(_) if head.is_empty() => return None,
+            other => panic!("{other:?} in {:?}", String::from_utf8_lossy(&head)),
+        }
+    }
+    let head = String::from_utf8(head).unwrap();
+    let status = head[9..12].parse().unwrap();
+    let mut found = Answer { status, head, body: Vec::new() };
+    let length = found.header("content-length").map_or(0, |length| length.parse().unwrap());
+    found.body = vec![0; length];
+    stream.read_exact(&mut found.body).unwrap();
+    Some(found)
+}
+
+/// Sends bytes and reads the answer.
+pub(crate) fn ask(stream: &mut (impl Read + Write), bytes: &[u8]) -> Answer {
+    stream.write_all(bytes).unwrap();
+    answer(stream).expect("an answer")
+}

@@ -1,0 +1,179 @@
+//! Each endpoint: what is sent is in the store, to the unit, and what is wrong is told.
+
+use std::io::Write as _;
+
+use model::Value;
+
+use crate::fixture::Fixture;
+
+#[test]
+fn numbers_are_recorded_in_one_histogram() {
+    let it = Fixture::new();
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let path = "/v1/record?metric=took&unit=ms&label.host=a";
+    it.post(path, form, "12.5").is(200, "{\"repeated\":false,\"values\":1}");
+    it.post(path, form, "1500\n1501\n0.5\n").is(200, "\"values\":3");
+    assert_eq!(it.count("took"), 4);
+    let rows = it.rows("took{host=a}");
+    let Value::Histogram(histogram) = &rows[0].1.value else { panic!("{rows:?}") };
+    let sum = histogram.sum_side().value().unwrap().value();
+    assert!((sum - 12.5e6).abs() < 1.0, "{sum} is not in nanoseconds");
+}
+
+#[test]
+fn a_body_that_is_wrong_is_refused_whole() {
+    let it = Fixture::new();
+    it.post("/v1/record?metric=took", "", "1\n2\nx\n").is(400, "line 3: expected a number, found");
+    it.post("/v1/record", "", "1").is(400, "what was measured?");
+    it.post("/v1/record?metric=a&unit=parsec", "", "1").is(400, "unit=parsec: expected one of ns");
+    it.post("/v1/record?metric=a&units=ms", "", "1").is(400, "\\\"units\\\" is no parameter here");
+    it.post("/v1/record?metric=a", "Content-Encoding: br\r\n", "1").is(415, "packed as \\\"br\\\"");
+    it.post("/v1/records?metric=a", "", "1").is(404, "there is nothing at /v1/records");
+    it.ask("GET", "/v1/record?metric=a", "", b"").is(405, "");
+    it.post("/v1/traces", "", "").is(404, "topdeck takes metrics");
+    assert_eq!(it.rows("{}").len(), 0);
+}
+
+#[test]
+fn bodies_may_be_packed() {
+    let it = Fixture::new();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(b"1\n2\n3\n").unwrap();
+    let path = "/v1/record?metric=took";
+    it.post(path, "Content-Encoding: gzip\r\n", gzip.finish().unwrap()).is(200, "\"values\":3");
+    let zstd = zstd::encode_all(&b"4\n5\n"[..], 1).unwrap();
+    it.post(path, "Content-Encoding: zstd\r\n", zstd).is(200, "\"values\":2");
+    assert_eq!(it.count("took"), 5);
+}
+
+#[test]
+fn a_batch_that_comes_twice_is_counted_once() {
+    let it = Fixture::new();
+    let post = |batch: &str, value: &str| {
+        it.post("/v1/record?metric=took", &format!("Topdeck-Batch: {batch}\r\n"), value)
+    };
+    post("a1/7/1", "1").is(200, "\"repeated\":false");
+    post("a1/7/1", "1").is(200, "\"repeated\":true");
+    post("a1/7/2", "2").is(200, "\"repeated\":false");
+    post("a1/8/1", "3").is(200, "\"repeated\":false");
+    post("b/7/1", "4").is(200, "\"repeated\":false");
+    post("a1/8", "5").is(400, "PRODUCER/BOOT/SEQUENCE");
+    assert_eq!(it.count("took"), 4);
+}
+
+#[test]
+fn httptrap_takes_what_stands_before_an_error() {
+    let it = Fixture::new();
+    let path = "/module/httptrap/c640d8cb/secret";
+    let body = br#"{"a":1,"b":{"_type":"h","_value":[1,2,3]},"c":"text","d":null}"#;
+    it.ask("PUT", path, "", body).is(200, "{\"filtered\":1,\"stats\":3}");
+    let debug = "X-Circonus-HTTPTrap-Debug: on\r\n";
+    let answer = it.post(path, debug, r#"{"e":5,"f":"#);
+    answer.is(406, "\"stats\":1");
+    answer.is(406, "\"error\":\"byte 11: ");
+    assert_eq!(answer.header("x-circonus-httptrap-debug"), Some("on"));
+    it.post("/v1/httptrap?label.host=b", "", r#"{"g":7}"#).is(200, "\"stats\":1");
+    assert_eq!(it.count("{check=c640d8cb}"), 1 + 3 + 1 + 1);
+    assert_eq!(it.count("g{host=b}"), 1);
+}
+
+#[test]
+fn lines_of_influx_are_taken_one_by_one() {
+    let it = Fixture::new();
+    let lines = "cpu,host=a used=1.5,idle=2i 1794906565\n";
+    it.post("/write?db=x&precision=s", "", lines).is(204, "");
+    it.post("/api/v2/write?bucket=b&org=o", "", "cpu,host=b used=3\n").is(204, "");
+    let answer = it.post("/write", "", "cpu,host=c used=1\ncpu,host=c used\n");
+    answer.is(400, "dropped=1, taken=1");
+    it.post("/write?precision=y", "", "cpu used=1").is(400, "precision=y");
+    assert_eq!((it.count("{host=a}"), it.count("{host=b}"), it.count("{host=c}")), (2, 1, 1));
+}
+
+#[test]
+fn logs_of_hdrhistogram_are_placed_in_time() {
+    let it = Fixture::new();
+    let path = "/../../testdata/hist/hdr/jHiccup-2.0.7S.logV2.hlog";
+    let log = std::fs::read(format!("{}{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let answer = it.post("/v1/hlog?metric=pause&label.host=a&start=1794906565", "", &log);
+    answer.is(200, "intervals");
+    let told: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert!(told["values"].as_u64().unwrap() > 0);
+    assert_eq!(it.count("pause{host=a}"), told["values"].as_u64().unwrap());
+    assert_eq!(it.rows("pause").len() as u64, told["intervals"].as_u64().unwrap());
+    it.post("/v1/import?metric=pause2", "", &log).is(200, "\"format\":\"hlog\"");
+    assert_eq!(it.count("pause2"), it.count("pause"));
+    it.post("/v1/hlog", "", &log).is(400, "what was measured?");
+    it.post("/v1/hlog?metric=x&start=soon", "", &log).is(400, "start=soon: expected seconds");
+}
+
+#[test]
+fn imports_are_told_by_their_content() {
+    let it = Fixture::new();
+    let page = "# TYPE up gauge\nup{job=\"x\"} 1\n# TYPE n_total counter\nn_total 5\n";
+    it.post("/v1/import", "", page).is(200, "\"format\":\"prometheus\"");
+    it.post("/v1/import?metric=m", "", "1\n2\n").is(200, "\"format\":\"numbers\"");
+    it.post("/v1/import?format=xml", "", "1").is(400, "format=xml: expected one of numbers");
+    it.post("/v1/import", "", "<html>").is(400, "expected a known format");
+    assert_eq!((it.count("up"), it.count("m")), (1, 2));
+}
+
+/// `prometheus.WriteRequest` with one series of two samples.
+fn write_request(name: &str) -> Vec<u8> {
+    let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
+    let label = [field(1, b"__name__"), field(2, name.as_bytes())].concat();
+    let sample =
+        |value: f64, ms: u8| field(2, &[&[0x09][..], &value.to_le_bytes(), &[0x10, ms]].concat());
+    let series = [field(1, &label), sample(1.0, 1), sample(2.0, 2)].concat();
+    field(1, &series)
+}
+
+#[test]
+fn remote_write_is_told_what_was_written() {
+    let it = Fixture::new();
+    let post = |headers: &str, body: &[u8]| {
+        let body = snap::raw::Encoder::new().compress_vec(body).unwrap();
+        it.post("/api/v1/write", headers, body)
+    };
+    let v1 = "Content-Encoding: snappy\r\nContent-Type: application/x-protobuf\r\n";
+    let answer = post(v1, &write_request("up"));
+    answer.is(204, "");
+    assert_eq!(answer.header("x-prometheus-remote-write-samples-written"), Some("2"));
+    assert_eq!(answer.header("x-prometheus-remote-write-histograms-written"), Some("0"));
+    assert_eq!(answer.header("x-prometheus-remote-write-exemplars-written"), Some("0"));
+    let answer = post(v1, b"\xff\xff\xff");
+    answer.is(400, "no request of remote write");
+    assert_eq!(answer.header("x-prometheus-remote-write-samples-written"), Some("0"));
+    post("Content-Type: application/x-protobuf\r\n", b"").is(415, "expected snappy");
+    let text = "Content-Encoding: snappy\r\nContent-Type: text/plain\r\n";
+    post(text, b"").is(415, "found \\\"text/plain");
+    it.post("/api/v1/write", v1, "no snappy").is(400, "snappy");
+    let v2 = "Content-Encoding: snappy\r\n\
+              Content-Type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\n";
+    // Symbols "", "__name__", "down"; one series of them with one sample.
+    let sample = [&[0x09][..], &3f64.to_le_bytes(), &[0x10, 9]].concat();
+    let series = [&[0x0a, 2, 1, 2, 0x12, sample.len() as u8][..], &sample].concat();
+    let symbols = b"\x22\x00\x22\x08__name__\x22\x04down\x2a";
+    let answer = post(v2, &[&symbols[..], &[series.len() as u8], &series].concat());
+    assert_eq!((answer.status, it.count("down"), it.count("up")), (204, 1, 2), "{answer:?}");
+}
+
+#[test]
+fn otlp_comes_over_http_in_both_encodings() {
+    let it = Fixture::new();
+    let json = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"load","gauge":
+        {"dataPoints":[{"timeUnixNano":"1794906565000000000","asDouble":0.5}]}}]}]}]}"#;
+    let answer = it.post("/v1/metrics", "Content-Type: application/json\r\n", json);
+    answer.is(200, "{}");
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(it.count("load"), 1);
+    let protobuf = "Content-Type: application/x-protobuf\r\n";
+    let answer = it.post("/v1/metrics", protobuf, crate::grpc::request("seen", 3));
+    answer.is(200, "");
+    assert_eq!(answer.header("content-type"), Some("application/x-protobuf"));
+    assert_eq!(it.count("seen"), 3);
+    let answer = it.post("/v1/metrics", protobuf, b"\xff");
+    answer.is(400, "this is no request of OTLP");
+    assert_eq!(answer.body[..2], [0x08, 3], "a google.rpc.Status");
+    it.post("/v1/metrics", "Content-Type: application/json\r\n", "{").is(400, "\"code\":3");
+    it.post("/v1/metrics", "", "").is(415, "expected content of the type");
+}

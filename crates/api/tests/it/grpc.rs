@@ -1,0 +1,152 @@
+//! OTLP over gRPC, by tonic's client.
+
+use std::net::SocketAddr;
+
+use bytes::{Buf as _, BufMut as _};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tonic::client::Grpc;
+use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::{Code, Request, Status};
+
+use crate::fixture::{Dir, Fixture, local};
+
+const EXPORT: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+
+/// `ExportMetricsServiceRequest` with one gauge of so many points.
+pub(crate) fn request(name: &str, points: u8) -> Vec<u8> {
+    let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
+    let point = |at: u8| {
+        let time = 1_794_906_565_000_000_000_u64 + u64::from(at);
+        [&[0x19][..], &time.to_le_bytes(), &[0x21], &1.5f64.to_le_bytes()].concat()
+    };
+    let points: Vec<u8> = (0..points).flat_map(|at| field(1, &point(at))).collect();
+    let metric = [field(1, name.as_bytes()), field(5, &points)].concat();
+    field(1, &field(2, &field(2, &metric)))
+}
+
+/// Messages as bytes.
+#[derive(Clone, Copy, Default)]
+struct Plain;
+
+impl Codec for Plain {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Plain;
+    type Decoder = Plain;
+
+    fn encoder(&mut self) -> Plain {
+        Plain
+    }
+
+    fn decoder(&mut self) -> Plain {
+        Plain
+    }
+}
+
+impl Encoder for Plain {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, item: Vec<u8>, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl Decoder for Plain {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining()).to_vec()))
+    }
+}
+
+async fn call(
+    address: SocketAddr,
+    path: &'static str,
+    packing: Option<CompressionEncoding>,
+    token: Option<&str>,
+    message: Vec<u8>,
+) -> Result<Vec<u8>, Status> {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let handshake =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (sender, connection) = handshake.await.unwrap();
+    let connection = tokio::spawn(connection);
+    let service = tower::service_fn(move |request| {
+        let mut sender = sender.clone();
+        async move { sender.send_request(request).await }
+    });
+    let origin = format!("http://localhost:{}", address.port()).parse().unwrap();
+    let mut client = Grpc::with_origin(service, origin);
+    if let Some(packing) = packing {
+        client = client.send_compressed(packing);
+    }
+    client.ready().await.unwrap();
+    let mut request = Request::new(message);
+    if let Some(token) = token {
+        request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+    }
+    let path = http::uri::PathAndQuery::from_static(path);
+    let answer = client.unary(request, path, Plain).await.map(tonic::Response::into_inner);
+    drop(client);
+    connection.abort();
+    answer
+}
+
+#[test]
+fn tonic_is_understood_in_each_packing() {
+    let it = Fixture::new();
+    let packings = [None, Some(CompressionEncoding::Gzip), Some(CompressionEncoding::Zstd)];
+    for (packing, name) in packings.into_iter().zip(["plain", "gzip", "zstd"]) {
+        let message = request(name, 3);
+        let answer = it.runtime.block_on(call(it.address, EXPORT, packing, None, message));
+        assert_eq!(answer.unwrap(), [0; 0]);
+        assert_eq!(it.count(name), 3);
+    }
+}
+
+#[test]
+fn refusals_are_grpcs() {
+    let dir = Dir::new();
+    let path = dir.0.join("tokens");
+    let mut tokens = api::Tokens::open(&path).unwrap();
+    let ingest = tokens.add("in", &[api::Scope::Ingest], 1).unwrap();
+    let read = tokens.add("out", &[api::Scope::Read], 1).unwrap();
+    let mut settings = local(None);
+    settings.tokens = Some(path);
+    settings.tokens_required = true;
+    settings.limits.body_bytes = 200;
+    let it = Fixture::with(settings);
+    let (ingest, read) = (Some(ingest.as_str()), Some(read.as_str()));
+    let check = |path, token, message: &[u8], code, part: &str| {
+        let answer = it.runtime.block_on(call(it.address, path, None, token, message.to_vec()));
+        let status = answer.unwrap_err();
+        assert!(status.code() == code && status.message().contains(part), "{status:?}");
+    };
+    let message = request("seen", 1);
+    check(EXPORT, None, &message, Code::Unauthenticated, "a token with the scope ingest");
+    check(EXPORT, read, &message, Code::PermissionDenied, "the token out does not have");
+    check(EXPORT, ingest, b"\xff", Code::InvalidArgument, "this is no request of OTLP");
+    check(EXPORT, ingest, &[0; 201], Code::ResourceExhausted, "a body may have 200 bytes");
+    let traces = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+    check(traces, ingest, &message, Code::Unimplemented, "topdeck takes metrics");
+    check("/other.Service/Call", ingest, &message, Code::Unimplemented, "nothing at");
+    assert_eq!(it.rows("{}").len(), 0);
+    let answer = it.runtime.block_on(call(it.address, EXPORT, None, ingest, message));
+    assert!(answer.is_ok() && it.count("seen") == 1, "{answer:?}");
+}
+
+#[test]
+fn no_room_is_told_with_the_time_to_wait() {
+    let mut settings = local(None);
+    settings.limits.bodies_bytes = 10;
+    let it = Fixture::with(settings);
+    let answer = it.runtime.block_on(call(it.address, EXPORT, None, None, request("seen", 1)));
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    let retry = b"\x0a\x28type.googleapis.com/google.rpc.RetryInfo\x12\x04\x0a\x02\x08\x01";
+    assert!(status.details().ends_with(retry), "{:?}", status.details());
+    assert_eq!(it.refused("bodies_bytes"), 1);
+}

@@ -1,0 +1,9 @@
+//! The server, asked over real connections; what it took is read back from the store.
+
+mod client;
+mod endpoints;
+mod fixture;
+mod grpc;
+mod hostile;
+mod secured;
+mod stopping;
