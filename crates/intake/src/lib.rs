@@ -18,7 +18,7 @@ mod writer;
 pub use commit::Receipt;
 pub use error::{Error, Result};
 pub use home::Home;
-pub use meter::{Counter, Meter, Timer};
+pub use meter::{Counter, Measured, Meter, Now, Timer};
 pub use producer::Producer;
 pub use take::{Intake, Settings};
 pub use writer::Writer;
