@@ -16,7 +16,7 @@ use crate::{annotations, health, metrics, prometheus, query, snapshots, status, 
 
 /// What a token has to allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// No token at all.
     Open,
     /// Sending.
@@ -41,7 +41,7 @@ pub(crate) struct Route {
     /// The status of success, the media type of the answer and a sentence.
     pub(crate) answer: (u16, &'static str, &'static str),
     /// Who answers; `None` where the route is registered elsewhere.
-    handler: Option<fn() -> MethodRouter<Context>>,
+    pub(crate) handler: Option<fn() -> MethodRouter<Context>>,
 }
 
 /// A parameter of a route.
@@ -159,8 +159,13 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
     .flatten()
 }
 
+/// The OpenAPI document of all routes, in JSON.
+pub fn document() -> String {
+    document::text()
+}
+
 /// The handlers of a scope, but for those that are registered elsewhere.
-pub(crate) fn routes(scope: Scope) -> Router<Context> {
+pub fn routes(scope: Scope) -> Router<Context> {
     let own = all().filter(|route| route.scope == scope);
     own.filter_map(|route| Some((route.path, route.handler?)))
         .fold(Router::new(), |router, (path, handler)| router.route(path, handler()))

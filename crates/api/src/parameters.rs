@@ -84,8 +84,12 @@ impl Parameters {
     }
 
     /// All values of a name.
-    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
+    pub(crate) fn all<'a, 'b>(
+        &'a self,
+        name: &'b str,
+    ) -> impl Iterator<Item = &'a str> + use<'a, 'b> {
+        let own = self.0.iter().filter(move |(found, _)| found == name);
+        own.map(|(_, value)| value.as_str())
     }
 
     /// A value that has to be there.
