@@ -3,6 +3,9 @@
 //! They are texts of the series `annotation`, with tags as labels: stored, copied and forwarded like all others. One
 //! is told to be taken when it is durable.
 
+#[cfg(test)]
+mod tests;
+
 use axum::extract::State;
 use axum::routing;
 use collect::Rows as _;

@@ -1,6 +1,9 @@
 //! The desk where questions are taken: so many are worked on at once, so many wait, and none goes on when nobody
 //! waits for its answer any more.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,8 @@
 //! Snapshots of the store: copies of one moment that take no room, in a folder of their own each.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

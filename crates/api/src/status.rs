@@ -1,5 +1,8 @@
 //! How topdeck is: since when it runs, what the store and the journal hold, who lags behind, what is damaged.
 
+#[cfg(test)]
+mod tests;
+
 use axum::extract::State;
 use axum::routing;
 

@@ -155,8 +155,8 @@ async fn what_is_wrong_is_named() {
     check("/v1/query?query=latency&max_series=1", expect![[r#"
         422 Unprocessable Entity {"error":"the query needs more series (max_series) than 1 (2); select fewer series, or raise max_series"}
     "#]]).await;
-    check("/v1/query?query=1&timeout=1ns", expect![[r#"
-        {"schema":1,"kind":"scalar","unit":null,"data":[{"time_ns":1600003800000000000,"value":1.0}],"maxima":[],"warnings":[],"infos":[],"gaps":[]}
+    check("/v1/query?query=latency&timeout=1ns", expect![[r#"
+        503 Service Unavailable {"error":"the query took longer than it may; ask for less, or raise timeout"}
     "#]]).await;
     check("/v1/histogram?selector=nothing", expect![[r#"
         404 Not Found {"error":"and(__name:nothing) picks no series; there are: latency, requests_total, depth"}
