@@ -20,7 +20,7 @@ use crate::document;
 use crate::json::Json::{self, Bool, Integer, List, Object, Text};
 use crate::json::integer;
 use crate::moment::{self, MOMENT};
-use crate::openapi::{JSON, Parameter, Route, Scope, SELECTOR, TIMEOUT};
+use crate::openapi::{JSON, Parameter, Route, SELECTOR, Scope, TIMEOUT};
 use crate::parameters::Parameters;
 use crate::problem::Problem;
 use crate::refusal::Refusal;
@@ -80,7 +80,8 @@ impl Annotation {
         let Read::Object(fields) = read else {
             return Err(bad("expected an object such as {\"text\":\"deployed 1.2\"}".to_owned()));
         };
-        let mut annotation = Annotation { start: now, end: now, text: String::new(), tags: Vec::new() };
+        let mut annotation =
+            Annotation { start: now, end: now, text: String::new(), tags: Vec::new() };
         let (mut time, mut from, mut to) = (None, None, None);
         for (name, value) in fields {
             let moment = || {
@@ -135,7 +136,8 @@ impl Annotation {
 
     fn series(&self) -> model::Result<Series> {
         let series = Series::new(NAME, Kind::Text);
-        let with = |series: Series, (name, value): &(String, String)| series.with_label(name, value);
+        let with =
+            |series: Series, (name, value): &(String, String)| series.with_label(name, value);
         self.tags.iter().fold(series, with).checked()
     }
 
@@ -170,24 +172,22 @@ async fn add(
         writer.sample(&sample)?;
         intake.take(&intake.producer("annotations"), writer)
     });
-    let receipt = appended
-        .await
-        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("BUG: {error}")))??;
+    let receipt = appended.await.map_err(|error| {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("BUG: {error}"))
+    })??;
     receipt.settled().await?;
     let json = Object(vec![("schema", integer(1)), ("annotation", annotation.document())]);
     Ok((StatusCode::CREATED, context.desk.answer(&json)?))
 }
 
-async fn list(
-    State(context): State<Context>,
-    parameters: Parameters,
-) -> Result<Written, Refusal> {
+async fn list(State(context): State<Context>, parameters: Parameters) -> Result<Written, Refusal> {
     let parameters = parameters.only(ANNOTATIONS)?;
     let now = context.intake.now();
     let to = parameters.moment("to", now)?.unwrap_or(now);
     let from = parameters.moment("from", now)?.unwrap_or(to.saturating_sub(store::DAY));
     let (timeout, limit) = (parameters.timeout()?, parameters.count("limit", LIMIT, LIMIT_MAX)?);
-    let named = vec![Selector::equal(selector::NAME, NAME), Selector::equal(selector::KIND, "text")];
+    let named =
+        vec![Selector::equal(selector::NAME, NAME), Selector::equal(selector::KIND, "text")];
     let own = parameters.selector("selector")?.unwrap_or(Selector::All);
     let wanted = Selector::and(named.into_iter().chain([own]).collect());
     let desk = context.desk.clone();

@@ -17,7 +17,11 @@ use crate::json::{integer, number};
 
 /// A statistic with the bounds that the truth lies in.
 pub fn bracket(b: Bracket) -> Json {
-    Object(vec![("lower", number(b.lower)), ("estimate", number(b.estimate)), ("upper", number(b.upper))])
+    Object(vec![
+        ("lower", number(b.lower)),
+        ("estimate", number(b.estimate)),
+        ("upper", number(b.upper)),
+    ])
 }
 
 /// A count with its bounds.

@@ -29,9 +29,9 @@ async fn health(State(context): State<Context>) -> Result<&'static str, Problem>
     let stat = tokio::task::spawn_blocking(move || intake.home().journal().stat());
     let unwell = |what: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what);
     match stat.await {
-        Ok(Ok(stat)) if stat.poisoned => {
-            Err(unwell("writing to the journal failed; see /v1/status and start topdeck anew".to_owned()))
-        }
+        Ok(Ok(stat)) if stat.poisoned => Err(unwell(
+            "writing to the journal failed; see /v1/status and start topdeck anew".to_owned(),
+        )),
         Ok(Ok(_)) => Ok("topdeck is well\n"),
         Ok(Err(error)) => Err(unwell(error.to_string())),
         Err(error) => Err(unwell(format!("BUG: {error}"))),

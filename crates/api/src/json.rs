@@ -69,7 +69,9 @@ impl Json {
             Json::Cells(cells) => List(cells.iter().map(cell).collect()).write(f, depth),
             Object(fields) => {
                 let flat = || {
-                    let scalar = |json: &Json| !matches!(json, List(_) | Json::Cells(_) | Object(_) | Json::Map(_));
+                    let scalar = |json: &Json| {
+                        !matches!(json, List(_) | Json::Cells(_) | Object(_) | Json::Map(_))
+                    };
                     fields
                         .iter()
                         .all(|(_, value)| scalar(value))

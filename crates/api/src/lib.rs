@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod annotations;
+mod audit;
 mod context;
 mod desk;
 pub mod document;
@@ -24,6 +25,7 @@ mod stream;
 #[cfg(test)]
 mod trial;
 
+pub use audit::document as audit;
 pub use context::Context;
 pub use desk::{Desk, DeskSettings};
 pub use openapi::{Scope as RouteScope, document as openapi, routes};

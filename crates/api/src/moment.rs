@@ -9,8 +9,7 @@ use collect::{Quantity, Unit};
 use jiff::{Timestamp, civil};
 
 /// What a moment may be.
-pub(crate) const MOMENT: &str =
-    "a time such as 2026-11-09T12:30:00Z, Unix seconds, nanoseconds as 1794225600000000000ns, now or -2h";
+pub(crate) const MOMENT: &str = "a time such as 2026-11-09T12:30:00Z, Unix seconds, nanoseconds as 1794225600000000000ns, now or -2h";
 /// What a length may be.
 pub(crate) const LENGTH: &str = "a length of time such as 30s, 5m, 1h30m or 250ms, or seconds";
 
@@ -105,7 +104,9 @@ mod tests {
         check("now", Some(NOON));
         check("-2h", Some(NOON - 7_200_000_000_000));
         check("-90min", Some(NOON - 5_400_000_000_000));
-        for text in ["", "-", "2026", "yesterday", "9999-01-01", "1e300", "NaN", "2026-13-01", "-1x"] {
+        for text in
+            ["", "-", "2026", "yesterday", "9999-01-01", "1e300", "NaN", "2026-13-01", "-1x"]
+        {
             let expected = if text == "2026" { Some(2_026_000_000_000) } else { None };
             check(text, expected);
         }

@@ -12,7 +12,7 @@ use axum::routing::{self, MethodRouter};
 
 use crate::context::Context;
 use crate::desk::Written;
-use crate::{annotations, health, metrics, prometheus, query, snapshots, status, stream};
+use crate::{annotations, audit, health, metrics, prometheus, query, snapshots, status, stream};
 
 /// What a token has to allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +148,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
         stream::ROUTES,
         annotations::ROUTES,
         status::ROUTES,
+        audit::ROUTES,
         metrics::ROUTES,
         snapshots::ROUTES,
         health::ROUTES,
@@ -171,10 +172,8 @@ pub fn routes(scope: Scope) -> Router<Context> {
         .fold(Router::new(), |router, (path, handler)| router.route(path, handler()))
 }
 
-pub(crate) const ROUTES: &[Route] = &[Route::get(
-    "/v1/openapi.json",
-    "This document.",
-    &[],
-    || routing::get(async |State(_): State<Context>| Written(document::text())),
-)
-.with_scope(Scope::Open)];
+pub(crate) const ROUTES: &[Route] =
+    &[Route::get("/v1/openapi.json", "This document.", &[], || {
+        routing::get(async |State(_): State<Context>| Written(document::text()))
+    })
+    .with_scope(Scope::Open)];

@@ -240,9 +240,11 @@ mod tests {
             found.clone().only(&[openapi::FROM, openapi::TO]),
             r#"parameter "limit" is not known here; there are: from, to"#,
         );
-        assert!(found.selector("selector").unwrap_err().what().starts_with(
-            "parameter selector: found \"{a\", expected a selector such as latency"
-        ));
+        assert!(
+            found.selector("selector").unwrap_err().what().starts_with(
+                "parameter selector: found \"{a\", expected a selector such as latency"
+            )
+        );
         let many = "a=1&".repeat(1001);
         check(of(&many), "there are more than 1000 parameters; ask for less at once");
     }

@@ -26,8 +26,7 @@ use crate::refusal::Refusal;
 
 const TIME: Parameter = Parameter::text("time", "the moment that is asked about; now, if not said");
 const QUERY: Parameter = Parameter::text("query", "an expression of PromQL").required();
-const TIMEOUT: Parameter =
-    Parameter::text("timeout", "how long the answer may take at the most");
+const TIMEOUT: Parameter = Parameter::text("timeout", "how long the answer may take at the most");
 const LIMIT: Parameter =
     Parameter::integer("limit", "as many are told, with a warning if there are more; 0 for all");
 const LOOKBACK: Parameter =
@@ -71,12 +70,18 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::form("/api/v1/query_range", "As Prometheus: an expression over time.", RANGE, || {
         routing::post(ask::range)
     }),
-    Route::get("/api/v1/format_query", "As Prometheus: the expression, set in order.", &[QUERY], || {
-        routing::get(ask::format)
-    }),
-    Route::form("/api/v1/format_query", "As Prometheus: the expression, set in order.", &[QUERY], || {
-        routing::post(ask::format)
-    }),
+    Route::get(
+        "/api/v1/format_query",
+        "As Prometheus: the expression, set in order.",
+        &[QUERY],
+        || routing::get(ask::format),
+    ),
+    Route::form(
+        "/api/v1/format_query",
+        "As Prometheus: the expression, set in order.",
+        &[QUERY],
+        || routing::post(ask::format),
+    ),
     Route::get("/api/v1/series", "As Prometheus: series by selectors.", SERIES, || {
         routing::get(series::series)
     }),

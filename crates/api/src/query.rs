@@ -49,8 +49,11 @@ const HISTOGRAM: &[Parameter] = &[
     SELECTOR.required(),
     FROM,
     TO,
-    Parameter::text("q", "shares to tell quantiles of, 0 to 1; 0.5, 0.9, 0.99 and 0.999 if not said")
-        .many(),
+    Parameter::text(
+        "q",
+        "shares to tell quantiles of, 0 to 1; 0.5, 0.9, 0.99 and 0.999 if not said",
+    )
+    .many(),
     Parameter::text("above", "limits to tell how many values are above, such as 100ms").many(),
     TIMEOUT,
     MAX_SERIES,
@@ -126,9 +129,12 @@ pub(crate) const ROUTES: &[Route] = &[
         || routing::get(heatmap::heatmap),
     ),
     Route::get("/v1/series", "Series that are known.", SERIES, || routing::get(series::series)),
-    Route::get("/v1/names", "Names of metrics, with kind, unit and how many series.", SERIES, || {
-        routing::get(series::names)
-    }),
+    Route::get(
+        "/v1/names",
+        "Names of metrics, with kind, unit and how many series.",
+        SERIES,
+        || routing::get(series::names),
+    ),
     Route::get("/v1/labels", "Names of labels, with how many values and series.", SERIES, || {
         routing::get(series::labels)
     }),
@@ -146,17 +152,15 @@ pub(crate) const ROUTES: &[Route] = &[
     }),
 ];
 
-async fn ask(
-    State(context): State<Context>,
-    parameters: Parameters,
-) -> Result<Written, Refusal> {
+async fn ask(State(context): State<Context>, parameters: Parameters) -> Result<Written, Refusal> {
     let asked = Asked::read(&parameters.only(ASK)?, context.intake.now(), &context.desk.settings)?;
     let (desk, timeout) = (context.desk.clone(), asked.timeout);
     let work = move |view: &View, asking: &Asking| {
         let text = &asked.text;
         let answer =
             asked.answer(view, text, asking).map_err(|error| Refusal::of_question(error, text))?;
-        let maxima = if asked.no_maxima { Vec::new() } else { asked.maxima(view, &answer, asking)? };
+        let maxima =
+            if asked.no_maxima { Vec::new() } else { asked.maxima(view, &answer, asking)? };
         is_writable(&answer, desk.settings.answer_bytes_max)?;
         desk.answer(&document::answer::of(&answer, &maxima))
     };
@@ -226,7 +230,12 @@ impl Asked {
     }
 
     /// The maxima that belong beside percentiles. One that cannot be had spoils no answer, but for want of time.
-    fn maxima(&self, view: &View, answer: &Answer, asking: &Asking) -> Result<Vec<Maxima>, Refusal> {
+    fn maxima(
+        &self,
+        view: &View,
+        answer: &Answer,
+        asking: &Asking,
+    ) -> Result<Vec<Maxima>, Refusal> {
         let (Data::Vector(streams) | Data::Matrix(streams)) = &answer.data else {
             return Ok(Vec::new());
         };
@@ -250,7 +259,8 @@ impl Asked {
 
 /// What a question may cost: as is asked for, and no more than is set.
 fn limits(parameters: &Parameters, set: Limits) -> Result<Limits, Refusal> {
-    let limit = |name, most: u64| Ok::<u64, Refusal>(parameters.count(name, most, u64::MAX)?.min(most));
+    let limit =
+        |name, most: u64| Ok::<u64, Refusal>(parameters.count(name, most, u64::MAX)?.min(most));
     Ok(Limits {
         samples: limit("max_samples", set.samples)?,
         series: limit("max_series", set.series)?,
@@ -319,6 +329,7 @@ fn round_up(length: i64) -> i64 {
         1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200,
         86_400,
     ];
-    let round = ROUND_S.iter().map(|seconds| seconds * store::SECOND).find(|round| *round >= length);
+    let round =
+        ROUND_S.iter().map(|seconds| seconds * store::SECOND).find(|round| *round >= length);
     round.unwrap_or_else(|| (length / store::DAY + 1).saturating_mul(store::DAY))
 }

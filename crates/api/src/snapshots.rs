@@ -23,12 +23,12 @@ use crate::refusal::Refusal;
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 64;
 /// What a name may be.
-const NAME: &str = "a name of up to 64 letters, digits, '-', '_' and '.', that begins with none of these";
+const NAME: &str =
+    "a name of up to 64 letters, digits, '-', '_' and '.', that begins with none of these";
 /// Without one of them a folder is no snapshot, but what a crash left of one.
 const MANIFESTS: [&str; 2] = ["manifest", "manifest.copy"];
 
-const MAKE: &[Parameter] =
-    &[Parameter::text("name", "what it is called; the time, if not said")];
+const MAKE: &[Parameter] = &[Parameter::text("name", "what it is called; the time, if not said")];
 const REMOVE: &[Parameter] = &[Parameter::text("name", "what it is called")];
 
 pub(crate) const ROUTES: &[Route] = &[
@@ -91,7 +91,9 @@ async fn make(
         std::fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
         let path = folder.join(&name);
         if is_complete(&path) {
-            return Err(Refusal::Bad(format!("parameter name: there is a snapshot {name:?} already")));
+            return Err(Refusal::Bad(format!(
+                "parameter name: there is a snapshot {name:?} already"
+            )));
         }
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let made = store.snapshot(&disk, &path)?;

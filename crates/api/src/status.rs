@@ -96,10 +96,7 @@ fn journal(stat: &journal::Stat) -> Json {
         ("full", stat.full.as_ref().map_or(Null, |why| Text(why.to_string()))),
         ("poisoned", Bool(stat.poisoned)),
         ("subscribers", List(readers.map(subscriber).collect())),
-        (
-            "damaged_checkpoints",
-            List(stat.damaged_checkpoints.iter().cloned().map(Text).collect()),
-        ),
+        ("damaged_checkpoints", List(stat.damaged_checkpoints.iter().cloned().map(Text).collect())),
         ("gaps", List(stat.gaps.iter().map(gap).collect())),
     ])
 }

@@ -59,7 +59,7 @@ impl Trial {
 
     pub(crate) fn at(home: Home, desk: DeskSettings) -> Trial {
         let clock: journal::Clock = Arc::new(|| NOW);
-        let settings = intake::Settings { clock, ..Default::default() };
+        let settings = intake::Settings { background: false, clock, ..Default::default() };
         let intake = Arc::new(Intake::new(home, settings).unwrap());
         let context = Context::new(intake, desk);
         let scopes = [Scope::Open, Scope::Ingest, Scope::Read, Scope::Admin];
@@ -151,7 +151,8 @@ fn escaped(uri: &str) -> String {
             b' ' | b'"' | b'{' | b'}' | b'<' | b'>' | b'^' | b'`' | b'|' | b'[' | b']' | b'\\' => {
                 out.push_str(&format!("%{byte:02X}"));
             }
-            byte => out.push(char::from(byte)),
+            byte if byte.is_ascii() => out.push(char::from(byte)),
+            byte => out.push_str(&format!("%{byte:02X}")),
         }
     }
     out

@@ -17,7 +17,10 @@ async fn annotations_come_back() {
     let deployed = format!(
         r#"{{"start_ns":{NOW},"end_ns":{NOW},"text":"deployed 1.2","tags":{{"host":"a"}}}}"#
     );
-    assert_eq!((status, text), (StatusCode::CREATED, format!("{{\"schema\":1,\"annotation\":{deployed}}}\n")));
+    assert_eq!(
+        (status, text),
+        (StatusCode::CREATED, format!("{{\"schema\":1,\"annotation\":{deployed}}}\n"))
+    );
     let (status, _) = add(&trial, r#"{"text":"down","from":"-50m","to":1600003200.5}"#).await;
     assert_eq!(status, StatusCode::CREATED);
     let (status, _) = add(&trial, r#"{"text":"future","time":"2030-01-01"}"#).await;
@@ -35,7 +38,10 @@ async fn annotations_come_back() {
     assert_eq!(texts("/v1/annotations?limit=1").await, ["deployed 1.2"]);
     assert_eq!(texts("/v1/annotations?to=2040-01-01&from=2029-12-31").await, ["future"]);
     // To Prometheus texts are unknown.
-    assert_eq!(trial.json("/api/v1/query?query=annotation").await["data"]["result"], serde_json::json!([]));
+    assert_eq!(
+        trial.json("/api/v1/query?query=annotation").await["data"]["result"],
+        serde_json::json!([])
+    );
 }
 
 #[tokio::test]
@@ -46,10 +52,16 @@ async fn what_is_none_is_refused() {
         ("[]", "the annotation: expected an object such as"),
         ("{}", "the annotation: text is missing"),
         (r#"{"text":7}"#, "parameter text: found \\\"7\\\", expected a text in quotes"),
-        (r#"{"text":"a","time":"noon"}"#, "parameter time: found \\\"noon\\\", expected a time such as"),
+        (
+            r#"{"text":"a","time":"noon"}"#,
+            "parameter time: found \\\"noon\\\", expected a time such as",
+        ),
         (r#"{"text":"a","from":1}"#, "the annotation: expected time, or from and to"),
         (r#"{"text":"a","from":2,"to":1}"#, "the annotation: to is before from"),
-        (r#"{"text":"a","tags":{"b":1}}"#, "parameter b: found \\\"1\\\", expected tags: an object of texts"),
+        (
+            r#"{"text":"a","tags":{"b":1}}"#,
+            "parameter b: found \\\"1\\\", expected tags: an object of texts",
+        ),
         (r#"{"text":"a","colour":"red"}"#, "\\\"colour\\\" is not known here"),
         (r#"{"text":"a","tags":{"":"x"}}"#, "a label's name"),
     ] {

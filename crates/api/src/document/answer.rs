@@ -24,7 +24,10 @@ pub fn of(answer: &Answer, maxima: &[Maxima]) -> Json {
         Data::Readings(series) => {
             let series = series.iter().map(|of| {
                 let readings = of.readings.iter().map(reading).collect();
-                Object(vec![("labels", super::labels(of.labels.iter())), ("readings", List(readings))])
+                Object(vec![
+                    ("labels", super::labels(of.labels.iter())),
+                    ("readings", List(readings)),
+                ])
             });
             ("readings", List(series.collect()))
         }
@@ -52,7 +55,10 @@ pub fn of(answer: &Answer, maxima: &[Maxima]) -> Json {
 
 fn stream(answer: &Answer, stream: &Stream) -> Json {
     let values = stream.points.iter().map(|point| point.as_ref().map(value));
-    Object(vec![("labels", super::labels(stream.labels.iter())), ("points", List(points(answer, values)))])
+    Object(vec![
+        ("labels", super::labels(stream.labels.iter())),
+        ("points", List(points(answer, values))),
+    ])
 }
 
 /// Only those that are there; times in nanoseconds.

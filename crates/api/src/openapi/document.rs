@@ -10,7 +10,8 @@ pub(crate) fn text() -> String {
     let mut paths: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
     all().for_each(|route| paths.entry(route.path).or_default().push(route));
     let path = |(path, routes): (&str, Vec<&Route>)| {
-        let operations = routes.into_iter().map(|route| (route.method.to_owned(), operation(route)));
+        let operations =
+            routes.into_iter().map(|route| (route.method.to_owned(), operation(route)));
         (path.to_owned(), Map(operations.collect()))
     };
     let document = Object(vec![

@@ -31,7 +31,8 @@ fn routes_stand_in_the_table_once() {
     for route in all() {
         assert!(seen.insert((route.path, route.method)), "{} {}", route.method, route.path);
         let variables = route.path.matches('{').count();
-        let named = route.parameters.iter().filter(|of| route.path.contains(&format!("{{{}}}", of.name)));
+        let named =
+            route.parameters.iter().filter(|of| route.path.contains(&format!("{{{}}}", of.name)));
         assert_eq!(named.count(), variables, "{}: variable parts are parameters", route.path);
     }
 }
@@ -69,7 +70,11 @@ fn all_that_is_registered_is_in_the_table() {
         // In two pieces, so that this line is none.
         for after in text.split(concat!(".rou", "te(\"")).skip(1) {
             let path = after.split('"').next().unwrap();
-            assert!(known.contains(path), "{}: {path} is not in the table of openapi.rs", file.display());
+            assert!(
+                known.contains(path),
+                "{}: {path} is not in the table of openapi.rs",
+                file.display()
+            );
         }
     });
     assert!(lines > 1000, "the sources were read");

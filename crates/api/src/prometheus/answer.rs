@@ -28,11 +28,19 @@ pub(super) fn write(page: &mut Page, answer: &Answer, is_range: bool) -> Result 
             let points: Vec<(i64, Value)> =
                 steps.times().zip(numbers.iter().map(|number| Value::Number(*number))).collect();
             write_list(page, [points], |page, points| {
-                write_series(page, &Labels::default(), points.iter().map(|(at, value)| (*at, value)))
+                write_series(
+                    page,
+                    &Labels::default(),
+                    points.iter().map(|(at, value)| (*at, value)),
+                )
             })?;
         }
         Data::Scalar(numbers) => {
-            write_point(page, steps.start, &Value::Number(numbers.first().copied().unwrap_or(f64::NAN)))?;
+            write_point(
+                page,
+                steps.start,
+                &Value::Number(numbers.first().copied().unwrap_or(f64::NAN)),
+            )?;
         }
         Data::Text(text) => {
             page.write_char('[')?;
@@ -47,7 +55,8 @@ pub(super) fn write(page: &mut Page, answer: &Answer, is_range: bool) -> Result 
         Data::Vector(streams) | Data::Matrix(streams) => {
             write_list(page, streams, |page, stream| {
                 let points = stream.points.iter().enumerate();
-                let points = points.filter_map(|(at, value)| Some((steps.time(at), value.as_ref()?)));
+                let points =
+                    points.filter_map(|(at, value)| Some((steps.time(at), value.as_ref()?)));
                 write_series(page, &stream.labels, points)
             })?;
         }
@@ -95,8 +104,10 @@ fn write_series<'a>(
     page.write_str("{\"metric\":")?;
     write_labels(page, labels)?;
     for (name, is_distribution) in [("values", false), ("histograms", true)] {
-        let mut some =
-            points.clone().filter(|(_, value)| value.is_distribution() == is_distribution).peekable();
+        let mut some = points
+            .clone()
+            .filter(|(_, value)| value.is_distribution() == is_distribution)
+            .peekable();
         if some.peek().is_some() {
             write!(page, ",\"{name}\":")?;
             write_list(page, some, |page, (time, value)| write_point(page, time, value))?;
@@ -155,7 +166,8 @@ pub(super) fn beside(answer: &Answer, text: &str) -> Beside {
     };
     let mut warnings = notes(Note::Warning);
     let shown = |ns: i64| {
-        jiff::Timestamp::from_nanosecond(ns.into()).map_or_else(|_| ns.to_string(), |at| at.to_string())
+        jiff::Timestamp::from_nanosecond(ns.into())
+            .map_or_else(|_| ns.to_string(), |at| at.to_string())
     };
     for gap in answer.gaps.iter().take(GAPS_TOLD) {
         warnings.push(format!("missing from {} to {}: {gap}", shown(gap.start), shown(gap.end)));

@@ -71,7 +71,9 @@ pub(super) async fn range(
         Some(step) if step >= MS => millis(step),
         _ => {
             let found = parameters.get("step").unwrap_or("");
-            return Err(Refusal::parameter("step", found, "a length of a millisecond or more").into());
+            return Err(
+                Refusal::parameter("step", found, "a length of a millisecond or more").into()
+            );
         }
     };
     if end.saturating_sub(start) / step > POINTS_MAX {
@@ -100,6 +102,12 @@ impl Asked {
     }
 }
 
+/// An expression that cannot be read, as Prometheus tells it.
+pub(super) fn unread(name: &str, error: &query::Error, text: &str) -> Refusal {
+    let (line, column) = error.place().unwrap_or_default().line_and_column(text);
+    Refusal::Bad(format!("invalid parameter {name:?}: {line}:{column}: parse error: {error}"))
+}
+
 async fn answer(context: &Context, asked: Asked) -> Result<Written, Failure> {
     let (desk, timeout) = (context.desk.clone(), asked.timeout);
     let work = move |view: &View, asking: &Asking| {
@@ -115,12 +123,11 @@ async fn answer(context: &Context, asked: Asked) -> Result<Written, Failure> {
         settings.lookback = lookback.unwrap_or(settings.lookback);
         let is_over = || asking.is_over();
         let source = Stored::new(view).until(&is_over);
-        let mut answer = query::ask(&source, &question, &settings, &is_over).map_err(|error| {
-            match Refusal::of_question(error, text) {
-                Refusal::Bad(what) => Refusal::Bad(format!("invalid parameter \"query\": {what}")),
-                other => other,
-            }
-        })?;
+        let mut answer =
+            query::ask(&source, &question, &settings, &is_over).map_err(|error| match error {
+                query::Error::Parse { .. } => unread("query", &error, text),
+                other => Refusal::of_question(other, text),
+            })?;
         let is_cut = answer::cut(&mut answer, *limit);
         is_writable(&answer, desk.settings.answer_bytes_max)?;
         let mut beside = answer::beside(&answer, text);
@@ -136,10 +143,8 @@ pub(super) async fn format(
 ) -> Result<Written, Failure> {
     let parameters = parameters?;
     let text = parameters.required("query", QUERY)?;
-    let expression = promql::parse(text, &OPTIONS).map_err(|error| {
-        let refusal = Refusal::of_question(error, text);
-        Refusal::Bad(format!("invalid parameter \"query\": {}", refusal.what()))
-    })?;
+    let expression =
+        promql::parse(text, &OPTIONS).map_err(|error| unread("query", &error, text))?;
     let shown = expression.to_string();
     Ok(success(context.desk.page(), &Beside::default(), |page| write_text(page, &shown))?)
 }

@@ -9,7 +9,7 @@ use model::{Kind, Selector, Series};
 use query::{Labels, NAME, promql};
 use store::View;
 
-use super::ask::TRUNCATED;
+use super::ask::{TRUNCATED, unread};
 use super::{Beside, Failure, success, write_list};
 use crate::context::Context;
 use crate::desk::{Asking, Page, Written};
@@ -24,13 +24,13 @@ const HELD_MAX: usize = 1_000_000;
 /// What all `match[]` pick together; `None` if there are none.
 fn selector(parameters: &Parameters) -> Result<Option<Selector>, Refusal> {
     let one = |text: &str| {
-        let bad = |what: &str| Refusal::Bad(format!("invalid parameter \"match[]\": {what}"));
-        let expression = promql::parse(text, &promql::Options::default())
-            .map_err(|error| bad(Refusal::of_question(error, text).what()))?;
+        let unread = |error: query::Error| unread("match[]", &error, text);
+        let expression = promql::parse(text, &promql::Options::default()).map_err(unread)?;
         let promql::ExprKind::Selector(selector) = &expression.kind else {
-            return Err(bad(&format!("{text:?} is not a selector such as up or {{job=\"a\"}}")));
+            let what = "is not a selector such as up or {job=\"a\"}";
+            return Err(Refusal::Bad(format!("invalid parameter \"match[]\": {text:?} {what}")));
         };
-        promql::selector_of(selector).map_err(|error| bad(&error.to_string()))
+        promql::selector_of(selector).map_err(unread)
     };
     let all: Vec<Selector> = parameters.all("match[]").map(one).collect::<Result<_, _>>()?;
     Ok(if all.is_empty() { None } else { Some(Selector::or(all)) })
@@ -153,7 +153,8 @@ pub(super) async fn metadata(
     let limit = parameters.count("limit", usize::MAX, usize::MAX)?;
     let per_metric = parameters.count("limit_per_metric", usize::MAX, usize::MAX)?;
     let metric = parameters.get("metric");
-    let selector = metric.map_or(Selector::All, |name| Selector::equal(model::selector::NAME, name));
+    let selector =
+        metric.map_or(Selector::All, |name| Selector::equal(model::selector::NAME, name));
     let desk = context.desk.clone();
     let work = move |view: &View, asking: &Asking| {
         let mut found: BTreeMap<String, BTreeSet<(&str, String)>> = BTreeMap::new();

@@ -66,7 +66,8 @@ fn document(limits: &[(String, f64)], column: &Column<Mixture>, bytes: &mut usiz
     let mut fields =
         vec![("start_ns", Integer(column.start.into())), ("end_ns", Integer(column.end.into()))];
     fields.extend(distribution(&column.value));
-    let cells = |(_, json): &(&str, Json)| if let Json::Cells(cells) = json { cells.len() } else { 1 };
+    let cells =
+        |(_, json): &(&str, Json)| if let Json::Cells(cells) = json { cells.len() } else { 1 };
     *bytes += fields.iter().map(cells).sum::<usize>() * CELL_BYTES;
     fields.push(("above", above(limits, &column.value)));
     fields.push(("gaps", List(column.gaps.iter().map(gap).collect())));
@@ -105,7 +106,10 @@ impl Lengths {
             Lengths::Round => return Ok(vec![Grid::over(range.clone(), COLUMNS)]),
             Lengths::Step(step) => step,
             Lengths::Columns(columns) if columns as i64 > length => {
-                let (found, expected) = (columns.to_string(), format!("as many as the time has nanoseconds, {length}, at the most"));
+                let (found, expected) = (
+                    columns.to_string(),
+                    format!("as many as the time has nanoseconds, {length}, at the most"),
+                );
                 return Err(Refusal::parameter("columns", &found, &expected));
             }
             Lengths::Columns(columns) => length / columns as i64,
@@ -132,7 +136,8 @@ mod tests {
     #[track_caller]
     fn check(lengths: Lengths, range: Range<i64>, expected: &[(i64, i64, u64)]) {
         let grids = lengths.grids(&range).unwrap();
-        let found: Vec<_> = grids.iter().map(|grid| (grid.start, grid.step, grid.columns)).collect();
+        let found: Vec<_> =
+            grids.iter().map(|grid| (grid.start, grid.step, grid.columns)).collect();
         assert_eq!(found, expected);
         assert_eq!((grids[0].start, grids[grids.len() - 1].range().end), (range.start, range.end));
     }

@@ -91,7 +91,8 @@ impl Picked {
         let written = parameters.required("selector", SELECTOR)?.to_owned();
         let selector = parameters.selectors("selector")?;
         let series_max = parameters.count("max_series", series_max, u64::MAX)?.min(series_max);
-        let ends = (("from", parameters.moment("from", now)?), ("to", parameters.moment("to", now)?));
+        let ends =
+            (("from", parameters.moment("from", now)?), ("to", parameters.moment("to", now)?));
         let found = selection::histograms(view, &selector, series_max)?;
         let unit = selection::unit(&selector, &found)?;
         let above = selection::limits(parameters, "above", unit.as_ref())?;

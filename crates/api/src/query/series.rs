@@ -45,7 +45,8 @@ impl Search {
     }
 
     fn is_of(&self, series: &Series) -> bool {
-        self.contains(series.name()) || series.labels().iter().any(|(_, value)| self.contains(value))
+        self.contains(series.name())
+            || series.labels().iter().any(|(_, value)| self.contains(value))
     }
 
     /// All series that are picked, as long as somebody waits.

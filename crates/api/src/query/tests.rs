@@ -105,15 +105,23 @@ async fn what_is_known() {
     check("/v1/names", expect![[r#"
         {"schema":1,"found":3,"cut":false,"names":[{"name":"depth","kind":"gauge","unit":null,"series":1},{"name":"latency","kind":"histogram","unit":"ms","series":2},{"name":"requests_total","kind":"cumulative-count","unit":null,"series":1}]}
     "#]]).await;
-    check("/v1/labels", expect![[r#"
+    check(
+        "/v1/labels",
+        expect![[r#"
         {"schema":1,"found":1,"cut":false,"labels":[{"name":"host","values":2,"series":3}]}
-    "#]]).await;
+    "#]],
+    )
+    .await;
     check("/v1/label/host/values?selector=latency&selector=depth", expect![[r#"
         {"schema":1,"found":2,"cut":false,"values":[{"value":"a","series":2},{"value":"b","series":1}]}
     "#]]).await;
-    check("/v1/label/__name/values?text=t&limit=1", expect![[r#"
+    check(
+        "/v1/label/__name/values?text=t&limit=1",
+        expect![[r#"
         {"schema":1,"found":3,"cut":true,"values":[{"value":"depth","series":1}]}
-    "#]]).await;
+    "#]],
+    )
+    .await;
     check("/v1/cardinality?top=1", expect![[r#"
         {"schema":1,"series":4,"metrics":3,"labels":1,"by_metric":[{"metric":"latency","series":2}],"by_label":[{"label":"host","values":2,"series":3}],"by_pair":[{"label":"host","value":"a","series":2}]}
     "#]]).await;
@@ -137,18 +145,26 @@ async fn what_is_wrong_is_named() {
     check("/v1/query", expect![[r#"
         400 Bad Request {"error":"parameter query: is missing, expected an expression of PromQL or CAQL"}
     "#]]).await;
-    check("/v1/query?query=sum(", expect![[r#"
+    check(
+        "/v1/query?query=sum(",
+        expect![[r#"
         400 Bad Request {"error":"1:5: unclosed left parenthesis"}
-    "#]]).await;
+    "#]],
+    )
+    .await;
     check("/v1/query?query=1&from=noon", expect![[r#"
         400 Bad Request {"error":"parameter from: found \"noon\", expected a time such as 2026-11-09T12:30:00Z, Unix seconds, nanoseconds as 1794225600000000000ns, now or -2h"}
     "#]]).await;
     check("/v1/query?query=1&step=1m", expect![[r#"
         400 Bad Request {"error":"parameter from: is missing, expected a time such as -1h: a step, or CAQL, is over a stretch of time"}
     "#]]).await;
-    check("/v1/query?query=1&language=sql", expect![[r#"
+    check(
+        "/v1/query?query=1&language=sql",
+        expect![[r#"
         400 Bad Request {"error":"parameter language: found \"sql\", expected promql or caql"}
-    "#]]).await;
+    "#]],
+    )
+    .await;
     check("/v1/query?query=1&form=-1h", expect![[r#"
         400 Bad Request {"error":"parameter \"form\" is not known here; there are: query, language, from, to, step, lookback, experimental, no_maxima, timeout, max_samples, max_series, max_bytes, max_steps"}
     "#]]).await;
@@ -161,27 +177,39 @@ async fn what_is_wrong_is_named() {
     check("/v1/histogram?selector=nothing", expect![[r#"
         404 Not Found {"error":"and(__name:nothing) picks no series; there are: latency, requests_total, depth"}
     "#]]).await;
-    check("/v1/histogram?selector=depth", expect![[r#"
+    check(
+        "/v1/histogram?selector=depth",
+        expect![[r#"
         404 Not Found {"error":"and(__name:depth) picks no histograms, but 1 series of other kinds"}
-    "#]]).await;
+    "#]],
+    )
+    .await;
     check("/v1/histogram?selector={a", expect![[r#"
         400 Bad Request {"error":"parameter selector: found \"{a\", expected a selector such as latency, latency{host=\"a\"} or and(host:web-*): column 3: found the end, expected =, !=, =~ or !~"}
     "#]]).await;
     check("/v1/histogram?selector=latency&above=1B", expect![[r#"
         400 Bad Request {"error":"parameter above: found \"1B\", expected a quantity in the unit of the values, ms"}
     "#]]).await;
-    check("/v1/histogram?selector=latency&q=2", expect![[r#"
+    check(
+        "/v1/histogram?selector=latency&q=2",
+        expect![[r#"
         400 Bad Request {"error":"parameter q: found \"2\", expected a share from 0 to 1"}
-    "#]]).await;
+    "#]],
+    )
+    .await;
     check("/v1/histogram?selector=latency&from=now&to=-1h", expect![[r#"
         400 Bad Request {"error":"parameters from and to: from 2020-09-13T13:30:00Z to 2020-09-13T12:30:00Z there is no time; to is excluded, and the first or last row counts where one is not said"}
     "#]]).await;
     check("/v1/heatmap?selector=latency&columns=0", expect![[r#"
         400 Bad Request {"error":"parameter columns: found \"0\", expected a whole number from 1 to 10000"}
     "#]]).await;
-    check("/v1/heatmap?selector=latency&columns=2&step=1m", expect![[r#"
+    check(
+        "/v1/heatmap?selector=latency&columns=2&step=1m",
+        expect![[r#"
         400 Bad Request {"error":"parameters columns and step: found both, expected one of them"}
-    "#]]).await;
+    "#]],
+    )
+    .await;
     check("/v1/heatmap?selector=latency&step=1ms", expect![[r#"
         400 Bad Request {"error":"parameter step: found \"1000000ns\", expected a length that the time has no more than 10000 of"}
     "#]]).await;

@@ -38,7 +38,10 @@ async fn snapshots_are_made_and_removed() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(text.contains("there is a snapshot"), "{text}");
     let (status, text) = ask(&trial, "POST", "/v1/snapshots").await;
-    assert!(status == StatusCode::CREATED && text.contains("\"name\":\"20200913T133000.000Z\""), "{text}");
+    assert!(
+        status == StatusCode::CREATED && text.contains("\"name\":\"20200913T133000.000Z\""),
+        "{text}"
+    );
     let listed = "{\"schema\":1,\"snapshots\":[{\"name\":\"20200913T133000.000Z\",\"complete\":true},{\"name\":\"before-1.2\",\"complete\":true}]}\n";
     assert_eq!(ask(&trial, "GET", "/v1/snapshots").await.1, listed);
     for name in ["before-1.2", "20200913T133000.000Z"] {

@@ -17,6 +17,20 @@ async fn how_topdeck_is() {
 }
 
 #[tokio::test]
+async fn the_books_have_no_difference() {
+    let trial = Trial::new();
+    let audit = trial.json("/v1/audit").await;
+    assert_eq!(audit["explained"], true);
+    let producer = &audit["producers"][0];
+    assert_eq!(producer["name"], "trial");
+    for (at, hop) in ["journal", "store"].into_iter().enumerate() {
+        let line = &producer["hops"][at];
+        assert_eq!((&line["hop"], &line["difference"]), (&hop.into(), &0.into()));
+        assert_eq!(line["stored"]["values"], 1320, "60 minutes of 2 × 10 values, 1 count and 1 gauge");
+    }
+}
+
+#[tokio::test]
 async fn health_and_metrics() {
     let trial = Trial::new();
     for path in ["/health", "/-/healthy", "/-/ready"] {
@@ -33,8 +47,11 @@ async fn health_and_metrics() {
 async fn an_agent_keeps_nothing_to_ask_about() {
     let disk: std::sync::Arc<dyn disk::Disk> = std::sync::Arc::new(disk::SimDisk::new(1).process());
     let path = std::path::Path::new("/journal");
-    let settings =
-        journal::Settings { buffer_bytes: 64 << 10, segment_bytes: 256 << 10, ..Default::default() };
+    let settings = journal::Settings {
+        buffer_bytes: 64 << 10,
+        segment_bytes: 256 << 10,
+        ..Default::default()
+    };
     journal::Journal::create(&*disk, path, 7, 0, &settings).unwrap();
     let options = journal::Options { background: false, ..Default::default() };
     let journal = journal::Journal::open(disk, path, &options).unwrap();

@@ -81,13 +81,15 @@ impl Hub {
             return Err(Refusal::Busy { what, after: AFTER_FULL });
         }
         if !state.is_running {
-            let failed =
-                |error: &dyn fmt::Display| Refusal::Internal(format!("cannot read the journal: {error}"));
+            let failed = |error: &dyn fmt::Display| {
+                Refusal::Internal(format!("cannot read the journal: {error}"))
+            };
             let journal = self.intake.home().journal();
             let reader = journal.reader(Start::End).map_err(|error| failed(&error))?;
             let hub = Arc::clone(self);
             let thread = std::thread::Builder::new().name("stream".to_owned());
-            let thread = thread.spawn(move || feed::run(&hub, reader)).map_err(|error| failed(&error))?;
+            let thread =
+                thread.spawn(move || feed::run(&hub, reader)).map_err(|error| failed(&error))?;
             // The one before has ended, or is about to.
             state.thread = Some(thread);
             state.is_running = true;
@@ -133,7 +135,8 @@ impl Hub {
     /// Gives an event to those who want the series, or to all. It is written once, if anybody wants it.
     pub(super) fn give(&self, series: Option<&Series>, text: impl FnOnce() -> String) {
         let mut state = self.state();
-        let wants = |client: &&mut Client| series.is_none_or(|series| client.selector.matches(series));
+        let wants =
+            |client: &&mut Client| series.is_none_or(|series| client.selector.matches(series));
         let mut clients = state.clients.iter_mut().filter(wants).peekable();
         if clients.peek().is_some() {
             let text: Arc<str> = text().into();

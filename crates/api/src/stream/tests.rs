@@ -57,8 +57,10 @@ async fn rows_and_gaps_come_to_those_who_want_them() {
     let mut all = Listener::new(&trial, "/v1/stream").await;
     let mut some = Listener::new(&trial, "/v1/stream?selector=latency").await;
     trial.send(&gauge("depth"), number(f64::INFINITY));
-    let latency =
-        Series::new("latency", Kind::Histogram(Temporality::Delta)).with_unit("ms").checked().unwrap();
+    let latency = Series::new("latency", Kind::Histogram(Temporality::Delta))
+        .with_unit("ms")
+        .checked()
+        .unwrap();
     let mut histogram = Histogram::default();
     histogram.record_n(3.0, 2);
     let value = Value::Histogram(Box::new(histogram));
