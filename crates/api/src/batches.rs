@@ -186,7 +186,7 @@ fn append_one(intake: &Intake, identity: Identity, batch: &[u8]) -> Result<Recei
     if intake.home().store().is_none() && batch.read().flatten().any(|entry| named(&entry)) {
         return Err(Problem::bad("a series is named by its id; an agent needs its form"));
     }
-    Ok(intake.take_batch(identity, &batch)?)
+    Ok(intake.take_batch(identity, name, &batch)?)
 }
 
 impl Stopped {

@@ -5,21 +5,43 @@
 
 mod accept;
 mod access;
+mod annotations;
+mod audit;
 mod batches;
 mod body;
 mod connection;
 mod context;
+mod desk;
+pub mod document;
 mod gate;
 mod grpc;
+mod health;
 mod ingest;
+pub mod json;
 mod limits;
+pub mod maxima;
+mod metrics;
+mod moment;
+mod openapi;
+mod parameters;
 mod problem;
+mod prometheus;
 mod proto;
+mod query;
+mod refusal;
 mod server;
+mod snapshots;
+mod status;
+mod stream;
 mod token;
+#[cfg(test)]
+mod trial;
 
+pub use audit::document as audit;
 pub use context::Context;
+pub use desk::{Desk, DeskSettings};
 pub use limits::Limits;
+pub use openapi::document as openapi;
 pub use problem::Problem;
 pub use server::{Listen, PORT, Server, ServerError, Settings};
 pub use token::{Proof, Scope, Token, TokenError, Tokens};

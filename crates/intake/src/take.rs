@@ -345,7 +345,7 @@ impl Shared {
         let receipt = self.append(batch.bytes().len(), Some(identity.producer), &counts, append)?;
         // A repeat is not in the journal, and neither may the forms in it be.
         if !receipt.is_repeated() {
-            told.iter().for_each(|known| known.set_told(true));
+            told.iter().for_each(|known| known.set_told());
         }
         Ok(receipt)
     }

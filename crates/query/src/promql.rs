@@ -26,6 +26,7 @@ pub use matcher::{MatchOp, Matcher, REGEX_SIZE_MAX, is_label_name, whole_regex};
 pub use number::{parse_duration, parse_number, show_duration};
 pub use parse::{parse, parse_series_labels};
 pub(crate) use plan::plan;
+pub use plan::selector_of;
 
 /// Bytes of an expression at the most.
 pub const LENGTH_MAX: usize = 256 << 10;

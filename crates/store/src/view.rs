@@ -4,11 +4,11 @@
 //! What is known to be missing comes with the answer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use hist::Mixture;
-use model::{Gap, Kind, Sample, Selector, SeriesId, Value};
+use model::{Gap, Kind, Sample, Selector, Series, SeriesId, Value};
 
 use crate::backend::Place;
 use crate::chunk;
@@ -74,6 +74,33 @@ impl View {
         let index = self.inner.index();
         let found = |number| Found { number, series: index.series(number) };
         index.select(selector).into_iter().map(found).collect()
+    }
+
+    /// Goes through the series that a selector picks until `each` says to stop, without holding all of them. How many
+    /// it picks in all.
+    pub fn each_series(
+        &self,
+        selector: &Selector,
+        each: &mut dyn FnMut(Series) -> ControlFlow<()>,
+    ) -> usize {
+        /// Between two of so many, others may take in new series.
+        const AT_ONCE: usize = 1024;
+        let numbers = self.inner.index().select(selector);
+        for some in numbers.chunks(AT_ONCE) {
+            let index = self.inner.index();
+            let series: Vec<Series> = some.iter().map(|number| index.series(*number)).collect();
+            drop(index);
+            if series.into_iter().any(|series| each(series).is_break()) {
+                break;
+            }
+        }
+        numbers.len()
+    }
+
+    /// The series of a number, if it is known.
+    pub fn series(&self, id: &SeriesId) -> Option<Series> {
+        let index = self.inner.index();
+        index.number(id).map(|number| index.series(number))
     }
 
     /// From when to when there are rows of some series, in nanoseconds since the Unix epoch.

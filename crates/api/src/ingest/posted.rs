@@ -183,7 +183,8 @@ impl Posted {
             return Ok(None);
         }
         if let Some(identity) = self.identity {
-            return intake.take_as(identity, writer).map(Some);
+            let name = self.client.name.as_deref().unwrap_or(source);
+            return intake.take_as(identity, name, writer).map(Some);
         }
         let producer = match &self.client.name {
             Some(name) => intake.producer(&format!("{source} {name}")),

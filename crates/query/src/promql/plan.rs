@@ -336,6 +336,12 @@ fn summed_exactly(
     Some(exact)
 }
 
+/// The series that a selector of an expression picks, as a store is asked for them. Where the expression shifts it in
+/// time is not part of it.
+pub fn selector_of(selector: &VectorSelector) -> Result<Selector> {
+    of_matchers(&selector.matchers, selector.place)
+}
+
 /// The condition that matchers say together.
 pub(crate) fn of_matchers(matchers: &[Matcher], place: Place) -> Result<Selector> {
     let of = |matcher: &Matcher| {

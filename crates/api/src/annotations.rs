@@ -1,0 +1,230 @@
+//! Annotations: deploys, incidents, whatever a person or a script wants to see beside distributions.
+//!
+//! They are texts of the series `annotation`, with tags as labels: stored, copied and forwarded like all others. One
+//! is told to be taken when it is durable.
+
+#[cfg(test)]
+mod tests;
+
+use axum::extract::State;
+use axum::routing;
+use collect::Rows as _;
+use http::StatusCode;
+use model::{Kind, Sample, Selector, Series, Value, selector};
+use serde_json::Value as Read;
+use store::View;
+
+use crate::context::Context;
+use crate::desk::{Asking, Written};
+use crate::document;
+use crate::json::Json::{self, Bool, Integer, List, Object, Text};
+use crate::json::integer;
+use crate::moment::{self, MOMENT};
+use crate::openapi::{JSON, Parameter, Route, SELECTOR, Scope, TIMEOUT};
+use crate::parameters::Parameters;
+use crate::problem::Problem;
+use crate::refusal::Refusal;
+
+/// The series that they are of.
+const NAME: &str = "annotation";
+/// The way in which keys of annotations are made, as `intake::Intake::writer` tells ways apart.
+const WAY: u8 = 9;
+/// Bytes of one, as it is sent.
+const BYTES_MAX: usize = 64 << 10;
+/// How long one may be: all that touch a time are found in so much more.
+const LENGTH_MAX: i64 = 31 * store::DAY;
+/// As many as are told where nobody says, and at the most.
+const LIMIT: usize = 1_000;
+const LIMIT_MAX: usize = 100_000;
+
+const ANNOTATIONS: &[Parameter] = &[
+    Parameter::text("from", "when it begins; a day before the end, if not said"),
+    Parameter::text("to", "when it ends; now, if not said"),
+    SELECTOR,
+    Parameter::integer("limit", "as many are told, the latest; 1,000 if not said"),
+    TIMEOUT,
+];
+
+const ADD: Route = Route {
+    method: "post",
+    body: Some((
+        JSON,
+        "{\"text\": …, \"time\": … or \"from\": … and \"to\": …, \"tags\": {…}}; now, if no time is said",
+    )),
+    ..Route::get("/v1/annotations", "Adds an annotation.", &[], || routing::post(add))
+}
+.with_scope(Scope::Ingest)
+.answers(201, JSON, "the annotation; it is durable");
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route::get("/v1/annotations", "Annotations that touch a time.", ANNOTATIONS, || {
+        routing::get(list)
+    }),
+    ADD,
+];
+
+/// One annotation.
+#[derive(Clone, Debug, PartialEq)]
+struct Annotation {
+    start: i64,
+    end: i64,
+    text: String,
+    tags: Vec<(String, String)>,
+}
+
+impl Annotation {
+    fn read(body: &[u8], now: i64) -> Result<Annotation, Refusal> {
+        let bad = |what: String| Refusal::Bad(format!("the annotation: {what}"));
+        let read: Read =
+            serde_json::from_slice(body).map_err(|error| bad(format!("is no JSON: {error}")))?;
+        let Read::Object(fields) = read else {
+            return Err(bad("expected an object such as {\"text\":\"deployed 1.2\"}".to_owned()));
+        };
+        let mut annotation =
+            Annotation { start: now, end: now, text: String::new(), tags: Vec::new() };
+        let (mut time, mut from, mut to) = (None, None, None);
+        for (name, value) in fields {
+            let moment = || {
+                let written = match &value {
+                    Read::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                let at = moment::moment(&written, now);
+                at.map(Some).ok_or_else(|| Refusal::parameter(&name, &written, MOMENT))
+            };
+            match (name.as_str(), &value) {
+                ("time", _) => time = moment()?,
+                ("from", _) => from = moment()?,
+                ("to", _) => to = moment()?,
+                ("text", Read::String(text)) => annotation.text = text.clone(),
+                ("tags", Read::Object(tags)) => {
+                    for (tag, value) in tags {
+                        let Read::String(value) = value else {
+                            let expected = "tags: an object of texts";
+                            return Err(Refusal::parameter(tag, &value.to_string(), expected));
+                        };
+                        annotation.tags.push((tag.clone(), value.clone()));
+                    }
+                }
+                ("text", other) => {
+                    return Err(Refusal::parameter("text", &other.to_string(), "a text in quotes"));
+                }
+                ("tags", other) => {
+                    let expected = "tags: an object of texts";
+                    return Err(Refusal::parameter("tags", &other.to_string(), expected));
+                }
+                _ => {
+                    let known = "time, from, to, text, tags";
+                    return Err(bad(format!("{name:?} is not known here; there are: {known}")));
+                }
+            }
+        }
+        if annotation.text.is_empty() {
+            return Err(bad("text is missing, expected what is to be seen".to_owned()));
+        }
+        (annotation.start, annotation.end) = match (time, from, to) {
+            (None, None, None) => (now, now),
+            (Some(time), None, None) => (time, time),
+            (None, Some(from), Some(to)) => (from, to),
+            _ => return Err(bad("expected time, or from and to".to_owned())),
+        };
+        match annotation.end.checked_sub(annotation.start) {
+            Some(length) if (0..=LENGTH_MAX).contains(&length) => Ok(annotation),
+            _ => Err(bad("to is before from, or more than 31 days after it".to_owned())),
+        }
+    }
+
+    fn series(&self) -> model::Result<Series> {
+        let series = Series::new(NAME, Kind::Text);
+        let with =
+            |series: Series, (name, value): &(String, String)| series.with_label(name, value);
+        self.tags.iter().fold(series, with).checked()
+    }
+
+    fn document(&self) -> Json {
+        let tags = self.tags.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Object(vec![
+            ("start_ns", Integer(self.start.into())),
+            ("end_ns", Integer(self.end.into())),
+            ("text", Text(self.text.clone())),
+            ("tags", document::labels(tags)),
+        ])
+    }
+}
+
+async fn add(
+    State(context): State<Context>,
+    body: axum::body::Body,
+) -> Result<(StatusCode, Written), Problem> {
+    let body = axum::body::to_bytes(body, BYTES_MAX).await.map_err(|error| {
+        let what = format!("the annotation cannot be read: {error}; it may have {BYTES_MAX} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)
+    })?;
+    let annotation = Annotation::read(&body, context.intake.now())?;
+    let series = annotation.series().map_err(|error| Problem::bad(error.to_string()))?;
+    let value = Value::Text(annotation.text.clone());
+    let sample = Sample { start: annotation.start, end: annotation.end, value };
+    let intake = context.intake.clone();
+    // Appending may wait for the disk.
+    let appended = tokio::task::spawn_blocking(move || {
+        let mut writer = intake.writer(WAY);
+        writer.series(&series.form(), &mut || Ok(series.clone()))?;
+        writer.sample(&sample)?;
+        intake.take(&intake.producer("annotations"), writer)
+    });
+    let receipt = appended.await.map_err(|error| {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("BUG: {error}"))
+    })??;
+    receipt.settled().await?;
+    let json = Object(vec![("schema", integer(1)), ("annotation", annotation.document())]);
+    Ok((StatusCode::CREATED, context.desk.answer(&json)?))
+}
+
+async fn list(State(context): State<Context>, parameters: Parameters) -> Result<Written, Refusal> {
+    let parameters = parameters.only(ANNOTATIONS)?;
+    let now = context.intake.now();
+    let to = parameters.moment("to", now)?.unwrap_or(now);
+    let from = parameters.moment("from", now)?.unwrap_or(to.saturating_sub(store::DAY));
+    let (timeout, limit) = (parameters.timeout()?, parameters.count("limit", LIMIT, LIMIT_MAX)?);
+    let named =
+        vec![Selector::equal(selector::NAME, NAME), Selector::equal(selector::KIND, "text")];
+    let own = parameters.selector("selector")?.unwrap_or(Selector::All);
+    let wanted = Selector::and(named.into_iter().chain([own]).collect());
+    let desk = context.desk.clone();
+    let work = move |view: &View, asking: &Asking| {
+        let mut found: Vec<Annotation> = Vec::new();
+        let mut is_cut = false;
+        // One that is longer than the time ends after it.
+        let until = to.saturating_add(LENGTH_MAX).saturating_add(1);
+        for series in view.select(&wanted) {
+            asking.check()?;
+            let tags = series.series.labels();
+            let gaps = view.samples(&series, from.saturating_sub(1)..until, &mut |sample| {
+                let Sample { start, end, value: Value::Text(text) } = sample else { return };
+                if start <= to && end >= from {
+                    found.push(Annotation { start, end, text, tags: tags.to_vec() });
+                }
+                if found.len() >= 2 * limit.max(1) {
+                    is_cut |= latest(&mut found, limit);
+                }
+            })?;
+            drop(gaps);
+        }
+        is_cut |= latest(&mut found, limit);
+        let annotations = found.iter().map(Annotation::document).collect();
+        desk.answer(&Object(vec![
+            ("schema", integer(1)),
+            ("cut", Bool(is_cut)),
+            ("annotations", List(annotations)),
+        ]))
+    };
+    context.desk.take("annotations", timeout, work).await
+}
+
+/// Leaves so many, the latest, in order of time; whether there were more.
+fn latest(found: &mut Vec<Annotation>, limit: usize) -> bool {
+    found.sort_by(|a, b| (a.start, a.end, &a.text).cmp(&(b.start, b.end, &b.text)));
+    let more = found.len().saturating_sub(limit);
+    found.drain(..more);
+    more > 0
+}

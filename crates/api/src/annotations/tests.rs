@@ -1,0 +1,74 @@
+//! Annotations come back, and what is none is refused.
+
+use axum::body::Body;
+use http::{Request, StatusCode};
+
+use crate::trial::{NOW, START, Trial};
+
+async fn add(trial: &Trial, body: &str) -> (StatusCode, String) {
+    let request = Request::post("/v1/annotations").body(Body::from(body.to_owned())).unwrap();
+    trial.send_request(request).await
+}
+
+#[tokio::test]
+async fn annotations_come_back() {
+    let trial = Trial::new();
+    let (status, text) = add(&trial, r#"{"text":"deployed 1.2","tags":{"host":"a"}}"#).await;
+    let deployed = format!(
+        r#"{{"start_ns":{NOW},"end_ns":{NOW},"text":"deployed 1.2","tags":{{"host":"a"}}}}"#
+    );
+    assert_eq!(
+        (status, text),
+        (StatusCode::CREATED, format!("{{\"schema\":1,\"annotation\":{deployed}}}\n"))
+    );
+    let (status, _) = add(&trial, r#"{"text":"down","from":"-50m","to":1600003200.5}"#).await;
+    assert_eq!(status, StatusCode::CREATED);
+    let (status, _) = add(&trial, r#"{"text":"future","time":"2030-01-01"}"#).await;
+    assert_eq!(status, StatusCode::CREATED);
+    let texts = async |uri: &str| -> Vec<String> {
+        let answer = trial.json(uri).await;
+        let all = answer["annotations"].as_array().unwrap().iter();
+        all.map(|one| one["text"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(texts("/v1/annotations").await, ["down", "deployed 1.2"]);
+    assert_eq!(texts("/v1/annotations?selector={host=\"a\"}").await, ["deployed 1.2"]);
+    // It touches the time, and is longer.
+    assert_eq!(texts("/v1/annotations?from=-40m&to=-39m").await, ["down"]);
+    assert_eq!(texts(&format!("/v1/annotations?from={START}ns&to=-51m")).await, [""; 0]);
+    assert_eq!(texts("/v1/annotations?limit=1").await, ["deployed 1.2"]);
+    assert_eq!(texts("/v1/annotations?to=2040-01-01&from=2029-12-31").await, ["future"]);
+    // To Prometheus texts are unknown.
+    assert_eq!(
+        trial.json("/api/v1/query?query=annotation").await["data"]["result"],
+        serde_json::json!([])
+    );
+}
+
+#[tokio::test]
+async fn what_is_none_is_refused() {
+    let trial = Trial::new();
+    for (body, expected) in [
+        ("", "the annotation: is no JSON: "),
+        ("[]", "the annotation: expected an object such as"),
+        ("{}", "the annotation: text is missing"),
+        (r#"{"text":7}"#, "parameter text: found \\\"7\\\", expected a text in quotes"),
+        (
+            r#"{"text":"a","time":"noon"}"#,
+            "parameter time: found \\\"noon\\\", expected a time such as",
+        ),
+        (r#"{"text":"a","from":1}"#, "the annotation: expected time, or from and to"),
+        (r#"{"text":"a","from":2,"to":1}"#, "the annotation: to is before from"),
+        (
+            r#"{"text":"a","tags":{"b":1}}"#,
+            "parameter b: found \\\"1\\\", expected tags: an object of texts",
+        ),
+        (r#"{"text":"a","colour":"red"}"#, "\\\"colour\\\" is not known here"),
+        (r#"{"text":"a","tags":{"":"x"}}"#, "a label's name"),
+    ] {
+        let (status, text) = add(&trial, body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}: {text}");
+        assert!(text.contains(expected), "{body}: {text}");
+    }
+    let (status, _) = add(&trial, &" ".repeat(100_000)).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+}

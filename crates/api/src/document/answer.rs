@@ -1,0 +1,105 @@
+//! An answer to a question.
+
+use query::{Answer, Data, Note, Reading, Stream, Value};
+
+use super::{bracket, distribution, gap};
+use crate::json::Json::{self, Integer, List, Null, Object, Text};
+use crate::json::number;
+use crate::maxima::Maxima;
+
+/// An answer, and the maxima that stand beside it.
+pub fn of(answer: &Answer, maxima: &[Maxima]) -> Json {
+    let (kind, data) = match &answer.data {
+        Data::Scalar(numbers) => (
+            "scalar",
+            List(points(answer, numbers.iter().map(|n| Some(value(&Value::Number(*n)))))),
+        ),
+        Data::Text(text) => ("text", Text(text.clone())),
+        Data::Vector(streams) => {
+            ("vector", List(streams.iter().map(|of| stream(answer, of)).collect()))
+        }
+        Data::Matrix(streams) => {
+            ("matrix", List(streams.iter().map(|of| stream(answer, of)).collect()))
+        }
+        Data::Readings(series) => {
+            let series = series.iter().map(|of| {
+                let readings = of.readings.iter().map(reading).collect();
+                Object(vec![
+                    ("labels", super::labels(of.labels.iter())),
+                    ("readings", List(readings)),
+                ])
+            });
+            ("readings", List(series.collect()))
+        }
+    };
+    let maximum = |of: &Maxima| {
+        let streams = of.streams.iter().map(|of| stream(answer, of)).collect();
+        Object(vec![
+            ("question", Text(of.question.clone())),
+            ("unit", of.unit.clone().map_or(Null, Text)),
+            ("data", List(streams)),
+        ])
+    };
+    let notes = |kind| List(answer.notes.of(kind).map(|(text, _)| Text(text.to_owned())).collect());
+    Object(vec![
+        ("schema", Integer(1)),
+        ("kind", Text(kind.to_owned())),
+        ("unit", answer.unit.clone().map_or(Null, Text)),
+        ("data", data),
+        ("maxima", List(maxima.iter().map(maximum).collect())),
+        ("warnings", notes(Note::Warning)),
+        ("infos", notes(Note::Info)),
+        ("gaps", List(answer.gaps.iter().map(gap).collect())),
+    ])
+}
+
+fn stream(answer: &Answer, stream: &Stream) -> Json {
+    let values = stream.points.iter().map(|point| point.as_ref().map(value));
+    Object(vec![
+        ("labels", super::labels(stream.labels.iter())),
+        ("points", List(points(answer, values))),
+    ])
+}
+
+/// Only those that are there; times in nanoseconds.
+fn points(answer: &Answer, values: impl Iterator<Item = Option<Json>>) -> Vec<Json> {
+    let of = |(at, value): (usize, Option<Json>)| {
+        let time = Integer(answer.steps.time(at).into());
+        Some(Object(vec![("time_ns", time), ("value", value?)]))
+    };
+    values.enumerate().filter_map(of).collect()
+}
+
+fn reading(reading: &Reading) -> Json {
+    Object(vec![
+        ("start_ns", reading.start.map_or(Null, |start| Integer(start.into()))),
+        ("time_ns", Integer(reading.time.into())),
+        ("value", value(&reading.value)),
+    ])
+}
+
+/// A number; a statistic with its bounds; a distribution with its buckets.
+fn value(value: &Value) -> Json {
+    match value {
+        Value::Number(plain) if plain.is_finite() => number(*plain),
+        // JSON has no word for these: as Prometheus writes them.
+        Value::Number(other) if other.is_nan() => Text("NaN".to_owned()),
+        Value::Number(other) => Text(if *other > 0.0 { "+Inf" } else { "-Inf" }.to_owned()),
+        Value::Bracket(of) => bracket(**of),
+        Value::Distribution(mixture) => Object(distribution(mixture)),
+        Value::Histogram(histogram) => {
+            let buckets = histogram.buckets().map(|bucket| {
+                Object(vec![
+                    ("lower", number(bucket.lower)),
+                    ("upper", number(bucket.upper)),
+                    ("count", number(bucket.count)),
+                ])
+            });
+            Object(vec![
+                ("count", number(histogram.count)),
+                ("sum", number(histogram.sum)),
+                ("buckets", List(buckets.collect())),
+            ])
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What can be asked over HTTP: one table of routes. The handlers are registered from it, parameters that are not in
+//! it are refused, and the OpenAPI document is written out of it.
+
+mod document;
+mod ingest;
+#[cfg(test)]
+mod tests;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::{self, MethodRouter};
+
+use crate::context::Context;
+use crate::desk::Written;
+use crate::{annotations, audit, health, metrics, prometheus, query, snapshots, status, stream};
+
+/// What a token has to allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// No token at all.
+    Open,
+    /// Sending.
+    Ingest,
+    /// Asking.
+    Read,
+    /// Changing what topdeck does.
+    Admin,
+}
+
+/// Something that can be asked for.
+pub(crate) struct Route {
+    pub(crate) method: &'static str,
+    /// With names of its variable parts in braces.
+    pub(crate) path: &'static str,
+    pub(crate) scope: Scope,
+    /// A sentence.
+    pub(crate) about: &'static str,
+    pub(crate) parameters: &'static [Parameter],
+    /// What the body is: its media type and a sentence.
+    pub(crate) body: Option<(&'static str, &'static str)>,
+    /// The status of success, the media type of the answer and a sentence.
+    pub(crate) answer: (u16, &'static str, &'static str),
+    /// Who answers; `None` where the route is registered elsewhere.
+    pub(crate) handler: Option<fn() -> MethodRouter<Context>>,
+}
+
+/// A parameter of a route.
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    /// As OpenAPI names types.
+    pub(crate) kind: &'static str,
+    pub(crate) is_required: bool,
+    /// It may be given several times.
+    pub(crate) is_many: bool,
+}
+
+impl Parameter {
+    pub(crate) const fn text(name: &'static str, about: &'static str) -> Parameter {
+        Parameter { name, about, kind: "string", is_required: false, is_many: false }
+    }
+
+    pub(crate) const fn integer(name: &'static str, about: &'static str) -> Parameter {
+        Parameter { kind: "integer", ..Parameter::text(name, about) }
+    }
+
+    pub(crate) const fn flag(name: &'static str, about: &'static str) -> Parameter {
+        Parameter { kind: "boolean", ..Parameter::text(name, about) }
+    }
+
+    pub(crate) const fn required(self) -> Parameter {
+        Parameter { is_required: true, ..self }
+    }
+
+    pub(crate) const fn many(self) -> Parameter {
+        Parameter { is_many: true, ..self }
+    }
+}
+
+pub(crate) const FROM: Parameter =
+    Parameter::text("from", "when it begins; from the first row, if not said");
+pub(crate) const TO: Parameter =
+    Parameter::text("to", "when it ends; with the last row, if not said");
+pub(crate) const SELECTOR: Parameter = Parameter::text(
+    "selector",
+    "which series, such as latency, latency{host=\"a\"} or and(host:web-*)",
+);
+pub(crate) const TIMEOUT: Parameter =
+    Parameter::text("timeout", "how long the answer may take at the most");
+pub(crate) const MAX_SERIES: Parameter =
+    Parameter::integer("max_series", "series that a selector may pick; no more than is set");
+
+/// The media type of most answers.
+pub(crate) const JSON: &str = "application/json";
+
+impl Route {
+    /// Asks for something, in JSON.
+    pub(crate) const fn get(
+        path: &'static str,
+        about: &'static str,
+        parameters: &'static [Parameter],
+        handler: fn() -> MethodRouter<Context>,
+    ) -> Route {
+        Route {
+            method: "get",
+            path,
+            scope: Scope::Read,
+            about,
+            parameters,
+            body: None,
+            answer: (200, JSON, "what was asked for"),
+            handler: Some(handler),
+        }
+    }
+
+    /// The same with the parameters in a form, for what is too long for an address.
+    pub(crate) const fn form(
+        path: &'static str,
+        about: &'static str,
+        parameters: &'static [Parameter],
+        handler: fn() -> MethodRouter<Context>,
+    ) -> Route {
+        let body = Some((
+            "application/x-www-form-urlencoded",
+            "the parameters, if they are not in the address",
+        ));
+        Route { method: "post", body, ..Route::get(path, about, parameters, handler) }
+    }
+
+    pub(crate) const fn with_scope(self, scope: Scope) -> Route {
+        Route { scope, ..self }
+    }
+
+    pub(crate) const fn answers(
+        self,
+        status: u16,
+        kind: &'static str,
+        about: &'static str,
+    ) -> Route {
+        Route { answer: (status, kind, about), ..self }
+    }
+}
+
+/// All there is.
+pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
+    [
+        query::ROUTES,
+        stream::ROUTES,
+        annotations::ROUTES,
+        status::ROUTES,
+        audit::ROUTES,
+        metrics::ROUTES,
+        snapshots::ROUTES,
+        health::ROUTES,
+        ROUTES,
+        prometheus::ROUTES,
+        ingest::ROUTES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The OpenAPI document of all routes, in JSON.
+pub fn document() -> String {
+    document::text()
+}
+
+/// The handlers of a scope, but for those that are registered elsewhere.
+pub fn routes(scope: Scope) -> Router<Context> {
+    let own = all().filter(|route| route.scope == scope);
+    own.filter_map(|route| Some((route.path, route.handler?)))
+        .fold(Router::new(), |router, (path, handler)| router.route(path, handler()))
+}
+
+pub(crate) const ROUTES: &[Route] =
+    &[Route::get("/v1/openapi.json", "This document.", &[], || {
+        routing::get(async |State(_): State<Context>| Written(document::text()))
+    })
+    .with_scope(Scope::Open)];

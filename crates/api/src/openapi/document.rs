@@ -1,0 +1,111 @@
+//! The table of routes as an OpenAPI document, version 3.1 (spec.openapis.org/oas/v3.1.0).
+
+use std::collections::BTreeMap;
+
+use super::{Parameter, Route, Scope, all};
+use crate::json::Json::{self, Bool, List, Map, Object, Text};
+
+/// The document.
+pub(crate) fn text() -> String {
+    let mut paths: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
+    all().for_each(|route| paths.entry(route.path).or_default().push(route));
+    let path = |(path, routes): (&str, Vec<&Route>)| {
+        let operations =
+            routes.into_iter().map(|route| (route.method.to_owned(), operation(route)));
+        (path.to_owned(), Map(operations.collect()))
+    };
+    let document = Object(vec![
+        ("openapi", string("3.1.0")),
+        ("info", info()),
+        ("paths", Map(paths.into_iter().map(path).collect())),
+        ("components", components()),
+    ]);
+    format!("{document}\n")
+}
+
+fn string(text: &str) -> Json {
+    Text(text.to_owned())
+}
+
+fn info() -> Json {
+    let about = "Whole distributions of latencies, in and out. docs/api.md has examples. A time is RFC 3339, Unix seconds, nanoseconds (1794225600000000000ns), now, or -2h; a length is 5m, 250ms, or seconds. Times of answers are nanoseconds since 1970.";
+    Object(vec![
+        ("title", string("topdeck")),
+        ("version", string(env!("CARGO_PKG_VERSION"))),
+        ("description", string(about)),
+        ("license", Object(vec![("name", string("Apache-2.0"))])),
+    ])
+}
+
+fn operation(route: &Route) -> Json {
+    let variable = |name: &str| route.path.contains(&format!("{{{name}}}"));
+    let mut fields = vec![("summary", string(route.about))];
+    if !route.parameters.is_empty() {
+        let parameters = route.parameters.iter().map(|of| parameter(of, variable(of.name)));
+        fields.push(("parameters", List(parameters.collect())));
+    }
+    if let Some((kind, about)) = route.body {
+        let body = vec![("description", string(about)), ("content", content(kind))];
+        fields.push(("requestBody", Object(body)));
+    }
+    fields.push(("responses", responses(route)));
+    let security = match route.scope {
+        Scope::Open => List(Vec::new()),
+        Scope::Ingest => List(vec![token("ingest")]),
+        Scope::Read => List(vec![token("read")]),
+        Scope::Admin => List(vec![token("admin")]),
+    };
+    fields.push(("security", security));
+    Object(fields)
+}
+
+fn token(scope: &str) -> Json {
+    Map(vec![("token".to_owned(), List(vec![string(scope)]))])
+}
+
+fn parameter(parameter: &Parameter, is_variable: bool) -> Json {
+    let single = Object(vec![("type", string(parameter.kind))]);
+    let schema = match parameter.is_many {
+        true => Object(vec![("type", string("array")), ("items", single)]),
+        false => single,
+    };
+    Object(vec![
+        ("name", string(parameter.name)),
+        ("in", string(if is_variable { "path" } else { "query" })),
+        ("required", Bool(parameter.is_required || is_variable)),
+        ("description", string(parameter.about)),
+        ("schema", schema),
+    ])
+}
+
+fn content(kind: &str) -> Json {
+    // Of several the first one stands for all: their texts say which.
+    Map(kind.split(", ").map(|kind| (kind.to_owned(), Map(Vec::new()))).collect())
+}
+
+fn responses(route: &Route) -> Json {
+    let (status, kind, about) = route.answer;
+    let mut success = vec![("description", string(about))];
+    if !kind.is_empty() {
+        success.push(("content", content(kind)));
+    }
+    let failure = Object(vec![("$ref", string("#/components/responses/Problem"))]);
+    Map(vec![(status.to_string(), Object(success)), ("default".to_owned(), failure)])
+}
+
+fn components() -> Json {
+    let text = Object(vec![("type", string("string"))]);
+    let schema = Object(vec![
+        ("type", string("object")),
+        ("properties", Map(vec![("error".to_owned(), text)])),
+        ("required", List(vec![string("error")])),
+    ]);
+    let json = Map(vec![("application/json".to_owned(), Object(vec![("schema", schema)]))]);
+    let about = "What went wrong, where, why, and what to do.";
+    let problem = Object(vec![("description", string(about)), ("content", json)]);
+    let scheme = Object(vec![("type", string("http")), ("scheme", string("bearer"))]);
+    Object(vec![
+        ("responses", Map(vec![("Problem".to_owned(), problem)])),
+        ("securitySchemes", Map(vec![("token".to_owned(), scheme)])),
+    ])
+}

@@ -1,0 +1,251 @@
+//! Parameters of a question: those of the address and, of a POST, those of the form in its body.
+//!
+//! Limits: a form has [`FORM_BYTES_MAX`] bytes and all have [`PARAMETERS_MAX`] at the most.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::extract::{FromRequest, Request};
+use http::header;
+use model::Selector;
+
+use crate::moment::{self, LENGTH, MOMENT};
+use crate::openapi::Parameter;
+use crate::refusal::Refusal;
+
+/// Bytes of a form at the most: expressions have 256 KiB, and escapes may make three of one.
+const FORM_BYTES_MAX: usize = 1 << 20;
+/// Parameters at the most: dashboards send dozens of selectors.
+const PARAMETERS_MAX: usize = 1000;
+
+/// Names and values in the order in which they came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parameters(Vec<(String, String)>);
+
+impl<S: Sync> FromRequest<S> for Parameters {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, _: &S) -> Result<Parameters, Refusal> {
+        let mut parameters = Parameters::default();
+        parameters.read(request.uri().query().unwrap_or(""))?;
+        let kind = request.headers().get(header::CONTENT_TYPE);
+        let is_form = kind
+            .and_then(|kind| kind.to_str().ok())
+            .is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded"));
+        if request.method() == http::Method::POST && is_form {
+            let body = axum::body::to_bytes(request.into_body(), FORM_BYTES_MAX).await;
+            let body = body.map_err(|error| {
+                Refusal::Bad(format!(
+                    "the form in the body cannot be read: {error}; it may have {FORM_BYTES_MAX} bytes"
+                ))
+            })?;
+            let text = std::str::from_utf8(&body)
+                .map_err(|_| Refusal::Bad("the form in the body is not UTF-8".to_owned()))?;
+            parameters.read(text.trim_end())?;
+        }
+        Ok(parameters)
+    }
+}
+
+impl Parameters {
+    fn read(&mut self, text: &str) -> Result<(), Refusal> {
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            if self.0.len() >= PARAMETERS_MAX {
+                return Err(Refusal::Bad(format!(
+                    "there are more than {PARAMETERS_MAX} parameters; ask for less at once"
+                )));
+            }
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let decoded = |text: &str| {
+                decode(text).ok_or_else(|| Refusal::parameter(name, text, "UTF-8, with % escapes"))
+            };
+            self.0.push((decoded(name)?, decoded(value)?));
+        }
+        Ok(())
+    }
+
+    /// Refuses what is not among the names that are known.
+    pub(crate) fn only(self, known: &[Parameter]) -> Result<Parameters, Refusal> {
+        match self.0.iter().find(|(name, _)| known.iter().all(|known| known.name != *name)) {
+            None => Ok(self),
+            Some((name, _)) => {
+                let known: Vec<&str> = known.iter().map(|known| known.name).collect();
+                let known = known.join(", ");
+                Err(Refusal::Bad(format!(
+                    "parameter {name:?} is not known here; there are: {known}"
+                )))
+            }
+        }
+    }
+
+    /// The first value of a name; an empty one is none.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.all(name).find(|value| !value.is_empty())
+    }
+
+    /// All values of a name.
+    pub(crate) fn all<'a, 'b>(
+        &'a self,
+        name: &'b str,
+    ) -> impl Iterator<Item = &'a str> + use<'a, 'b> {
+        let own = self.0.iter().filter(move |(found, _)| found == name);
+        own.map(|(_, value)| value.as_str())
+    }
+
+    /// A value that has to be there.
+    pub(crate) fn required(&self, name: &str, expected: &str) -> Result<&str, Refusal> {
+        self.get(name).ok_or_else(|| {
+            Refusal::Bad(format!("parameter {name}: is missing, expected {expected}"))
+        })
+    }
+
+    /// A value that is read by a function.
+    pub(crate) fn read_by<T>(
+        &self,
+        name: &str,
+        expected: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, Refusal> {
+        let of = |text| read(text).ok_or_else(|| Refusal::parameter(name, text, expected));
+        self.get(name).map(of).transpose()
+    }
+
+    /// A moment.
+    pub(crate) fn moment(&self, name: &str, now: i64) -> Result<Option<i64>, Refusal> {
+        self.read_by(name, MOMENT, |text| moment::moment(text, now))
+    }
+
+    /// A length of time in nanoseconds.
+    pub(crate) fn length(&self, name: &str) -> Result<Option<i64>, Refusal> {
+        self.read_by(name, LENGTH, moment::length)
+    }
+
+    /// How long an answer may take.
+    pub(crate) fn timeout(&self) -> Result<Option<Duration>, Refusal> {
+        Ok(self.length("timeout")?.map(|ns| Duration::from_nanos(ns.unsigned_abs())))
+    }
+
+    /// A number, or what is taken for one that is not there; above the greatest it is refused.
+    pub(crate) fn count<T: FromStr + PartialOrd + std::fmt::Display + Copy>(
+        &self,
+        name: &str,
+        default: T,
+        max: T,
+    ) -> Result<T, Refusal> {
+        let expected = format!("a whole number up to {max}");
+        let read = |text: &str| text.parse().ok().filter(|n| *n <= max);
+        Ok(self.read_by(name, &expected, read)?.unwrap_or(default))
+    }
+
+    /// Whether something is wanted: `true`, `1` or nothing after the name.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, Refusal> {
+        match self.all(name).next() {
+            None | Some("false" | "0") => Ok(false),
+            Some("" | "true" | "1") => Ok(true),
+            Some(other) => Err(Refusal::parameter(name, other, "true or false")),
+        }
+    }
+
+    /// A selector, as it was written and as it was read.
+    pub(crate) fn selector(&self, name: &str) -> Result<Option<Selector>, Refusal> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        selector(name, text).map(Some)
+    }
+
+    /// What all values of a name pick together; of none, every series.
+    pub(crate) fn selectors(&self, name: &str) -> Result<Selector, Refusal> {
+        let all: Vec<Selector> = self
+            .all(name)
+            .filter(|text| !text.is_empty())
+            .map(|text| selector(name, text))
+            .collect::<Result<_, _>>()?;
+        Ok(if all.is_empty() { Selector::All } else { Selector::or(all) })
+    }
+}
+
+/// What a selector may be.
+pub(crate) const SELECTOR: &str =
+    "a selector such as latency, latency{host=\"a\"} or and(host:web-*)";
+
+fn selector(name: &str, text: &str) -> Result<Selector, Refusal> {
+    Selector::parse(text).map_err(|error| {
+        let refusal = Refusal::parameter(name, text, SELECTOR);
+        Refusal::Bad(format!("{}: {error}", refusal.what()))
+    })
+}
+
+/// Text with `+` for blanks and `%` escapes.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+                (high * 16 + low) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openapi;
+
+    fn of(text: &str) -> Result<Parameters, Refusal> {
+        let mut parameters = Parameters::default();
+        parameters.read(text).map(|()| parameters)
+    }
+
+    #[track_caller]
+    fn check<T: std::fmt::Debug>(outcome: Result<T, Refusal>, expected: &str) {
+        assert_eq!(outcome.unwrap_err().what(), expected);
+    }
+
+    #[test]
+    fn escapes_are_read() {
+        let parameters = of("query=sum+by(%C3%A9)%28a%29&match[]=a&match%5B%5D=b&empty").unwrap();
+        assert_eq!(parameters.get("query"), Some("sum by(é)(a)"));
+        assert_eq!(parameters.all("match[]").collect::<Vec<_>>(), ["a", "b"]);
+        assert!(parameters.flag("empty").unwrap() && !parameters.flag("other").unwrap());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        check(of("a=%f"), r#"parameter a: found "%f", expected UTF-8, with % escapes"#);
+        check(of("a=%ff"), r#"parameter a: found "%ff", expected UTF-8, with % escapes"#);
+        let found = of("from=noon&limit=9&step=x&selector={a").unwrap();
+        check(
+            found.moment("from", 0),
+            "parameter from: found \"noon\", expected a time such as 2026-11-09T12:30:00Z, Unix seconds, nanoseconds as 1794225600000000000ns, now or -2h",
+        );
+        check(
+            found.count("limit", 1, 8),
+            r#"parameter limit: found "9", expected a whole number up to 8"#,
+        );
+        check(
+            found.length("step"),
+            r#"parameter step: found "x", expected a length of time such as 30s, 5m, 1h30m or 250ms, or seconds"#,
+        );
+        check(
+            found.required("query", "an expression"),
+            "parameter query: is missing, expected an expression",
+        );
+        check(
+            found.clone().only(&[openapi::FROM, openapi::TO]),
+            r#"parameter "limit" is not known here; there are: from, to"#,
+        );
+        assert!(
+            found.selector("selector").unwrap_err().what().starts_with(
+                "parameter selector: found \"{a\", expected a selector such as latency"
+            )
+        );
+        let many = "a=1&".repeat(1001);
+        check(of(&many), "there are more than 1000 parameters; ask for less at once");
+    }
+}

@@ -1,0 +1,335 @@
+//! Questions: `/v1/query` and what is asked of distributions without an expression.
+
+mod cardinality;
+mod compare;
+mod explain;
+mod heatmap;
+mod histogram;
+mod selection;
+mod series;
+#[cfg(test)]
+mod tests;
+
+use axum::extract::State;
+use axum::routing;
+use query::promql::{self, Expr, ExprKind};
+use query::{Answer, Data, Language, Limits, Question, Settings, Stored};
+use store::View;
+
+use crate::context::Context;
+use crate::desk::{Asking, DeskSettings, Written};
+use crate::document;
+use crate::maxima::{self, Maxima, Wanted};
+use crate::openapi::{FROM, MAX_SERIES, Parameter, Route, SELECTOR, TIMEOUT, TO};
+use crate::parameters::Parameters;
+use crate::refusal::Refusal;
+
+pub(crate) use series::{head, value_of};
+
+const ASK: &[Parameter] = &[
+    Parameter::text("query", "the expression").required(),
+    Parameter::text("language", "promql, the default, or caql"),
+    Parameter::text("from", "when it begins; without it, one moment is asked about"),
+    Parameter::text("to", "when it ends, or which moment; now, if not said"),
+    Parameter::text(
+        "step",
+        "from one moment to the next; as long as the windows of the expression or about a hundredth of the time, if not said",
+    ),
+    Parameter::text("lookback", "how old the latest reading of a series may be; 5m, if not said"),
+    Parameter::flag("experimental", "understand what Prometheus has behind feature flags"),
+    Parameter::flag("no_maxima", "leave out the maxima that stand beside percentiles"),
+    TIMEOUT,
+    Parameter::integer("max_samples", "samples held in memory; no more than is set"),
+    MAX_SERIES,
+    Parameter::integer("max_bytes", "bytes of samples held in memory; no more than is set"),
+    Parameter::integer("max_steps", "moments of an answer; no more than is set"),
+];
+
+const HISTOGRAM: &[Parameter] = &[
+    SELECTOR.required(),
+    FROM,
+    TO,
+    Parameter::text(
+        "q",
+        "shares to tell quantiles of, 0 to 1; 0.5, 0.9, 0.99 and 0.999 if not said",
+    )
+    .many(),
+    Parameter::text("above", "limits to tell how many values are above, such as 100ms").many(),
+    TIMEOUT,
+    MAX_SERIES,
+];
+
+const HEATMAP: &[Parameter] = &[
+    SELECTOR.required(),
+    FROM,
+    TO,
+    Parameter::integer("columns", "exactly so many columns, of equal length but for the last"),
+    Parameter::text("step", "the length of a column; the last one is cut off at the end"),
+    Parameter::text("above", "limits to tell how many values are above, such as 100ms").many(),
+    TIMEOUT,
+    MAX_SERIES,
+];
+
+const SERIES: &[Parameter] = &[
+    SELECTOR.many(),
+    Parameter::text("text", "what a name or a label's value contains, in whatever case"),
+    Parameter::integer("limit", "as many as are told; 1,000 if not said, 100,000 at the most"),
+    TIMEOUT,
+];
+
+const VALUES: &[Parameter] = &[
+    Parameter::text("name", "the label; __name, __unit and __kind are the metric's"),
+    SELECTOR.many(),
+    Parameter::text("text", "what a value contains, in whatever case"),
+    Parameter::integer("limit", "as many as are told; 1,000 if not said, 100,000 at the most"),
+    TIMEOUT,
+];
+
+const COMPARE: &[Parameter] = &[
+    Parameter::text("a", "which series are side A").required(),
+    Parameter::text("b", "which series are side B; those of side A, if not said"),
+    FROM,
+    TO,
+    Parameter::text("from_b", "when side B begins, if not as side A"),
+    Parameter::text("to_b", "when side B ends, if not as side A"),
+    TIMEOUT,
+    MAX_SERIES,
+];
+
+const EXPLAIN: &[Parameter] = &[
+    SELECTOR.required(),
+    Parameter::text("above", "values above this are in the rectangle, such as 100ms").required(),
+    Parameter::text("up_to", "values up to this are in it; all that are above, if not said"),
+    Parameter::text("from", "when the rectangle begins; as the picture, if not said"),
+    Parameter::text("to", "when the rectangle ends; as the picture, if not said"),
+    Parameter::text("picture_from", "when the picture begins; with the first row, if not said"),
+    Parameter::text("picture_to", "when the picture ends; with the last row, if not said"),
+    TIMEOUT,
+    MAX_SERIES,
+];
+
+const CARDINALITY: &[Parameter] =
+    &[Parameter::integer("top", "how many of each; 10 if not said, 10,000 at the most"), TIMEOUT];
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route::get("/v1/query", "Answers an expression of PromQL or CAQL.", ASK, || routing::get(ask)),
+    Route::form("/v1/query", "Answers an expression of PromQL or CAQL.", ASK, || {
+        routing::post(ask)
+    }),
+    Route::get(
+        "/v1/histogram",
+        "One distribution of all that series have in a time: cells, count, sum, extremes, quantiles.",
+        HISTOGRAM,
+        || routing::get(histogram::histogram),
+    ),
+    Route::get(
+        "/v1/heatmap",
+        "Columns of a heatmap, each a whole distribution; the total is their sum.",
+        HEATMAP,
+        || routing::get(heatmap::heatmap),
+    ),
+    Route::get("/v1/series", "Series that are known.", SERIES, || routing::get(series::series)),
+    Route::get(
+        "/v1/names",
+        "Names of metrics, with kind, unit and how many series.",
+        SERIES,
+        || routing::get(series::names),
+    ),
+    Route::get("/v1/labels", "Names of labels, with how many values and series.", SERIES, || {
+        routing::get(series::labels)
+    }),
+    Route::get("/v1/label/{name}/values", "Values of a label.", VALUES, || {
+        routing::get(series::values)
+    }),
+    Route::get("/v1/compare", "Two selections side by side.", COMPARE, || {
+        routing::get(compare::compare)
+    }),
+    Route::get("/v1/explain", "What sets a rectangle of a heatmap apart.", EXPLAIN, || {
+        routing::get(explain::explain)
+    }),
+    Route::get("/v1/cardinality", "What there is how many series of.", CARDINALITY, || {
+        routing::get(cardinality::cardinality)
+    }),
+];
+
+async fn ask(State(context): State<Context>, parameters: Parameters) -> Result<Written, Refusal> {
+    let asked = Asked::read(&parameters.only(ASK)?, context.intake.now(), &context.desk.settings)?;
+    let (desk, timeout) = (context.desk.clone(), asked.timeout);
+    let work = move |view: &View, asking: &Asking| {
+        let text = &asked.text;
+        let answer =
+            asked.answer(view, text, asking).map_err(|error| Refusal::of_question(error, text))?;
+        let maxima =
+            if asked.no_maxima { Vec::new() } else { asked.maxima(view, &answer, asking)? };
+        is_writable(&answer, desk.settings.answer_bytes_max)?;
+        desk.answer(&document::answer::of(&answer, &maxima))
+    };
+    context.desk.take("query", timeout, work).await
+}
+
+/// What is asked, and when.
+struct Asked {
+    text: String,
+    language: Language,
+    start: i64,
+    end: i64,
+    step: i64,
+    options: promql::Options,
+    settings: Settings,
+    no_maxima: bool,
+    timeout: Option<std::time::Duration>,
+}
+
+impl Asked {
+    fn read(parameters: &Parameters, now: i64, desk: &DeskSettings) -> Result<Asked, Refusal> {
+        let text = parameters.required("query", "an expression of PromQL or CAQL")?.to_owned();
+        let language = match parameters.get("language") {
+            None | Some("promql") => Language::PromQl,
+            Some("caql") => Language::Caql,
+            Some(other) => return Err(Refusal::parameter("language", other, "promql or caql")),
+        };
+        let options = match parameters.flag("experimental")? {
+            true => promql::Options::all(),
+            false => promql::Options::default(),
+        };
+        let end = parameters.moment("to", now)?.unwrap_or(now);
+        let from = parameters.moment("from", now)?;
+        let step = parameters.length("step")?;
+        let needs = "a time such as -1h: a step, or CAQL, is over a stretch of time";
+        let start = match from {
+            None if step.is_some() || language == Language::Caql => {
+                parameters.required("from", needs)?;
+                end
+            }
+            from => from.unwrap_or(end),
+        };
+        if start > end {
+            let expected = "a time that is not after to";
+            return Err(Refusal::parameter("from", parameters.get("from").unwrap_or(""), expected));
+        }
+        let step = match (from, step) {
+            (None, _) => 0,
+            (Some(_), Some(step)) => step,
+            (Some(_), None) => step_of(&text, language, &options, end.saturating_sub(start)),
+        };
+        let mut settings = Settings {
+            limits: limits(parameters, desk.limits)?,
+            threads: desk.threads,
+            ..Settings::default()
+        };
+        settings.lookback = parameters.length("lookback")?.unwrap_or(settings.lookback);
+        let (no_maxima, timeout) = (parameters.flag("no_maxima")?, parameters.timeout()?);
+        Ok(Asked { text, language, start, end, step, options, settings, no_maxima, timeout })
+    }
+
+    fn answer(&self, view: &View, text: &str, asking: &Asking) -> query::Result<Answer> {
+        let &Asked { language, start, end, step, options, .. } = self;
+        let question = Question { text, language, start, end, step, options };
+        let is_over = || asking.is_over();
+        query::ask(&Stored::new(view).until(&is_over), &question, &self.settings, &is_over)
+    }
+
+    /// The maxima that belong beside percentiles. One that cannot be had spoils no answer, but for want of time.
+    fn maxima(
+        &self,
+        view: &View,
+        answer: &Answer,
+        asking: &Asking,
+    ) -> Result<Vec<Maxima>, Refusal> {
+        let (Data::Vector(streams) | Data::Matrix(streams)) = &answer.data else {
+            return Ok(Vec::new());
+        };
+        let wanted = match self.language {
+            Language::PromQl => maxima::wanted(&self.text, &self.options),
+            Language::Caql => maxima::wanted_caql(&self.text),
+        };
+        let mut maxima = Vec::new();
+        for Wanted { question, is_beside, by } in wanted {
+            let found = self.answer(view, &question, asking);
+            asking.check()?;
+            if let Ok(Answer { data: Data::Vector(of) | Data::Matrix(of), unit, .. }) = found {
+                let mut found = Maxima { question, streams: of, unit, is_beside, by };
+                found.is_beside = streams.iter().any(|stream| found.of(&stream.labels).is_some());
+                maxima.push(found);
+            }
+        }
+        Ok(maxima)
+    }
+}
+
+/// What a question may cost: as is asked for, and no more than is set.
+fn limits(parameters: &Parameters, set: Limits) -> Result<Limits, Refusal> {
+    let limit =
+        |name, most: u64| Ok::<u64, Refusal>(parameters.count(name, most, u64::MAX)?.min(most));
+    Ok(Limits {
+        samples: limit("max_samples", set.samples)?,
+        series: limit("max_series", set.series)?,
+        bytes: limit("max_bytes", set.bytes)?,
+        steps: limit("max_steps", set.steps)?,
+    })
+}
+
+/// A point is no shorter, written.
+const POINT_BYTES: usize = 32;
+
+/// Refuses what would be too long before it is put together.
+pub(crate) fn is_writable(answer: &Answer, bytes_max: usize) -> Result<(), Refusal> {
+    let points = match &answer.data {
+        Data::Scalar(numbers) => numbers.len(),
+        Data::Text(_) => 0,
+        Data::Vector(streams) | Data::Matrix(streams) => {
+            streams.iter().map(|stream| stream.points.iter().flatten().count()).sum()
+        }
+        Data::Readings(series) => series.iter().map(|series| series.readings.len()).sum(),
+    };
+    match points.saturating_mul(POINT_BYTES) > bytes_max {
+        false => Ok(()),
+        true => Err(Refusal::Execution(format!(
+            "the answer has {points} points, more than {bytes_max} bytes have room for (max_answer_bytes); ask for longer steps, a shorter time or fewer series"
+        ))),
+    }
+}
+
+/// As many steps as a person looks at, where nobody says how many.
+const STEPS: i64 = 100;
+
+/// From one moment to the next, where nobody says: as long as the windows that the expression asks for, which then
+/// touch, if these are not too many; else about a hundredth.
+fn step_of(text: &str, language: Language, options: &promql::Options, length: i64) -> i64 {
+    let window = match language {
+        Language::Caql => None,
+        Language::PromQl => window(text, options),
+    };
+    match window {
+        Some(window) if length / window <= 2 * STEPS => window,
+        _ => round_up(length / STEPS),
+    }
+}
+
+/// The length of the windows in an expression, if all are equally long.
+fn window(text: &str, options: &promql::Options) -> Option<i64> {
+    fn lengths(expr: &Expr, found: &mut Vec<Option<i64>>) {
+        if let ExprKind::Matrix { range, .. } = &expr.kind {
+            found.push(range.resolve(0, 0).ok());
+        }
+        expr.children().into_iter().for_each(|child| lengths(child, found));
+    }
+    let mut found = Vec::new();
+    lengths(&promql::parse(text, options).ok()?, &mut found);
+    found.dedup();
+    match found[..] {
+        [Some(one)] if one > 0 => Some(one),
+        _ => None,
+    }
+}
+
+/// The next length that people count in.
+fn round_up(length: i64) -> i64 {
+    const ROUND_S: [i64; 18] = [
+        1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200,
+        86_400,
+    ];
+    let round =
+        ROUND_S.iter().map(|seconds| seconds * store::SECOND).find(|round| *round >= length);
+    round.unwrap_or_else(|| (length / store::DAY + 1).saturating_mul(store::DAY))
+}

@@ -1,0 +1,58 @@
+//! Two selections side by side.
+
+use axum::extract::State;
+use model::Selector;
+use query::compare::Selection;
+use query::{Limits, Stored};
+use store::View;
+
+use super::{COMPARE, selection};
+use crate::context::Context;
+use crate::desk::{Asking, Written};
+use crate::document;
+use crate::parameters::{Parameters, SELECTOR};
+use crate::refusal::Refusal;
+
+pub(super) async fn compare(
+    State(context): State<Context>,
+    parameters: Parameters,
+) -> Result<Written, Refusal> {
+    let parameters = parameters.only(COMPARE)?;
+    let (desk, now) = (context.desk.clone(), context.intake.now());
+    let timeout = parameters.timeout()?;
+    parameters.required("a", SELECTOR)?;
+    let has = |name| parameters.get(name).is_some();
+    if !has("b") && !has("from_b") && !has("to_b") {
+        let what = "parameter b: is missing, expected a second selector, or another time in from_b and to_b";
+        return Err(Refusal::Bad(what.to_owned()));
+    }
+    let limits = super::limits(&parameters, desk.settings.limits)?;
+    let work = move |view: &View, asking: &Asking| {
+        let a = parameters.selector("a")?.unwrap_or(Selector::All);
+        let b = parameters.selector("b")?.unwrap_or_else(|| a.clone());
+        let moment = |name: &'static str| Ok::<_, Refusal>((name, parameters.moment(name, now)?));
+        let (from, to) = (moment("from")?, moment("to")?);
+        let or = |own: (&'static str, Option<i64>), other: (&'static str, Option<i64>)| {
+            if own.1.is_some() { own } else { other }
+        };
+        let (from_b, to_b) = (or(moment("from_b")?, from), or(moment("to_b")?, to));
+        let sides = [side(view, a, (from, to), limits)?, side(view, b, (from_b, to_b), limits)?];
+        let is_over = || asking.is_over();
+        let source = Stored::new(view).until(&is_over);
+        let comparison = query::compare::compare(&source, [&sides[0], &sides[1]], limits, &is_over)
+            .map_err(|error| Refusal::of_question(error, ""))?;
+        desk.answer(&document::compare::of(&sides, &comparison))
+    };
+    context.desk.take("compare", timeout, work).await
+}
+
+fn side(
+    view: &View,
+    selector: Selector,
+    ends: ((&str, Option<i64>), (&str, Option<i64>)),
+    limits: Limits,
+) -> Result<Selection, Refusal> {
+    let found = selection::histograms(view, &selector, limits.series)?;
+    let range = selection::range(view, &found, ends)?;
+    Ok(Selection { selector, range })
+}

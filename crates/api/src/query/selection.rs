@@ -1,0 +1,122 @@
+//! Which series a question is about, their unit, and the time that it is about.
+
+use std::ops::{ControlFlow, Range};
+
+use collect::{Quantity, Unit};
+use model::{Kind, Selector};
+use store::{Found, View};
+
+use crate::parameters::Parameters;
+use crate::refusal::Refusal;
+
+/// Names that are told where a selector picks nothing.
+const NAMES_LISTED: usize = 10;
+
+/// The series of histograms that a selector picks, one at least and no more than may be.
+pub(crate) fn histograms(
+    view: &View,
+    selector: &Selector,
+    series_max: u64,
+) -> Result<Vec<Found>, Refusal> {
+    let picked = view.each_series(selector, &mut |_| ControlFlow::Break(()));
+    if picked as u64 > series_max {
+        return Err(Refusal::Execution(format!(
+            "{selector} picks {picked} series, more than {series_max} (max_series); select fewer, or raise max_series"
+        )));
+    }
+    let mut found = view.select(selector);
+    found.retain(|found| matches!(found.series.kind(), Kind::Histogram(_)));
+    match (found.is_empty(), picked) {
+        (false, _) => Ok(found),
+        (true, 0) => Err(Refusal::Missing(nothing(view, selector))),
+        (true, picked) => Err(Refusal::Missing(format!(
+            "{selector} picks no histograms, but {picked} series of other kinds"
+        ))),
+    }
+}
+
+fn nothing(view: &View, selector: &Selector) -> String {
+    let mut names: Vec<String> = Vec::new();
+    let n = view.each_series(&Selector::All, &mut |series| {
+        if !names.iter().any(|name| name == series.name()) {
+            names.push(series.name().to_owned());
+        }
+        if names.len() > NAMES_LISTED { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if n == 0 {
+        return format!("{selector} picks no series: there is nothing in the store yet");
+    }
+    let more = if names.len() > NAMES_LISTED { " and more" } else { "" };
+    names.truncate(NAMES_LISTED);
+    format!("{selector} picks no series; there are: {}{more}", names.join(", "))
+}
+
+/// The unit of all of them.
+pub(crate) fn unit(selector: &Selector, found: &[Found]) -> Result<Option<Unit>, Refusal> {
+    let first = found.first().map_or("", |found| found.series.unit());
+    let named = |unit: &str| if unit.is_empty() { "none".to_owned() } else { unit.to_owned() };
+    match found.iter().find(|found| found.series.unit() != first) {
+        None if first.is_empty() => Ok(None),
+        None => {
+            let other = || Unit::Other(first.to_owned());
+            Ok(Some(Unit::parse(first).filter(|unit| unit.name() == first).unwrap_or_else(other)))
+        }
+        Some(other) => Err(Refusal::Execution(format!(
+            "{selector}: these series have different units ({}, {}): choose, as in 'and(__unit:ns)'",
+            named(first),
+            named(other.series.unit())
+        ))),
+    }
+}
+
+/// Limits that were written as quantities, in the unit of the values.
+pub(crate) fn limits(
+    parameters: &Parameters,
+    name: &str,
+    unit: Option<&Unit>,
+) -> Result<Vec<(String, f64)>, Refusal> {
+    let written = parameters.all(name).flat_map(|text| text.split(',')).map(str::trim);
+    let limit = |text: &str| {
+        let quantity = Quantity::parse(text)
+            .ok_or_else(|| Refusal::parameter(name, text, "a quantity such as 100ms"))?;
+        let value = quantity.value_in(unit).ok_or_else(|| {
+            let expected = match unit {
+                Some(unit) => format!("a quantity in the unit of the values, {unit}"),
+                None => "a plain number: the values have no unit".to_owned(),
+            };
+            Refusal::parameter(name, text, &expected)
+        })?;
+        Ok((text.to_owned(), value))
+    };
+    written.filter(|text| !text.is_empty()).map(limit).collect()
+}
+
+/// The time from one parameter to another: to the ends of the rows, where it is not said.
+pub(crate) fn range(
+    view: &View,
+    found: &[Found],
+    (from, to): ((&str, Option<i64>), (&str, Option<i64>)),
+) -> Result<Range<i64>, Refusal> {
+    let range = match (from.1, to.1) {
+        (Some(start), Some(end)) => start..end,
+        (start, end) => {
+            let extent = view.extent(found)?;
+            let Some(extent) = extent else {
+                let why = "these series have no rows yet";
+                return Err(Refusal::Missing(why.to_owned()));
+            };
+            start.unwrap_or(extent.start)..end.unwrap_or(extent.end)
+        }
+    };
+    let shown = |ns: i64| jiff::Timestamp::from_nanosecond(ns.into()).map(|at| at.to_string());
+    match range.start < range.end && range.end.checked_sub(range.start).is_some() {
+        true => Ok(range),
+        false => Err(Refusal::Bad(format!(
+            "parameters {} and {}: from {} to {} there is no time; to is excluded, and the first or last row counts where one is not said",
+            from.0,
+            to.0,
+            shown(range.start).unwrap_or_default(),
+            shown(range.end).unwrap_or_default()
+        ))),
+    }
+}

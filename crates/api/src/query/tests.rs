@@ -1,0 +1,236 @@
+//! Answers to questions over HTTP, of rows that are known.
+
+use expect_test::{Expect, expect};
+use http::StatusCode;
+
+use crate::desk::DeskSettings;
+use crate::trial::{NOW, START, Trial};
+
+async fn check(uri: &str, expected: Expect) {
+    let (status, text) = Trial::new().get(uri).await;
+    let status = if status == StatusCode::OK { String::new() } else { format!("{status} ") };
+    expected.assert_eq(&format!("{status}{text}"));
+}
+
+#[tokio::test]
+async fn an_expression_at_one_moment_has_its_bounds_and_its_maximum() {
+    check(
+        "/v1/query?query=histogram_quantile(0.5, sum(exact_increase(latency{host=\"a\"}[10m])))",
+        expect![[r#"
+            {"schema":1,"kind":"vector","unit":"ms","data":[{"labels":{},"points":[{"time_ns":1600003800000000000,"value":{"lower":4.967431248293937,"estimate":5.076203828766933,"upper":5.076203828766933}}]}],"maxima":[{"question":"histogram_max(sum(exact_increase(latency{host=\"a\"}[10m])))","unit":"ms","data":[{"labels":{},"points":[{"time_ns":1600003800000000000,"value":10.0}]}]}],"warnings":[],"infos":[],"gaps":[]}
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_expression_over_time() {
+    check(
+        "/v1/query?query=sum(histogram_count_above(50, exact_increase(latency[10m])))&from=-20m&step=10m",
+        expect![[r#"
+            {"schema":1,"kind":"matrix","unit":"values","data":[{"labels":{},"points":[{"time_ns":1600002600000000000,"value":100.0},{"time_ns":1600003200000000000,"value":100.0},{"time_ns":1600003800000000000,"value":100.0}]}],"maxima":[],"warnings":[],"infos":[],"gaps":[]}
+        "#]],
+    )
+    .await;
+    check(
+        "/v1/query?language=caql&from=-10m&step=5m&query=find:histogram(\"latency\") | histogram:merge() | histogram:count()",
+        expect![[r#"
+            {"schema":1,"kind":"matrix","unit":"values","data":[{"labels":{"__name__":"latency"},"points":[{"time_ns":1600003200000000000,"value":100.0},{"time_ns":1600003500000000000,"value":100.0}]}],"maxima":[],"warnings":[],"infos":[],"gaps":[]}
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_distribution_of_a_time() {
+    check(
+        "/v1/histogram?selector=latency{host=\"a\"}&from=-10m&to=now&q=0.5,1&above=5ms&above=0.009s",
+        expect![[r#"
+            {"schema":1,"selector":"latency{host=\"a\"}","series":1,"unit":"ms","start_ns":1600003200000000000,"end_ns":1600003800000000000,"count":100,"sum":{"lower":550.0,"estimate":550.0,"upper":550.0},"min":{"lower":1.0,"estimate":1.0,"upper":1.0},"max":{"lower":10.0,"estimate":10.0,"upper":10.0},"cells":[{"lower":1.0,"upper":1.0,"count":10},{"lower":1.9571441241754004,"upper":2.0,"count":10},{"lower":2.9536522918789987,"upper":3.0183288551868452,"count":10},{"lower":3.914288248350801,"upper":4.0,"count":10},{"lower":4.967431248293937,"upper":5.076203828766933,"count":10},{"lower":5.907304583757997,"upper":6.0366577103736905,"count":10},{"lower":6.874477192489912,"upper":7.025008641493198,"count":10},{"lower":7.828576496701602,"upper":8.0,"count":10},{"lower":8.915093940767141,"upper":9.110309078053533,"count":10},{"lower":9.934862496587874,"upper":10.0,"count":10}],"mean":{"lower":5.499999999999994,"estimate":5.5,"upper":5.500000000000006},"stddev":{"lower":2.826597246359501,"estimate":2.8642877611746718,"upper":2.9022716987893995},"quantiles":[{"q":0.5,"value":{"lower":4.967431248293937,"estimate":5.0663154123602965,"upper":5.076203828766933}},{"q":1.0,"value":{"lower":10.0,"estimate":10.0,"upper":10.0}}],"above":[{"written":"5ms","limit":5.0,"count":{"lower":50,"estimate":57,"upper":60}},{"written":"0.009s","limit":9.0,"count":{"lower":10,"estimate":16,"upper":20}}],"gaps":[]}
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn columns_are_whole_distributions_and_their_total_is_their_sum() {
+    let trial = Trial::new();
+    for (lengths, columns) in [("&columns=7", 7), ("&step=7m", 9), ("", 120), ("&columns=1", 1)] {
+        let asked = format!("/v1/heatmap?selector=latency&from={START}ns&to={NOW}ns{lengths}");
+        let map = trial.json(&asked).await;
+        let all = map["columns"].as_array().unwrap();
+        assert_eq!(all.len(), columns, "{lengths}");
+        let count = |json: &serde_json::Value| json["count"].as_u64().unwrap();
+        assert_eq!(all.iter().map(count).sum::<u64>(), 1200);
+        assert_eq!(count(&map["total"]), 1200);
+        let cells = |json: &serde_json::Value| -> u64 {
+            json["cells"].as_array().unwrap().iter().map(count).sum()
+        };
+        assert!(all.iter().all(|column| cells(column) == count(column)));
+        // What is asked of the same time at once is the same.
+        let whole = format!("/v1/histogram?selector=latency&from={START}ns&to={NOW}ns");
+        let whole = trial.json(&whole).await;
+        for name in ["count", "sum", "min", "max", "cells"] {
+            assert_eq!(map["total"][name], whole[name], "{lengths} {name}");
+        }
+        assert_eq!(all[0]["start_ns"].as_i64(), Some(START));
+        assert_eq!(all[columns - 1]["end_ns"].as_i64(), Some(NOW));
+    }
+}
+
+#[tokio::test]
+async fn what_is_missing_stands_beside() {
+    let trial = Trial::new();
+    let (start, end) = (START, START + store::MINUTE);
+    let reason = "a cable was cut".to_owned();
+    trial.lose(model::Gap { start, end, producer: Some(7), lost: Some(3), reason });
+    let map = trial.json("/v1/heatmap?selector=latency&step=10m").await;
+    assert_eq!(map["columns"][0]["gaps"][0]["reason"], "a cable was cut");
+    assert_eq!(map["columns"][1]["gaps"].as_array().unwrap().len(), 0);
+    let asked = "/v1/query?query=sum(exact_increase(latency[1h]))";
+    assert_eq!(trial.json(asked).await["gaps"][0]["lost"], 3);
+    let asked = "/api/v1/query?query=sum(exact_increase(latency[1h]))";
+    let warning = "missing from 2020-09-13T12:30:00Z to 2020-09-13T12:31:00Z: 3 lost of producer 0000000000000007: a cable was cut";
+    assert_eq!(trial.json(asked).await["warnings"][0], warning);
+}
+
+#[tokio::test]
+async fn what_is_known() {
+    check("/v1/series?selector={host=\"a\"}", expect![[r#"
+        {"schema":1,"found":2,"cut":false,"series":[{"name":"depth","labels":{"host":"a"},"kind":"gauge","unit":null},{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
+    "#]]).await;
+    check("/v1/series?text=LAT&limit=1", expect![[r#"
+        {"schema":1,"found":2,"cut":true,"series":[{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
+    "#]]).await;
+    check("/v1/names", expect![[r#"
+        {"schema":1,"found":3,"cut":false,"names":[{"name":"depth","kind":"gauge","unit":null,"series":1},{"name":"latency","kind":"histogram","unit":"ms","series":2},{"name":"requests_total","kind":"cumulative-count","unit":null,"series":1}]}
+    "#]]).await;
+    check(
+        "/v1/labels",
+        expect![[r#"
+        {"schema":1,"found":1,"cut":false,"labels":[{"name":"host","values":2,"series":3}]}
+    "#]],
+    )
+    .await;
+    check("/v1/label/host/values?selector=latency&selector=depth", expect![[r#"
+        {"schema":1,"found":2,"cut":false,"values":[{"value":"a","series":2},{"value":"b","series":1}]}
+    "#]]).await;
+    check(
+        "/v1/label/__name/values?text=t&limit=1",
+        expect![[r#"
+        {"schema":1,"found":3,"cut":true,"values":[{"value":"depth","series":1}]}
+    "#]],
+    )
+    .await;
+    check("/v1/cardinality?top=1", expect![[r#"
+        {"schema":1,"series":4,"metrics":3,"labels":1,"by_metric":[{"metric":"latency","series":2}],"by_label":[{"label":"host","values":2,"series":3}],"by_pair":[{"label":"host","value":"a","series":2}]}
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn two_sides_and_a_rectangle() {
+    let trial = Trial::new();
+    let compared = trial.json("/v1/compare?a=latency{host=\"a\"}&b=latency{host=\"b\"}").await;
+    assert_eq!((&compared["a"]["count"], &compared["b"]["count"]), (&600.into(), &600.into()));
+    assert_eq!(compared["superiority"]["lower"].to_string(), "1.0");
+    let asked = format!("/v1/explain?selector=latency&above=50ms&from={START}ns&to={NOW}ns");
+    let explained = trial.json(&asked).await;
+    assert_eq!(explained["inside"]["estimate"], 600);
+    assert_eq!(explained["labels"][0]["label"], "host");
+    assert_eq!(explained["labels"][0]["divergence"].to_string(), "1.0");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named() {
+    check("/v1/query", expect![[r#"
+        400 Bad Request {"error":"parameter query: is missing, expected an expression of PromQL or CAQL"}
+    "#]]).await;
+    check(
+        "/v1/query?query=sum(",
+        expect![[r#"
+        400 Bad Request {"error":"1:5: unclosed left parenthesis"}
+    "#]],
+    )
+    .await;
+    check("/v1/query?query=1&from=noon", expect![[r#"
+        400 Bad Request {"error":"parameter from: found \"noon\", expected a time such as 2026-11-09T12:30:00Z, Unix seconds, nanoseconds as 1794225600000000000ns, now or -2h"}
+    "#]]).await;
+    check("/v1/query?query=1&step=1m", expect![[r#"
+        400 Bad Request {"error":"parameter from: is missing, expected a time such as -1h: a step, or CAQL, is over a stretch of time"}
+    "#]]).await;
+    check(
+        "/v1/query?query=1&language=sql",
+        expect![[r#"
+        400 Bad Request {"error":"parameter language: found \"sql\", expected promql or caql"}
+    "#]],
+    )
+    .await;
+    check("/v1/query?query=1&form=-1h", expect![[r#"
+        400 Bad Request {"error":"parameter \"form\" is not known here; there are: query, language, from, to, step, lookback, experimental, no_maxima, timeout, max_samples, max_series, max_bytes, max_steps"}
+    "#]]).await;
+    check("/v1/query?query=latency&max_series=1", expect![[r#"
+        422 Unprocessable Entity {"error":"the query needs more series (max_series) than 1 (2); select fewer series, or raise max_series"}
+    "#]]).await;
+    check("/v1/query?query=latency&timeout=1ns", expect![[r#"
+        503 Service Unavailable {"error":"the query took longer than it may; ask for less, or raise timeout"}
+    "#]]).await;
+    check("/v1/histogram?selector=nothing", expect![[r#"
+        404 Not Found {"error":"and(__name:nothing) picks no series; there are: latency, requests_total, depth"}
+    "#]]).await;
+    check(
+        "/v1/histogram?selector=depth",
+        expect![[r#"
+        404 Not Found {"error":"and(__name:depth) picks no histograms, but 1 series of other kinds"}
+    "#]],
+    )
+    .await;
+    check("/v1/histogram?selector={a", expect![[r#"
+        400 Bad Request {"error":"parameter selector: found \"{a\", expected a selector such as latency, latency{host=\"a\"} or and(host:web-*): column 3: found the end, expected =, !=, =~ or !~"}
+    "#]]).await;
+    check("/v1/histogram?selector=latency&above=1B", expect![[r#"
+        400 Bad Request {"error":"parameter above: found \"1B\", expected a quantity in the unit of the values, ms"}
+    "#]]).await;
+    check(
+        "/v1/histogram?selector=latency&q=2",
+        expect![[r#"
+        400 Bad Request {"error":"parameter q: found \"2\", expected a share from 0 to 1"}
+    "#]],
+    )
+    .await;
+    check("/v1/histogram?selector=latency&from=now&to=-1h", expect![[r#"
+        400 Bad Request {"error":"parameters from and to: from 2020-09-13T13:30:00Z to 2020-09-13T12:30:00Z there is no time; to is excluded, and the first or last row counts where one is not said"}
+    "#]]).await;
+    check("/v1/heatmap?selector=latency&columns=0", expect![[r#"
+        400 Bad Request {"error":"parameter columns: found \"0\", expected a whole number from 1 to 10000"}
+    "#]]).await;
+    check(
+        "/v1/heatmap?selector=latency&columns=2&step=1m",
+        expect![[r#"
+        400 Bad Request {"error":"parameters columns and step: found both, expected one of them"}
+    "#]],
+    )
+    .await;
+    check("/v1/heatmap?selector=latency&step=1ms", expect![[r#"
+        400 Bad Request {"error":"parameter step: found \"1000000ns\", expected a length that the time has no more than 10000 of"}
+    "#]]).await;
+    check("/v1/compare?a=latency", expect![[r#"
+        400 Bad Request {"error":"parameter b: is missing, expected a second selector, or another time in from_b and to_b"}
+    "#]]).await;
+    check("/v1/explain?selector=latency&above=1&up_to=0", expect![[r#"
+        422 Unprocessable Entity {"error":"the rectangle has no height: its lower value is not below its upper one"}
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn an_answer_has_a_limit() {
+    let desk = DeskSettings { answer_bytes_max: 1000, ..Default::default() };
+    let trial = Trial::over(crate::trial::store(), desk);
+    let (status, text) = trial.get("/v1/query?query=1&from=-1h&step=1s").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(text.contains("3601 points") && text.contains("max_answer_bytes"), "{text}");
+    let (status, text) = trial.get("/v1/openapi.json").await;
+    assert!(status.is_success() && text.len() > 1000);
+    let (status, text) = trial.get("/v1/query?query=1&from=-29s&step=1s").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(text.contains("the answer has more than 1000 bytes (max_answer_bytes)"), "{text}");
+}

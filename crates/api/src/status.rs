@@ -1,0 +1,102 @@
+//! How topdeck is: since when it runs, what the store and the journal hold, who lags behind, what is damaged.
+
+#[cfg(test)]
+mod tests;
+
+use axum::extract::State;
+use axum::routing;
+
+use crate::context::Context;
+use crate::desk::Written;
+use crate::document;
+use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
+use crate::json::integer;
+use crate::openapi::Route;
+use crate::refusal::Refusal;
+
+pub(crate) const ROUTES: &[Route] = &[Route::get(
+    "/v1/status",
+    "How topdeck is: store, journal, subscribers and how far they lag, damage.",
+    &[],
+    || routing::get(status),
+)];
+
+async fn status(State(context): State<Context>) -> Result<Written, Refusal> {
+    let shared = context.clone();
+    let work = move |_: &_| {
+        let now = shared.intake.now();
+        let failed = |error: journal::Error| Refusal::Internal(error.to_string());
+        let (store, journal) = match shared.intake.home().store() {
+            Some(store) => {
+                let stat = store.stat()?;
+                (self::store(&stat), self::journal(&stat.journal))
+            }
+            None => {
+                let stat = shared.intake.home().journal().stat().map_err(failed)?;
+                (Null, self::journal(&stat))
+            }
+        };
+        shared.desk.answer(&Object(vec![
+            ("schema", integer(1)),
+            ("version", Text(env!("CARGO_PKG_VERSION").to_owned())),
+            ("now_ns", Integer(now.into())),
+            ("since_ns", Integer(shared.desk.since.into())),
+            ("store", store),
+            ("journal", journal),
+        ]))
+    };
+    context.desk.blocking("status", None, work).await
+}
+
+fn store(stat: &store::Stat) -> Json {
+    let bytes: u64 = stat.parts.iter().map(|part| part.bytes).sum();
+    let rows: u64 = stat.parts.iter().map(|part| part.rows).sum();
+    Object(vec![
+        ("series", integer(stat.series)),
+        ("index_bytes", integer(stat.index_bytes)),
+        ("head_rows", integer(stat.head_rows)),
+        ("head_bytes", integer(stat.head_bytes)),
+        ("parts", integer(stat.parts.len() as u64)),
+        ("part_rows", integer(rows)),
+        ("part_bytes", integer(bytes)),
+        ("gaps", List(stat.gaps.iter().map(document::gap).collect())),
+        ("notes", List(stat.notes.iter().cloned().map(Text).collect())),
+    ])
+}
+
+fn journal(stat: &journal::Stat) -> Json {
+    let subscriber = |point: &journal::Checkpoint| {
+        Object(vec![
+            ("name", Text(point.name.clone())),
+            ("position", integer(point.position)),
+            ("lag", integer(stat.marks.end.saturating_sub(point.position))),
+            ("moved_ns", Integer(point.moved.into())),
+            ("holds", Bool(point.holds)),
+            ("damaged", Bool(point.damaged)),
+        ])
+    };
+    let readers = stat.checkpoints.iter().filter(|point| point.kind == journal::Kind::Subscriber);
+    let gap = |gap: &journal::Gap| {
+        Object(vec![
+            ("first", integer(gap.positions.start)),
+            ("batches", integer(gap.records())),
+            ("reason", Text(gap.reason.to_string())),
+        ])
+    };
+    Object(vec![
+        ("id", Text(format!("{:032x}", stat.id))),
+        ("created_ns", Integer(stat.created.into())),
+        ("first", integer(stat.marks.first)),
+        ("durable", integer(stat.marks.durable)),
+        ("flushed", integer(stat.marks.flushed)),
+        ("end", integer(stat.marks.end)),
+        ("segments", integer(stat.segments as u64)),
+        ("segment_bytes", integer(stat.segment_bytes)),
+        ("buffered_bytes", integer(stat.buffered_bytes)),
+        ("full", stat.full.as_ref().map_or(Null, |why| Text(why.to_string()))),
+        ("poisoned", Bool(stat.poisoned)),
+        ("subscribers", List(readers.map(subscriber).collect())),
+        ("damaged_checkpoints", List(stat.damaged_checkpoints.iter().cloned().map(Text).collect())),
+        ("gaps", List(stat.gaps.iter().map(gap).collect())),
+    ])
+}

@@ -1,0 +1,66 @@
+//! What topdeck says of itself.
+
+use http::StatusCode;
+
+use crate::trial::{NOW, Trial};
+
+#[tokio::test]
+async fn how_topdeck_is() {
+    let trial = Trial::new();
+    let status = trial.json("/v1/status").await;
+    assert_eq!(status["now_ns"].as_i64(), Some(NOW));
+    assert_eq!(status["store"]["series"], 4);
+    assert_eq!(status["journal"]["end"], 240);
+    assert_eq!(status["journal"]["subscribers"][0]["name"], "store");
+    assert_eq!(status["journal"]["poisoned"], false);
+    assert_eq!(status["store"]["notes"].as_array().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn the_books_have_no_difference() {
+    let trial = Trial::new();
+    let audit = trial.json("/v1/audit").await;
+    assert_eq!(audit["explained"], true);
+    let producer = &audit["producers"][0];
+    assert_eq!(producer["name"], "trial");
+    for (at, hop) in ["journal", "store"].into_iter().enumerate() {
+        let line = &producer["hops"][at];
+        assert_eq!((&line["hop"], &line["difference"]), (&hop.into(), &0.into()));
+        assert_eq!(line["stored"]["values"], 1320, "60 minutes of 2 × 10 values, 1 count and 1 gauge");
+    }
+}
+
+#[tokio::test]
+async fn health_and_metrics() {
+    let trial = Trial::new();
+    for path in ["/health", "/-/healthy", "/-/ready"] {
+        assert_eq!(trial.get(path).await, (StatusCode::OK, "topdeck is well\n".to_owned()));
+    }
+    trial.json("/v1/query?query=1").await;
+    let (status, text) = trial.get("/metrics").await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(text.contains("topdeck_batches_total{outcome=\"taken\"} 240\n"), "{text}");
+    assert!(text.contains("topdeck_query_seconds_count{kind=\"query\"} 1\n"), "{text}");
+}
+
+#[tokio::test]
+async fn an_agent_keeps_nothing_to_ask_about() {
+    let disk: std::sync::Arc<dyn disk::Disk> = std::sync::Arc::new(disk::SimDisk::new(1).process());
+    let path = std::path::Path::new("/journal");
+    let settings = journal::Settings {
+        buffer_bytes: 64 << 10,
+        segment_bytes: 256 << 10,
+        ..Default::default()
+    };
+    journal::Journal::create(&*disk, path, 7, 0, &settings).unwrap();
+    let options = journal::Options { background: false, ..Default::default() };
+    let journal = journal::Journal::open(disk, path, &options).unwrap();
+    let home = intake::Home::Journal(std::sync::Arc::new(journal));
+    let trial = Trial::at(home, crate::desk::DeskSettings::default());
+    let (status, text) = trial.get("/v1/query?query=1").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(text.contains("an agent keeps nothing"), "{text}");
+    let status = trial.json("/v1/status").await;
+    assert!(status["store"].is_null() && status["journal"]["end"] == 0);
+    assert_eq!(trial.get("/health").await.0, StatusCode::OK);
+}

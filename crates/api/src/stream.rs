@@ -1,0 +1,68 @@
+//! The live stream: new intervals as they come, as server-sent events (html.spec.whatwg.org, server-sent events).
+//!
+//! ```text
+//! : topdeck
+//!
+//! event: row
+//! data: {"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms","start_ns":0,"end_ns":10000000000,"value":{…}}
+//! ```
+//!
+//! A value is a number, a text, or a distribution as answers have it, with its cells. `event: gap` says that something
+//! is known to be missing, whosever it is. `event: lagged` with `{"missed":n}` tells a client that was too slow how
+//! many events it was not sent: each has [`EVENTS_MAX`] events and [`BYTES_MAX`] bytes that wait for it, and nobody
+//! waits for it. A comment comes every [`HEARTBEAT`] if nothing else does. What is streamed is what was taken; it may
+//! not be durable yet.
+
+mod body;
+mod event;
+mod feed;
+mod hub;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing;
+use http::{HeaderValue, header};
+
+use crate::context::Context;
+use crate::openapi::{Parameter, Route, SELECTOR};
+use crate::parameters::Parameters;
+use crate::refusal::Refusal;
+
+pub(crate) use hub::Hub;
+
+/// Events that wait for one client at the most.
+const EVENTS_MAX: usize = 4096;
+/// Bytes that wait for one client at the most.
+const BYTES_MAX: usize = 4 << 20;
+/// How often something is sent.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+const STREAM: &[Parameter] = &[SELECTOR.many()];
+
+pub(crate) const ROUTES: &[Route] = &[Route::get(
+    "/v1/stream",
+    "New intervals as they come: events row, gap and lagged.",
+    STREAM,
+    || routing::get(stream),
+)
+.answers(200, "text/event-stream", "events, without end")];
+
+async fn stream(
+    State(context): State<Context>,
+    parameters: Parameters,
+) -> Result<Response, Refusal> {
+    let selector = parameters.only(STREAM)?.selectors("selector")?;
+    let events = context.desk.hub.subscribe(selector)?;
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        // Proxies of nginx keep back what is no whole answer otherwise.
+        (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    Ok((headers, Body::new(events)).into_response())
+}

@@ -1,0 +1,53 @@
+//! The body of a stream: events, and a comment where none come.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::HEARTBEAT;
+
+/// What is sent to one client.
+pub(super) struct Events {
+    events: mpsc::Receiver<Arc<str>>,
+    waiting: Arc<AtomicUsize>,
+    /// Its first tick is now: the client learns that it is listened to.
+    heartbeat: Interval,
+}
+
+impl Events {
+    pub(super) fn new(events: mpsc::Receiver<Arc<str>>, waiting: Arc<AtomicUsize>) -> Events {
+        let mut heartbeat = interval(HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Events { events, waiting, heartbeat }
+    }
+}
+
+impl Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let frame = |bytes: Bytes| Poll::Ready(Some(Ok(Frame::data(bytes))));
+        if self.heartbeat.poll_tick(context).is_ready() {
+            return frame(Bytes::from_static(b": topdeck\n\n"));
+        }
+        match self.events.poll_recv(context) {
+            Poll::Ready(Some(text)) => {
+                self.waiting.fetch_sub(text.len(), Ordering::Relaxed);
+                frame(Bytes::copy_from_slice(text.as_bytes()))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}

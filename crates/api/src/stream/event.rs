@@ -1,0 +1,64 @@
+//! Events as they are sent.
+
+use hist::Mixture;
+use model::{Entry, Gap, Series, Value};
+
+use crate::document;
+use crate::json::Json::{self, Integer, Null, Object, Text};
+use crate::json::{integer, number};
+
+fn event(name: &str, data: &Json) -> String {
+    format!("event: {name}\ndata: {data:#}\n\n")
+}
+
+/// A row of a series.
+pub(super) fn row(series: &Series, entry: &Entry<'_>) -> String {
+    let value = match entry.decode() {
+        Ok(Value::Histogram(histogram)) => {
+            Object(document::distribution(&Mixture::from(*histogram)))
+        }
+        Ok(Value::Number(plain)) if plain.is_finite() => number(plain),
+        Ok(Value::Number(other)) => Text(format!("{other:+}").replace("inf", "Inf")),
+        Ok(Value::Text(text)) => Text(text),
+        Err(_) => Null,
+    };
+    let mut fields = crate::query::head(series);
+    fields.extend([
+        ("start_ns", Integer(entry.start.into())),
+        ("end_ns", Integer(entry.end.into())),
+        ("value", value),
+    ]);
+    event("row", &Object(fields))
+}
+
+/// Something that is known to be missing.
+pub(super) fn gap(gap: &Gap) -> String {
+    event("gap", &document::gap(gap))
+}
+
+/// Records that the journal has not any more.
+pub(super) fn journal_gap(gap: &journal::Gap) -> String {
+    let (start, end) = match &gap.time {
+        Some(time) => (Integer((*time.start()).into()), Integer((*time.end()).into())),
+        None => (Null, Null),
+    };
+    let reason = format!("{} batches of the journal: {}", gap.records(), gap.reason);
+    let fields = vec![
+        ("start_ns", start),
+        ("end_ns", end),
+        ("producer", Null),
+        ("lost", Null),
+        ("reason", Text(reason)),
+    ];
+    event("gap", &Object(fields))
+}
+
+/// Events that a client was too slow for.
+pub(super) fn lagged(missed: u64) -> String {
+    event("lagged", &Object(vec![("missed", integer(missed))]))
+}
+
+/// Nothing more comes.
+pub(super) fn failed(why: &str) -> String {
+    event("error", &Object(vec![("error", Text(why.to_owned()))]))
+}

@@ -1,0 +1,120 @@
+//! What those who listen are sent.
+
+use http_body_util::BodyExt as _;
+
+use axum::body::Body;
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use http::{Request, StatusCode};
+use model::{Gap, Kind, Sample, Series, Value};
+
+use super::EVENTS_MAX;
+use crate::desk::DeskSettings;
+use crate::trial::{START, Trial, store};
+
+/// Someone who listens.
+struct Listener(Body);
+
+impl Listener {
+    async fn new(trial: &Trial, uri: &str) -> Listener {
+        let response = trial.answer(Request::get(uri).body(Body::empty()).unwrap()).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut listener = Listener(response.into_body());
+        assert_eq!(listener.next().await.as_deref(), Some(": topdeck\n\n"));
+        listener
+    }
+
+    async fn next(&mut self) -> Option<String> {
+        let frame = self.0.frame().await?.unwrap();
+        Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
+    }
+
+    /// The next event that is no comment.
+    async fn event(&mut self) -> String {
+        loop {
+            let event = self.next().await.expect("the stream goes on");
+            if !event.starts_with(':') {
+                return event;
+            }
+        }
+    }
+}
+
+fn gauge(name: &str) -> Series {
+    Series::new(name, Kind::Gauge).with_label("host", "a").checked().unwrap()
+}
+
+fn number(value: f64) -> Sample {
+    Sample { start: START, end: START, value: Value::Number(value) }
+}
+
+#[tokio::test]
+async fn rows_and_gaps_come_to_those_who_want_them() {
+    let trial = Trial::over(store(), DeskSettings::default());
+    // What was before is not sent, but what it was of is known by its number only.
+    trial.send(&gauge("depth"), number(1.0));
+    let mut all = Listener::new(&trial, "/v1/stream").await;
+    let mut some = Listener::new(&trial, "/v1/stream?selector=latency").await;
+    trial.send(&gauge("depth"), number(f64::INFINITY));
+    let latency = Series::new("latency", Kind::Histogram(Temporality::Delta))
+        .with_unit("ms")
+        .checked()
+        .unwrap();
+    let mut histogram = Histogram::default();
+    histogram.record_n(3.0, 2);
+    let value = Value::Histogram(Box::new(histogram));
+    trial.send(&latency, Sample { start: START, end: START + 10, value });
+    trial.lose(Gap { start: 1, end: 2, producer: None, lost: Some(3), reason: "why".to_owned() });
+    let row = "event: row\ndata: {\"name\":\"latency\",\"labels\":{},\"kind\":\"histogram\",\"unit\":\"ms\",\"start_ns\":1600000200000000000,\"end_ns\":1600000200000000010,\"value\":{\"count\":2,\"sum\":{\"lower\":6.0,\"estimate\":6.0,\"upper\":6.0},\"min\":{\"lower\":3.0,\"estimate\":3.0,\"upper\":3.0},\"max\":{\"lower\":3.0,\"estimate\":3.0,\"upper\":3.0},\"cells\":[{\"lower\":3.0,\"upper\":3.0,\"count\":2}]}}\n\n";
+    let gap = "event: gap\ndata: {\"start_ns\":1,\"end_ns\":2,\"producer\":null,\"lost\":3,\"reason\":\"why\"}\n\n";
+    assert_eq!(some.event().await, row);
+    assert_eq!(some.event().await, gap);
+    assert_eq!(
+        all.event().await,
+        "event: row\ndata: {\"name\":\"depth\",\"labels\":{\"host\":\"a\"},\"kind\":\"gauge\",\"unit\":null,\"start_ns\":1600000200000000000,\"end_ns\":1600000200000000000,\"value\":\"+Inf\"}\n\n"
+    );
+    assert_eq!(all.event().await, row);
+    assert_eq!(all.event().await, gap);
+}
+
+#[tokio::test]
+async fn the_slow_are_told_what_they_missed_and_hold_up_nobody() {
+    let trial = Trial::over(store(), DeskSettings::default());
+    let mut slow = Listener::new(&trial, "/v1/stream?selector=depth").await;
+    let mut quick = Listener::new(&trial, "/v1/stream?selector=mark").await;
+    let more = 10;
+    let intake = &trial.context.intake;
+    let mut writer = intake.writer(201);
+    use collect::Rows as _;
+    writer.series(b"depth", &mut || Ok(gauge("depth"))).unwrap();
+    for at in 0..EVENTS_MAX + more {
+        writer.sample(&number(at as f64)).unwrap();
+    }
+    intake.take(&intake.producer("trial"), writer).unwrap().wait().unwrap();
+    trial.send(&gauge("mark"), number(1.0));
+    assert!(quick.event().await.contains("\"mark\""));
+    for at in 0..EVENTS_MAX {
+        assert!(slow.event().await.contains(&format!("\"value\":{at}.0")), "{at}");
+    }
+    trial.send(&gauge("depth"), number(-1.0));
+    assert_eq!(slow.event().await, format!("event: lagged\ndata: {{\"missed\":{more}}}\n\n"));
+    assert!(slow.event().await.contains("\"value\":-1.0"));
+}
+
+#[tokio::test]
+async fn so_many_may_listen_and_all_end_with_the_server() {
+    let desk = DeskSettings { stream_clients_max: 1, ..Default::default() };
+    let trial = Trial::over(store(), desk);
+    let mut one = Listener::new(&trial, "/v1/stream").await;
+    let (status, text) = trial.get("/v1/stream").await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert!(text.contains("max_stream_clients"), "{text}");
+    drop(std::mem::replace(&mut one, Listener(Body::empty())));
+    let mut other = Listener::new(&trial, "/v1/stream").await;
+    let context = trial.context.clone();
+    tokio::task::spawn_blocking(move || context.desk.stop()).await.unwrap();
+    assert_eq!(other.next().await, None);
+    let (status, _) = trial.get("/v1/stream").await;
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+}

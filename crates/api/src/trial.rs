@@ -1,0 +1,159 @@
+//! A store in memory with some rows, and questions to the routes over it, for tests.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use collect::Rows as _;
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use http::{Request, StatusCode};
+use intake::{Home, Intake};
+use model::{Gap, Kind, Sample, Series, Value};
+use serde_json::Value as Read;
+use tower::ServiceExt as _;
+
+use crate::context::Context;
+use crate::desk::DeskSettings;
+use crate::openapi::{self, Scope};
+
+/// When the first row begins: 2020-09-13T12:30:00Z.
+pub(crate) const START: i64 = 1_600_000_200 * store::SECOND;
+/// An hour later, which is now.
+pub(crate) const NOW: i64 = START + store::HOUR;
+
+/// A server without sockets.
+pub(crate) struct Trial {
+    pub(crate) context: Context,
+    router: Router,
+}
+
+/// An empty store.
+pub(crate) fn store() -> Arc<store::Store> {
+    let disk: Arc<dyn disk::Disk> = Arc::new(disk::SimDisk::new(1).process());
+    store_in(disk, Path::new("/store"))
+}
+
+/// An empty store in a folder.
+pub(crate) fn store_in(disk: Arc<dyn disk::Disk>, path: &Path) -> Arc<store::Store> {
+    let clock: journal::Clock = Arc::new(|| NOW);
+    let settings =
+        journal::Settings { buffer_bytes: 1 << 20, segment_bytes: 4 << 20, ..Default::default() };
+    let journal = journal::Options {
+        alone: true,
+        background: false,
+        clock: Arc::clone(&clock),
+        ..Default::default()
+    };
+    let options = store::Options { background: false, journal, clock, ..Default::default() };
+    store::Store::create(&disk, path, &settings).unwrap();
+    Arc::new(store::Store::open(disk, path, &options).unwrap())
+}
+
+impl Trial {
+    /// Over some store.
+    pub(crate) fn over(store: Arc<store::Store>, desk: DeskSettings) -> Trial {
+        Trial::at(Home::Store(store), desk)
+    }
+
+    pub(crate) fn at(home: Home, desk: DeskSettings) -> Trial {
+        let clock: journal::Clock = Arc::new(|| NOW);
+        let settings = intake::Settings { background: false, clock, ..Default::default() };
+        let intake = Arc::new(Intake::new(home, settings).unwrap());
+        let context = Context::new(intake, desk);
+        let scopes = [Scope::Open, Scope::Ingest, Scope::Read, Scope::Admin];
+        let router = scopes.map(openapi::routes).into_iter().fold(Router::new(), Router::merge);
+        Trial { router: router.with_state(context.clone()), context }
+    }
+
+    /// Over a store with an hour of latencies of two hosts, by the minute, and a count and a gauge: in minute `m`
+    /// host `a` has 10 values of 1 to 10 ms, and host `b` 10 of 100 to 1000 ms.
+    pub(crate) fn new() -> Trial {
+        let trial = Trial::over(store(), DeskSettings::default());
+        let latency = |host: &str| {
+            Series::new("latency", Kind::Histogram(Temporality::Delta))
+                .with_unit("ms")
+                .with_label("host", host)
+                .checked()
+                .unwrap()
+        };
+        let requests = Series::new("requests_total", Kind::Counter(Temporality::Cumulative));
+        let depth = Series::new("depth", Kind::Gauge).with_label("host", "a").checked().unwrap();
+        for minute in 0..60 {
+            let start = START + minute * store::MINUTE;
+            let end = start + store::MINUTE;
+            for (host, least) in [("a", 1), ("b", 100)] {
+                let mut histogram = Histogram::default();
+                (1..=10).for_each(|n| histogram.record(f64::from(n * least)));
+                let value = Value::Histogram(Box::new(histogram));
+                trial.send(&latency(host), Sample { start, end, value });
+            }
+            let total = Value::Number((minute * 10) as f64);
+            trial.send(&requests, Sample { start: START, end, value: total });
+            let value = Value::Number(minute as f64 + 0.5);
+            trial.send(&depth, Sample { start: end, end, value });
+        }
+        trial
+    }
+
+    /// Takes one row.
+    pub(crate) fn send(&self, series: &Series, sample: Sample) {
+        let intake = &self.context.intake;
+        let mut writer = intake.writer(200);
+        writer.series(&series.form(), &mut || Ok(series.clone())).unwrap();
+        writer.sample(&sample).unwrap();
+        intake.take(&intake.producer("trial"), writer).unwrap().wait().unwrap();
+    }
+
+    /// Takes a gap.
+    pub(crate) fn lose(&self, gap: Gap) {
+        let intake = &self.context.intake;
+        let mut writer = intake.writer(200);
+        writer.gap(gap);
+        intake.take(&intake.producer("trial"), writer).unwrap().wait().unwrap();
+    }
+
+    /// Asks anything.
+    pub(crate) async fn answer(&self, request: Request<Body>) -> axum::response::Response {
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    /// Asks, and reads the whole answer.
+    pub(crate) async fn send_request(&self, request: Request<Body>) -> (StatusCode, String) {
+        let response = self.answer(request).await;
+        let status = response.status();
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// Asks by GET.
+    pub(crate) async fn get(&self, uri: &str) -> (StatusCode, String) {
+        self.send_request(Request::get(escaped(uri)).body(Body::empty()).unwrap()).await
+    }
+
+    /// Asks by GET for what is there.
+    #[track_caller]
+    pub(crate) fn json(&self, uri: &str) -> impl Future<Output = Read> {
+        async move {
+            let (status, text) = self.get(uri).await;
+            assert!(status.is_success(), "{uri}: {status} {text}");
+            serde_json::from_str(&text).unwrap()
+        }
+    }
+}
+
+/// As browsers do with what an address may not have.
+fn escaped(uri: &str) -> String {
+    let mut out = String::new();
+    for byte in uri.bytes() {
+        match byte {
+            b' ' | b'"' | b'{' | b'}' | b'<' | b'>' | b'^' | b'`' | b'|' | b'[' | b']' | b'\\' => {
+                out.push_str(&format!("%{byte:02X}"));
+            }
+            byte if byte.is_ascii() => out.push(char::from(byte)),
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
