@@ -1,2 +1,26 @@
-//! This host: procfs, BPF, hiccups.
+//! This host: processors, memory, disks and networks, and the whole distributions of block I/O, of waits for a
+//! processor, and of the stalls of the machine itself.
+//!
+//! One thread reads at the boundaries of the intake's intervals and appends one batch; a second one measures hiccups.
+//! Files of the kernel stay open ([`procfs`]). Programs in the kernel ([`bpf`]) count in buckets that `hist` knows, so
+//! that nothing is converted; where they cannot be loaded that is said ([`Host::notes`]) and nothing is made up. A
+//! reading that is not taken comes again within the next, whole but for gauges, which become a gap.
+//!
+//! What is told is listed in docs/host.md, which a test compares with the code.
 #![deny(unsafe_code)]
+
+mod block_io;
+mod bpf;
+mod error;
+mod hiccup;
+mod host;
+mod metric;
+mod own;
+mod procfs;
+mod run_queue;
+mod settings;
+mod sources;
+
+pub use error::{Error, Result};
+pub use host::Host;
+pub use settings::Settings;

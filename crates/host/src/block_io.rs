@@ -1,0 +1,371 @@
+//! How long each block I/O took, by device and operation, whole: one program at `block_rq_complete`.
+//!
+//! Total is from the allocation of the request to its completion (`start_time_ns`: queue and device), device from
+//! when it was given to the driver (`io_start_time_ns`: set where the kernel keeps queue statistics). Both in
+//! nanoseconds of the monotonic clock. A request counts once, as in `/proc/diskstats`: not when a part of it
+//! completes, and not for the steps of a flush within it. Devices whose driver takes no requests (device mapper,
+//! RAID, zram) have none here; what lies below them has.
+//!
+//! The map's value, in words of 8 bytes:
+//!
+//! ```text
+//! 0        requests of devices for which there was no slot
+//! 8        keys, one a slot: 0, or major << 20 | minor, plus 1
+//! 8 + s    cells: for each slot the five operations, for each operation
+//!          0 errors   1 without start   2 sum total   3 sum device   8 buckets total   1,224 buckets device
+//! ```
+//!
+//! Measured with the kernel's own statistics (`kernel.bpf_stats_enabled`): see docs/host.md. Source: kernel,
+//! block/blk-mq.c (`blk_update_request`), block/blk-flush.c, include/trace/events/block.h.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bpf::btf::Btf;
+use crate::bpf::grid::{self, Adding, BUCKETS, Counts};
+use crate::bpf::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
+use crate::bpf::instruction::{Arithmetic, Assembler, Function, Instruction, Label, When, Width};
+use crate::bpf::{Cost, Program};
+
+/// What requests do, by the number of their cells.
+pub(crate) const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "other"];
+const TRACEPOINT: &str = "block_rq_complete";
+/// Words before the keys.
+const HEAD: usize = 8;
+/// Words of an operation.
+const OPERATION: usize = 8 + 2 * BUCKETS;
+const ERRORS: usize = 0;
+const WITHOUT_START: usize = 1;
+const SUM_TOTAL: usize = 2;
+const SUM_DEVICE: usize = 3;
+const TOTAL: usize = 8;
+const DEVICE: usize = TOTAL + BUCKETS;
+/// How many slots a device is looked for in before it is given up.
+const PROBES: usize = 8;
+/// Slots for devices: twice as many as there are, and within these limits; 97 KiB of kernel memory each.
+const SLOTS_MIN: usize = 16;
+const SLOTS_MAX: usize = 256;
+/// `RQF_FLUSH_SEQ` before Linux 6.11, when it was no enumerator.
+const FLUSH_SEQUENCE_OLD: u32 = 4;
+
+/// Where the kernel keeps what the program reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fields {
+    data_len: i16,
+    cmd_flags: i16,
+    rq_flags: i16,
+    start: i16,
+    io_start: i16,
+    disk: Way,
+    major: i16,
+    first_minor: i16,
+    /// The bit of a request that is a step of a flush.
+    flush_sequence: u32,
+}
+
+/// From a request to its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Over the queue.
+    Queue { queue: i16, disk: i16 },
+    /// At once, before Linux 5.17.
+    Disk(i16),
+}
+
+impl Fields {
+    fn find(btf: &Btf) -> Result<Fields, String> {
+        let of = |member| btf.offset("request", member);
+        let disk = match (of("rq_disk"), of("q"), btf.offset("request_queue", "disk")) {
+            (Ok(disk), ..) => Way::Disk(disk),
+            (_, queue, disk) => Way::Queue { queue: queue?, disk: disk? },
+        };
+        Ok(Fields {
+            data_len: of("__data_len")?,
+            cmd_flags: of("cmd_flags")?,
+            rq_flags: of("rq_flags")?,
+            start: of("start_time_ns")?,
+            io_start: of("io_start_time_ns")?,
+            disk,
+            major: btf.offset("gendisk", "major")?,
+            first_minor: btf.offset("gendisk", "first_minor")?,
+            flush_sequence: btf.enumerator("__RQF_FLUSH_SEQ").unwrap_or(FLUSH_SEQUENCE_OLD).min(30),
+        })
+    }
+}
+
+/// The program, with the map's descriptor.
+///
+/// ```c
+/// int block_rq_complete(struct request *rq, blk_status_t error, unsigned int nr_bytes) {
+///     if ((u32)nr_bytes < rq->__data_len) return 0;             // more of it is to come
+///     op = rq->cmd_flags & 0xff;
+///     if (op != REQ_OP_FLUSH && (rq->rq_flags & RQF_FLUSH_SEQ)) return 0;   // its end is to come
+///     op = op <= 3 ? op : op == REQ_OP_ZONE_APPEND || op == REQ_OP_WRITE_ZEROES ? WRITE : OTHER;
+///     key = ((u64)rq->q->disk->major << 20 | rq->q->disk->first_minor) + 1;
+///     for (i = 0, slot = key * 0x61c88647 >> 16; i < PROBES; i++, slot++)   // unrolled
+///         if (keys[slot %= SLOTS] == key || (old = cmpxchg(&keys[slot], 0, key)) == 0 || old == key)
+///             goto found;
+///     no_slot++; return 0;
+/// found:
+///     cells = &value[slot][op];
+///     if ((u8)error) cells->errors++;
+///     now = bpf_ktime_get_ns();
+///     if (!rq->start_time_ns) cells->without_start++;
+///     else record(&cells->total, max(now - rq->start_time_ns, 0));
+///     if (rq->io_start_time_ns) record(&cells->device, max(now - rq->io_start_time_ns, 0));
+///     return 0;
+/// }
+/// ```
+fn program(fields: &Fields, slots: usize, map: i32) -> Vec<Instruction> {
+    let mut code = Assembler::default();
+    let end = code.label();
+    code.load(Width::Eight, R6, R1, 0);
+    code.load(Width::Eight, R8, R1, 8);
+    code.load(Width::Eight, R2, R1, 16);
+    operation(&mut code, fields, end);
+    device_key(&mut code, fields);
+    slot(&mut code, slots, map, end);
+    // `r7` = the operation's cells.
+    code.immediate(Arithmetic::Multiply, R5, OPERATIONS.len() as i32);
+    code.register(Arithmetic::Add, R5, R9);
+    code.immediate(Arithmetic::Multiply, R5, 8 * OPERATION as i32);
+    code.immediate(Arithmetic::Add, R7, 8 * (HEAD + slots) as i32);
+    code.register(Arithmetic::Add, R7, R5);
+    let no_error = code.label();
+    code.immediate(Arithmetic::And, R8, 0xff);
+    code.jump_if(When::Equal, R8, 0, no_error);
+    code.immediate(Arithmetic::Set, R2, 1);
+    code.atomic_add(R7, 8 * ERRORS as i16, R2);
+    code.here(no_error);
+    code.call(Function::KtimeGetNs);
+    code.register(Arithmetic::Set, R8, R0);
+    let without_start = code.label();
+    let device = code.label();
+    code.load(Width::Eight, R1, R6, fields.start);
+    code.jump_if(When::Equal, R1, 0, without_start);
+    since(&mut code, R1);
+    grid::record(&mut code, Adding::Locked, 8 * TOTAL as i16, 8 * SUM_TOTAL as i16);
+    code.go(device);
+    code.here(without_start);
+    code.immediate(Arithmetic::Set, R2, 1);
+    code.atomic_add(R7, 8 * WITHOUT_START as i16, R2);
+    code.here(device);
+    code.load(Width::Eight, R1, R6, fields.io_start);
+    code.jump_if(When::Equal, R1, 0, end);
+    since(&mut code, R1);
+    grid::record(&mut code, Adding::Locked, 8 * DEVICE as i16, 8 * SUM_DEVICE as i16);
+    code.here(end);
+    code.exit();
+    code.finish()
+}
+
+/// `r9` = number of the operation; to `end` if the request does not count now.
+fn operation(code: &mut Assembler, fields: &Fields, end: Label) {
+    let [counts, known, write] = [code.label(), code.label(), code.label()];
+    code.load(Width::Four, R3, R6, fields.data_len);
+    // The argument has 32 bits; what is above them is not said.
+    code.immediate(Arithmetic::ShiftLeft, R2, 32);
+    code.immediate(Arithmetic::ShiftRight, R2, 32);
+    code.jump(When::Less, R2, R3, end);
+    code.load(Width::Four, R9, R6, fields.cmd_flags);
+    code.immediate(Arithmetic::And, R9, 0xff);
+    code.jump_if(When::Equal, R9, 2, counts);
+    code.load(Width::Four, R3, R6, fields.rq_flags);
+    code.jump_if(When::AnyBit, R3, 1 << fields.flush_sequence, end);
+    code.here(counts);
+    code.jump_if(When::AtMost, R9, 3, known);
+    code.jump_if(When::Equal, R9, 7, write);
+    code.jump_if(When::Equal, R9, 9, write);
+    code.immediate(Arithmetic::Set, R9, 4);
+    code.go(known);
+    code.here(write);
+    code.immediate(Arithmetic::Set, R9, 1);
+    code.here(known);
+}
+
+/// `r3` = the device's key.
+fn device_key(code: &mut Assembler, fields: &Fields) {
+    match fields.disk {
+        Way::Queue { queue, disk } => {
+            code.load(Width::Eight, R2, R6, queue);
+            code.load(Width::Eight, R2, R2, disk);
+        }
+        Way::Disk(disk) => code.load(Width::Eight, R2, R6, disk),
+    }
+    code.load(Width::Four, R3, R2, fields.major);
+    code.load(Width::Four, R4, R2, fields.first_minor);
+    code.immediate(Arithmetic::ShiftLeft, R3, 20);
+    code.register(Arithmetic::Or, R3, R4);
+    code.immediate(Arithmetic::Add, R3, 1);
+}
+
+/// `r5` = number of the slot of the key in `r3`, `r7` = the map's value; to `end` if there is none.
+fn slot(code: &mut Assembler, slots: usize, map: i32, end: Label) {
+    let mask = slots as i32 - 1;
+    let found = code.label();
+    code.map_value(R7, map, 0);
+    code.register(Arithmetic::Set, R5, R3);
+    code.immediate(Arithmetic::Multiply, R5, 0x61c8_8647);
+    code.immediate(Arithmetic::ShiftRight, R5, 16);
+    for _ in 0..PROBES {
+        let next = code.label();
+        code.immediate(Arithmetic::And, R5, mask);
+        code.register(Arithmetic::Set, R4, R5);
+        code.immediate(Arithmetic::ShiftLeft, R4, 3);
+        code.register(Arithmetic::Add, R4, R7);
+        code.load(Width::Eight, R0, R4, 8 * HEAD as i16);
+        code.jump(When::Equal, R0, R3, found);
+        code.jump_if(When::NotEqual, R0, 0, next);
+        code.compare_exchange(R4, 8 * HEAD as i16, R3);
+        code.jump_if(When::Equal, R0, 0, found);
+        code.jump(When::Equal, R0, R3, found);
+        code.here(next);
+        code.immediate(Arithmetic::Add, R5, 1);
+    }
+    code.immediate(Arithmetic::Set, R2, 1);
+    code.atomic_add(R7, 0, R2);
+    code.go(end);
+    code.here(found);
+}
+
+/// `r2` = `r8` less the earlier time, not below zero.
+fn since(code: &mut Assembler, earlier: crate::bpf::instruction::Register) {
+    let forwards = code.label();
+    code.register(Arithmetic::Set, R2, R8);
+    code.register(Arithmetic::Subtract, R2, earlier);
+    code.jump_if(When::SignedAtLeast, R2, 0, forwards);
+    code.immediate(Arithmetic::Set, R2, 0);
+    code.here(forwards);
+}
+
+/// Which distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Part {
+    /// From the request's allocation to its completion.
+    Total,
+    /// From when the driver had it.
+    Device,
+}
+
+/// What was found of one device and operation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) device: String,
+    pub(crate) operation: &'static str,
+    /// Since the last time that was kept.
+    pub(crate) times: Vec<(Part, hist::Histogram)>,
+    /// Since the program began.
+    pub(crate) errors: u64,
+    pub(crate) without_start: u64,
+}
+
+/// Counts of one operation of one device, both distributions.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    total: Counts,
+    device: Counts,
+}
+
+/// Reads what the program counted.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    slots: usize,
+    names: HashMap<u64, String>,
+    kept: HashMap<(usize, usize), Kept>,
+    read: HashMap<(usize, usize), Kept>,
+}
+
+impl Ledger {
+    /// What was counted since [`Self::keep`].
+    fn read(&mut self, cells: &[AtomicU64], name: &mut dyn FnMut(u64) -> String) -> Vec<Found> {
+        let mut all = Vec::new();
+        for slot in 0..self.slots {
+            let key = cells[HEAD + slot].load(Ordering::Relaxed);
+            if key == 0 {
+                continue;
+            }
+            let device = self.names.entry(key).or_insert_with(|| name(key)).clone();
+            for (number, operation) in OPERATIONS.into_iter().enumerate() {
+                let at = HEAD + self.slots + (slot * OPERATIONS.len() + number) * OPERATION;
+                let cells = &cells[at..at + OPERATION];
+                let [errors, without_start, sum] = [ERRORS, WITHOUT_START, SUM_TOTAL]
+                    .map(|at| cells[at].load(Ordering::Relaxed));
+                // Cells of operations that never were are not touched, so that they take no memory.
+                if errors | without_start | sum == 0 {
+                    continue;
+                }
+                let mut now = Kept::default();
+                now.total.add(&cells[TOTAL..DEVICE], &cells[SUM_TOTAL]);
+                now.device.add(&cells[DEVICE..], &cells[SUM_DEVICE]);
+                let before = self.kept.entry((slot, number)).or_default();
+                let times = [
+                    (Part::Total, now.total.since(&before.total)),
+                    (Part::Device, now.device.since(&before.device)),
+                ];
+                let times =
+                    times.into_iter().filter_map(|(part, times)| Some((part, times?))).collect();
+                self.read.insert((slot, number), now);
+                let device = device.clone();
+                all.push(Found { device, operation, times, errors, without_start });
+            }
+        }
+        all
+    }
+
+    /// What was read last is safe: what comes next is counted from there.
+    fn keep(&mut self) {
+        self.kept.extend(self.read.drain());
+    }
+}
+
+/// The program at work.
+#[derive(Debug)]
+pub(crate) struct BlockIo {
+    program: Program,
+    ledger: Ledger,
+}
+
+impl BlockIo {
+    /// Loads and attaches it.
+    pub(crate) fn start(btf: &Btf) -> Result<BlockIo, String> {
+        let fields = Fields::find(btf)?;
+        let devices = std::fs::read_dir("/sys/block").map_or(0, Iterator::count);
+        let slots = (2 * devices).next_power_of_two().clamp(SLOTS_MIN, SLOTS_MAX);
+        let words = HEAD + slots + slots * OPERATIONS.len() * OPERATION;
+        let make = |map| program(&fields, slots, map);
+        let program = Program::start("topdeck_block", words, btf.tracepoint(TRACEPOINT)?, make)?;
+        Ok(BlockIo { program, ledger: Ledger { slots, ..Ledger::default() } })
+    }
+
+    /// What was counted since [`Self::keep`].
+    pub(crate) fn read(&mut self) -> Vec<Found> {
+        self.ledger.read(&self.program.cells, &mut name_of)
+    }
+
+    /// What was read last is safe.
+    pub(crate) fn keep(&mut self) {
+        self.ledger.keep();
+    }
+
+    /// Requests of devices for which there was no slot.
+    pub(crate) fn without_slot(&self) -> u64 {
+        self.program.cells[0].load(Ordering::Relaxed)
+    }
+
+    /// What the program cost.
+    pub(crate) fn cost(&self) -> Cost {
+        self.program.cost()
+    }
+}
+
+/// The name of a key's device, or its numbers where it has gone already.
+fn name_of(key: u64) -> String {
+    let (major, minor) = ((key - 1) >> 20, (key - 1) & 0xf_ffff);
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
+    let name = link.ok().and_then(|link| Some(link.file_name()?.to_str()?.replace('!', "/")));
+    name.unwrap_or_else(|| format!("{major}:{minor}"))
+}
+
+#[cfg(test)]
+#[path = "block_io/tests.rs"]
+mod tests;

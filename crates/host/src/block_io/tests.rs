@@ -1,0 +1,193 @@
+//! The program on made-up requests: what counts, how often and where.
+
+use super::*;
+use crate::bpf::machine::Machine;
+
+const REQUEST: u64 = 5 << 32;
+const QUEUE: u64 = 6 << 32;
+const DISK: u64 = 7 << 32;
+const SLOTS: usize = 16;
+const FIELDS: Fields = Fields {
+    data_len: 44,
+    cmd_flags: 24,
+    rq_flags: 28,
+    start: 104,
+    io_start: 112,
+    disk: Way::Queue { queue: 0, disk: 104 },
+    major: 0,
+    first_minor: 4,
+    flush_sequence: 1,
+};
+
+/// A request that completes at 10^12 ns.
+#[derive(Clone, Copy)]
+struct Request {
+    operation: u64,
+    flags: u64,
+    left: u64,
+    bytes: u64,
+    error: u64,
+    minor: u64,
+    start: u64,
+    io_start: u64,
+}
+
+const NOW: u64 = 1_000_000_000_000;
+const READ: Request = Request {
+    operation: 0,
+    flags: 0,
+    left: 4096,
+    bytes: 4096,
+    error: 0,
+    minor: 0,
+    start: NOW - 70_000,
+    io_start: NOW - 60_000,
+};
+
+fn machine() -> Machine {
+    let mut machine = Machine::new(HEAD + SLOTS + SLOTS * OPERATIONS.len() * OPERATION);
+    machine.now = NOW;
+    machine
+}
+
+fn complete(machine: &mut Machine, request: Request) {
+    machine.put(DISK, &[(0, 254), (4, request.minor)]);
+    machine.put(QUEUE, &[(104, DISK)]);
+    machine.put(
+        REQUEST,
+        &[
+            (0, QUEUE),
+            // Flags above the operation are no part of it.
+            (24, request.operation | 0x800),
+            (28, request.flags),
+            (44, request.left),
+            (104, request.start),
+            (112, request.io_start),
+        ],
+    );
+    // What is above an argument's own bits is not said.
+    let arguments = [REQUEST, request.error | 0xabcd << 32, request.bytes | 0x1234 << 32];
+    machine.run(&program(&FIELDS, SLOTS, 3), &arguments);
+}
+
+fn read(machine: &Machine, ledger: &mut Ledger) -> Vec<Found> {
+    let cells: Vec<AtomicU64> = machine.map().into_iter().map(AtomicU64::new).collect();
+    ledger.read(&cells, &mut |key| format!("{}:{}", (key - 1) >> 20, (key - 1) & 0xf_ffff))
+}
+
+/// Device, operation, counts of total and device time, errors.
+type Line = (String, &'static str, u64, u64, u64);
+
+fn lines(machine: &Machine, ledger: &mut Ledger) -> Vec<Line> {
+    let count = |found: &Found, part| {
+        let times = found.times.iter().filter(|times| times.0 == part);
+        times.map(|times| times.1.count()).sum()
+    };
+    let line = |found: Found| {
+        let (total, device) = (count(&found, Part::Total), count(&found, Part::Device));
+        (found.device.clone(), found.operation, total, device, found.errors)
+    };
+    read(machine, ledger).into_iter().map(line).collect()
+}
+
+#[track_caller]
+fn check(requests: &[Request], expected: &[(&str, &'static str, u64, u64, u64)]) {
+    let mut machine = machine();
+    requests.iter().for_each(|&request| complete(&mut machine, request));
+    let mut ledger = Ledger { slots: SLOTS, ..Ledger::default() };
+    let mut found = lines(&machine, &mut ledger);
+    found.sort();
+    let expected: Vec<Line> =
+        expected.iter().map(|&(d, o, t, i, e)| (d.to_owned(), o, t, i, e)).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn each_operation_has_its_own_counts() {
+    let of = |operation| Request { operation, ..READ };
+    check(&[READ, READ], &[("254:0", "read", 2, 2, 0)]);
+    check(&[of(1)], &[("254:0", "write", 1, 1, 0)]);
+    check(&[of(7), of(9)], &[("254:0", "write", 2, 2, 0)]);
+    check(&[of(2)], &[("254:0", "flush", 1, 1, 0)]);
+    check(&[of(3)], &[("254:0", "discard", 1, 1, 0)]);
+    check(&[of(34), of(5)], &[("254:0", "other", 2, 2, 0)]);
+}
+
+#[test]
+fn a_request_counts_once() {
+    let first_part = Request { left: 8192, ..READ };
+    check(&[first_part, READ], &[("254:0", "read", 1, 1, 0)]);
+    // A write with a flush: its data, the flush request, and its end, in which all of it counts.
+    let write = Request { operation: 1, ..READ };
+    let data = Request { flags: 1 << 1, ..write };
+    let flush = Request { operation: 2, flags: 1 << 1, left: 0, bytes: 0, ..READ };
+    let end = Request { left: 0, bytes: 0, ..write };
+    let expected = [("254:0", "flush", 1, 1, 0), ("254:0", "write", 1, 1, 0)];
+    check(&[data, flush, end], &expected);
+}
+
+#[test]
+fn what_has_no_times_or_fails_is_said() {
+    let failed = Request { error: 10, ..READ };
+    check(&[failed, READ], &[("254:0", "read", 2, 2, 1)]);
+    check(&[Request { io_start: 0, ..READ }], &[("254:0", "read", 1, 0, 0)]);
+    check(&[Request { start: 0, ..READ }], &[("254:0", "read", 0, 1, 0)]);
+}
+
+#[test]
+fn times_are_in_their_buckets() {
+    let mut machine = machine();
+    complete(&mut machine, READ);
+    // A clock that seems to run backwards makes no huge value.
+    complete(&mut machine, Request { operation: 1, start: NOW + 5, io_start: NOW + 5, ..READ });
+    complete(&mut machine, Request { operation: 1, ..READ });
+    let found = read(&machine, &mut Ledger { slots: SLOTS, ..Ledger::default() });
+    let [(_, total), (_, device)] = found[0].times.as_slice() else { panic!("{found:?}") };
+    assert_eq!((total.sum().estimate, device.sum().estimate), (70_000.0, 60_000.0));
+    let held = |histogram: &hist::Histogram| histogram.cells().next().map(|cell| (cell.lower, cell.upper));
+    let (low, high) = held(total).unwrap();
+    assert!(low <= 70_000.0 && 70_000.0 <= high && high - low <= 70_000.0 / 32.0, "{low} {high}");
+    assert_eq!(found[1].times[0].1.count(), 2);
+    assert_eq!(held(&found[1].times[0].1).unwrap().0, 0.0);
+}
+
+#[test]
+fn devices_do_not_meet() {
+    let mut machine = machine();
+    for minor in 0..8 {
+        for _ in 0..=minor {
+            complete(&mut machine, Request { minor: 16 * minor, ..READ });
+        }
+    }
+    let mut found = lines(&machine, &mut Ledger { slots: SLOTS, ..Ledger::default() });
+    found.sort_by_key(|line| line.2);
+    let expected: Vec<Line> = (0..8)
+        .map(|minor| (format!("254:{}", 16 * minor), "read", minor + 1, minor + 1, 0))
+        .collect();
+    assert_eq!(found, expected);
+    assert_eq!(machine.map()[0], 0);
+}
+
+#[test]
+fn devices_without_slot_are_counted() {
+    let mut machine = machine();
+    (0..40).for_each(|minor| complete(&mut machine, Request { minor, ..READ }));
+    let found = lines(&machine, &mut Ledger { slots: SLOTS, ..Ledger::default() });
+    assert!(found.len() <= SLOTS && found.len() >= SLOTS / 2);
+    assert_eq!(machine.map()[0] + found.len() as u64, 40);
+}
+
+#[test]
+fn what_is_not_kept_comes_again_with_the_next() {
+    let mut machine = machine();
+    let mut ledger = Ledger { slots: SLOTS, ..Ledger::default() };
+    complete(&mut machine, READ);
+    assert_eq!(lines(&machine, &mut ledger)[0].2, 1);
+    complete(&mut machine, READ);
+    assert_eq!(lines(&machine, &mut ledger)[0].2, 2);
+    ledger.keep();
+    complete(&mut machine, READ);
+    assert_eq!(lines(&machine, &mut ledger)[0].2, 1);
+    ledger.keep();
+    assert_eq!(read(&machine, &mut ledger)[0].times, []);
+}

@@ -1,0 +1,141 @@
+//! Programs in the kernel, without a compiler: assembled here, with the kernel's own word for where its fields are.
+//!
+//! Needs Linux 5.12 or later with BTF (`/sys/kernel/btf/vmlinux`) and the right to load programs: root, or
+//! CAP_BPF and CAP_PERFMON. A program counts in the single value of an array map, which is mapped here and read
+//! without a system call.
+
+pub(crate) mod btf;
+pub(crate) mod grid;
+pub(crate) mod instruction;
+#[cfg(test)]
+pub(crate) mod machine;
+mod syscall;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use self::btf::Btf;
+use self::instruction::Instruction;
+use self::syscall::Cells;
+
+/// Where the kernel describes its types.
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Its size at the most: some ten times what kernels have.
+const BTF_BYTES_MAX: u64 = 64 << 20;
+/// Of the verifier's log the last bytes are told: what it did not like stands there.
+const LOG_TAIL_BYTES: usize = 1_500;
+
+/// A program at its tracepoint. Dropped, it is detached and unloaded, and its map freed.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// What it counted.
+    pub(crate) cells: Cells,
+    program: OwnedFd,
+    _link: OwnedFd,
+}
+
+/// What a program cost, as the kernel counts while `kernel.bpf_stats_enabled` is 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// How often it ran.
+    pub(crate) runs: u64,
+    /// For how long, in nanoseconds.
+    pub(crate) time_ns: u64,
+}
+
+/// The kernel's types, or why they are not to be had.
+pub(crate) fn types() -> Result<Btf, String> {
+    let read = || {
+        let size = std::fs::metadata(BTF)?.len();
+        if size > BTF_BYTES_MAX {
+            return Err(io::Error::other(format!("{size} bytes are too many")));
+        }
+        std::fs::read(Path::new(BTF))
+    };
+    let bytes = read().map_err(|error| {
+        format!("cannot read {BTF}: {error}; a kernel with CONFIG_DEBUG_INFO_BTF is needed")
+    })?;
+    Btf::parse(bytes)
+}
+
+impl Program {
+    /// Makes a map of `words` words, loads what `code` makes of its descriptor, and attaches that to a tracepoint.
+    pub(crate) fn start(
+        name: &str,
+        words: usize,
+        tracepoint: u32,
+        code: impl FnOnce(i32) -> Vec<Instruction>,
+    ) -> Result<Program, String> {
+        let bytes = u32::try_from(8 * words).map_err(|_| format!("{words} words are too many"))?;
+        let map = syscall::create_map(name, bytes)
+            .map_err(|error| refused("make a BPF map", &error))?;
+        let cells = Cells::map(&map, words).map_err(|error| refused("map a BPF map", &error))?;
+        let program = syscall::load(name, &code(map.as_raw_fd()), tracepoint)
+            .map_err(|(error, log)| refused("load a BPF program", &error) + &last_of(&log))?;
+        let link = syscall::attach(&program)
+            .map_err(|error| refused("attach a BPF program", &error))?;
+        // The program holds the map.
+        Ok(Program { cells, program, _link: link })
+    }
+
+    /// What it cost so far; nothing where the kernel does not count.
+    pub(crate) fn cost(&self) -> Cost {
+        let path = format!("/proc/self/fdinfo/{}", self.program.as_raw_fd());
+        std::fs::read_to_string(path).map_or(Cost::default(), |text| cost(&text))
+    }
+}
+
+fn cost(text: &str) -> Cost {
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+    };
+    Cost { runs: field("run_cnt"), time_ns: field("run_time_ns") }
+}
+
+/// What was refused and what to do about it.
+fn refused(doing: &str, error: &io::Error) -> String {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "; run as root or give CAP_BPF and CAP_PERFMON, and see that the kernel is not locked down"
+        }
+        Some(libc::ENOMEM | libc::E2BIG) => "; raise the limit of locked memory",
+        Some(libc::ENOSYS) => "; the kernel has no BPF",
+        _ => "",
+    };
+    format!("cannot {doing}: {error}{remedy}")
+}
+
+fn last_of(log: &str) -> String {
+    let log = log.trim();
+    if log.is_empty() {
+        return String::new();
+    }
+    let mut from = log.len().saturating_sub(LOG_TAIL_BYTES);
+    while !log.is_char_boundary(from) {
+        from += 1;
+    }
+    format!("; the verifier says: {}", &log[from..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_read_where_they_are_counted() {
+        let text = "pos:\t0\nprog_type:\t26\nrun_time_ns:\t1190\nrun_cnt:\t10\nrecursion_misses:\t0\n";
+        assert_eq!(cost(text), Cost { runs: 10, time_ns: 1_190 });
+        assert_eq!(cost("prog_type:\t26\n"), Cost::default());
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let text = refused("load a BPF program", &io::Error::from_raw_os_error(libc::EPERM));
+        assert!(text.contains("CAP_BPF"), "{text}");
+        assert_eq!(last_of(" \n"), "");
+        let long = "é".repeat(LOG_TAIL_BYTES);
+        assert!(last_of(&long).len() <= LOG_TAIL_BYTES + 30);
+    }
+}

@@ -1,0 +1,182 @@
+//! The buckets that programs count in: five sub-bits, as `hist` has them for whole numbers.
+//!
+//! Below 32 ns a bucket is a nanosecond wide, above at most 1/32 of its lower edge, so a quantile is at most 1.54 % off
+//! at a bucket's middle. Values of 2^42 ns (73 min) and more are counted in the last bucket; sums are not cut.
+//! The numbers are those of `hist::Scheme::LogLinear2` (`the_buckets_are_those_of_hist`): nothing is converted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hist::{Histogram, Parts, Scheme, Side, Sum};
+
+use super::instruction::Register::{R1, R2, R3, R4, R5, R7};
+use super::instruction::{Arithmetic, Assembler, When};
+
+/// log2 of the buckets of an octave.
+const BITS: u32 = 5;
+/// log2 of the first value that has no bucket of its own.
+const TOP: u32 = 42;
+/// Buckets: 1,216.
+pub(crate) const BUCKETS: usize = ((TOP - BITS + 1) << BITS) as usize;
+
+/// How a cell is added to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Adding {
+    /// Several processors count in the cell.
+    Locked,
+    /// One processor does, with interrupts off.
+    Plain,
+}
+
+/// Emits: count the value in `r2` in the buckets at byte `buckets` of what `r7` points to, and add it to the sum at
+/// byte `sum`. `r1` to `r5` are lost; `r7` must be bounded.
+///
+/// ```c
+/// *(u64 *)(r7 + sum) += v;
+/// if (v > (1ULL << 42) - 1) v = (1ULL << 42) - 1;
+/// shift = 0;
+/// for (k = 32; k; k /= 2)                    // unrolled
+///     if (v >> k >= 32) { v >>= k; shift += k; }
+/// index = (shift << 5) + v;                  // v is in 32..64, or below 32 and shift 0
+/// if (index > 1215) return;                  // never: for the verifier
+/// *(u64 *)(r7 + buckets + 8 * index) += 1;
+/// ```
+pub(crate) fn record(code: &mut Assembler, adding: Adding, buckets: i16, sum: i16) {
+    add(code, adding, R7, sum, R2);
+    let fits = code.label();
+    code.constant(R3, (1 << TOP) - 1);
+    code.jump(When::AtMost, R2, R3, fits);
+    code.register(Arithmetic::Set, R2, R3);
+    code.here(fits);
+    code.immediate(Arithmetic::Set, R4, 0);
+    for shift in [32, 16, 8, 4, 2, 1] {
+        let skip = code.label();
+        code.register(Arithmetic::Set, R5, R2);
+        code.immediate(Arithmetic::ShiftRight, R5, shift);
+        code.jump_if(When::Less, R5, 1 << BITS, skip);
+        code.register(Arithmetic::Set, R2, R5);
+        code.immediate(Arithmetic::Add, R4, shift);
+        code.here(skip);
+    }
+    code.immediate(Arithmetic::ShiftLeft, R4, BITS as i32);
+    code.register(Arithmetic::Add, R4, R2);
+    let outside = code.label();
+    code.jump_if(When::Greater, R4, BUCKETS as i32 - 1, outside);
+    code.immediate(Arithmetic::ShiftLeft, R4, 3);
+    code.register(Arithmetic::Set, R5, R7);
+    code.register(Arithmetic::Add, R5, R4);
+    code.immediate(Arithmetic::Set, R1, 1);
+    add(code, adding, R5, buckets, R1);
+    code.here(outside);
+}
+
+/// Emits `*(u64 *)(to + offset) += from`; `r3` is lost.
+fn add(
+    code: &mut Assembler,
+    adding: Adding,
+    to: super::instruction::Register,
+    offset: i16,
+    from: super::instruction::Register,
+) {
+    if adding == Adding::Locked {
+        return code.atomic_add(to, offset, from);
+    }
+    code.load(super::instruction::Width::Eight, R3, to, offset);
+    code.register(Arithmetic::Add, R3, from);
+    code.store(to, offset, R3);
+}
+
+/// What was counted on one grid, up to a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    buckets: Vec<u64>,
+    sum: u64,
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts { buckets: vec![0; BUCKETS], sum: 0 }
+    }
+}
+
+impl Counts {
+    /// Adds what cells hold now. A record that is under way may be in the sum and in no bucket yet.
+    pub(crate) fn add(&mut self, buckets: &[AtomicU64], sum: &AtomicU64) {
+        // Relaxed: cells stand for themselves; the sum is marked as an estimate for what lies between two loads.
+        self.sum = self.sum.wrapping_add(sum.load(Ordering::Relaxed));
+        for (count, cell) in self.buckets.iter_mut().zip(buckets) {
+            *count += cell.load(Ordering::Relaxed);
+        }
+    }
+
+    /// What was counted since `before`; `None` if nothing was.
+    pub(crate) fn since(&self, before: &Counts) -> Option<Histogram> {
+        let grid = Scheme::LogLinear2(hist::LogLinear2::integers(BITS).expect("BUG: five bits"));
+        let mut parts = Parts::new(grid);
+        let pairs = self.buckets.iter().zip(&before.buckets).enumerate();
+        parts.positive = pairs
+            .map(|(index, (now, then))| (index as i32, now.saturating_sub(*then)))
+            .filter(|&(_, n)| n > 0)
+            .collect();
+        if parts.positive.is_empty() {
+            return None;
+        }
+        let sum = self.sum.wrapping_sub(before.sum);
+        parts.sum = Side::Estimated(Sum::new(sum as f64));
+        Some(Histogram::from_own_parts(parts).expect("BUG: buckets of the grid, in order"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::instruction::Width;
+    use super::super::machine::{MAP, Machine};
+    use super::*;
+
+    /// Counts a value by the program, and by `hist`.
+    #[track_caller]
+    fn check(value: u64, adding: Adding) {
+        let mut code = Assembler::default();
+        code.load(Width::Eight, R2, R1, 0);
+        code.map_value(R7, 3, 0);
+        record(&mut code, adding, 64, 8);
+        code.exit();
+        let mut machine = Machine::new(8 + BUCKETS);
+        machine.run(&code.finish(), &[value]);
+        let cells: Vec<AtomicU64> = machine.map().iter().map(|&n| AtomicU64::new(n)).collect();
+        let mut counts = Counts::default();
+        counts.add(&cells[8..], &cells[1]);
+        let found = counts.since(&Counts::default()).unwrap();
+        let mut expected = Histogram::new(found.scheme().clone());
+        expected.record(value.min((1 << TOP) - 1) as f64);
+        let buckets = |histogram: &Histogram| histogram.clone().into_parts().positive;
+        // `hist` has zero beside its buckets or in the first, as the scheme says.
+        assert_eq!(buckets(&found), buckets(&expected), "value {value}");
+        assert_eq!(machine.map()[1], value);
+        assert_eq!(MAP % 8, 0);
+    }
+
+    #[test]
+    fn the_buckets_are_those_of_hist() {
+        let mut values: Vec<u64> = (0..200).collect();
+        for shift in 6..=63 {
+            values.extend([(1 << shift) - 1, 1 << shift, (1 << shift) + 1, 3 << (shift - 1)]);
+        }
+        for value in values {
+            check(value, Adding::Locked);
+            check(value, Adding::Plain);
+        }
+    }
+
+    #[test]
+    fn what_was_counted_before_is_not_counted_again() {
+        let cells: Vec<AtomicU64> = (0..BUCKETS as u64).map(AtomicU64::new).collect();
+        let mut before = Counts::default();
+        before.add(&cells, &AtomicU64::new(7));
+        assert_eq!(before.since(&before), None);
+        cells[40].fetch_add(2, Ordering::Relaxed);
+        let mut now = Counts::default();
+        now.add(&cells, &AtomicU64::new(7 + 96));
+        let histogram = now.since(&before).unwrap();
+        assert_eq!(histogram.into_parts().positive, [(40, 2)]);
+    }
+}

@@ -1,0 +1,253 @@
+//! BPF instructions and the little assembler that puts them together.
+//!
+//! An instruction has 8 bytes: operation, registers, offset (i16, of memory in bytes, of jumps in instructions) and
+//! immediate (i32); a load of 64 bits takes two. Jumps are forward only: programs here have no loops.
+//! Source: kernel, Documentation/bpf/standardization/instruction-set.rst and include/uapi/linux/bpf.h.
+
+/// One instruction as the kernel takes it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instruction {
+    pub(crate) code: u8,
+    /// Destination in the low half, source in the high half.
+    pub(crate) registers: u8,
+    pub(crate) offset: i16,
+    pub(crate) immediate: i32,
+}
+
+/// A register. `R0` holds results, `R1`–`R5` arguments and are lost in calls, `R6`–`R9` are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Register {
+    R0,
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    R6,
+    R7,
+    R8,
+    R9,
+}
+
+/// Bytes of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Width {
+    Four = 0x00,
+    Eight = 0x18,
+}
+
+/// Arithmetic on 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Arithmetic {
+    Add = 0x00,
+    Subtract = 0x10,
+    Multiply = 0x20,
+    Or = 0x40,
+    And = 0x50,
+    ShiftLeft = 0x60,
+    ShiftRight = 0x70,
+    Set = 0xb0,
+}
+
+/// When to jump; comparisons are without sign but for the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum When {
+    Equal = 0x10,
+    Greater = 0x20,
+    AnyBit = 0x40,
+    NotEqual = 0x50,
+    Less = 0xa0,
+    AtMost = 0xb0,
+    SignedAtLeast = 0x70,
+}
+
+/// Functions of the kernel, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Function {
+    /// Nanoseconds on the monotonic clock.
+    KtimeGetNs = 5,
+    /// The address of this processor's own copy of a variable.
+    ThisCpuPtr = 154,
+}
+
+const CLASS_LD: u8 = 0x00;
+const CLASS_LDX: u8 = 0x01;
+const CLASS_STX: u8 = 0x03;
+const CLASS_JMP: u8 = 0x05;
+const CLASS_ALU64: u8 = 0x07;
+const MODE_IMM: u8 = 0x00;
+const MODE_MEM: u8 = 0x60;
+const MODE_ATOMIC: u8 = 0xc0;
+/// The operand is a register.
+const SOURCE_REGISTER: u8 = 0x08;
+pub(crate) const LOAD_WIDE: u8 = CLASS_LD | MODE_IMM | Width::Eight as u8;
+pub(crate) const CALL: u8 = CLASS_JMP | 0x80;
+pub(crate) const EXIT: u8 = CLASS_JMP | 0x90;
+pub(crate) const ATOMIC: u8 = CLASS_STX | MODE_ATOMIC | Width::Eight as u8;
+pub(crate) const ATOMIC_ADD: i32 = 0x00;
+pub(crate) const ATOMIC_COMPARE_EXCHANGE: i32 = 0xf1;
+/// In a wide load: the second word's immediate is an offset into the value of the map of this descriptor.
+pub(crate) const PSEUDO_MAP_VALUE: u8 = 2;
+/// In a wide load: the immediate is the number of a kernel variable's type.
+pub(crate) const PSEUDO_BTF_ID: u8 = 3;
+
+/// A place to jump to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label(usize);
+
+/// Puts a program together.
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    code: Vec<Instruction>,
+    /// Where each label is.
+    places: Vec<Option<usize>>,
+    /// Jumps and where they lead.
+    jumps: Vec<(usize, Label)>,
+}
+
+impl Assembler {
+    fn push(&mut self, code: u8, to: Register, from: u8, offset: i16, immediate: i32) {
+        self.code.push(Instruction { code, registers: to as u8 | from << 4, offset, immediate });
+    }
+
+    /// `to = *(to_width *)(from + offset)`
+    pub(crate) fn load(&mut self, width: Width, to: Register, from: Register, offset: i16) {
+        self.push(CLASS_LDX | MODE_MEM | width as u8, to, from as u8, offset, 0);
+    }
+
+    /// `*(u64 *)(to + offset) = from`
+    pub(crate) fn store(&mut self, to: Register, offset: i16, from: Register) {
+        self.push(CLASS_STX | MODE_MEM | Width::Eight as u8, to, from as u8, offset, 0);
+    }
+
+    /// `to = to ∘ from`
+    pub(crate) fn register(&mut self, what: Arithmetic, to: Register, from: Register) {
+        self.push(CLASS_ALU64 | SOURCE_REGISTER | what as u8, to, from as u8, 0, 0);
+    }
+
+    /// `to = to ∘ immediate`, the immediate with its sign.
+    pub(crate) fn immediate(&mut self, what: Arithmetic, to: Register, immediate: i32) {
+        self.push(CLASS_ALU64 | what as u8, to, 0, 0, immediate);
+    }
+
+    /// `to = value`, of 64 bits.
+    pub(crate) fn constant(&mut self, to: Register, value: u64) {
+        self.wide(to, 0, value as u32 as i32, (value >> 32) as i32);
+    }
+
+    /// `to = &map_value[offset]`, of the map's only value.
+    pub(crate) fn map_value(&mut self, to: Register, map: i32, offset: i32) {
+        self.wide(to, PSEUDO_MAP_VALUE, map, offset);
+    }
+
+    /// `to = &variable`, a variable of the kernel by the number of its type.
+    pub(crate) fn variable(&mut self, to: Register, btf_id: u32) {
+        self.wide(to, PSEUDO_BTF_ID, btf_id as i32, 0);
+    }
+
+    fn wide(&mut self, to: Register, from: u8, low: i32, high: i32) {
+        self.push(LOAD_WIDE, to, from, 0, low);
+        self.push(0, Register::R0, 0, 0, high);
+    }
+
+    /// `lock *(u64 *)(to + offset) += from`
+    pub(crate) fn atomic_add(&mut self, to: Register, offset: i16, from: Register) {
+        self.push(ATOMIC, to, from as u8, offset, ATOMIC_ADD);
+    }
+
+    /// `if *(u64 *)(to + offset) == r0 { it = from }`; `r0` is what was there.
+    pub(crate) fn compare_exchange(&mut self, to: Register, offset: i16, from: Register) {
+        self.push(ATOMIC, to, from as u8, offset, ATOMIC_COMPARE_EXCHANGE);
+    }
+
+    /// `r0 = function(r1, …)`
+    pub(crate) fn call(&mut self, function: Function) {
+        self.push(CALL, Register::R0, 0, 0, function as i32);
+    }
+
+    /// `return 0`
+    pub(crate) fn exit(&mut self) {
+        self.immediate(Arithmetic::Set, Register::R0, 0);
+        self.push(EXIT, Register::R0, 0, 0, 0);
+    }
+
+    /// A label that is somewhere further on.
+    pub(crate) fn label(&mut self) -> Label {
+        self.places.push(None);
+        Label(self.places.len() - 1)
+    }
+
+    /// The label is here.
+    pub(crate) fn here(&mut self, label: Label) {
+        self.places[label.0] = Some(self.code.len());
+    }
+
+    /// `if left ∘ right goto label`
+    pub(crate) fn jump(&mut self, when: When, left: Register, right: Register, label: Label) {
+        self.jumps.push((self.code.len(), label));
+        self.push(CLASS_JMP | SOURCE_REGISTER | when as u8, left, right as u8, 0, 0);
+    }
+
+    /// `if left ∘ immediate goto label`
+    pub(crate) fn jump_if(&mut self, when: When, left: Register, immediate: i32, label: Label) {
+        self.jumps.push((self.code.len(), label));
+        self.push(CLASS_JMP | when as u8, left, 0, 0, immediate);
+    }
+
+    /// `goto label`
+    pub(crate) fn go(&mut self, label: Label) {
+        self.jumps.push((self.code.len(), label));
+        self.push(CLASS_JMP, Register::R0, 0, 0, 0);
+    }
+
+    /// The program.
+    pub(crate) fn finish(mut self) -> Vec<Instruction> {
+        for &(at, label) in &self.jumps {
+            let place = self.places[label.0].expect("BUG: a label that is nowhere");
+            assert!(place > at, "BUG: a jump backwards");
+            let distance = i16::try_from(place - at - 1);
+            self.code[at].offset = distance.expect("BUG: a jump of more than 32,767");
+        }
+        self.code
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Register::*;
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_of_the_specification() {
+        let mut code = Assembler::default();
+        let end = code.label();
+        code.load(Width::Four, R3, R6, 24);
+        code.register(Arithmetic::Set, R1, R2);
+        code.jump_if(When::Greater, R4, 1215, end);
+        code.atomic_add(R5, 64, R1);
+        code.call(Function::KtimeGetNs);
+        code.here(end);
+        code.exit();
+        let expected = [
+            (0x61, 0x63, 24, 0),
+            (0xbf, 0x21, 0, 0),
+            (0x25, 0x04, 2, 1215),
+            (0xdb, 0x15, 64, 0),
+            (0x85, 0x00, 0, 5),
+            (0xb7, 0x00, 0, 0),
+            (0x95, 0x00, 0, 0),
+        ];
+        let found: Vec<_> = code
+            .finish()
+            .iter()
+            .map(|insn| (insn.code, insn.registers, insn.offset, insn.immediate))
+            .collect();
+        assert_eq!(found, expected);
+    }
+}

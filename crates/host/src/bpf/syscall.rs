@@ -1,0 +1,207 @@
+//! The `bpf(2)` system call and the memory of its maps: the one file of this crate with `unsafe`.
+//!
+//! Three commands: make a map, load a program, attach it. Descriptors are owned: what is dropped is detached and
+//! unloaded by the kernel, also when the process is killed. A map's value is seen as atomics, read only, and never as
+//! bytes: the kernel writes to it at any time.
+//! Source: kernel, include/uapi/linux/bpf.h (`union bpf_attr`); bpf(2).
+#![allow(unsafe_code, reason = "bpf(2) has no safe form; each use carries its argument")]
+
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::instruction::Instruction;
+
+const MAP_CREATE: libc::c_int = 0;
+const PROG_LOAD: libc::c_int = 5;
+const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
+const MAP_TYPE_ARRAY: u32 = 2;
+/// The map's value can be mapped into a process (Linux 5.5).
+const MMAPABLE: u32 = 1 << 10;
+const PROG_TYPE_TRACING: u32 = 26;
+/// The kind of attachment that gets a tracepoint's arguments as typed pointers.
+const TRACE_RAW_TP: u32 = 23;
+/// Bytes of a name, the zero at the end included.
+const NAME_BYTES: usize = 16;
+/// Bytes of the verifier's log at the most.
+const LOG_BYTES: usize = 256 << 10;
+/// What the kernel asks for where kernel memory is read through typed pointers.
+const LICENSE: &[u8] = b"Dual BSD/GPL\0";
+
+#[repr(C)]
+#[derive(Default)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+    inner_map_fd: u32,
+    numa_node: u32,
+    map_name: [u8; NAME_BYTES],
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; NAME_BYTES],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+    prog_btf_fd: u32,
+    func_info_rec_size: u32,
+    func_info: u64,
+    func_info_cnt: u32,
+    line_info_rec_size: u32,
+    line_info: u64,
+    line_info_cnt: u32,
+    attach_btf_id: u32,
+    attach_prog_fd: u32,
+    core_relo_cnt: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct RawTracepointOpen {
+    name: u64,
+    prog_fd: u32,
+    reserved: u32,
+}
+
+/// Attributes of a command: structs of whole numbers without padding.
+///
+/// # Safety
+///
+/// Every pointer in the attributes of a call is null or leads to memory that lives, and is of the length that stands
+/// beside it, for the whole call.
+unsafe fn bpf<A>(command: libc::c_int, attributes: &mut A) -> io::Result<OwnedFd> {
+    // SAFETY: the kernel reads `size_of::<A>()` bytes of `attributes`, which are borrowed for the call; the caller
+    // answers for the pointers in them.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attributes), size_of::<A>())
+    };
+    match RawFd::try_from(fd) {
+        // SAFETY: all three commands return a new descriptor, which nobody else owns.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn name_bytes(name: &str) -> [u8; NAME_BYTES] {
+    let mut bytes = [0; NAME_BYTES];
+    for (to, from) in bytes[..NAME_BYTES - 1].iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    bytes
+}
+
+/// Makes a map with one value, all zero.
+pub(crate) fn create_map(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
+    let mut attributes = MapCreate {
+        map_type: MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size: value_bytes,
+        max_entries: 1,
+        map_flags: MMAPABLE,
+        map_name: name_bytes(name),
+        ..MapCreate::default()
+    };
+    // SAFETY: there are no pointers in the attributes.
+    unsafe { bpf(MAP_CREATE, &mut attributes) }
+}
+
+/// Loads a program for the tracepoint of that type number. The error has what the verifier said.
+pub(crate) fn load(
+    name: &str,
+    code: &[Instruction],
+    tracepoint: u32,
+) -> Result<OwnedFd, (io::Error, String)> {
+    let attempt = |log: &mut [u8]| {
+        let mut attributes = ProgLoad {
+            prog_type: PROG_TYPE_TRACING,
+            insn_cnt: code.len() as u32,
+            insns: code.as_ptr() as u64,
+            license: LICENSE.as_ptr() as u64,
+            log_level: u32::from(!log.is_empty()),
+            log_size: log.len() as u32,
+            log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+            prog_name: name_bytes(name),
+            expected_attach_type: TRACE_RAW_TP,
+            attach_btf_id: tracepoint,
+            ..ProgLoad::default()
+        };
+        // SAFETY: `insns` leads to `insn_cnt` instructions of `code`, `license` to a string that ends in zero,
+        // `log_buf` is null or leads to `log_size` bytes of `log`; all are borrowed for the call.
+        unsafe { bpf(PROG_LOAD, &mut attributes) }
+    };
+    attempt(&mut []).map_err(|error| {
+        let mut log = vec![0; LOG_BYTES];
+        // The kernel says why only to whoever asks; that the second attempt fares better is no harm done.
+        let _ = attempt(&mut log);
+        let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+        (error, String::from_utf8_lossy(&log[..end]).into_owned())
+    })
+}
+
+/// Attaches a program to the tracepoint that it was loaded for, until the link is dropped.
+pub(crate) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
+    let prog_fd = program.as_raw_fd() as u32;
+    let mut attributes = RawTracepointOpen { name: 0, prog_fd, reserved: 0 };
+    // SAFETY: the name is null: the program knows its tracepoint.
+    unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut attributes) }
+}
+
+/// A map's value: `Deref` gives its words. The kernel adds to them; here they are only loaded.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    base: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: all access goes through atomics, which any thread may use; the mapping lives as long as `self`.
+unsafe impl Send for Cells {}
+// SAFETY: as above.
+unsafe impl Sync for Cells {}
+
+impl Cells {
+    /// Maps the value of a map that [`create_map`] made with `words` words.
+    pub(crate) fn map(map: &OwnedFd, words: usize) -> io::Result<Cells> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours. The kernel refuses
+        // one that is longer than the map's value, rounded up to pages.
+        let base = unsafe {
+            mmap(ptr::null_mut(), 8 * words, ProtFlags::READ, MapFlags::SHARED, map, 0)?
+        };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Cells { base, words })
+    }
+}
+
+impl Deref for Cells {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: `map` saw the kernel accept a mapping of `words` words, aligned to a page, which `drop` alone undoes.
+        // They are only loaded, relaxed, which read-only memory allows for words (std::sync::atomic, "Atomic accesses
+        // to read-only memory"): no code of this crate stores to `Cells`, and a store would fault, not corrupt.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for Cells {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nothing borrows from it any more. That it fails is impossible for it.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), 8 * self.words) };
+    }
+}

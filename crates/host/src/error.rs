@@ -1,0 +1,50 @@
+//! Why a host cannot be told about.
+
+use std::io;
+use std::time::Duration;
+
+use crate::settings::Settings;
+
+/// The result of starting and stopping.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a host cannot be told about. That the kernel refuses a program is no error: see [`crate::Host::notes`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system does not say what it is called.
+    #[error("cannot read the host's name from {path}: {source}; give it in the settings")]
+    Name {
+        /// Where it should stand.
+        path: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// No name.
+    #[error("the host's name has {found} bytes, 1 to {} are allowed", Settings::HOST_BYTES_MAX)]
+    NameSize {
+        /// How many it has.
+        found: usize,
+    },
+    /// Not a period.
+    #[error(
+        "hiccups cannot be looked for every {found:?}; every {:?} to {:?} are allowed",
+        Settings::HICCUP_MIN,
+        Settings::HICCUP_MAX
+    )]
+    Period {
+        /// What was asked for.
+        found: Duration,
+    },
+    /// The system has no thread for it.
+    #[error("cannot start the thread {name}: {source}")]
+    Thread {
+        /// Its name.
+        name: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The last reading was not taken, and is lost.
+    #[error("the host's last reading was not taken: {0}")]
+    Last(#[from] intake::Error),
+}

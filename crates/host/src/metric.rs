@@ -1,0 +1,221 @@
+//! The metrics of a host, and how they become rows.
+//!
+//! Names follow Prometheus' rules where a rule is known: counters end with `_total`, times are in seconds, sizes in
+//! bytes. Distributions have their unit (ns) in the series, not in the name. Every series has the label `host`.
+//! What counts since the system was started does not say so: its first reading is where counting begins.
+
+use collect::Rows;
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use model::{Sample, Series, Value};
+
+/// What a metric's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Only grows, since the system or the program began.
+    Counter,
+    /// As it is.
+    Gauge,
+    /// What happened since the row before, whole.
+    Distribution,
+    /// A sentence.
+    Text,
+}
+
+/// A metric. Its name is used once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// As it is written after a number.
+    pub(crate) unit: &'static str,
+    /// What it is, and by which labels.
+    pub(crate) about: &'static str,
+}
+
+/// A counter.
+pub(crate) const fn counter(
+    name: &'static str,
+    unit: &'static str,
+    about: &'static str,
+) -> Metric {
+    Metric { name, kind: Kind::Counter, unit, about }
+}
+
+/// A gauge.
+pub(crate) const fn gauge(name: &'static str, unit: &'static str, about: &'static str) -> Metric {
+    Metric { name, kind: Kind::Gauge, unit, about }
+}
+
+/// A distribution in nanoseconds.
+pub(crate) const fn distribution(name: &'static str, about: &'static str) -> Metric {
+    Metric { name, kind: Kind::Distribution, unit: "ns", about }
+}
+
+/// Takes what was read. Labels are in one order for each metric.
+pub(crate) trait Take {
+    /// A number.
+    fn take(&mut self, metric: &Metric, labels: &[(&str, &str)], value: f64);
+}
+
+/// Writes rows of one reading of the host.
+pub(crate) struct Report<'a> {
+    rows: &'a mut dyn Rows,
+    host: &'a str,
+    /// Distributions are since then.
+    start: i64,
+    /// When it is read.
+    end: i64,
+    key: Vec<u8>,
+    /// Numbers that are as they are: what is missing when the reading is not taken.
+    pub(crate) gauges: u64,
+    /// The first row that was refused, and why.
+    pub(crate) refused: Option<model::Error>,
+}
+
+impl<'a> Report<'a> {
+    /// Nothing yet.
+    pub(crate) fn new(rows: &'a mut dyn Rows, host: &'a str, start: i64, end: i64) -> Report<'a> {
+        let start = start.min(end);
+        Report { rows, host, start, end, key: Vec::with_capacity(256), gauges: 0, refused: None }
+    }
+
+    /// What happened since the row before.
+    pub(crate) fn distribution(
+        &mut self,
+        metric: &Metric,
+        labels: &[(&str, &str)],
+        histogram: Histogram,
+    ) {
+        self.row(metric, labels, self.start, Value::Histogram(Box::new(histogram)));
+    }
+
+    /// What was counted since `began`.
+    pub(crate) fn count(
+        &mut self,
+        metric: &Metric,
+        labels: &[(&str, &str)],
+        began: i64,
+        count: u64,
+    ) {
+        self.sum(metric, labels, began, count as f64);
+    }
+
+    /// What was added up since `began`.
+    pub(crate) fn sum(
+        &mut self,
+        metric: &Metric,
+        labels: &[(&str, &str)],
+        began: i64,
+        value: f64,
+    ) {
+        self.row(metric, labels, began.min(self.end), Value::Number(value));
+    }
+
+    /// A sentence.
+    pub(crate) fn text(&mut self, metric: &Metric, labels: &[(&str, &str)], text: &str) {
+        self.row(metric, labels, self.end, Value::Text(text.to_owned()));
+    }
+
+    fn row(&mut self, metric: &Metric, labels: &[(&str, &str)], start: i64, value: Value) {
+        self.key.clear();
+        let words = [metric.name, self.host].into_iter();
+        for word in words.chain(labels.iter().flat_map(|&(name, value)| [name, value])) {
+            self.key.extend_from_slice(&(word.len() as u32).to_le_bytes());
+            self.key.extend_from_slice(word.as_bytes());
+        }
+        let host = self.host;
+        let known = self.rows.series(&self.key, &mut || series(metric, host, labels));
+        let end = self.end;
+        let written = known.and_then(|()| self.rows.sample(&Sample { start, end, value }));
+        if let Err(error) = written {
+            self.refused.get_or_insert(error);
+        }
+    }
+}
+
+impl Take for Report<'_> {
+    fn take(&mut self, metric: &Metric, labels: &[(&str, &str)], value: f64) {
+        self.gauges += u64::from(metric.kind == Kind::Gauge);
+        self.row(metric, labels, self.end, Value::Number(value));
+    }
+}
+
+fn series(metric: &Metric, host: &str, labels: &[(&str, &str)]) -> model::Result<Series> {
+    let kind = match metric.kind {
+        Kind::Counter => model::Kind::Counter(Temporality::Cumulative),
+        Kind::Gauge => model::Kind::Gauge,
+        Kind::Distribution => model::Kind::Histogram(Temporality::Delta),
+        Kind::Text => model::Kind::Text,
+    };
+    let new = Series::new(metric.name, kind).with_unit(metric.unit).with_label("host", host);
+    labels.iter().fold(new, |series, &(name, value)| series.with_label(name, value)).checked()
+}
+
+/// Keeps numbers, for tests.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct Taken(Vec<(String, f64)>);
+
+#[cfg(test)]
+impl Take for Taken {
+    fn take(&mut self, metric: &Metric, labels: &[(&str, &str)], value: f64) {
+        let labels: Vec<String> = labels.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        self.0.push((format!("{}{{{}}}", metric.name, labels.join(",")), value));
+    }
+}
+
+#[cfg(test)]
+impl Taken {
+    /// The value of `name{label=value,…}`, if it came exactly once.
+    pub(crate) fn value(&self, series: &str) -> Option<f64> {
+        let mut found = self.0.iter().filter(|taken| taken.0 == series);
+        let first = found.next()?.1;
+        found.next().is_none().then_some(first)
+    }
+
+    /// How many numbers came.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collect::RowsKept;
+
+    use super::*;
+
+    #[test]
+    fn rows_have_their_host_kind_unit_and_time() {
+        let mut rows = RowsKept::default();
+        let mut report = Report::new(&mut rows, "h", 10, 20);
+        report.take(&counter("c_total", "s", ""), &[("cpu", "0")], 1.5);
+        report.take(&gauge("g", "B", ""), &[], 2.0);
+        let mut histogram = Histogram::default();
+        histogram.record(5.0);
+        report.distribution(&distribution("d", ""), &[], histogram);
+        assert_eq!((report.gauges, report.refused), (1, None));
+        let lines: Vec<String> = rows
+            .rows
+            .iter()
+            .map(|(series, sample)| {
+                format!("{series} {} {} {}..{}", series.unit(), series.kind().name(), sample.start, sample.end)
+            })
+            .collect();
+        let expected = [
+            r#"c_total{cpu="0",host="h"} s cumulative counts 20..20"#,
+            r#"g{host="h"} B gauges 20..20"#,
+            r#"d{host="h"} ns histograms 10..20"#,
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_row_backwards() {
+        let mut rows = RowsKept::default();
+        let mut report = Report::new(&mut rows, "h", 30, 20);
+        report.distribution(&distribution("d", ""), &[], Histogram::default());
+        assert_eq!((rows.rows[0].1.start, rows.rows[0].1.end), (20, 20));
+    }
+}

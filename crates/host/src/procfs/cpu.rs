@@ -1,0 +1,219 @@
+//! Processors: utilisation by mode, saturation by what waits (load, pressure, run queues).
+//!
+//! Source: kernel, Documentation/filesystems/proc.rst (stat, loadavg), Documentation/accounting/psi.rst,
+//! Documentation/scheduler/sched-stats.rst. Ticks are 1/100 s on all machines this is built for (`USER_HZ`).
+
+use super::numbers;
+use crate::metric::{Metric, Take, counter, gauge};
+
+/// Ticks of a second, in files of `/proc`.
+const TICKS: f64 = 100.0;
+/// In the order of a line of `/proc/stat`.
+const MODES: [&str; 10] = [
+    "user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice",
+];
+
+const CPU: Metric = counter(
+    "host_cpu_seconds_total",
+    "s",
+    "time of each processor by `cpu` and `mode`; modes add up to all time: `user` is without `guest`",
+);
+const SWITCHES: Metric = counter("host_context_switches_total", "", "switches between tasks");
+const FORKS: Metric = counter("host_forks_total", "", "processes and threads that were begun");
+const INTERRUPTS: Metric = counter("host_interrupts_total", "", "interrupts served");
+const SOFT_INTERRUPTS: Metric = counter("host_softirqs_total", "", "soft interrupts served");
+const RUNNING: Metric = gauge("host_tasks_running", "", "tasks that run or could");
+const BLOCKED: Metric = gauge("host_tasks_blocked", "", "tasks that wait for I/O");
+const BOOT: Metric = gauge("host_boot_time_seconds", "s", "when the system was started, since the Unix epoch");
+const LOAD: Metric = gauge("host_load", "", "tasks that run, could, or wait for the disk, averaged, by `minutes`: 1, 5, 15");
+const PRESSURE: Metric = counter(
+    "host_pressure_seconds_total",
+    "s",
+    "time in which tasks waited for a `resource` (cpu, io, memory), by `share`: `some` task or the `full` set",
+);
+const WAIT: Metric = counter(
+    "host_run_queue_wait_seconds_total",
+    "s",
+    "time that tasks waited for the processor, by `cpu`; where the kernel has `/proc/schedstat`",
+);
+const SLICES: Metric = counter(
+    "host_run_queue_slices_total",
+    "",
+    "turns that tasks got, by `cpu`; where the kernel has `/proc/schedstat`",
+);
+
+pub(super) const METRICS: &[Metric] = &[
+    CPU,
+    SWITCHES,
+    FORKS,
+    INTERRUPTS,
+    SOFT_INTERRUPTS,
+    RUNNING,
+    BLOCKED,
+    BOOT,
+    LOAD,
+    PRESSURE,
+    WAIT,
+    SLICES,
+];
+
+/// `/proc/stat`
+pub(super) fn stat(text: &str, take: &mut dyn Take) {
+    for line in text.lines() {
+        let Some((name, rest)) = line.split_once(' ') else { continue };
+        let metric = match name {
+            "ctxt" => &SWITCHES,
+            "processes" => &FORKS,
+            "intr" => &INTERRUPTS,
+            "softirq" => &SOFT_INTERRUPTS,
+            "procs_running" => &RUNNING,
+            "procs_blocked" => &BLOCKED,
+            "btime" => &BOOT,
+            _ => {
+                if let Some(cpu) = name.strip_prefix("cpu").filter(|cpu| !cpu.is_empty()) {
+                    modes(cpu, rest, take);
+                }
+                continue;
+            }
+        };
+        // Of interrupts the first number is the total.
+        if let Some(value) = numbers(rest).next() {
+            take.take(metric, &[], value);
+        }
+    }
+}
+
+fn modes(cpu: &str, rest: &str, take: &mut dyn Take) {
+    let mut ticks = [None; MODES.len()];
+    for (to, from) in ticks.iter_mut().zip(numbers(rest)) {
+        *to = Some(from);
+    }
+    // Guests' time is in that of `user` and `nice` too.
+    for (outer, guest) in [(0, 8), (1, 9)] {
+        if let (Some(all), Some(guest)) = (ticks[outer], ticks[guest]) {
+            ticks[outer] = Some((all - guest).max(0.0));
+        }
+    }
+    for (mode, ticks) in MODES.into_iter().zip(ticks) {
+        if let Some(ticks) = ticks {
+            take.take(&CPU, &[("cpu", cpu), ("mode", mode)], ticks / TICKS);
+        }
+    }
+}
+
+/// `/proc/loadavg`
+pub(super) fn loadavg(text: &str, take: &mut dyn Take) {
+    for (minutes, value) in ["1", "5", "15"].into_iter().zip(numbers(text)) {
+        take.take(&LOAD, &[("minutes", minutes)], value);
+    }
+}
+
+/// `/proc/pressure/RESOURCE`
+pub(super) fn pressure(resource: &str, text: &str, take: &mut dyn Take) {
+    for line in text.lines() {
+        let Some((share @ ("some" | "full"), rest)) = line.split_once(' ') else { continue };
+        let total = rest.split(' ').find_map(|field| field.strip_prefix("total="));
+        if let Some(microseconds) = total.and_then(|total| total.parse::<u64>().ok()) {
+            let labels = [("resource", resource), ("share", share)];
+            take.take(&PRESSURE, &labels, microseconds as f64 / 1e6);
+        }
+    }
+}
+
+/// `/proc/schedstat`
+pub(super) fn schedstat(text: &str, take: &mut dyn Take) {
+    for line in text.lines() {
+        let Some((name, rest)) = line.split_once(' ') else { continue };
+        let Some(cpu) = name.strip_prefix("cpu") else { continue };
+        let mut last = numbers(rest).skip(7);
+        if let (Some(nanoseconds), Some(slices)) = (last.next(), last.next()) {
+            take.take(&WAIT, &[("cpu", cpu)], nanoseconds / 1e9);
+            take.take(&SLICES, &[("cpu", cpu)], slices);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::Taken;
+
+    const STAT: &str = "cpu  300 20 3 4 5 6 7 8 90 10\ncpu0 300 20 3 4 5 6 7 8 90 10\ncpu1 1 2 3 4\n\
+                        intr 45782506 0 0 7\nctxt 134718135\nbtime 1795294823\nprocesses 971683\n\
+                        procs_running 2\nprocs_blocked 1\nsoftirq 24477657 0 1\n";
+
+    #[track_caller]
+    fn check(read: impl FnOnce(&mut Taken), expected: &[(&str, f64)]) {
+        let mut taken = Taken::default();
+        read(&mut taken);
+        for &(series, value) in expected {
+            assert_eq!(taken.value(series), Some(value), "{series} in {taken:?}");
+        }
+    }
+
+    #[test]
+    fn stat_is_read() {
+        let expected = [
+            ("host_cpu_seconds_total{cpu=0,mode=user}", 2.1),
+            ("host_cpu_seconds_total{cpu=0,mode=nice}", 0.1),
+            ("host_cpu_seconds_total{cpu=0,mode=steal}", 0.08),
+            ("host_cpu_seconds_total{cpu=0,mode=guest}", 0.9),
+            ("host_cpu_seconds_total{cpu=1,mode=idle}", 0.04),
+            ("host_context_switches_total{}", 134_718_135.0),
+            ("host_interrupts_total{}", 45_782_506.0),
+            ("host_softirqs_total{}", 24_477_657.0),
+            ("host_forks_total{}", 971_683.0),
+            ("host_tasks_running{}", 2.0),
+            ("host_tasks_blocked{}", 1.0),
+            ("host_boot_time_seconds{}", 1_795_294_823.0),
+        ];
+        check(|taken| stat(STAT, taken), &expected);
+    }
+
+    #[test]
+    fn all_processors_together_are_not_one_more() {
+        let mut taken = Taken::default();
+        stat(STAT, &mut taken);
+        assert_eq!(taken.len(), 10 + 4 + 7);
+    }
+
+    #[test]
+    fn load_is_read() {
+        let text = "1.11 0.94 1.05 2/98 30501\n";
+        check(|taken| loadavg(text, taken), &[("host_load{minutes=1}", 1.11), ("host_load{minutes=15}", 1.05)]);
+    }
+
+    #[test]
+    fn pressure_is_read() {
+        let text = "some avg10=1.65 avg60=9.32 avg300=5.36 total=12420554440\n\
+                    full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n";
+        let expected = [
+            ("host_pressure_seconds_total{resource=io,share=some}", 12_420.55444),
+            ("host_pressure_seconds_total{resource=io,share=full}", 5e-6),
+        ];
+        check(|taken| pressure("io", text, taken), &expected);
+    }
+
+    #[test]
+    fn run_queues_are_read() {
+        let text = "version 17\ntimestamp 4295\ncpu0 0 0 0 0 0 0 7000000000 1500000000 321\n\
+                    domain0 MC 3 0 0\n";
+        let expected = [
+            ("host_run_queue_wait_seconds_total{cpu=0}", 1.5),
+            ("host_run_queue_slices_total{cpu=0}", 321.0),
+        ];
+        check(|taken| schedstat(text, taken), &expected);
+    }
+
+    #[test]
+    fn whatever_stands_there_is_no_panic() {
+        let mut taken = Taken::default();
+        for text in ["", "\n", "cpu", "cpu0", "cpu0 ", "cpu0 x", "intr", "some", "some total=", "cpu0 1 2 3 4 5 6 7 8"] {
+            stat(text, &mut taken);
+            loadavg(text, &mut taken);
+            pressure("io", text, &mut taken);
+            schedstat(text, &mut taken);
+        }
+        assert_eq!(taken.value("host_pressure_seconds_total{resource=io,share=some}"), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! How long tasks that could run waited for a processor: one program at `sched_switch`.
+//!
+//! The kernel notes in each task since when it waits (`sched_info.last_queued`), for `/proc/PID/schedstat`. When it
+//! picks a task, the program takes the difference to the run queue's clock: the number that the kernel itself adds to
+//! the task's `run_delay`, in nanoseconds. So one probe is enough, with no map to look tasks up in, and wake-ups cost
+//! nothing. Waiting counts after a wake-up and after having been preempted. Each processor has its own cells: no
+//! locked instruction, no shared cache line.
+//!
+//! The map's value, in words of 8 bytes: 0 switches on processors without cells; from 8 on for each processor
+//! 0 sum, 8 buckets. Source: kernel, kernel/sched/stats.h (`sched_info_arrive`), include/trace/events/sched.h.
+
+use std::sync::atomic::Ordering;
+
+use crate::bpf::btf::Btf;
+use crate::bpf::grid::{self, Adding, BUCKETS, Counts};
+use crate::bpf::instruction::Register::{R0, R1, R2, R3, R6, R7, R8};
+use crate::bpf::instruction::{Arithmetic, Assembler, Function, Instruction, When, Width};
+use crate::bpf::{Cost, Program};
+
+const TRACEPOINT: &str = "sched_switch";
+const HEAD: usize = 8;
+/// Words of a processor.
+const LANE: usize = 8 + BUCKETS;
+const SUM: usize = 0;
+const TIMES: usize = 8;
+/// Processors that have cells, 10 KiB each; more are counted as without.
+const PROCESSORS_MAX: usize = 4_096;
+
+/// Where the kernel keeps what the program reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fields {
+    /// Since when a task waits, on the run queue's clock; 0 if it does not, as the idle task.
+    last_queued: i16,
+    clock: i16,
+    cpu: i16,
+    /// The type number of the variable that holds the run queues.
+    queues: u32,
+}
+
+impl Fields {
+    fn find(btf: &Btf) -> Result<Fields, String> {
+        Ok(Fields {
+            last_queued: btf.offset("task_struct", "sched_info.last_queued")?,
+            clock: btf.offset("rq", "clock")?,
+            cpu: btf.offset("rq", "cpu")?,
+            queues: btf.variable("runqueues")?,
+        })
+    }
+}
+
+/// The program, with the map's descriptor.
+///
+/// ```c
+/// int sched_switch(bool preempt, struct task_struct *prev, struct task_struct *next, …) {
+///     since = next->sched_info.last_queued;
+///     if (!since) return 0;
+///     rq = bpf_this_cpu_ptr(&runqueues);
+///     delay = max(rq->clock - since, 0);
+///     if (rq->cpu >= PROCESSORS) { without_cells++; return 0; }
+///     record(&value[rq->cpu], delay);        // interrupts are off: plain additions
+///     return 0;
+/// }
+/// ```
+fn program(fields: &Fields, processors: usize, map: i32) -> Vec<Instruction> {
+    let mut code = Assembler::default();
+    let [end, forwards, has_cells] = [code.label(), code.label(), code.label()];
+    code.load(Width::Eight, R6, R1, 16);
+    code.load(Width::Eight, R6, R6, fields.last_queued);
+    code.jump_if(When::Equal, R6, 0, end);
+    code.variable(R1, fields.queues);
+    code.call(Function::ThisCpuPtr);
+    code.load(Width::Eight, R8, R0, fields.clock);
+    code.load(Width::Four, R3, R0, fields.cpu);
+    code.register(Arithmetic::Set, R2, R8);
+    code.register(Arithmetic::Subtract, R2, R6);
+    code.jump_if(When::SignedAtLeast, R2, 0, forwards);
+    code.immediate(Arithmetic::Set, R2, 0);
+    code.here(forwards);
+    code.map_value(R7, map, 0);
+    code.jump_if(When::Less, R3, processors as i32, has_cells);
+    code.immediate(Arithmetic::Set, R1, 1);
+    code.atomic_add(R7, 0, R1);
+    code.go(end);
+    code.here(has_cells);
+    code.immediate(Arithmetic::Multiply, R3, 8 * LANE as i32);
+    code.immediate(Arithmetic::Add, R7, 8 * HEAD as i32);
+    code.register(Arithmetic::Add, R7, R3);
+    grid::record(&mut code, Adding::Plain, 8 * TIMES as i16, 8 * SUM as i16);
+    code.here(end);
+    code.exit();
+    code.finish()
+}
+
+/// The program at work.
+#[derive(Debug)]
+pub(crate) struct RunQueue {
+    program: Program,
+    processors: usize,
+    kept: Counts,
+    read: Counts,
+}
+
+impl RunQueue {
+    /// Loads and attaches it.
+    pub(crate) fn start(btf: &Btf) -> Result<RunQueue, String> {
+        let fields = Fields::find(btf)?;
+        let processors = processors().min(PROCESSORS_MAX);
+        let words = HEAD + processors * LANE;
+        let make = |map| program(&fields, processors, map);
+        let program = Program::start("topdeck_queue", words, btf.tracepoint(TRACEPOINT)?, make)?;
+        Ok(RunQueue { program, processors, kept: Counts::default(), read: Counts::default() })
+    }
+
+    /// What was counted since [`Self::keep`], of all processors.
+    pub(crate) fn read(&mut self) -> Option<hist::Histogram> {
+        let mut now = Counts::default();
+        for processor in 0..self.processors {
+            let lane = &self.program.cells[HEAD + processor * LANE..][..LANE];
+            // Lanes of processors that are not there are not touched, so that they take no memory.
+            if lane[SUM].load(Ordering::Relaxed) != 0 {
+                now.add(&lane[TIMES..], &lane[SUM]);
+            }
+        }
+        self.read = now;
+        self.read.since(&self.kept)
+    }
+
+    /// What was read last is safe: what comes next is counted from there.
+    pub(crate) fn keep(&mut self) {
+        self.kept.clone_from(&self.read);
+    }
+
+    /// Switches on processors without cells.
+    pub(crate) fn without_cells(&self) -> u64 {
+        self.program.cells[0].load(Ordering::Relaxed)
+    }
+
+    /// What the program cost.
+    pub(crate) fn cost(&self) -> Cost {
+        self.program.cost()
+    }
+}
+
+/// Processors that may ever be there: one more than the last number in `/sys/devices/system/cpu/possible`.
+fn processors() -> usize {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
+    last.map_or(PROCESSORS_MAX, |last| last.saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::bpf::machine::{Machine, VARIABLE};
+
+    const NEXT: u64 = 5 << 32;
+    const FIELDS: Fields = Fields { last_queued: 1048, clock: 2776, cpu: 2984, queues: 10_671 };
+    const NOW: u64 = 1_000_000_000_000;
+
+    /// What two processors have counted after a task that waits since then was picked there.
+    #[track_caller]
+    fn check(since: u64, processor: u64, expected: [u64; 2], sum: u64, without: u64) {
+        let mut machine = Machine::new(HEAD + 2 * LANE);
+        machine.put(NEXT, &[(FIELDS.last_queued, since)]);
+        machine.put(VARIABLE, &[(FIELDS.clock, NOW), (FIELDS.cpu, processor)]);
+        machine.run(&program(&FIELDS, 2, 3), &[0, 0, NEXT, 0]);
+        let cells: Vec<AtomicU64> = machine.map().into_iter().map(AtomicU64::new).collect();
+        let counts = [0, 1].map(|at| {
+            let lane = &cells[HEAD + at * LANE..][..LANE];
+            lane[TIMES..].iter().map(|cell| cell.load(Ordering::Relaxed)).sum::<u64>()
+        });
+        assert_eq!(counts, expected);
+        let sums = [0, 1].map(|at| cells[HEAD + at * LANE].load(Ordering::Relaxed));
+        assert_eq!(sums.iter().sum::<u64>(), sum);
+        assert_eq!(cells[0].load(Ordering::Relaxed), without);
+    }
+
+    #[test]
+    fn each_processor_counts_for_itself() {
+        check(NOW - 5_000, 0, [1, 0], 5_000, 0);
+        check(NOW - 5_000, 1, [0, 1], 5_000, 0);
+        check(NOW + 9, 1, [0, 1], 0, 0);
+    }
+
+    #[test]
+    fn what_does_not_wait_does_not_count() {
+        check(0, 0, [0, 0], 0, 0);
+    }
+
+    #[test]
+    fn a_processor_without_cells_is_said() {
+        check(NOW - 5_000, 2, [0, 0], 0, 1);
+    }
+
+    #[test]
+    fn there_is_a_processor() {
+        assert!(processors() >= 1);
+    }
+}

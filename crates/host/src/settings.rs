@@ -1,0 +1,42 @@
+//! What of a host is told.
+
+use std::time::Duration;
+
+/// What is told. How often is the intake's interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The label `host` of all series; `None`, the default, for the system's own name.
+    pub host: Option<String>,
+    /// Processors, memory, disks and networks out of files of the kernel: `true` by default. About 60 us a reading.
+    pub procfs: bool,
+    /// The distribution of each block device's times, by a program in the kernel: `true` by default. Needs root;
+    /// without, the sums of `/proc/diskstats` are told, and why.
+    pub block_io: bool,
+    /// The distribution of the times that tasks wait for a processor, by a program in the kernel: `true` by default.
+    /// Needs root; without, it is told why there is none.
+    pub run_queue: bool,
+    /// How often a thread means to wake up to see how late it is: 5 ms by default, `None` for never. From 100 us to
+    /// 10 s.
+    pub hiccup: Option<Duration>,
+}
+
+impl Settings {
+    /// The shortest period of the thread that wakes up.
+    pub const HICCUP_MIN: Duration = Duration::from_micros(100);
+    /// The longest.
+    pub const HICCUP_MAX: Duration = Duration::from_secs(10);
+    /// Bytes of a host's name at the most.
+    pub const HOST_BYTES_MAX: usize = 255;
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            host: None,
+            procfs: true,
+            block_io: true,
+            run_queue: true,
+            hiccup: Some(Duration::from_millis(5)),
+        }
+    }
+}

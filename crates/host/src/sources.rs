@@ -1,0 +1,168 @@
+//! All that is read of a host, together: what is there, what is not and why, and one reading of it.
+//!
+//! What happened between readings is kept until [`Sources::keep`] says that a reading is safe: one that was not taken
+//! comes again within the next.
+
+use hist::Histogram;
+use intake::{Counter, Meter};
+
+use crate::block_io::{BlockIo, Part};
+use crate::bpf;
+use crate::bpf::Cost;
+use crate::hiccup::Waits;
+use crate::metric::{Report, Take};
+use crate::own;
+use crate::procfs::Procfs;
+use crate::run_queue::RunQueue;
+use crate::settings::Settings;
+
+/// The programs' names, as labels have them.
+const BLOCK_IO: &str = "block_io";
+const RUN_QUEUE: &str = "run_queue";
+
+/// What is not told, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) about: &'static str,
+    pub(crate) text: String,
+}
+
+/// All that is read.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    procfs: Option<Procfs>,
+    block_io: Option<BlockIo>,
+    run_queue: Option<RunQueue>,
+    waits: Option<Waits>,
+    /// Waits of readings that were not taken.
+    late: Histogram,
+    /// Programs that are wanted, and whether they are at work.
+    wanted: Vec<(&'static str, bool)>,
+    notes: Vec<Note>,
+    noted: bool,
+    /// Since when the programs count.
+    began: i64,
+    unread: Counter,
+}
+
+impl Sources {
+    /// Opens what the settings want, as far as it is to be had.
+    pub(crate) fn open(
+        settings: &Settings,
+        waits: Option<Waits>,
+        began: i64,
+        meter: &Meter,
+    ) -> Sources {
+        let mut notes = Vec::new();
+        let mut wanted = Vec::new();
+        let types =
+            (settings.block_io || settings.run_queue).then(bpf::types).unwrap_or(Err(String::new()));
+        let types = types.as_ref().map_err(String::clone);
+        let mut note = |about, text: &str, found: Result<(), String>| {
+            wanted.push((about, found.is_ok()));
+            notes.extend(found.err().map(|why| Note { about, text: format!("{text}: {why}") }));
+        };
+        let mut block_io = None;
+        if settings.block_io {
+            let started = types.clone().and_then(BlockIo::start).map(|it| block_io = Some(it));
+            let text = "block I/O has sums and means only, no distributions";
+            note(BLOCK_IO, text, started);
+        }
+        let mut run_queue = None;
+        if settings.run_queue {
+            let started = types.and_then(RunQueue::start).map(|it| run_queue = Some(it));
+            note(RUN_QUEUE, "there are no times of tasks waiting for a processor", started);
+        }
+        let sums_only = settings.block_io && block_io.is_none();
+        let procfs = match settings.procfs {
+            true => Some(Procfs::open()),
+            false => sums_only.then(Procfs::open_disks),
+        };
+        let unread = meter.counter(
+            "topdeck_host_unread_files_total",
+            "files of the kernel that could not be read",
+            &[],
+        );
+        let late = Histogram::default();
+        let noted = notes.is_empty();
+        Sources { procfs, block_io, run_queue, waits, late, wanted, notes, noted, began, unread }
+    }
+
+    /// Why what is wanted is not told.
+    pub(crate) fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Reads all.
+    pub(crate) fn read(&mut self, report: &mut Report<'_>) {
+        if let Some(procfs) = &mut self.procfs {
+            self.unread.add(procfs.read(report));
+        }
+        for (program, works) in &self.wanted {
+            report.take(&own::BPF_AVAILABLE, &[("program", program)], f64::from(u8::from(*works)));
+        }
+        if !self.noted {
+            for note in &self.notes {
+                report.text(&own::NOTE, &[("about", note.about)], &note.text);
+            }
+        }
+        self.read_block_io(report);
+        self.read_run_queue(report);
+        if let Some(waits) = &self.waits {
+            self.late.merge(&waits.interval()).expect("BUG: one scheme, fewer than 2^64 values");
+            if !self.late.is_empty() {
+                report.distribution(&own::HICCUP, &[], self.late.clone());
+            }
+        }
+    }
+
+    fn read_block_io(&mut self, report: &mut Report<'_>) {
+        let Some(block_io) = &mut self.block_io else { return };
+        let mut untimed = 0;
+        for found in block_io.read() {
+            let labels = [("device", found.device.as_str()), ("operation", found.operation)];
+            for (part, times) in found.times {
+                let metric = match part {
+                    Part::Total => &own::BLOCK_IO,
+                    Part::Device => &own::BLOCK_IO_DEVICE,
+                };
+                report.distribution(metric, &labels, times);
+            }
+            report.count(&own::BLOCK_IO_ERRORS, &labels, self.began, found.errors);
+            untimed += found.without_start;
+        }
+        for (cause, count) in [("no start", untimed), ("no slot", block_io.without_slot())] {
+            report.count(&own::BLOCK_IO_UNTIMED, &[("cause", cause)], self.began, count);
+        }
+        cost(report, BLOCK_IO, self.began, block_io.cost());
+    }
+
+    fn read_run_queue(&mut self, report: &mut Report<'_>) {
+        let Some(run_queue) = &mut self.run_queue else { return };
+        if let Some(times) = run_queue.read() {
+            report.distribution(&own::RUN_QUEUE, &[], times);
+        }
+        report.count(&own::RUN_QUEUE_UNTIMED, &[], self.began, run_queue.without_cells());
+        cost(report, RUN_QUEUE, self.began, run_queue.cost());
+    }
+
+    /// The last reading is safe.
+    pub(crate) fn keep(&mut self) {
+        if let Some(block_io) = &mut self.block_io {
+            block_io.keep();
+        }
+        if let Some(run_queue) = &mut self.run_queue {
+            run_queue.keep();
+        }
+        self.late = Histogram::default();
+        self.noted = true;
+    }
+}
+
+fn cost(report: &mut Report<'_>, program: &str, began: i64, cost: Cost) {
+    if cost.runs > 0 {
+        let labels = [("program", program)];
+        report.count(&own::BPF_RUNS, &labels, began, cost.runs);
+        report.sum(&own::BPF_TIME, &labels, began, cost.time_ns as f64 / 1e9);
+    }
+}
