@@ -6,7 +6,6 @@ mod checks;
 mod classic;
 mod compare;
 mod compliance;
-mod ends;
 mod fuzzed;
 mod memory;
 mod notation;
