@@ -183,8 +183,15 @@ impl<'a> Field<'a> {
             Field::Varint(value) => each(value),
             Field::Bytes(rest, offset) => {
                 let mut message = Message { rest, offset };
-                while !message.rest.is_empty() {
-                    each(message.varint()?);
+                // Most are small.
+                while let Some((&byte, rest)) = message.rest.split_first() {
+                    if byte < 0x80 {
+                        message.rest = rest;
+                        message.offset += 1;
+                        each(byte.into());
+                    } else {
+                        each(message.varint()?);
+                    }
                 }
             }
             _ => return Err(self.wrong("numbers of variable length")),

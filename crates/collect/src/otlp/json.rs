@@ -206,12 +206,18 @@ impl Writer<'_> {
                 }
                 Some(())
             }
-            (Text, Token::Text(text)) => Some(self.bytes(field, text.as_bytes())),
+            (Text, Token::Text(text)) => {
+                self.bytes(field, text.as_bytes());
+                Some(())
+            }
             (Bytes, Token::Text(text)) => {
                 let decoded = STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text)).ok();
                 decoded.map(|bytes| self.bytes(field, &bytes))
             }
-            (Bool, Token::Bool(value)) => Some(self.varint_of(field, u64::from(*value))),
+            (Bool, Token::Bool(value)) => {
+                self.varint_of(field, u64::from(*value));
+                Some(())
+            }
             (Double, token) => double(token).map(|value| self.fixed(field, value.to_bits())),
             (Fixed, token) => {
                 whole(token, 0, u64::MAX.into()).map(|value| self.fixed(field, value as u64))

@@ -25,10 +25,10 @@ fn digest(parts: &[&[u8]]) -> Digest {
 /// Attributes that many series share, as labels.
 type Shared = OnceCell<model::Result<Labels>>;
 
-fn labels_of<'a>(
-    shared: &'a Shared,
+fn labels_of(
+    shared: &Shared,
     read: impl FnOnce() -> model::Result<Labels>,
-) -> model::Result<&'a [(String, String)]> {
+) -> model::Result<&[(String, String)]> {
     shared.get_or_init(read).as_ref().map(Vec::as_slice).map_err(Clone::clone)
 }
 
