@@ -209,7 +209,7 @@ fn same_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Pr
 mod tests {
     use super::*;
 
-    const HOST: (&str, &str) = ("host", "localhost:9411");
+    const HOST: (&str, &str) = ("host", "localhost:7717");
 
     /// A secret `s` of the token `t` with the scope ingest, and a certificate `c` of `k` with read.
     fn access(is_required: bool) -> Access {
@@ -249,7 +249,7 @@ mod tests {
 
     #[track_caller]
     fn check(headers: &[(&str, &str)], expected: Result<Option<&str>, (u16, &str)>) {
-        check_at(("127.0.0.1:9411", false, ""), ("POST", Scope::Ingest), headers, expected);
+        check_at(("127.0.0.1:7717", false, ""), ("POST", Scope::Ingest), headers, expected);
     }
 
     #[test]
@@ -257,15 +257,15 @@ mod tests {
         check(&[HOST], Ok(None));
         check(&[], Ok(None));
         check(&[("host", "LOCALHOST")], Ok(None));
-        check(&[("host", "[::1]:9411")], Ok(None));
+        check(&[("host", "[::1]:7717")], Ok(None));
         check(&[("host", "proxy.example")], Ok(None));
-        check(&[("host", "evil.example:9411")], Err((403, "not \"evil.example\"")));
+        check(&[("host", "evil.example:7717")], Err((403, "not \"evil.example\"")));
         check(&[("host", "127.0.0.1.evil.example")], Err((403, "may be asked for")));
     }
 
     #[test]
     fn pages_of_other_origins_do_not_write() {
-        check(&[HOST, ("origin", "http://localhost:9411")], Ok(None));
+        check(&[HOST, ("origin", "http://localhost:7717")], Ok(None));
         check(&[HOST, ("origin", "http://localhost:3000")], Err((403, "may not write here")));
         check(&[HOST, ("origin", "null")], Err((403, "may not write here")));
         check(&[HOST, ("origin", "null"), ("authorization", "Bearer s")], Ok(Some("t")));
@@ -281,7 +281,7 @@ mod tests {
         check(&[HOST, ("authorization", "Bearer x")], Err((401, "is not known")));
         check(&[HOST, ("authorization", "Digest x")], Err((401, "neither")));
         let read = ("GET", Scope::Read);
-        let here = ("127.0.0.1:9411", false, "");
+        let here = ("127.0.0.1:7717", false, "");
         check_at(
             here,
             read,
@@ -295,22 +295,22 @@ mod tests {
         let ingest = ("POST", Scope::Ingest);
         let read = ("GET", Scope::Read);
         let needed = Err((401, "a token with the scope ingest is needed"));
-        check_at(("10.0.0.1:9411", false, ""), ingest, &[HOST], needed);
-        check_at(("[::ffff:10.0.0.1]:9411", false, ""), ingest, &[HOST], needed);
-        check_at(("127.0.0.1:9411", true, ""), ingest, &[HOST], needed);
+        check_at(("10.0.0.1:7717", false, ""), ingest, &[HOST], needed);
+        check_at(("[::ffff:10.0.0.1]:7717", false, ""), ingest, &[HOST], needed);
+        check_at(("127.0.0.1:7717", true, ""), ingest, &[HOST], needed);
         check_at(
-            ("10.0.0.1:9411", false, ""),
+            ("10.0.0.1:7717", false, ""),
             ingest,
             &[("authorization", "Bearer s")],
             Ok(Some("t")),
         );
-        check_at(("10.0.0.1:9411", false, "c"), read, &[("host", "any")], Ok(Some("k")));
+        check_at(("10.0.0.1:7717", false, "c"), read, &[("host", "any")], Ok(Some("k")));
         check_at(
-            ("10.0.0.1:9411", false, "c"),
+            ("10.0.0.1:7717", false, "c"),
             ingest,
             &[],
             Err((403, "the token k does not have")),
         );
-        check_at(("[::ffff:127.0.0.1]:9411", false, ""), ingest, &[HOST], Ok(None));
+        check_at(("[::ffff:127.0.0.1]:7717", false, ""), ingest, &[HOST], Ok(None));
     }
 }

@@ -20,7 +20,8 @@ use crate::document;
 use crate::json::Json::{self, Bool, Integer, List, Object, Text};
 use crate::json::integer;
 use crate::moment::{self, MOMENT};
-use crate::openapi::{JSON, Parameter, Route, SELECTOR, Scope, TIMEOUT};
+use crate::openapi::{JSON, Parameter, Route, SELECTOR, TIMEOUT};
+use crate::token::Scope;
 use crate::parameters::Parameters;
 use crate::problem::Problem;
 use crate::refusal::Refusal;
@@ -53,7 +54,7 @@ const ADD: Route = Route {
     )),
     ..Route::get("/v1/annotations", "Adds an annotation.", &[], || routing::post(add))
 }
-.with_scope(Scope::Ingest)
+.with_scope(Some(Scope::Ingest))
 .answers(201, JSON, "the annotation; it is durable");
 
 pub(crate) const ROUTES: &[Route] = &[

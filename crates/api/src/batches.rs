@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use intake::{Intake, Receipt};
 use journal::Identity;
 use model::{Batch, PARCEL_BYTES_MAX, Parcel, SeriesRef};
-use net::parcels::{ACCEPTED, PATH, REFUSED};
+use net::parcels::{ACCEPTED, AGENT, PATH, REFUSED};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::context::Context;
@@ -65,9 +65,10 @@ async fn take(
     let _turn = room.unpacked.acquire().await.expect("BUG: nobody closes it");
     let intake = Arc::clone(&context.intake);
     // Unpacking takes the processor, and appending may wait for the disk.
+    let name = name(headers);
     let work = move || {
         let parcel = if packed { unpack(&body)?.into() } else { body };
-        append(&intake, &parcel)
+        append(&intake, &name, &parcel)
     };
     let mut answer = match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer?,
@@ -90,6 +91,15 @@ fn is_packed(headers: &HeaderMap) -> Result<bool, Problem> {
             Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what))
         }
     }
+}
+
+/// What the sender calls itself, for the books.
+fn name(headers: &HeaderMap) -> String {
+    /// More is cut off: it is for people.
+    const NAME_CHARS_MAX: usize = 64;
+    let agent = headers.get(AGENT).map_or(&b""[..], HeaderValue::as_bytes);
+    let agent: String = String::from_utf8_lossy(agent).chars().take(NAME_CHARS_MAX).collect();
+    if agent.is_empty() { agent } else { format!("agent {agent}") }
 }
 
 /// Room for a body, which must not be larger than a parcel.
@@ -154,13 +164,13 @@ struct Stopped {
 }
 
 /// Takes batch after batch, until one cannot be taken.
-fn append(intake: &Intake, bytes: &[u8]) -> Result<Answer, Problem> {
+fn append(intake: &Intake, name: &str, bytes: &[u8]) -> Result<Answer, Problem> {
     let parcel = Parcel::read(bytes).map_err(|error| Problem::bad(format!("parcel: {error}")))?;
     let (producer, boot) = parcel.source();
     let mut answer = Answer::default();
     for &(sequence, batch) in &parcel.entries {
         let identity = Identity { producer, boot, sequence };
-        match append_one(intake, identity, batch) {
+        match append_one(intake, identity, name, batch) {
             Ok(receipt) => {
                 match receipt.is_repeated() {
                     true => answer.repeated += 1,
@@ -178,7 +188,12 @@ fn append(intake: &Intake, bytes: &[u8]) -> Result<Answer, Problem> {
     Ok(answer)
 }
 
-fn append_one(intake: &Intake, identity: Identity, batch: &[u8]) -> Result<Receipt, Problem> {
+fn append_one(
+    intake: &Intake,
+    identity: Identity,
+    name: &str,
+    batch: &[u8],
+) -> Result<Receipt, Problem> {
     let refuse = |error: model::Error| Problem::bad(error.to_string());
     let batch = Batch::check(batch.to_owned()).map_err(refuse)?;
     let named = |entry: &model::Entry<'_>| matches!(entry.series, SeriesRef::Id(_));

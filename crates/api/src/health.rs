@@ -5,7 +5,7 @@ use axum::routing;
 use http::StatusCode;
 
 use crate::context::Context;
-use crate::openapi::{Route, Scope};
+use crate::openapi::Route;
 use crate::problem::Problem;
 
 const KIND: &str = "text/plain";
@@ -14,13 +14,13 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/health", "Whether topdeck is well: what is sent becomes durable.", &[], || {
         routing::get(health)
     })
-    .with_scope(Scope::Open)
+    .with_scope(None)
     .answers(200, KIND, "it is"),
     Route::get("/-/healthy", "As Prometheus: whether it is well.", &[], || routing::get(health))
-        .with_scope(Scope::Open)
+        .with_scope(None)
         .answers(200, KIND, "it is"),
     Route::get("/-/ready", "As Prometheus: whether it may be asked.", &[], || routing::get(health))
-        .with_scope(Scope::Open)
+        .with_scope(None)
         .answers(200, KIND, "it may"),
 ];
 

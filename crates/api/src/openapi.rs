@@ -12,27 +12,16 @@ use axum::routing::{self, MethodRouter};
 
 use crate::context::Context;
 use crate::desk::Written;
+use crate::token::Scope;
 use crate::{annotations, audit, health, metrics, prometheus, query, snapshots, status, stream};
-
-/// What a token has to allow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// No token at all.
-    Open,
-    /// Sending.
-    Ingest,
-    /// Asking.
-    Read,
-    /// Changing what topdeck does.
-    Admin,
-}
 
 /// Something that can be asked for.
 pub(crate) struct Route {
     pub(crate) method: &'static str,
     /// With names of its variable parts in braces.
     pub(crate) path: &'static str,
-    pub(crate) scope: Scope,
+    /// What a token has to allow; none where no token is asked for.
+    pub(crate) scope: Option<Scope>,
     /// A sentence.
     pub(crate) about: &'static str,
     pub(crate) parameters: &'static [Parameter],
@@ -104,7 +93,7 @@ impl Route {
         Route {
             method: "get",
             path,
-            scope: Scope::Read,
+            scope: Some(Scope::Read),
             about,
             parameters,
             body: None,
@@ -127,7 +116,7 @@ impl Route {
         Route { method: "post", body, ..Route::get(path, about, parameters, handler) }
     }
 
-    pub(crate) const fn with_scope(self, scope: Scope) -> Route {
+    pub(crate) const fn with_scope(self, scope: Option<Scope>) -> Route {
         Route { scope, ..self }
     }
 
@@ -166,7 +155,7 @@ pub fn document() -> String {
 }
 
 /// The handlers of a scope, but for those that are registered elsewhere.
-pub fn routes(scope: Scope) -> Router<Context> {
+pub(crate) fn routes(scope: Option<Scope>) -> Router<Context> {
     let own = all().filter(|route| route.scope == scope);
     own.filter_map(|route| Some((route.path, route.handler?)))
         .fold(Router::new(), |router, (path, handler)| router.route(path, handler()))
@@ -176,4 +165,4 @@ pub(crate) const ROUTES: &[Route] =
     &[Route::get("/v1/openapi.json", "This document.", &[], || {
         routing::get(async |State(_): State<Context>| Written(document::text()))
     })
-    .with_scope(Scope::Open)];
+    .with_scope(None)];

@@ -16,14 +16,16 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use crate::accept::{Accepting, accept};
-use crate::access::{Access, is_loopback};
+use crate::access::{Access, is_loopback, scoped};
+use crate::batches;
 use crate::connection::Phase;
 use crate::context::Context;
 use crate::gate::Gate;
 use crate::ingest;
 use crate::limits::Limits;
+use crate::openapi;
 use crate::problem::Problem;
-use crate::token::{TokenError, Tokens};
+use crate::token::{Scope, TokenError, Tokens};
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub struct Listen {
 /// How a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where it listens; each address answers everything, gRPC too. 127.0.0.1:9411 by default.
+    /// Where it listens; each address answers everything, gRPC too. 127.0.0.1:7717 by default.
     pub listen: Vec<Listen>,
     /// The file of tokens. Without one it listens on loopback addresses only.
     pub tokens: Option<PathBuf>,
@@ -50,7 +52,7 @@ pub struct Settings {
 }
 
 /// The port where nothing else is said.
-pub const PORT: u16 = 9411;
+pub const PORT: u16 = 7717;
 /// How often the file of tokens is looked at for changes.
 const TOKENS_LOOKED_AT: Duration = Duration::from_secs(2);
 
@@ -226,7 +228,11 @@ impl Drop for Server {
 }
 
 fn router(body_bytes: usize) -> Router<Context> {
-    ingest::routes().fallback(nothing_there).layer(DefaultBodyLimit::max(body_bytes))
+    let asked = Scope::ALL.map(|scope| scoped(openapi::routes(Some(scope)), scope));
+    let batches = scoped(batches::routes(), Scope::Ingest);
+    let router = ingest::routes().merge(batches).merge(openapi::routes(None));
+    let router = asked.into_iter().fold(router, Router::merge);
+    router.fallback(nothing_there).layer(DefaultBodyLimit::max(body_bytes))
 }
 
 async fn nothing_there(uri: Uri) -> Problem {

@@ -16,7 +16,8 @@ use crate::context::Context;
 use crate::desk::Written;
 use crate::json::Json::{Bool, List, Object, Text};
 use crate::json::integer;
-use crate::openapi::{JSON, Parameter, Route, Scope};
+use crate::openapi::{JSON, Parameter, Route};
+use crate::token::Scope;
 use crate::parameters::Parameters;
 use crate::refusal::Refusal;
 
@@ -33,14 +34,14 @@ const REMOVE: &[Parameter] = &[Parameter::text("name", "what it is called")];
 
 pub(crate) const ROUTES: &[Route] = &[
     Route::get("/v1/snapshots", "Snapshots that there are.", &[], || routing::get(list))
-        .with_scope(Scope::Admin),
+        .with_scope(Some(Scope::Admin)),
     Route {
         method: "post",
         ..Route::get("/v1/snapshots", "Makes a snapshot of the store.", MAKE, || {
             routing::post(make)
         })
     }
-    .with_scope(Scope::Admin)
+    .with_scope(Some(Scope::Admin))
     .answers(201, JSON, "the snapshot; all that was acknowledged before is in it"),
     Route {
         method: "delete",
@@ -48,7 +49,7 @@ pub(crate) const ROUTES: &[Route] = &[
             routing::delete(remove)
         })
     }
-    .with_scope(Scope::Admin)
+    .with_scope(Some(Scope::Admin))
     .answers(200, JSON, "it is gone"),
 ];
 

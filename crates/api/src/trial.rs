@@ -16,7 +16,8 @@ use tower::ServiceExt as _;
 
 use crate::context::Context;
 use crate::desk::DeskSettings;
-use crate::openapi::{self, Scope};
+use crate::openapi;
+use crate::token::Scope;
 
 /// When the first row begins: 2020-09-13T12:30:00Z.
 pub(crate) const START: i64 = 1_600_000_200 * store::SECOND;
@@ -62,7 +63,7 @@ impl Trial {
         let settings = intake::Settings { background: false, clock, ..Default::default() };
         let intake = Arc::new(Intake::new(home, settings).unwrap());
         let context = Context::new(intake, desk);
-        let scopes = [Scope::Open, Scope::Ingest, Scope::Read, Scope::Admin];
+        let scopes = [None, Some(Scope::Ingest), Some(Scope::Read), Some(Scope::Admin)];
         let router = scopes.map(openapi::routes).into_iter().fold(Router::new(), Router::merge);
         Trial { router: router.with_state(context.clone()), context }
     }

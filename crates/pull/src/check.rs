@@ -57,8 +57,10 @@ impl Checking {
         let target = Target::parse(&url).map_err(|source| Error::Target { job: job(), source })?;
         let tls = match target.secure {
             true => {
-                let config = check.tls.config(&[b"h2", b"http/1.1"]);
-                Some(config.map_err(|source| Error::Tls { job: job(), source })?)
+                let mut config =
+                    check.tls.config().map_err(|source| Error::Tls { job: job(), source })?;
+                config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+                Some(Arc::new(config))
             }
             false => None,
         };

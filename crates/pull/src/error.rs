@@ -21,7 +21,7 @@ pub enum Error {
         /// The job.
         job: String,
         /// What is wrong.
-        source: net::ClientTlsError,
+        source: net::tls::TlsError,
     },
     /// Something else about it.
     #[error("{job}: {what}")]

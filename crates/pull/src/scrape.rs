@@ -60,8 +60,8 @@ impl Scraping {
             Target::parse(&scrape.url).map_err(|source| Error::Target { job: job(), source })?;
         let tls = match target.secure {
             true => {
-                let config = scrape.tls.config(&[b"http/1.1"]);
-                Some(config.map_err(|source| Error::Tls { job: job(), source })?)
+                let config = scrape.tls.config();
+                Some(Arc::new(config.map_err(|source| Error::Tls { job: job(), source })?))
             }
             false => None,
         };

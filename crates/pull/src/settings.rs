@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use net::ClientTls;
+use net::tls::ClientTls;
 
 /// Everything that is fetched.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -372,12 +372,6 @@ impl Store {
         &self.inner.options
     }
 
-    /// The canonical form of a series that is known.
-    pub fn form(&self, id: &model::SeriesId) -> Option<Vec<u8>> {
-        let index = self.inner.index();
-        index.number(id).map(|number| index.form(number).to_owned())
-    }
-
     /// How far the journal was read, after reading all of it that there is, and what of it could not be taken in:
     /// a gap for each record, as long as gaps are not joined.
     pub fn fed(&self) -> Result<Fed> {

@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use http::{Method, Request, header};
 use net::dial::{Allowance, Dialer, Limits};
-use net::{ClientTls, Target};
+use net::Target;
+use net::tls::ClientTls;
 use serde_json::Value;
 
 use crate::settings::PORT;
@@ -47,8 +48,8 @@ impl Options {
         let target = Target::parse(&self.server)?.join(path);
         let tls = match target.secure {
             true => {
-                let tls = ClientTls { ca: self.ca.clone(), identity: None };
-                Some(tls.config(&[b"http/1.1"])?)
+                let tls = ClientTls { ca: self.ca.clone(), ..ClientTls::default() };
+                Some(std::sync::Arc::new(tls.config()?))
             }
             false => None,
         };

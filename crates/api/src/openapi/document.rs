@@ -50,10 +50,8 @@ fn operation(route: &Route) -> Json {
     }
     fields.push(("responses", responses(route)));
     let security = match route.scope {
-        Scope::Open => List(Vec::new()),
-        Scope::Ingest => List(vec![token("ingest")]),
-        Scope::Read => List(vec![token("read")]),
-        Scope::Admin => List(vec![token("admin")]),
+        None => List(Vec::new()),
+        Some(scope) => List(vec![token(scope.name())]),
     };
     fields.push(("security", security));
     Object(fields)

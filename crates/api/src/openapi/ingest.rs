@@ -13,7 +13,7 @@ const fn post(
     Route {
         method: "post",
         path,
-        scope: Scope::Ingest,
+        scope: Some(Scope::Ingest),
         about,
         parameters,
         body: Some(body),

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use net::ClientTls;
-use net::tls::ServerTls;
+use net::tls::{ClientTls, ServerTls};
 
 use crate::settings::{Check, Length, PORT, Scrape, Settings, Site};
 
@@ -151,7 +150,7 @@ fn client_tls(
     certificate: &Option<std::path::PathBuf>,
     key: &Option<std::path::PathBuf>,
 ) -> ClientTls {
-    ClientTls { ca: ca.clone(), identity: certificate.clone().zip(key.clone()) }
+    ClientTls { ca: ca.clone(), certificate: certificate.clone(), key: key.clone() }
 }
 
 fn scrape(scrape: &Scrape) -> Result<pull::Scrape> {
