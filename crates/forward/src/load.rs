@@ -8,43 +8,66 @@ use crate::error::{Error, Result};
 /// Zstandard's fastest of its own levels: half the bytes at several hundred megabytes a second.
 const ZSTD_LEVEL: i32 = 1;
 
+/// What became of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// They are in the parcel.
+    Sent,
+    /// They were missing in the journal, and a gap says so.
+    Missing,
+    /// The site does not take them, and a gap says so.
+    SetAside,
+}
+
+/// A batch of a parcel: what of the journal it stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// Its sequence: the position behind its last record.
+    pub(crate) sequence: u64,
+    pub(crate) records: u64,
+    pub(crate) samples: u64,
+    pub(crate) fate: Fate,
+}
+
 /// A parcel, packed.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     /// The parcel, compressed.
     pub(crate) body: Bytes,
-    /// Its last sequence: the journal's position behind its last record.
-    pub(crate) last: u64,
-    /// Records that it deals with: sent, or told as missing.
-    pub(crate) records: u64,
-    /// Samples in them.
-    pub(crate) samples: u64,
+    /// Not empty.
+    pub(crate) parts: Vec<Part>,
     /// When the oldest record was appended.
     pub(crate) oldest: Option<i64>,
+}
+
+impl Load {
+    /// The last sequence.
+    pub(crate) fn last(&self) -> u64 {
+        self.parts.last().map_or(0, |part| part.sequence)
+    }
+
+    /// What is done when the site has everything up to a sequence.
+    pub(crate) fn done(&self, accepted: u64) -> impl Iterator<Item = &Part> {
+        self.parts.iter().take_while(move |part| part.sequence <= accepted)
+    }
 }
 
 /// A parcel that is being packed.
 #[derive(Debug)]
 pub(crate) struct Packing {
     pub(crate) parcel: ParcelWriter,
-    last: u64,
-    records: u64,
-    samples: u64,
+    parts: Vec<Part>,
     oldest: Option<i64>,
 }
 
 impl Packing {
     pub(crate) fn new(journal: u128) -> Packing {
-        let parcel = ParcelWriter::new(journal);
-        Packing { parcel, last: 0, records: 0, samples: 0, oldest: None }
+        Packing { parcel: ParcelWriter::new(journal), parts: Vec::new(), oldest: None }
     }
 
-    /// Adds a batch that stands for so many records, the last of which is before position `sequence`.
-    pub(crate) fn push(&mut self, sequence: u64, batch: &[u8], records: u64, samples: u64) {
-        self.parcel.push(sequence, batch);
-        self.last = sequence;
-        self.records += records;
-        self.samples += samples;
+    pub(crate) fn push(&mut self, part: Part, batch: &[u8]) {
+        self.parcel.push(part.sequence, batch);
+        self.parts.push(part);
     }
 
     /// Notes when something in it was appended.
@@ -55,12 +78,6 @@ impl Packing {
     pub(crate) fn finish(self) -> Result<Load> {
         let parcel = self.parcel.finish();
         let body = zstd::bulk::compress(&parcel, ZSTD_LEVEL).map_err(Error::Compress)?;
-        Ok(Load {
-            body: body.into(),
-            last: self.last,
-            records: self.records,
-            samples: self.samples,
-            oldest: self.oldest,
-        })
+        Ok(Load { body: body.into(), parts: self.parts, oldest: self.oldest })
     }
 }

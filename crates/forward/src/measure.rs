@@ -4,29 +4,41 @@ use std::sync::Arc;
 
 use intake::{Counter, Intake, Timer};
 
+use crate::load::{Fate, Part};
 use crate::status::Board;
 
 /// Counters and times of one site.
 #[derive(Clone, Debug)]
 pub(crate) struct Measure {
     pub(crate) sent: Counter,
-    pub(crate) acknowledged: Counter,
-    pub(crate) samples: Counter,
-    pub(crate) set_aside: Counter,
-    pub(crate) missing: Counter,
+    acknowledged: Counter,
+    samples: Counter,
+    set_aside: Counter,
+    missing: Counter,
     pub(crate) retries: Counter,
     pub(crate) bytes: Counter,
     pub(crate) answering: Timer,
 }
 
 impl Measure {
+    /// The site has it.
+    pub(crate) fn done(&self, part: &Part) {
+        let records = match part.fate {
+            Fate::Sent => &self.acknowledged,
+            Fate::Missing => &self.missing,
+            Fate::SetAside => &self.set_aside,
+        };
+        records.add(part.records);
+        self.samples.add(part.samples);
+    }
+
     pub(crate) fn new(intake: &Arc<Intake>, site: &str, board: &Board) -> Measure {
         let meter = intake.meter();
         let labels = &[("site", site)];
         let records = |outcome| {
             meter.counter(
                 "topdeck_forward_records_total",
-                "records for another site, by what became of them; sent counts each time",
+                "records for another site, by what became of them; sent counts batches, each time they go out",
                 &[("site", site), ("outcome", outcome)],
             )
         };

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::answer::{Answer, Verdict};
 use crate::aside::Aside;
 use crate::error::{Error, Result};
-use crate::load::Load;
+use crate::load::{Fate, Load};
 use crate::measure::Measure;
 use crate::retry::Retry;
 use crate::settings::Settings;
@@ -83,6 +83,10 @@ impl Task {
                 Ok(next) => next,
                 Err(error) => self.failed(&mut state, error.to_string(), None, false),
             };
+            // Whoever started it is gone without a word.
+            if self.stop.has_changed().is_err() {
+                break;
+            }
             let stopping = *self.stop.borrow_and_update();
             let is_over = stopping.is_some_and(|end| Instant::now() >= end);
             match next {
@@ -91,7 +95,7 @@ impl Task {
                 Next::Idle | Next::Wait(_) if stopping.is_some() => break,
                 Next::GoOn | Next::Idle => {}
                 Next::Wait(time) => {
-                    // The other end of `stop` is there as long as the tasks are.
+                    // What it ends with is looked at above.
                     let _ = tokio::time::timeout(time, self.stop.changed()).await;
                 }
             }
@@ -115,7 +119,6 @@ impl Task {
         }
         Ok(match answer.verdict {
             Verdict::Taken => {
-                state.retry.reset();
                 self.board.set().trouble = None;
                 Next::GoOn
             }
@@ -130,24 +133,19 @@ impl Task {
         let intake = Arc::clone(&self.intake);
         let (site, subscriber) = (self.name.clone(), self.subscriber.clone());
         let aside = Aside::new(&self.settings.aside, &site);
-        let measure = self.measure.clone();
         let work = move || -> Result<_> {
             let mut supply = match supply {
                 Some(supply) => supply,
-                None => Supply::open(intake.home(), &site, &subscriber, aside, measure)?,
+                None => Supply::open(intake.home(), &site, &subscriber, aside)?,
             };
             if let Some(condemned) = condemned {
                 supply.condemn(condemned);
             }
-            let before = supply.set_aside();
             let load = supply.next(intake.now(), LOOK)?;
-            let set_aside = supply.set_aside() - before;
-            Ok((supply, load, set_aside))
+            Ok((supply, load))
         };
-        let (supply, load, set_aside) = blocking(work).await?;
-        let mut status = self.board.set();
-        status.position = supply.position();
-        status.set_aside += set_aside;
+        let (supply, load) = blocking(work).await?;
+        self.board.set().position = supply.position();
         state.supply = Some(supply);
         Ok(load)
     }
@@ -157,7 +155,7 @@ impl Task {
         status.oldest = load.oldest;
         status.sent_bytes += load.body.len() as u64;
         drop(status);
-        self.measure.sent.add(load.records);
+        self.measure.sent.add(load.parts.len() as u64);
         self.measure.bytes.add(load.body.len() as u64);
     }
 
@@ -166,7 +164,7 @@ impl Task {
         let began = Instant::now();
         match self.ask(state, load).await {
             Ok(answer) => {
-                let answer = Answer::of(&answer.response, committed, load.last);
+                let answer = Answer::of(&answer.response, committed, load.last());
                 if answer.verdict == Verdict::Taken {
                     self.measure.answering.record(began.elapsed());
                 } else if answer.accepted.is_none() {
@@ -213,21 +211,23 @@ impl Task {
     /// The site has everything up to `accepted`.
     async fn commit(&self, state: &mut State, accepted: u64, load: &Load) -> Result<()> {
         let mut supply = state.supply.take().expect("BUG: a parcel without who read it");
-        let before = supply.position();
         let work = move || supply.commit(accepted).map(|()| supply);
-        let supply = blocking(work).await?;
-        state.supply = Some(supply);
+        state.supply = Some(blocking(work).await?);
+        state.retry.reset();
         if state.suspect.as_ref().is_some_and(|suspect| suspect.sequence <= accepted) {
             (state.suspect, state.condemned) = (None, None);
         }
-        let (records, whole) = (accepted.saturating_sub(before), accepted == load.last);
-        self.measure.acknowledged.add(records);
-        // Of a part it is not known how many there were in it.
-        self.measure.samples.add(if whole { load.samples } else { 0 });
         let mut status = self.board.set();
         status.position = accepted;
-        status.records += records;
         status.acknowledged = Some(self.intake.now());
+        for part in load.done(accepted) {
+            match part.fate {
+                Fate::Sent => status.records += part.records,
+                Fate::Missing => status.missing += part.records,
+                Fate::SetAside => status.set_aside += part.records,
+            }
+            self.measure.done(part);
+        }
         Ok(())
     }
 

@@ -12,13 +12,12 @@ use model::{Batch, BatchReader, BatchWriter, Gap, PARCEL_BYTES_MAX, SeriesId, Se
 
 use crate::aside::Aside;
 use crate::error::Result;
-use crate::load::{Load, Packing};
-use crate::measure::Measure;
+use crate::load::{Fate, Load, Packing, Part};
 
 /// When a parcel has as many bytes, before it is compressed, it goes.
 pub const PARCEL_BYTES: usize = 3 << 20;
 /// Batches in a parcel at the most.
-const BATCHES_MAX: u32 = 1 << 16;
+const BATCHES_MAX: u32 = 1 << 14;
 
 /// A batch that the site will not take, and why.
 #[derive(Clone, Debug)]
@@ -35,21 +34,13 @@ pub(crate) struct Supply {
     site: String,
     journal: u128,
     aside: Aside,
-    measure: Measure,
     condemned: Option<Condemned>,
     /// Up to when everything was read: from there on a gap may be whose time is not known.
     seen: i64,
-    set_aside: u64,
 }
 
 impl Supply {
-    pub(crate) fn open(
-        home: &Home,
-        site: &str,
-        name: &str,
-        aside: Aside,
-        measure: Measure,
-    ) -> Result<Supply> {
+    pub(crate) fn open(home: &Home, site: &str, name: &str, aside: Aside) -> Result<Supply> {
         let journal = home.journal().stat()?.id;
         let mut subscriber = home.journal().subscribe(name)?;
         subscriber.set_level(Level::Disk);
@@ -60,20 +51,13 @@ impl Supply {
             site: site.to_owned(),
             journal,
             aside,
-            measure,
             condemned: None,
             seen,
-            set_aside: 0,
         })
     }
 
     pub(crate) fn position(&self) -> u64 {
         self.subscriber.checkpoint().position
-    }
-
-    /// Batches that were set aside since this was opened.
-    pub(crate) fn set_aside(&self) -> u64 {
-        self.set_aside
     }
 
     /// When this batch comes, it is set aside, and a gap goes in its place.
@@ -113,22 +97,22 @@ impl Supply {
                 Item::Gap(gap) => {
                     let (batch, end) = told(&gap, self.seen, now);
                     packing.note(self.seen);
-                    packing.push(gap.positions.end, &batch, gap.records(), 0);
-                    self.measure.missing.add(gap.records());
+                    let (sequence, records) = (gap.positions.end, gap.records());
+                    packing
+                        .push(Part { sequence, records, samples: 0, fate: Fate::Missing }, &batch);
                     self.seen = self.seen.max(end);
                 }
                 Item::Batch(batch) => {
                     packing.note(batch.times().0);
                     for record in batch.records() {
-                        let sequence = record.position + 1;
                         let ready = rest.ready(&record, batch.times())?;
                         if packing.parcel.bytes_with(ready.batch.len()) > PARCEL_BYTES_MAX {
                             full = Some(record.position);
                             break;
                         }
-                        self.set_aside += u64::from(ready.is_set_aside);
-                        self.measure.set_aside.add(u64::from(ready.is_set_aside));
-                        packing.push(sequence, &ready.batch, 1, ready.samples);
+                        let (sequence, samples) = (record.position + 1, ready.samples);
+                        let part = Part { sequence, records: 1, samples, fate: ready.fate };
+                        packing.push(part, &ready.batch);
                     }
                     self.seen = batch.times().1;
                 }
@@ -146,7 +130,7 @@ impl Supply {
 struct Ready<'a> {
     batch: Cow<'a, [u8]>,
     samples: u64,
-    is_set_aside: bool,
+    fate: Fate,
 }
 
 /// What is in a batch, as far as it is read here.
@@ -209,7 +193,7 @@ impl Rest<'_> {
             let why = format!("{} bytes do not fit into a parcel", batch.len());
             return self.set_aside(record, Some(&contents), frame, &why);
         }
-        Ok(Ready { batch, samples, is_set_aside: false })
+        Ok(Ready { batch, samples, fate: Fate::Sent })
     }
 
     /// Numbers are known to this store only: elsewhere they need forms.
@@ -240,7 +224,7 @@ impl Rest<'_> {
         let mut writer = BatchWriter::default();
         writer.gap(gap);
         let batch = writer.finish().bytes().to_owned();
-        Ok(Ready { batch: batch.into(), samples: 0, is_set_aside: true })
+        Ok(Ready { batch: batch.into(), samples: 0, fate: Fate::SetAside })
     }
 }
 

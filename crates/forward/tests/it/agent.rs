@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use collect::Rows;
 use disk::OsDisk;
-use forward::{Forward, Settings, Site};
+use forward::{Forward, Settings, Site, Status};
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use intake::{Home, Intake};
@@ -89,6 +89,19 @@ pub(crate) fn settings(folder: &Path, sites: &[(&str, &str)]) -> Settings {
         refusals_max: 3,
         grace: Duration::ZERO,
     }
+}
+
+/// Waits until the first site has everything below a position, and it is known here.
+pub(crate) async fn caught_up(forward: &Forward, position: u64) -> Status {
+    let looking = async {
+        loop {
+            match forward.status().swap_remove(0) {
+                status if status.position >= position => break status,
+                _ => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), looking).await.expect("it does not catch up")
 }
 
 /// Ends everything, so that the journal can be opened again.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forward::Forward;
 use journal::{AtLimit, Level, Limits};
 
-use crate::agent::{Folder, create, end, open, put, settings};
+use crate::agent::{Folder, caught_up, create, end, open, put, settings};
 use crate::site::{Fault, Site};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -21,7 +21,8 @@ async fn a_batch_that_is_refused_for_good_is_set_aside_and_told() {
     intake.home().journal().append(b"what is this", Level::Disk).unwrap().level.to_string();
     put(&intake, 7);
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
-    site.reaches(7).await;
+    let status = caught_up(&forward, 7).await;
+    assert_eq!((status.records, status.set_aside, status.missing, status.lag), (5, 2, 0, 0));
     let producer = intake.producer("test").id();
     end(forward, intake).await;
 
@@ -66,7 +67,9 @@ async fn what_the_journal_dropped_is_told_as_a_gap() {
     let first = intake.home().journal().marks().first;
     assert!(first > 0, "nothing was dropped");
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
-    site.reaches(written).await;
+    let status = caught_up(&forward, written).await;
+    assert_eq!((status.records, status.set_aside), (written - first, 0));
+    assert_eq!((status.missing, status.lag), (first, 0));
     end(forward, intake).await;
 
     let state = site.state();
