@@ -1,0 +1,79 @@
+//! `topdeck audit`: whether everything that came is where it belongs, and what became of the rest.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use http::Method;
+use serde_json::Value;
+
+use crate::command::{plain, print};
+use crate::journal::show;
+use crate::server;
+
+/// Show what came, what is kept, and what was lost, per producer and hop
+///
+/// A producer is a source, a client or an agent; a hop is the journal, the store or a site. For each it is told how
+/// many values the hop before had for it, how many it has, and why the two differ, if they do.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    server: server::Options,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck audit
+  topdeck audit --server https://north.example:7717 --token-file token
+
+Exit status:
+  0  every difference is zero or explained
+  1  topdeck could not be asked
+  2  the command line makes no sense
+  3  there is a difference that nobody can explain";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let audit = options.server.ask(Method::GET, "/v1/audit")?;
+    let text = if options.json { format!("{audit}\n") } else { table(&audit) };
+    print(text.as_bytes())?;
+    Ok(if audit["explained"].as_bool() == Some(true) { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn count(value: &Value) -> String {
+    value["values"].as_u64().map_or_else(|| "unknown".to_owned(), |n| n.to_string())
+}
+
+fn table(audit: &Value) -> String {
+    let mut rows =
+        vec![["producer", "hop", "received", "acknowledged", "stored", "why"].map(str::to_owned)];
+    for producer in list(&audit["producers"]) {
+        let name = match producer["name"].as_str() {
+            Some("") | None => producer["id"].as_str().unwrap_or("others"),
+            Some(name) => name,
+        };
+        for (at, line) in list(&producer["hops"]).iter().enumerate() {
+            let text = |key: &str| plain(line[key].as_str().unwrap_or(""));
+            rows.push([
+                if at == 0 { plain(name) } else { String::new() },
+                text("hop"),
+                count(&line["received"]),
+                count(&line["acknowledged"]),
+                count(&line["stored"]),
+                text("why"),
+            ]);
+        }
+    }
+    let mut text = show::table(&rows, [false, false, true, true, true, false]);
+    for note in list(&audit["notes"]) {
+        text.push_str(&format!("{}\n", plain(note.as_str().unwrap_or(""))));
+    }
+    text
+}
