@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use collect::graphite;
 use collect::statsd::{self, Metric, Type, Value};
-use hist::Histogram;
 
 use crate::counters::{Counters, Lost, Reason};
 use crate::held::{Held, Members, SET_MEMBERS_MAX, What, buckets};
@@ -196,7 +195,7 @@ impl Collector {
         let new = || match metric.kind {
             Type::Counter => What::Count(0.0),
             Type::Gauge => What::Gauge { set: None, change: 0.0, at },
-            Type::Milliseconds | Type::Distribution => What::Times(Box::new(Histogram::default())),
+            Type::Milliseconds | Type::Distribution => What::Times(Box::default()),
             Type::Set => What::Set(Default::default()),
         };
         let mut place = None;
