@@ -359,8 +359,7 @@ impl Shared {
         }
         let (counts, _) = counts::count(batch.bytes())?;
         let append = || self.home.append(identity, batch);
-        let receipt =
-            self.append(batch.bytes().len(), Some(identity.producer), &counts, append)?;
+        let receipt = self.append(batch.bytes().len(), Some(identity.producer), &counts, append)?;
         if !name.is_empty() {
             self.books.name(identity.producer, name);
         }

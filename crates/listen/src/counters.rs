@@ -1,6 +1,8 @@
 //! What becomes of what comes, in numbers.
 
-use intake::{Counter, Meter};
+use intake::{Counter, Meter, Producer};
+
+use crate::held::{Held, What};
 
 /// Why values are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,19 +68,42 @@ impl Reason {
 
 /// What was lost, by reason.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lost([u64; Reason::ALL.len()]);
+pub(crate) struct Lost([Loss; Reason::ALL.len()]);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Loss {
+    /// As they came.
+    values: u64,
+    /// Those of them that are in the producer's books as received, and as how many.
+    booked: u64,
+    weight: u64,
+}
 
 impl Lost {
     pub(crate) fn add(&mut self, reason: Reason, n: u64) {
-        self.0[reason as usize] += n;
+        self.0[reason as usize].values += n;
+    }
+
+    /// All that is known of a series in an interval.
+    pub(crate) fn add_held(&mut self, reason: Reason, held: &Held) {
+        let loss = &mut self.0[reason as usize];
+        loss.values += held.received;
+        if let What::Times(histogram) = &held.what {
+            loss.booked += held.received;
+            loss.weight = loss.weight.saturating_add(histogram.count());
+        }
     }
 
     pub(crate) fn get(&self, reason: Reason) -> u64 {
-        self.0[reason as usize]
+        self.0[reason as usize].values
     }
 
     pub(crate) fn merge(&mut self, other: &Lost) {
-        self.0.iter_mut().zip(other.0).for_each(|(ours, theirs)| *ours += theirs);
+        for (ours, theirs) in self.0.iter_mut().zip(other.0) {
+            ours.values += theirs.values;
+            ours.booked += theirs.booked;
+            ours.weight = ours.weight.saturating_add(theirs.weight);
+        }
     }
 
     /// Those of which there are any.
@@ -87,13 +112,17 @@ impl Lost {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.iter().all(|&n| n == 0)
+        self.0.iter().all(|loss| loss.values == 0)
     }
 }
 
 /// Values are single numbers as they came: a line of three has three, whatever its sample rate.
+///
+/// The producer's books are in what is stored: of a timing as many as it stands for, booked when it comes; of
+/// anything else one for each number that is written, booked then, for only then is it known how many there are.
 #[derive(Clone, Debug)]
 pub(crate) struct Counters {
+    pub(crate) producer: Producer,
     pub(crate) received: Counter,
     pub(crate) taken: Counter,
     lost: Vec<Counter>,
@@ -105,7 +134,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn new(meter: &Meter, source: &'static str) -> Counters {
+    pub(crate) fn new(meter: &Meter, producer: Producer, source: &'static str) -> Counters {
         let values = |outcome| {
             meter.counter(
                 "topdeck_listen_values_total",
@@ -128,6 +157,7 @@ impl Counters {
             )
         };
         Counters {
+            producer,
             received: values("received"),
             taken: values("taken"),
             lost: Reason::ALL.iter().map(|reason| values(reason.name())).collect(),
@@ -140,6 +170,11 @@ impl Counters {
     }
 
     pub(crate) fn lost(&self, lost: &Lost) {
-        lost.iter().for_each(|(reason, n)| self.lost[reason as usize].add(n));
+        for (reason, n) in lost.iter() {
+            self.lost[reason as usize].add(n);
+            let Loss { values, booked, weight } = lost.0[reason as usize];
+            self.producer.received(values - booked);
+            self.producer.dropped((values - booked).saturating_add(weight), reason.about());
+        }
     }
 }

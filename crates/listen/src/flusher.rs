@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use intake::{Intake, Producer};
+use intake::Intake;
 
 use crate::collector::{Collector, Common, lost_in};
 use crate::counters::{Lost, Reason};
@@ -72,7 +72,6 @@ impl Bell {
 pub(crate) struct Flusher {
     common: Arc<Common>,
     intake: Arc<Intake>,
-    producer: Producer,
     collectors: Vec<Arc<Mutex<Collector>>>,
     kept: BTreeMap<i64, Interval>,
     /// What gauges were last, for those that only say how they change: value and time.
@@ -87,9 +86,8 @@ impl Flusher {
         intake: Arc<Intake>,
         collectors: Vec<Arc<Mutex<Collector>>>,
     ) -> Flusher {
-        let producer = intake.producer(common.protocol.name());
         let (kept, gauges) = (BTreeMap::new(), HashMap::new());
-        Flusher { common, intake, producer, collectors, kept, gauges, is_full: false }
+        Flusher { common, intake, collectors, kept, gauges, is_full: false }
     }
 
     /// Until it is stopped.
@@ -114,7 +112,9 @@ impl Flusher {
             self.write();
         }
         let mut lost = Lost::default();
-        lost.add(Reason::Full, self.kept.values().map(Interval::received).sum());
+        for (_, held) in self.kept.values_mut().flat_map(Interval::take_rows) {
+            lost.add_held(Reason::Full, &held);
+        }
         self.common.counters.lost(&lost);
     }
 
@@ -178,15 +178,14 @@ impl Flusher {
             let mut largest = None;
             for (&start, interval) in &self.kept {
                 let bytes = interval.bytes();
-                if interval.len() > 0 && largest.is_none_or(|(most, _)| bytes > most) {
+                if interval.series() > 0 && largest.is_none_or(|(most, _)| bytes > most) {
                     largest = Some((bytes, start));
                 }
             }
             let Some((_, start)) = largest else { return };
             let interval = self.kept.get_mut(&start).expect("BUG: it was just seen");
             let mut lost = Lost::default();
-            lost.add(Reason::Full, interval.received());
-            interval.take_rows();
+            interval.take_rows().iter().for_each(|(_, held)| lost.add_held(Reason::Full, held));
             interval.lost.merge(&lost);
             self.common.counters.lost(&lost);
         }
@@ -209,7 +208,7 @@ impl Flusher {
 
     /// How many rows are done with: taken, or lost.
     fn write_rows(&mut self, interval: &mut Interval, rows: &mut [Row]) -> usize {
-        let mut ranges: VecDeque<Range<usize>> = VecDeque::from([0..rows.len()]);
+        let mut ranges: VecDeque<Range<usize>> = std::iter::once(0..rows.len()).collect();
         let mut lost = Lost::default();
         let mut done = 0;
         while let Some(range) = ranges.pop_front().filter(|range| !range.is_empty()) {
@@ -255,7 +254,7 @@ impl Flusher {
             _ => Reason::Refused,
         };
         self.common.troubles.push(format!("{}: {error}", self.common.protocol.name()));
-        lost.add(reason, rows.iter().map(|(_, held)| held.received).sum());
+        rows.iter().for_each(|(_, held)| lost.add_held(reason, held));
     }
 
     /// Hands on the first of the rows, as many as are a batch; how many that is, and what became of them. What
@@ -267,13 +266,18 @@ impl Flusher {
         lost: &mut Lost,
     ) -> (usize, intake::Result<()>) {
         let mut writer = self.intake.writer(WAY);
-        let (mut count, mut received, mut refused) = (0, 0, 0);
+        let (mut count, mut received, mut booked, mut refused) = (0, 0, 0, Lost::default());
         for (key, held) in rows {
             count += 1;
             match write::row(times, key, held, &mut writer) {
-                Ok(()) => received += held.received,
+                Ok(()) => {
+                    received += held.received;
+                    if let What::Times(histogram) = &held.what {
+                        booked += histogram.count();
+                    }
+                }
                 Err(error) => {
-                    refused += held.received;
+                    refused.add_held(Reason::Refused, held);
                     let name = String::from_utf8_lossy(&key[1..key.len().min(60)]).into_owned();
                     self.common.troubles.push(format!("series {name:?}: {error}"));
                 }
@@ -282,15 +286,17 @@ impl Flusher {
                 break;
             }
         }
+        let values = writer.values();
         if !writer.is_empty() {
             // Nobody waits to be told, so nothing waits for the disk.
-            match self.intake.take(&self.producer, writer) {
+            match self.intake.take(&self.common.counters.producer, writer) {
                 Ok(receipt) => drop(receipt),
                 Err(error) => return (count, Err(error)),
             }
         }
         self.common.counters.taken.add(received);
-        lost.add(Reason::Refused, refused);
+        self.common.counters.producer.received(values.saturating_sub(booked));
+        lost.merge(&refused);
         (count, Ok(()))
     }
 
@@ -300,8 +306,8 @@ impl Flusher {
             return true;
         }
         let mut writer = self.intake.writer(WAY);
-        write::gaps(interval, &interval.lost, self.producer.id(), &mut writer);
-        match self.intake.take(&self.producer, writer) {
+        write::gaps(interval, &interval.lost, self.common.counters.producer.id(), &mut writer);
+        match self.intake.take(&self.common.counters.producer, writer) {
             Ok(receipt) => drop(receipt),
             Err(error) if error.is_temporary() => return false,
             Err(error) => self.common.troubles.push(format!("a gap: {error}")),

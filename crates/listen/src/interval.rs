@@ -42,7 +42,7 @@ impl Interval {
         (self.start..self.end).contains(&time)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) fn series(&self) -> usize {
         self.held.len()
     }
 
@@ -109,11 +109,6 @@ impl Interval {
         lost
     }
 
-    /// Values as they came.
-    pub(crate) fn received(&self) -> u64 {
-        self.held.iter().map(|held| held.received).sum()
-    }
-
     /// Bytes, about.
     pub(crate) fn bytes(&self) -> usize {
         let keys: usize = self.index.keys().map(|key| key.len()).sum();
@@ -150,7 +145,7 @@ mod tests {
         assert!(one.add_rows([row("b", 1.0), row("a", 2.0)]).is_empty());
         assert!(other.add_rows([row("c", 3.0), row("a", 4.0)]).is_empty());
         assert!(one.merge(other).is_empty());
-        assert_eq!((one.start, one.end, one.received()), (0, 20, 4));
+        assert_eq!((one.start, one.end), (0, 20));
         let shown: Vec<String> = one
             .take_rows()
             .iter()

@@ -72,7 +72,11 @@ impl Listener {
             interval: i64::try_from(intake.settings().interval.as_nanos())
                 .unwrap_or(i64::MAX)
                 .max(1),
-            counters: Counters::new(intake.meter(), protocol.name()),
+            counters: Counters::new(
+                intake.meter(),
+                intake.producer(protocol.name()),
+                protocol.name(),
+            ),
             troubles: Troubles::default(),
             members: Default::default(),
         });

@@ -65,6 +65,7 @@ fn many_connections_send_at_once_and_nothing_is_lost() {
     });
     listener.stop();
     assert_eq!(world.shown(), "a 0..3 32000 of 31984000ms\nb 0..3 32000");
+    world.check_books();
     assert!(!path.exists());
 }
 
@@ -118,4 +119,5 @@ fn senders_wait_while_memory_is_full() {
     let lost: u64 = gaps.iter().map(|gap| gap.lost.unwrap()).sum();
     assert_eq!(rows.len() as u64 + lost, count);
     assert_eq!((world.values("taken"), world.values("memory_max")), (rows.len() as u64, lost));
+    world.check_books();
 }

@@ -24,6 +24,7 @@ fn check(settings: impl Into<Settings>, datagrams: &[&str], expected: &[&str]) {
     }
     listener.stop();
     assert_eq!(world.shown(), expected.join("\n"));
+    world.check_books();
 }
 
 #[test]
@@ -157,6 +158,7 @@ fn what_the_kernel_drops_is_counted() {
     assert_eq!(world.values("taken"), timings(&world));
     let (_, gaps) = world.stored();
     assert_eq!(gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>(), dropped);
+    world.check_books();
 }
 
 #[test]

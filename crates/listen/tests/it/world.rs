@@ -40,6 +40,8 @@ impl World {
         let clock = Arc::clone(&now);
         let settings = intake::Settings {
             clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+            // Nothing of topdeck's own is written.
+            background: false,
             ..intake::Settings::default()
         };
         let intake = Arc::new(Intake::new(Home::Journal(Arc::clone(&journal)), settings).unwrap());
@@ -94,6 +96,22 @@ impl World {
             }
         }
         (rows, gaps)
+    }
+
+    /// What the source counts for the audit is taken or dropped, and what is taken is in the journal.
+    #[track_caller]
+    pub(crate) fn check_books(&self) {
+        let (rows, _) = self.stored();
+        let values = rows.iter().map(|(_, sample)| match &sample.value {
+            Value::Histogram(histogram) => histogram.count(),
+            _ => 1,
+        });
+        let (stored, audit) = (values.sum::<u64>(), self.intake.audit().unwrap());
+        for source in audit.producers.iter().filter_map(|account| account.source.as_ref()) {
+            assert_eq!((source.waiting(), source.taken), (0, stored), "{source:?}");
+            let dropped: u64 = source.dropped.iter().map(|(_, n)| n).sum();
+            assert_eq!(source.received, stored + dropped, "{source:?}");
+        }
     }
 
     /// Each row on a line, by series; times in seconds since the beginning.
