@@ -21,7 +21,8 @@ const NAME: &str = "books";
 /// The folder of books, in the journal's.
 const FOLDER: &str = "books";
 /// What a gap says that is found after an end that was none in order.
-pub(crate) const KILLED: &str = "topdeck was killed; what came without acknowledgement (StatsD, UDP) between is lost";
+pub(crate) const KILLED: &str =
+    "topdeck was killed; what came without acknowledgement (StatsD, UDP) between is lost";
 
 #[derive(Debug)]
 pub(crate) struct Books {
@@ -35,6 +36,7 @@ pub(crate) struct Books {
     killed: Mutex<Option<Gap>>,
     /// Sources run that lose what they have when they are killed.
     is_lossy: AtomicBool,
+    has_new_names: AtomicBool,
     /// What was found damaged.
     notes: Vec<String>,
 }
@@ -98,6 +100,7 @@ impl Books {
             book: Mutex::new(book),
             killed: Mutex::new(killed),
             is_lossy: AtomicBool::new(false),
+            has_new_names: AtomicBool::new(false),
             notes,
         };
         books.read_on()?;
@@ -132,6 +135,7 @@ impl Books {
     /// Writes the book, and lets the journal go what is in it.
     pub(crate) fn save(&self, is_closed: bool) -> Result<()> {
         let mut reading = locked(&self.reading);
+        self.has_new_names.store(false, Ordering::Relaxed);
         let book = {
             let killed = locked(&self.killed);
             let mut book = locked(&self.book);
@@ -147,7 +151,14 @@ impl Books {
     }
 
     pub(crate) fn name(&self, producer: u64, name: &str) {
-        locked(&self.book).name(producer, name);
+        if locked(&self.book).name(producer, name) {
+            self.has_new_names.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a name was told since the book was written: only the book has it.
+    pub(crate) fn has_new_names(&self) -> bool {
+        self.has_new_names.load(Ordering::Relaxed)
     }
 
     /// From now on something is lost when the process is killed; durable on return.

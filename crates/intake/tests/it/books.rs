@@ -28,9 +28,25 @@ enum Step {
 fn script() -> Vec<Step> {
     use Step::*;
     vec![
-        Take("a", 3), Send(1, 1), Take("b", 2), Keep, Send(2, 1), Send(1, 1), Take("a", 1), Reopen,
-        Send(1, 2), Send(2, 1), Keep, Keep, Take("b", 5), Stop, Send(1, 2), Reopen, Send(2, 2),
-        Take("a", 4), Stop,
+        Take("a", 3),
+        Send(1, 1),
+        Take("b", 2),
+        Keep,
+        Send(2, 1),
+        Send(1, 1),
+        Take("a", 1),
+        Reopen,
+        Send(1, 2),
+        Send(2, 1),
+        Keep,
+        Keep,
+        Take("b", 5),
+        Stop,
+        Send(1, 2),
+        Reopen,
+        Send(2, 2),
+        Take("a", 4),
+        Stop,
     ]
 }
 
@@ -148,10 +164,19 @@ impl Life {
         assert_eq!(found, recount, "{what}");
         assert_eq!(book.total().records(), book.position() - book.first(), "{what}");
         for (name, numbers) in &self.acknowledged {
-            let entry = book.entries().values().find(|entry| entry.name == *name);
-            let batches = entry.map_or(0, |entry| entry.counts.batches);
+            let id = match name.strip_prefix("agent ") {
+                Some(id) => id.parse().unwrap(),
+                None => intake.producer(name).id(),
+            };
+            let batches = book.entries()[&id].counts.batches;
             assert!(batches >= numbers.len() as u64, "{what}: {name}");
         }
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.end_process();
     }
 }
 
@@ -200,7 +225,11 @@ fn crash_everywhere(is_power: bool) -> u32 {
                 break;
             }
             crashes += 1;
-            if is_power { life.power_cut() } else { life.end_process() }
+            if is_power {
+                life.power_cut()
+            } else {
+                life.end_process()
+            }
             // Again, while it is opened.
             let second = first * 7 % 23;
             arm(&life, second);
