@@ -32,6 +32,10 @@ pub struct Entry {
 }
 
 impl Entry {
+    fn add_missing(&mut self, records: u64) {
+        self.counts.missing = self.counts.missing.saturating_add(records);
+    }
+
     /// Whether a batch was counted before; remembers it if not.
     fn is_repeat(&mut self, identity: Identity) -> bool {
         let known = self.boots.iter().position(|&(boot, _)| boot == identity.boot);
@@ -118,20 +122,24 @@ impl Book {
 
     fn entry_mut(&mut self, producer: Option<u64>) -> &mut Entry {
         match producer {
-            Some(id) if self.entries.len() < PRODUCERS_MAX || self.entries.contains_key(&id) => {
-                self.entries.entry(id).or_default()
-            }
+            Some(id) if self.is_listed(id) => self.entries.entry(id).or_default(),
             _ => &mut self.others,
         }
     }
 
-    /// Tells a producer's name.
-    pub fn name(&mut self, producer: u64, name: &str) {
-        let end = name.floor_char_boundary(NAME_BYTES_MAX);
-        let is_listed = self.entries.len() < PRODUCERS_MAX || self.entries.contains_key(&producer);
-        if is_listed {
-            name[..end].clone_into(&mut self.entry_mut(Some(producer)).name);
+    /// Tells a producer's name; whether it is a new one.
+    pub fn name(&mut self, producer: u64, name: &str) -> bool {
+        let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
+        if !self.is_listed(producer) || self.entry_mut(Some(producer)).name == name {
+            return false;
         }
+        name.clone_into(&mut self.entry_mut(Some(producer)).name);
+        true
+    }
+
+    /// Whether a producer has a line of its own, or can get one.
+    fn is_listed(&self, producer: u64) -> bool {
+        self.entries.len() < PRODUCERS_MAX || self.entries.contains_key(&producer)
     }
 
     /// Counts a record. One that is counted already is passed over; those that were passed over on the way to it are
@@ -140,15 +148,14 @@ impl Book {
         if position < self.position {
             return;
         }
-        self.others.counts.missing += position - self.position;
+        self.others.add_missing(position - self.position);
         self.position = position + 1;
         let producer = identity.map(|identity| identity.producer);
-        let is_listed = producer
-            .is_some_and(|id| self.entries.len() < PRODUCERS_MAX || self.entries.contains_key(&id));
+        let is_listed = producer.is_some_and(|id| self.is_listed(id));
         let entry = self.entry_mut(producer);
         // Of those who share a line, nobody knows the sequences.
         if is_listed && identity.is_some_and(|identity| entry.is_repeat(identity)) {
-            entry.counts.repeated += 1;
+            entry.counts.repeated = entry.counts.repeated.saturating_add(1);
             return;
         }
         match count(bytes) {
@@ -158,7 +165,7 @@ impl Book {
                     self.lose(gap.producer.or(producer), gap);
                 }
             }
-            Err(_) => entry.counts.unreadable += 1,
+            Err(_) => entry.counts.unreadable = entry.counts.unreadable.saturating_add(1),
         }
     }
 
@@ -175,15 +182,16 @@ impl Book {
         };
         // Whose they were is known of all of a gap, or of none.
         let is_whole = gap.complete && gap.positions.start >= self.position;
-        self.others.counts.missing += gap.positions.start.saturating_sub(self.position);
-        let mut left = records - gap.positions.start.saturating_sub(self.position);
+        let untold = gap.positions.start.saturating_sub(self.position);
+        self.others.add_missing(untold);
+        let mut left = records - untold;
         self.position = end;
         let (start, end) = gap.time.clone().map_or((self.saved, self.saved), |time| {
             let (start, end) = time.into_inner();
             (start, end)
         });
         let lose = |book: &mut Book, producer: Option<u64>, records: u64| {
-            book.entry_mut(producer).counts.missing += records;
+            book.entry_mut(producer).add_missing(records);
             let reason = format!("missing in the journal: {}", gap.reason);
             book.lose(producer, &Gap { start, end, producer, lost: Some(records), reason });
         };

@@ -5,7 +5,7 @@
 //! book never has what the journal has not. Locks, in the order in which they are taken: `reading`, `book`.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use journal::{Clock, Item, Level, Start, Subscriber};
@@ -20,6 +20,8 @@ use crate::home::Home;
 const NAME: &str = "books";
 /// The folder of books, in the journal's.
 const FOLDER: &str = "books";
+/// Bytes that are counted and not written at the most, about: a segment of usual size.
+const UNSAVED_BYTES_MAX: u64 = 16 << 20;
 /// What a gap says that is found after an end that was none in order.
 pub(crate) const KILLED: &str =
     "topdeck was killed; what came without acknowledgement (StatsD, UDP) between is lost";
@@ -36,6 +38,9 @@ pub(crate) struct Books {
     killed: Mutex<Option<Gap>>,
     /// Sources run that lose what they have when they are killed.
     is_lossy: AtomicBool,
+    has_new_names: AtomicBool,
+    /// Bytes that were counted since the book was written: the journal has to keep them.
+    unsaved_bytes: AtomicU64,
     /// What was found damaged.
     notes: Vec<String>,
 }
@@ -99,6 +104,8 @@ impl Books {
             book: Mutex::new(book),
             killed: Mutex::new(killed),
             is_lossy: AtomicBool::new(false),
+            has_new_names: AtomicBool::new(false),
+            unsaved_bytes: AtomicU64::new(0),
             notes,
         };
         books.read_on()?;
@@ -122,6 +129,7 @@ impl Books {
                 Item::Batch(batch) => {
                     for record in batch.records() {
                         book.add(record.position, record.identity, record.bytes);
+                        self.unsaved_bytes.fetch_add(record.bytes.len() as u64, Ordering::Relaxed);
                     }
                 }
                 Item::Gap(gap) => book.miss(&gap),
@@ -133,6 +141,8 @@ impl Books {
     /// Writes the book, and lets the journal go what is in it.
     pub(crate) fn save(&self, is_closed: bool) -> Result<()> {
         let mut reading = locked(&self.reading);
+        self.has_new_names.store(false, Ordering::Relaxed);
+        self.unsaved_bytes.store(0, Ordering::Relaxed);
         let book = {
             let killed = locked(&self.killed);
             let mut book = locked(&self.book);
@@ -148,7 +158,16 @@ impl Books {
     }
 
     pub(crate) fn name(&self, producer: u64, name: &str) {
-        locked(&self.book).name(producer, name);
+        if locked(&self.book).name(producer, name) {
+            self.has_new_names.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the book should be written soon: a name was told, which only the book has, or the journal keeps
+    /// very much for it.
+    pub(crate) fn is_save_due(&self) -> bool {
+        self.has_new_names.load(Ordering::Relaxed)
+            || self.unsaved_bytes.load(Ordering::Relaxed) > UNSAVED_BYTES_MAX
     }
 
     /// From now on something is lost when the process is killed; durable on return.

@@ -29,7 +29,8 @@ pub struct Counts {
 impl Counts {
     /// Records of the journal that these are.
     pub fn records(&self) -> u64 {
-        self.batches + self.repeated + self.unreadable + self.missing
+        let others = [self.repeated, self.unreadable, self.missing];
+        others.into_iter().fold(self.batches, u64::saturating_add)
     }
 
     /// Adds up; at the end of 64 bits they stay there.

@@ -40,7 +40,8 @@ impl Home {
     /// too many.
     pub(crate) fn is_crowded(&self) -> Option<(usize, usize)> {
         let store = self.store()?;
-        let (held, max) = (store.held_bytes(), HEADS_MAX * store.options().head_bytes_max);
+        let max = store.options().head_bytes_max.saturating_mul(HEADS_MAX);
+        let held = store.held_bytes();
         (held > max).then_some((held, max))
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn run(shared: &Shared) {
                 Err(error) => shared.note(format!("topdeck's own measurements: {error}")),
             }
         }
-        let done = if saved.elapsed() >= SAVE_EVERY {
+        let done = if saved.elapsed() >= SAVE_EVERY || shared.books.is_save_due() {
             saved = Instant::now();
             shared.keep_books(false)
         } else {

@@ -574,12 +574,14 @@ impl Inner {
         Ok(true)
     }
 
-    /// Reads the journal until there is no more, sealing whenever rows in memory take as much as they may.
-    fn read_all(&self) -> Result<()> {
+    /// Reads the journal until there is no more, sealing whenever rows in memory take as much as they may; whether
+    /// anything was sealed. The caller has `work`.
+    fn read_all(&self) -> Result<bool> {
+        let mut sealed = false;
         while self.read_on(self.options.head_bytes_max.max(1))? {
-            self.seal_read()?;
+            sealed |= self.seal_read()?;
         }
-        Ok(())
+        Ok(sealed)
     }
 
     fn count_head_bytes(&self) -> usize {
@@ -777,8 +779,7 @@ impl Inner {
     fn maintain(&self) -> Result<bool> {
         let _work = locked(&self.work);
         self.check_running()?;
-        self.read_all()?;
-        let mut changed = false;
+        let mut changed = self.read_all()?;
         if self.is_seal_due() {
             changed |= self.seal()?;
         }

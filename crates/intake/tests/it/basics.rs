@@ -85,7 +85,8 @@ fn what_the_store_cannot_take_is_told_with_its_reason() {
     writer.sample(&sample(0, 1)).unwrap();
     let batch = writer.finish();
     let bytes: &[u8] = batch.bytes();
-    store.journal().append_batch(Some(identity(5, 1)), &[bytes], journal::Level::Disk).unwrap();
+    let _ack =
+        store.journal().append_batch(Some(identity(5, 1)), &[bytes], journal::Level::Disk).unwrap();
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.id == Some(5)).unwrap();
     let line = &account.lines[1];
@@ -113,7 +114,7 @@ fn a_site_is_held_to_the_journal() {
     for (sequence, batch) in [1, 2].into_iter().zip(&batches) {
         intake.take_batch(identity(9, sequence), "agent", batch).unwrap().wait().unwrap();
     }
-    let mut check = |hop: Book, difference: i128, is_explained: bool| {
+    let check = |hop: Book, difference: i128, is_explained: bool| {
         intake.add_hop("site a", Arc::new(Site(hop)));
         let audit = intake.audit().unwrap();
         let account = audit.producers.iter().find(|account| account.name == "agent").unwrap();
@@ -205,4 +206,43 @@ fn a_disk_that_fails_is_told_to_all_who_wait_and_to_all_who_come() {
     let refused = intake.take(&producer, intake.writer(WAY));
     assert!(matches!(refused, Err(Error::Broken(_))), "{refused:?}");
     intake.stop();
+}
+
+#[test]
+fn topdeck_measures_itself_into_its_own_store() {
+    let now: Arc<AtomicI64> = Arc::default();
+    let (intake, store) = into_store(&SimDisk::new(1), &now, |_| {});
+    intake.stop();
+    drop(intake);
+    let settings = Settings {
+        background: true,
+        // The clock goes on by more with each look.
+        interval: std::time::Duration::from_millis(1),
+        ..settings(&now)
+    };
+    let intake = Intake::new(Home::Store(Arc::clone(&store)), settings).unwrap();
+    intake.meter().counter("topdeck_test_total", "counts a test", &[]).add(3);
+    let select = |name: &str| {
+        let view = store.view().unwrap();
+        view.select(&model::Selector::parse(name).unwrap()).len()
+    };
+    while select("topdeck_test_total") == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    for (name, series) in [
+        ("topdeck_journal_position", 1),
+        ("topdeck_journal_lag", 2),
+        ("topdeck_store_series", 1),
+        ("topdeck_process_resident_bytes", 1),
+        ("topdeck_process_cpu_seconds", 1),
+        ("topdeck_process_open_files", 1),
+        ("topdeck_uptime_seconds", 1),
+        ("topdeck_journal_append", 1),
+        ("topdeck_batches_total", 4),
+    ] {
+        assert_eq!(select(name), series, "{name}");
+    }
+    intake.stop();
+    let account = intake.audit().unwrap().producers.remove(0);
+    assert_eq!((account.name.as_str(), account.is_explained()), ("topdeck", true), "{account:?}");
 }

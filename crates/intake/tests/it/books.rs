@@ -164,10 +164,19 @@ impl Life {
         assert_eq!(found, recount, "{what}");
         assert_eq!(book.total().records(), book.position() - book.first(), "{what}");
         for (name, numbers) in &self.acknowledged {
-            let entry = book.entries().values().find(|entry| entry.name == *name);
-            let batches = entry.map_or(0, |entry| entry.counts.batches);
+            let id = match name.strip_prefix("agent ") {
+                Some(id) => id.parse().unwrap(),
+                None => intake.producer(name).id(),
+            };
+            let batches = book.entries()[&id].counts.batches;
             assert!(batches >= numbers.len() as u64, "{what}: {name}");
         }
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.end_process();
     }
 }
 

@@ -3,6 +3,7 @@
 use intake::{BOOK_VERSION, Book};
 use journal::Identity;
 use model::Gap;
+use proptest::prelude::*;
 
 use crate::world::batch;
 
@@ -44,5 +45,35 @@ fn a_book_comes_back_and_any_flipped_bit_is_seen() {
     }
     for end in 0..bytes.len() {
         assert!(Book::read(&bytes[..end]).is_err(), "cut at {end}");
+    }
+}
+
+proptest! {
+    /// A checksum keeps a fuzzer out, and a bug of a writer in.
+    #[test]
+    fn any_lines_are_read_or_refused(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), 0u8..5, any::<u8>()), 0..6),
+    ) {
+        let text = String::from_utf8(example().write()).unwrap();
+        let mut lines: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
+        lines.pop();
+        for (at, what, byte) in changes {
+            let line = at.index(lines.len());
+            let len = lines[line].len();
+            match what {
+                0 => lines.swap(0, line),
+                1 => lines.insert(line, lines[line].clone()),
+                2 if lines.len() > 1 => drop(lines.remove(line)),
+                3 => lines[line].truncate(at.index(len + 1)),
+                _ if len > 0 => lines[line][at.index(len)] = byte % 128,
+                _ => {}
+            }
+        }
+        let mut bytes: Vec<u8> = lines.into_iter().flat_map(|line| [line, b"\n".to_vec()].concat()).collect();
+        bytes.extend(format!("checksum {:08x}\n", crc32c::crc32c(&bytes)).bytes());
+        if let Ok(book) = Book::read(&bytes) {
+            prop_assert_eq!(Book::read(&book.write()), Ok(book.clone()));
+            book.total().records();
+        }
     }
 }

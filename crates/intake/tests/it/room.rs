@@ -39,7 +39,9 @@ fn senders_wait_while_the_store_cannot_bring_its_rows_to_disk() {
     let now = Arc::default();
     let disk = SimDisk::new(1);
     let (intake, store) = into_store(&disk, &now, |options| options.head_bytes_max = 2_000);
-    let mut taken = 0;
+    // The journal has a segment, with room for more.
+    take(&intake, 10).unwrap().wait().unwrap();
+    let mut taken = 1;
     disk.set_capacity(disk.used_bytes());
     let refused = loop {
         match take(&intake, 10) {
