@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{Context, Listen, Server, ServerError, Settings};
 use disk::{Disk, SimDisk};
@@ -34,17 +35,23 @@ impl Fixture {
     }
 
     pub(crate) fn with(settings: Settings) -> Fixture {
-        Fixture::start(settings, journal::Settings::default()).unwrap()
+        Fixture::start(settings).unwrap()
     }
 
-    pub(crate) fn start(
+    pub(crate) fn start(settings: Settings) -> Result<Fixture, ServerError> {
+        Fixture::on(settings, journal::Settings::default(), PATIENCE)
+    }
+
+    /// On a journal of that kind, whose appends wait so long for room.
+    pub(crate) fn on(
         settings: Settings,
         journal: journal::Settings,
+        wait_max: Duration,
     ) -> Result<Fixture, ServerError> {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/store");
         Store::create(&disk, dir, &journal).unwrap();
-        let journal = journal::Options { alone: true, ..journal::Options::default() };
+        let journal = journal::Options { alone: true, wait_max, ..journal::Options::default() };
         let options = store::Options { background: false, journal, ..store::Options::default() };
         let store = Arc::new(Store::open(disk, dir, &options).unwrap());
         let home = Home::Store(Arc::clone(&store));
