@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::{Context, Listen, Server, ServerError, Settings};
 use disk::{Disk, SimDisk};
@@ -39,23 +38,19 @@ impl Fixture {
     }
 
     pub(crate) fn start(settings: Settings) -> Result<Fixture, ServerError> {
-        Fixture::on(settings, journal::Settings::default(), PATIENCE)
+        Fixture::on(settings, intake::Settings::default())
     }
 
-    /// On a journal of that kind, whose appends wait so long for room.
-    pub(crate) fn on(
-        settings: Settings,
-        journal: journal::Settings,
-        wait_max: Duration,
-    ) -> Result<Fixture, ServerError> {
+    /// With a way in of that kind.
+    pub(crate) fn on(settings: Settings, way: intake::Settings) -> Result<Fixture, ServerError> {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/store");
-        Store::create(&disk, dir, &journal).unwrap();
-        let journal = journal::Options { alone: true, wait_max, ..journal::Options::default() };
+        Store::create(&disk, dir, &journal::Settings::default()).unwrap();
+        let journal = journal::Options { alone: true, ..journal::Options::default() };
         let options = store::Options { background: false, journal, ..store::Options::default() };
         let store = Arc::new(Store::open(disk, dir, &options).unwrap());
         let home = Home::Store(Arc::clone(&store));
-        let intake = Arc::new(Intake::new(home, intake::Settings::default()).unwrap());
+        let intake = Arc::new(Intake::new(home, way).unwrap());
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.unwrap();
