@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(Message::default().bytes(2, b"testing").0, b"\x12\x07testing");
         assert!(Message::default().number(1, 0).bytes(2, b"").0.is_empty());
         let status = status(8, "full", Some(Duration::from_millis(1500)));
-        let any = b"\n(type.googleapis.com/google.rpc.RetryInfo\x12\x09\n\x07\x08\x01\x10\x80\xca\xb5\xee\x01";
+        let any = b"\n(type.googleapis.com/google.rpc.RetryInfo\x12\x0a\n\x08\x08\x01\x10\x80\xca\xb5\xee\x01";
         let expected = [b"\x08\x08\x12\x04full\x1a".as_slice(), &[any.len() as u8], any].concat();
         assert_eq!(status.0, expected);
     }

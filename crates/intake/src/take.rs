@@ -210,9 +210,11 @@ impl Intake {
         self.shared.take(producer, writer)
     }
 
-    /// Takes what was written as a batch of an identity that the sender gave; `name` is what it is called in the books.
+    /// Takes what was written, as a batch of the identity that its sender gave; `name` is what its producer is called.
     pub fn take_as(&self, identity: Identity, name: &str, writer: Writer) -> Result<Receipt> {
-        self.shared.take_as(identity, name, writer)
+        let receipt = self.shared.take_written(identity, writer)?;
+        self.shared.books.name(identity.producer, name);
+        Ok(receipt)
     }
 
     /// Takes a batch that has an identity of its own; `name` is what its producer calls itself, empty if it does not.
@@ -313,24 +315,14 @@ impl Shared {
         // A number is never used twice, also where it is not known what became of its batch: otherwise the next
         // batch might be taken for a repeat, and be lost.
         *sequence += 1;
-        let identity =
-            Identity { producer: producer.id(), boot: self.boot, sequence: *sequence };
-        self.put(identity, writer)
+        let identity = Identity { producer: producer.id(), boot: self.boot, sequence: *sequence };
+        self.take_written(identity, writer)
     }
 
-    fn take_as(&self, identity: Identity, name: &str, writer: Writer) -> Result<Receipt> {
-        let receipt = self.put(identity, writer)?;
-        if !name.is_empty() {
-            self.books.name(identity.producer, name);
-        }
-        Ok(receipt)
-    }
-
-    fn put(&self, identity: Identity, writer: Writer) -> Result<Receipt> {
+    fn take_written(&self, identity: Identity, writer: Writer) -> Result<Receipt> {
         let Writer { told, named, batch, values, .. } = writer;
         let batch = batch.finish();
-        let counts =
-            Counts { batches: 1, samples: batch.samples(), values, ..Counts::default() };
+        let counts = Counts { batches: 1, samples: batch.samples(), values, ..Counts::default() };
         let append = || match self.home.append(identity, &batch) {
             // The store has forgotten a series, or it never came so far: the forms are sent.
             Err(store::Error::UnknownSeries { .. }) => {
@@ -343,7 +335,7 @@ impl Shared {
             done => done,
         };
         let receipt = self.append(batch.bytes().len(), Some(identity.producer), &counts, append)?;
-        // A repeat is not in the journal, and neither may the forms in it be.
+        // A repeat is not in the journal, and the forms in it need not be either.
         if !receipt.is_repeated() {
             told.iter().for_each(|known| known.set_told());
         }

@@ -182,14 +182,15 @@ impl Posted {
         if writer.is_empty() {
             return Ok(None);
         }
-        if let Some(identity) = self.identity {
-            let name = self.client.name.as_deref().unwrap_or(source);
-            return intake.take_as(identity, name, writer).map(Some);
-        }
-        let producer = match &self.client.name {
-            Some(name) => intake.producer(&format!("{source} {name}")),
-            None => intake.producer(source),
+        let name = match &self.client.name {
+            Some(name) => format!("{source} {name}"),
+            None => source.to_owned(),
         };
+        if let Some(identity) = self.identity {
+            let name = format!("{name} {:016x}", identity.producer);
+            return intake.take_as(identity, &name, writer).map(Some);
+        }
+        let producer = intake.producer(&name);
         intake.take(&producer, writer).map(Some)
     }
 }

@@ -34,21 +34,23 @@ impl Fixture {
     }
 
     pub(crate) fn with(settings: Settings) -> Fixture {
-        Fixture::start(settings, journal::Settings::default()).unwrap()
+        Fixture::start(settings).unwrap()
     }
 
-    pub(crate) fn start(
-        settings: Settings,
-        journal: journal::Settings,
-    ) -> Result<Fixture, ServerError> {
+    pub(crate) fn start(settings: Settings) -> Result<Fixture, ServerError> {
+        Fixture::on(settings, intake::Settings::default())
+    }
+
+    /// With a way in of that kind.
+    pub(crate) fn on(settings: Settings, way: intake::Settings) -> Result<Fixture, ServerError> {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/store");
-        Store::create(&disk, dir, &journal).unwrap();
+        Store::create(&disk, dir, &journal::Settings::default()).unwrap();
         let journal = journal::Options { alone: true, ..journal::Options::default() };
         let options = store::Options { background: false, journal, ..store::Options::default() };
         let store = Arc::new(Store::open(disk, dir, &options).unwrap());
         let home = Home::Store(Arc::clone(&store));
-        let intake = Arc::new(Intake::new(home, intake::Settings::default()).unwrap());
+        let intake = Arc::new(Intake::new(home, way).unwrap());
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.unwrap();

@@ -54,9 +54,8 @@ fn nobody_listens_to_everybody_without_tokens() {
     let mut settings = local(None);
     let address = SocketAddr::from(([0, 0, 0, 0], 0));
     settings.listen.push(Listen { address, tls: None });
-    let error = |settings: &api::Settings| {
-        Fixture::start(settings.clone(), journal::Settings::default()).err().map(|e| e.to_string())
-    };
+    let error =
+        |settings: &api::Settings| Fixture::start(settings.clone()).err().map(|e| e.to_string());
     assert!(error(&settings).unwrap().contains("will not listen on 0.0.0.0:0 without tokens"));
     settings.tokens = Some(dir.0.join("tokens"));
     assert!(error(&settings).unwrap().contains("name a file of tokens with at least one in it"));
@@ -67,7 +66,7 @@ fn nobody_listens_to_everybody_without_tokens() {
     assert!(error(&settings).unwrap().contains("cannot listen on 192.0.2.1:1: "));
     let mut settings = local(None);
     settings.tokens_required = true;
-    let found = Fixture::start(settings, journal::Settings::default()).err();
+    let found = Fixture::start(settings).err();
     assert!(matches!(found, Some(ServerError::NoTokens)));
 }
 
