@@ -131,7 +131,8 @@ impl Facts {
         ids.push(None);
         let mut producers: Vec<Account> = ids.into_iter().map(|id| self.account(id)).collect();
         producers.retain(|account| account.id.is_some() || account.has_anything());
-        producers.sort_by(|a, b| (a.id.is_none(), &a.name, a.id).cmp(&(b.id.is_none(), &b.name, b.id)));
+        producers
+            .sort_by(|a, b| (a.id.is_none(), &a.name, a.id).cmp(&(b.id.is_none(), &b.name, b.id)));
         Audit {
             since: self.book.begun(),
             booted: self.booted,
@@ -162,10 +163,11 @@ impl Facts {
         let behind = self.end.saturating_sub(self.book.position());
         let (is_explained, why) = match u64::try_from(missing) {
             Ok(0) => (true, "all that was taken is in the journal".to_owned()),
-            Ok(n) if n <= behind => {
-                (true, format!("{} wait for the disk", batches(n)))
-            }
-            Ok(n) => (false, format!("{} were taken and are not in the journal: a fault of topdeck", batches(n))),
+            Ok(n) if n <= behind => (true, format!("{} wait for the disk", batches(n))),
+            Ok(n) => (
+                false,
+                format!("{} were taken and are not in the journal: a fault of topdeck", batches(n)),
+            ),
             Err(_) => {
                 let n = u64::try_from(-missing).unwrap_or(u64::MAX);
                 let why = "being taken at this moment, or appended by another program";
@@ -174,7 +176,16 @@ impl Facts {
         };
         let difference = i128::from(received.values) - i128::from(stored.values);
         let hop = "journal".to_owned();
-        Line { hop, received, acknowledged: stored, stored, lost: Vec::new(), difference, is_explained, why }
+        Line {
+            hop,
+            received,
+            acknowledged: stored,
+            stored,
+            lost: Vec::new(),
+            difference,
+            is_explained,
+            why,
+        }
     }
 
     fn store_line(&self, id: Option<u64>, entry: &Entry, fed: &Fed) -> Line {

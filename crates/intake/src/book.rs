@@ -143,9 +143,8 @@ impl Book {
         self.others.counts.missing += position - self.position;
         self.position = position + 1;
         let producer = identity.map(|identity| identity.producer);
-        let is_listed = producer.is_some_and(|id| {
-            self.entries.len() < PRODUCERS_MAX || self.entries.contains_key(&id)
-        });
+        let is_listed = producer
+            .is_some_and(|id| self.entries.len() < PRODUCERS_MAX || self.entries.contains_key(&id));
         let entry = self.entry_mut(producer);
         // Of those who share a line, nobody knows the sequences.
         if is_listed && identity.is_some_and(|identity| entry.is_repeat(identity)) {

@@ -21,7 +21,8 @@ const NAME: &str = "books";
 /// The folder of books, in the journal's.
 const FOLDER: &str = "books";
 /// What a gap says that is found after an end that was none in order.
-pub(crate) const KILLED: &str = "topdeck was killed; what came without acknowledgement (StatsD, UDP) between is lost";
+pub(crate) const KILLED: &str =
+    "topdeck was killed; what came without acknowledgement (StatsD, UDP) between is lost";
 
 #[derive(Debug)]
 pub(crate) struct Books {

@@ -111,7 +111,13 @@ impl Commit {
     }
 
     /// A receipt for what ends at `position`, of which `bytes` were reserved.
-    pub(crate) fn receipt(&self, position: u64, bytes: u64, level: Level, repeated: bool) -> Receipt {
+    pub(crate) fn receipt(
+        &self,
+        position: u64,
+        bytes: u64,
+        level: Level,
+        repeated: bool,
+    ) -> Receipt {
         let waits = level == Level::Disk;
         let mut wanted = locked(&self.shared.wanted);
         let (reached, is_broken) = {

@@ -306,14 +306,12 @@ impl Shared {
     pub(crate) fn take(&self, producer: &Producer, writer: Writer) -> Result<Receipt> {
         let Writer { told, named, batch, values, .. } = writer;
         let batch = batch.finish();
-        let counts =
-            Counts { batches: 1, samples: batch.samples(), values, ..Counts::default() };
+        let counts = Counts { batches: 1, samples: batch.samples(), values, ..Counts::default() };
         let mut sequence = locked(&producer.0.sequence);
         // A number is never used twice, also where it is not known what became of its batch: otherwise the next
         // batch might be taken for a repeat, and be lost.
         *sequence += 1;
-        let identity =
-            Identity { producer: producer.id(), boot: self.boot, sequence: *sequence };
+        let identity = Identity { producer: producer.id(), boot: self.boot, sequence: *sequence };
         let append = || match self.home.append(identity, &batch) {
             // The store has forgotten a series, or it never came so far: the forms are sent.
             Err(store::Error::UnknownSeries { .. }) => {
@@ -340,8 +338,7 @@ impl Shared {
         }
         let (counts, _) = counts::count(batch.bytes())?;
         let append = || self.home.append(identity, batch);
-        let receipt =
-            self.append(batch.bytes().len(), Some(identity.producer), &counts, append)?;
+        let receipt = self.append(batch.bytes().len(), Some(identity.producer), &counts, append)?;
         if !name.is_empty() {
             self.books.name(identity.producer, name);
         }

@@ -20,7 +20,8 @@ pub(crate) fn run(shared: &Shared) {
     );
     let interval = i64::try_from(shared.settings.interval.as_nanos().max(1)).unwrap_or(i64::MAX);
     let now = || (shared.settings.clock)();
-    let next_after = |now: i64| now.saturating_sub(now.rem_euclid(interval)).saturating_add(interval);
+    let next_after =
+        |now: i64| now.saturating_sub(now.rem_euclid(interval)).saturating_add(interval);
     let mut boundary = next_after(now());
     let mut saved = Instant::now();
     loop {

@@ -380,7 +380,9 @@ mod tests {
             series.form()
         };
         let sizes = [(1, 127, 1), (1, 128, 1), (1024, 1, 64), (1025, 1, 0), (1, 1, 65)];
-        sizes.into_iter().for_each(|(name, value, labels)| check_form(&series(name, value, labels)));
+        sizes
+            .into_iter()
+            .for_each(|(name, value, labels)| check_form(&series(name, value, labels)));
         let rest = FORM_BYTES_MAX - series(1, 1, 1).len();
         (rest - 4..rest + 4).for_each(|value| check_form(&series(1, value, 1)));
         // A length of two bytes where one is enough.

@@ -496,8 +496,7 @@ impl Inner {
     fn ingest(&self, identity: Option<Identity>, batch: &Batch, level: Level) -> Result<Ack> {
         self.check_running()?;
         self.admit(batch)?;
-        let heard =
-            identity.is_some_and(|identity| locked(&self.producers).have_heard(identity));
+        let heard = identity.is_some_and(|identity| locked(&self.producers).have_heard(identity));
         if heard {
             let end = self.journal.marks().end;
             let level = self.journal.flush(level).map(|_| level)?;
@@ -581,9 +580,8 @@ impl Inner {
 
     fn count_head_bytes(&self) -> usize {
         let heads = self.state().heads();
-        let bytes = |head: &Arc<RwLock<Head>>| {
-            head.read().unwrap_or_else(PoisonError::into_inner).bytes()
-        };
+        let bytes =
+            |head: &Arc<RwLock<Head>>| head.read().unwrap_or_else(PoisonError::into_inner).bytes();
         let bytes = heads.iter().map(bytes).sum();
         self.head_bytes.store(bytes, Ordering::Relaxed);
         bytes

@@ -172,9 +172,8 @@ pub fn count(bytes: &[u8]) -> Result<u64, DecodeError> {
     let mut reader = Reader::new(bytes);
     header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
     let fields = Fields::read(&mut reader)?;
-    let mut total = Total(
-        fields.zero.saturating_add(fields.overflow).saturating_add(fields.underflow),
-    );
+    let mut total =
+        Total(fields.zero.saturating_add(fields.overflow).saturating_add(fields.underflow));
     each_bucket(&mut reader, &mut total)?;
     if fields.has_negative {
         each_bucket(&mut reader, &mut total)?;

@@ -28,9 +28,25 @@ enum Step {
 fn script() -> Vec<Step> {
     use Step::*;
     vec![
-        Take("a", 3), Send(1, 1), Take("b", 2), Keep, Send(2, 1), Send(1, 1), Take("a", 1), Reopen,
-        Send(1, 2), Send(2, 1), Keep, Keep, Take("b", 5), Stop, Send(1, 2), Reopen, Send(2, 2),
-        Take("a", 4), Stop,
+        Take("a", 3),
+        Send(1, 1),
+        Take("b", 2),
+        Keep,
+        Send(2, 1),
+        Send(1, 1),
+        Take("a", 1),
+        Reopen,
+        Send(1, 2),
+        Send(2, 1),
+        Keep,
+        Keep,
+        Take("b", 5),
+        Stop,
+        Send(1, 2),
+        Reopen,
+        Send(2, 2),
+        Take("a", 4),
+        Stop,
     ]
 }
 
@@ -200,7 +216,11 @@ fn crash_everywhere(is_power: bool) -> u32 {
                 break;
             }
             crashes += 1;
-            if is_power { life.power_cut() } else { life.end_process() }
+            if is_power {
+                life.power_cut()
+            } else {
+                life.end_process()
+            }
             // Again, while it is opened.
             let second = first * 7 % 23;
             arm(&life, second);

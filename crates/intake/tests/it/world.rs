@@ -63,8 +63,7 @@ pub(crate) fn open_journal(
     disk: &Arc<dyn Disk>,
     now: &Arc<AtomicI64>,
 ) -> journal::Result<Arc<Journal>> {
-    let journal =
-        Journal::open(Arc::clone(disk), Path::new(DIR), &journal_options(clock(now)))?;
+    let journal = Journal::open(Arc::clone(disk), Path::new(DIR), &journal_options(clock(now)))?;
     match journal.add_mark(ALL, Start::Begin, true) {
         Ok(_) | Err(journal::Error::CheckpointExists { .. }) => Ok(Arc::new(journal)),
         Err(error) => Err(error),
