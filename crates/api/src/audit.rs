@@ -53,9 +53,10 @@ fn account(account: &Account) -> Json {
 }
 
 fn source(source: &Source) -> Json {
-    let dropped = source.dropped.iter().map(|(reason, n)| {
-        Object(vec![("reason", Text(reason.clone())), ("values", integer(*n))])
-    });
+    let dropped = source
+        .dropped
+        .iter()
+        .map(|(reason, n)| Object(vec![("reason", Text(reason.clone())), ("values", integer(*n))]));
     Object(vec![
         ("received", integer(source.received)),
         ("taken", integer(source.taken)),

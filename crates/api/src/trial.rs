@@ -134,13 +134,10 @@ impl Trial {
     }
 
     /// Asks by GET for what is there.
-    #[track_caller]
-    pub(crate) fn json(&self, uri: &str) -> impl Future<Output = Read> {
-        async move {
-            let (status, text) = self.get(uri).await;
-            assert!(status.is_success(), "{uri}: {status} {text}");
-            serde_json::from_str(&text).unwrap()
-        }
+    pub(crate) async fn json(&self, uri: &str) -> Read {
+        let (status, text) = self.get(uri).await;
+        assert!(status.is_success(), "{uri}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
     }
 }
 

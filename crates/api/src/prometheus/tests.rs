@@ -23,7 +23,9 @@ async fn results_of_all_types() {
     .await;
     check(
         "/api/v1/query?query=\"é\"&time=1600000000",
-        expect![[r#"{"status":"success","data":{"resultType":"string","result":[1600000000,"é"]}}"#]],
+        expect![[
+            r#"{"status":"success","data":{"resultType":"string","result":[1600000000,"é"]}}"#
+        ]],
     )
     .await;
     check("/api/v1/query?query=depth&time=2020-09-13T12:31:00Z", expect![[r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"depth","host":"a"},"value":[1600000260,"0.5"]}]}}"#]]).await;

@@ -6,7 +6,8 @@ use query::compare::Selection;
 use query::{Limits, Stored};
 use store::View;
 
-use super::{COMPARE, selection};
+use super::COMPARE;
+use super::selection::{self, End};
 use crate::context::Context;
 use crate::desk::{Asking, Written};
 use crate::document;
@@ -32,7 +33,7 @@ pub(super) async fn compare(
         let b = parameters.selector("b")?.unwrap_or_else(|| a.clone());
         let moment = |name: &'static str| Ok::<_, Refusal>((name, parameters.moment(name, now)?));
         let (from, to) = (moment("from")?, moment("to")?);
-        let or = |own: (&'static str, Option<i64>), other: (&'static str, Option<i64>)| {
+        let or = |own: End<'static>, other: End<'static>| {
             if own.1.is_some() { own } else { other }
         };
         let (from_b, to_b) = (or(moment("from_b")?, from), or(moment("to_b")?, to));
@@ -49,7 +50,7 @@ pub(super) async fn compare(
 fn side(
     view: &View,
     selector: Selector,
-    ends: ((&str, Option<i64>), (&str, Option<i64>)),
+    ends: (End<'_>, End<'_>),
     limits: Limits,
 ) -> Result<Selection, Refusal> {
     let found = selection::histograms(view, &selector, limits.series)?;

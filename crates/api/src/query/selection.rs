@@ -91,11 +91,14 @@ pub(crate) fn limits(
     written.filter(|text| !text.is_empty()).map(limit).collect()
 }
 
+/// An end of a time: the parameter that says it, and what it says.
+pub(crate) type End<'a> = (&'a str, Option<i64>);
+
 /// The time from one parameter to another: to the ends of the rows, where it is not said.
 pub(crate) fn range(
     view: &View,
     found: &[Found],
-    (from, to): ((&str, Option<i64>), (&str, Option<i64>)),
+    (from, to): (End<'_>, End<'_>),
 ) -> Result<Range<i64>, Refusal> {
     let range = match (from.1, to.1) {
         (Some(start), Some(end)) => start..end,

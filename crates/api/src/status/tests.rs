@@ -11,7 +11,8 @@ async fn how_topdeck_is() {
     assert_eq!(status["now_ns"].as_i64(), Some(NOW));
     assert_eq!(status["store"]["series"], 4);
     assert_eq!(status["journal"]["end"], 240);
-    assert_eq!(status["journal"]["subscribers"][0]["name"], "store");
+    let subscribers = status["journal"]["subscribers"].as_array().unwrap();
+    assert!(subscribers.iter().any(|subscriber| subscriber["name"] == "store"));
     assert_eq!(status["journal"]["poisoned"], false);
     assert_eq!(status["store"]["notes"].as_array().unwrap().len(), 0);
 }
@@ -26,7 +27,10 @@ async fn the_books_have_no_difference() {
     for (at, hop) in ["journal", "store"].into_iter().enumerate() {
         let line = &producer["hops"][at];
         assert_eq!((&line["hop"], &line["difference"]), (&hop.into(), &0.into()));
-        assert_eq!(line["stored"]["values"], 1320, "60 minutes of 2 × 10 values, 1 count and 1 gauge");
+        assert_eq!(
+            line["stored"]["values"], 1320,
+            "60 minutes of 2 × 10 values, 1 count and 1 gauge"
+        );
     }
 }
 
