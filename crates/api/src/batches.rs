@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use intake::{Intake, Receipt};
 use journal::Identity;
 use model::{Batch, PARCEL_BYTES_MAX, Parcel, SeriesRef};
-use net::parcels::{ACCEPTED, PATH, REFUSED};
+use net::parcels::{ACCEPTED, AGENT, PATH, REFUSED};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::context::Context;
@@ -64,10 +64,13 @@ async fn take(
     let body = receive(body).await?;
     let _turn = room.unpacked.acquire().await.expect("BUG: nobody closes it");
     let intake = Arc::clone(&context.intake);
+    // What is no text is nobody's name; the books keep as much of it as they want.
+    let agent = headers.get(AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default();
+    let agent = agent.to_owned();
     // Unpacking takes the processor, and appending may wait for the disk.
     let work = move || {
         let parcel = if packed { unpack(&body)?.into() } else { body };
-        append(&intake, &parcel)
+        append(&intake, &agent, &parcel)
     };
     let mut answer = match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer?,
@@ -154,13 +157,13 @@ struct Stopped {
 }
 
 /// Takes batch after batch, until one cannot be taken.
-fn append(intake: &Intake, bytes: &[u8]) -> Result<Answer, Problem> {
+fn append(intake: &Intake, agent: &str, bytes: &[u8]) -> Result<Answer, Problem> {
     let parcel = Parcel::read(bytes).map_err(|error| Problem::bad(format!("parcel: {error}")))?;
     let (producer, boot) = parcel.source();
     let mut answer = Answer::default();
     for &(sequence, batch) in &parcel.entries {
         let identity = Identity { producer, boot, sequence };
-        match append_one(intake, identity, batch) {
+        match append_one(intake, agent, identity, batch) {
             Ok(receipt) => {
                 match receipt.is_repeated() {
                     true => answer.repeated += 1,
@@ -178,7 +181,12 @@ fn append(intake: &Intake, bytes: &[u8]) -> Result<Answer, Problem> {
     Ok(answer)
 }
 
-fn append_one(intake: &Intake, identity: Identity, batch: &[u8]) -> Result<Receipt, Problem> {
+fn append_one(
+    intake: &Intake,
+    agent: &str,
+    identity: Identity,
+    batch: &[u8],
+) -> Result<Receipt, Problem> {
     let refuse = |error: model::Error| Problem::bad(error.to_string());
     let batch = Batch::check(batch.to_owned()).map_err(refuse)?;
     let named = |entry: &model::Entry<'_>| matches!(entry.series, SeriesRef::Id(_));
@@ -186,7 +194,7 @@ fn append_one(intake: &Intake, identity: Identity, batch: &[u8]) -> Result<Recei
     if intake.home().store().is_none() && batch.read().flatten().any(|entry| named(&entry)) {
         return Err(Problem::bad("a series is named by its id; an agent needs its form"));
     }
-    Ok(intake.take_batch(identity, &batch)?)
+    Ok(intake.take_batch(identity, agent, &batch)?)
 }
 
 impl Stopped {

@@ -1,5 +1,11 @@
 //! One synchronisation for all who wait: a thread of its own makes the journal durable as long as somebody waits.
+//!
+//! What has become of it is told under one lock, `wanted`, so that nobody who looks and then waits misses it. The
+//! thread ends when it is stopped, when the journal acknowledges nothing any more, or with a panic; in each case
+//! whoever waits then, or comes later, is told so.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,6 +19,8 @@ use crate::meter::Timer;
 
 /// How long the thread waits before it tries again what failed for want of room.
 const RETRY: Duration = Duration::from_millis(200);
+/// After how long a sender is asked to try again when too much waits for the disk.
+const AFTER_CROWD: Duration = Duration::from_secs(1);
 
 /// How far the journal is durable, or why it never will be.
 #[derive(Clone, Debug)]
@@ -29,17 +37,25 @@ pub(crate) struct Commit {
 
 #[derive(Debug)]
 struct Shared {
+    home: Home,
+    timer: Timer,
+    /// Bytes of batches that are being appended or wait for the disk.
+    in_flight: AtomicU64,
     wanted: Mutex<Wanted>,
     wake: Condvar,
     reached: watch::Sender<Reached>,
     /// For those who wait without a runtime.
     done: Condvar,
+    /// There is a thread; otherwise whoever waits does its work.
+    has_thread: bool,
 }
 
 #[derive(Debug)]
 struct Wanted {
     position: u64,
     stop: bool,
+    /// Where batches in flight end, rising, and their bytes.
+    flying: VecDeque<(u64, u64)>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -47,45 +63,97 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Commit {
-    pub(crate) fn start(home: Home, timer: Timer) -> std::io::Result<Commit> {
+    pub(crate) fn start(home: Home, timer: Timer, has_thread: bool) -> std::io::Result<Commit> {
         let position = home.journal().marks().durable;
         let (reached, _) = watch::channel(Reached { position, broken: None });
         let shared = Arc::new(Shared {
-            wanted: Mutex::new(Wanted { position, stop: false }),
+            home,
+            timer,
+            in_flight: AtomicU64::new(0),
+            wanted: Mutex::new(Wanted { position, stop: false, flying: VecDeque::new() }),
             wake: Condvar::new(),
             reached,
             done: Condvar::new(),
+            has_thread,
         });
-        let thread = {
-            let shared = Arc::clone(&shared);
-            std::thread::Builder::new()
-                .name("commit".to_owned())
-                .spawn(move || run(&shared, &home, &timer))?
+        let thread = match has_thread {
+            true => {
+                let shared = Arc::clone(&shared);
+                let thread = std::thread::Builder::new().name("commit".to_owned());
+                Some(thread.spawn(move || run(&shared))?)
+            }
+            false => None,
         };
-        Ok(Commit { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Commit { shared, thread: Mutex::new(thread) })
     }
 
-    /// A receipt for what ends at `position`.
-    pub(crate) fn receipt(&self, position: u64, level: Level, repeated: bool) -> Receipt {
+    /// Bytes of batches that were taken and wait for the disk.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.shared.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Takes room for a batch, which is given back by [`Commit::release`], or when it is settled. One batch always
+    /// finds room.
+    pub(crate) fn reserve(&self, bytes: u64, max: u64) -> Result<()> {
+        let before = self.shared.in_flight.fetch_add(bytes, Ordering::Relaxed);
+        if before == 0 || before.saturating_add(bytes) <= max {
+            return Ok(());
+        }
+        self.release(bytes);
+        let why = format!(
+            "batches of {before} bytes wait for the disk, {max} are the most: it does not keep up"
+        );
+        Err(Error::Full { why, after: AFTER_CROWD })
+    }
+
+    pub(crate) fn release(&self, bytes: u64) {
+        self.shared.in_flight.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// A receipt for what ends at `position`, of which `bytes` were reserved.
+    pub(crate) fn receipt(
+        &self,
+        position: u64,
+        bytes: u64,
+        level: Level,
+        repeated: bool,
+    ) -> Receipt {
         let waits = level == Level::Disk;
-        if waits {
-            let mut wanted = locked(&self.shared.wanted);
+        let mut wanted = locked(&self.shared.wanted);
+        let (reached, is_broken) = {
+            let reached = self.shared.reached.borrow();
+            (reached.position, reached.broken.is_some())
+        };
+        if !waits || position <= reached || is_broken {
+            self.release(bytes);
+        } else {
+            // Appends come in order, and here in about that order.
+            let at = wanted.flying.partition_point(|&(end, _)| end <= position);
+            wanted.flying.insert(at, (position, bytes));
             if wanted.position < position {
                 wanted.position = position;
                 self.shared.wake.notify_one();
             }
         }
+        drop(wanted);
         let reached = self.shared.reached.subscribe();
         Receipt { position, waits, repeated, reached, shared: Arc::clone(&self.shared) }
     }
 
-    /// Ends the thread when all that was asked for is durable.
+    /// Ends the thread when all that was asked for is durable, or cannot become so.
     pub(crate) fn stop(&self) {
         locked(&self.shared.wanted).stop = true;
         self.shared.wake.notify_one();
-        if let Some(thread) = locked(&self.thread).take() {
+        match locked(&self.thread).take() {
             // It does not panic but for a bug, which it has told already.
-            let _ = thread.join();
+            Some(thread) => drop(thread.join()),
+            None if !self.shared.has_thread => {
+                let _ending = Ending(&self.shared);
+                if self.shared.is_wanted() {
+                    self.shared.flush();
+                }
+            }
+            None => {}
         }
     }
 }
@@ -96,40 +164,93 @@ impl Drop for Commit {
     }
 }
 
-fn run(shared: &Shared, home: &Home, timer: &Timer) {
+/// Tells whoever waits that nobody works for them any more.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let position = self.0.reached.borrow().position;
+        self.0.tell(position, Some("topdeck has stopped taking batches".to_owned()));
+    }
+}
+
+fn run(shared: &Shared) {
+    let _ending = Ending(shared);
     loop {
-        let stop = {
+        {
             let mut wanted = locked(&shared.wanted);
             while wanted.position <= shared.reached.borrow().position && !wanted.stop {
                 wanted = shared.wake.wait(wanted).unwrap_or_else(PoisonError::into_inner);
             }
-            wanted.stop && wanted.position <= shared.reached.borrow().position
-        };
-        if stop {
+        }
+        if !shared.is_wanted() {
             return;
         }
+        match shared.flush() {
+            Flushed::Done => {}
+            Flushed::Broken => return,
+            Flushed::Later => {
+                // In the meantime somebody may want it to stop.
+                let wanted = locked(&shared.wanted);
+                drop(shared.wake.wait_timeout_while(wanted, RETRY, |wanted| !wanted.stop));
+            }
+        }
+    }
+}
+
+enum Flushed {
+    /// All that there was.
+    Done,
+    /// Not now: the journal keeps it and waits for room, or for files.
+    Later,
+    /// Never.
+    Broken,
+}
+
+impl Shared {
+    fn is_wanted(&self) -> bool {
+        let wanted = locked(&self.wanted);
+        wanted.position > self.reached.borrow().position
+    }
+
+    /// Makes durable what there is, and tells.
+    fn flush(&self) -> Flushed {
         let began = Instant::now();
-        let (position, broken) = match home.journal().flush(Level::Disk) {
-            Ok(marks) => (marks.durable, None),
-            Err(error) => match Error::from(error) {
-                // The journal waits for room: what was appended is kept, and becomes durable later.
-                Error::Full { .. } if !locked(&shared.wanted).stop => {
-                    std::thread::sleep(RETRY);
-                    continue;
-                }
-                error => (shared.reached.borrow().position, Some(error.to_string())),
-            },
+        let flushed = self.home.journal().flush(Level::Disk);
+        // Also where it was refused: of a journal that is full, what it has is durable.
+        let position = self.home.journal().marks().durable;
+        self.timer.record(began.elapsed());
+        let is_last = locked(&self.wanted).stop;
+        let (outcome, broken) = match flushed {
+            Ok(_) => (Flushed::Done, None),
+            Err(error @ journal::Error::Poisoned) => (Flushed::Broken, Some(error.to_string())),
+            Err(error) if is_last => (Flushed::Broken, Some(error.to_string())),
+            // Whether it is the end the journal says the next time.
+            Err(_) => (Flushed::Later, None),
         };
-        timer.record(began.elapsed());
+        self.tell(position, broken);
+        outcome
+    }
+
+    fn tell(&self, position: u64, broken: Option<String>) {
+        let mut wanted = locked(&self.wanted);
         let is_broken = broken.is_some();
+        let mut settled = 0;
+        while let Some(&(end, bytes)) = wanted.flying.front()
+            && (end <= position || is_broken)
         {
-            let _held = locked(&shared.wanted);
-            shared.reached.send_replace(Reached { position, broken });
-            shared.done.notify_all();
+            settled += bytes;
+            wanted.flying.pop_front();
         }
-        if is_broken {
-            return;
-        }
+        self.in_flight.fetch_sub(settled, Ordering::Relaxed);
+        self.reached.send_if_modified(|reached| {
+            let is_new = position > reached.position || (is_broken && reached.broken.is_none());
+            reached.position = reached.position.max(position);
+            reached.broken = reached.broken.take().or(broken);
+            is_new
+        });
+        self.done.notify_all();
+        drop(wanted);
     }
 }
 
@@ -164,13 +285,20 @@ impl Receipt {
 
     /// Waits until the batch has reached its level.
     pub fn wait(&self) -> Result<()> {
-        let mut wanted = locked(&self.shared.wanted);
         loop {
+            let wanted = locked(&self.shared.wanted);
             let reached = self.shared.reached.borrow().clone();
             if let Some(outcome) = self.outcome(&reached) {
                 return outcome;
             }
-            wanted = self.shared.done.wait(wanted).unwrap_or_else(PoisonError::into_inner);
+            if self.shared.has_thread {
+                drop(self.shared.done.wait(wanted));
+                continue;
+            }
+            drop(wanted);
+            if let Flushed::Later = self.shared.flush() {
+                std::thread::sleep(RETRY);
+            }
         }
     }
 
@@ -181,8 +309,11 @@ impl Receipt {
             if let Some(outcome) = self.outcome(&reached) {
                 return outcome;
             }
+            if !self.shared.has_thread {
+                return self.wait();
+            }
             if self.reached.changed().await.is_err() {
-                return Err(Error::Broken("topdeck is stopping".to_owned()));
+                return Err(Error::Broken("topdeck has stopped taking batches".to_owned()));
             }
         }
     }

@@ -6,7 +6,9 @@ use journal::{Ack, Identity, Journal, Level};
 use model::Batch;
 use store::Store;
 
-use crate::error::Result;
+/// A store whose rows in memory take so many times what they may is not getting on: its disk is full, or slow.
+/// What it takes in memory beyond one is sealed or being sealed as a rule.
+const HEADS_MAX: usize = 4;
 
 /// What batches end in.
 #[derive(Clone, Debug)]
@@ -34,9 +36,18 @@ impl Home {
         }
     }
 
-    pub(crate) fn append(&self, identity: Identity, batch: &Batch) -> Result<Ack> {
+    /// Bytes of memory that rows take which the store cannot bring to disk, and how many there may be, if it has
+    /// too many.
+    pub(crate) fn is_crowded(&self) -> Option<(usize, usize)> {
+        let store = self.store()?;
+        let max = store.options().head_bytes_max.saturating_mul(HEADS_MAX);
+        let held = store.held_bytes();
+        (held > max).then_some((held, max))
+    }
+
+    pub(crate) fn append(&self, identity: Identity, batch: &Batch) -> Result<Ack, store::Error> {
         match self {
-            Home::Store(store) => Ok(store.ingest(Some(identity), batch, Level::Process)?),
+            Home::Store(store) => store.ingest(Some(identity), batch, Level::Process),
             Home::Journal(journal) => {
                 Ok(journal.append_batch(Some(identity), &[batch.bytes()], Level::Process)?)
             }

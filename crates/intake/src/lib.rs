@@ -6,19 +6,33 @@
 //! here, so that a repeat is counted once, and each producer has its line in the books.
 #![forbid(unsafe_code)]
 
+mod counts;
+
+mod book;
+mod book_file;
+mod books;
+
 mod commit;
 mod error;
 mod home;
 mod meter;
+mod own;
 mod producer;
 mod series;
 mod take;
+mod upkeep;
 mod writer;
 
+mod audit;
+
+pub use audit::{Account, Audit, Hop, Line, Source};
+pub use book::{Book, Entry, PRODUCERS_MAX};
+pub use book_file::{BookFile, Found, VERSION as BOOK_VERSION};
 pub use commit::Receipt;
+pub use counts::{Counts, Loss};
 pub use error::{Error, Result};
 pub use home::Home;
-pub use meter::{Counter, Meter, Timer};
+pub use meter::{Counter, Measured, Meter, Now, Timer};
 pub use producer::Producer;
 pub use take::{Intake, Settings};
 pub use writer::Writer;

@@ -40,8 +40,15 @@ impl Timer {
 /// All that is measured, by name and labels. Names begin with `topdeck_`, counters end with `_total`, times with
 /// `_seconds` nowhere: their unit is ns, and the series says so.
 #[derive(Default)]
-pub struct Meter(Mutex<Vec<Entry>>);
+pub struct Meter {
+    entries: Mutex<Vec<Entry>>,
+    probes: Mutex<Vec<Probe>>,
+}
 
+/// Reads several things at once.
+type Probe = Arc<dyn Fn(&mut Vec<Measured>) + Send + Sync>;
+
+#[derive(Clone)]
 struct Entry {
     name: &'static str,
     about: &'static str,
@@ -49,9 +56,10 @@ struct Entry {
     what: What,
 }
 
+#[derive(Clone)]
 enum What {
     Counter(Counter),
-    Gauge(Box<dyn Fn() -> f64 + Send + Sync>),
+    Gauge(Arc<dyn Fn() -> f64 + Send + Sync>),
     Timer(Timer),
 }
 
@@ -85,7 +93,7 @@ fn owned(labels: &[(&str, &str)]) -> Vec<(String, String)> {
 
 impl Meter {
     fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The counter of a name and labels; the same for all who ask.
@@ -132,7 +140,12 @@ impl Meter {
         let mut entries = self.entries();
         let labels = owned(labels);
         entries.retain(|entry| entry.name != name || entry.labels != labels);
-        entries.push(Entry { name, about, labels, what: What::Gauge(Box::new(read)) });
+        entries.push(Entry { name, about, labels, what: What::Gauge(Arc::new(read)) });
+    }
+
+    /// Several things that are read together when they are asked for.
+    pub fn probe(&self, read: impl Fn(&mut Vec<Measured>) + Send + Sync + 'static) {
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(read));
     }
 
     /// All, as they are now.
@@ -147,7 +160,12 @@ impl Meter {
                 What::Timer(timer) => Now::Times(Box::new(timer.0.snapshot())),
             },
         };
-        self.entries().iter().map(now).collect()
+        // What is read may take its time, and ask the meter for something itself.
+        let entries = self.entries().clone();
+        let probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all: Vec<Measured> = entries.iter().map(now).collect();
+        probes.iter().for_each(|probe| probe(&mut all));
+        all
     }
 
     /// Writes all as rows: what was read at `end`, and began at `start`, with the process.

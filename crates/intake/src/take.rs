@@ -1,19 +1,34 @@
 //! The way in.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use journal::{Clock, Identity, Level};
-use model::Batch;
+use journal::{Ack, Clock, Identity, Level};
+use model::{Batch, SeriesId, SeriesRef};
 
+use crate::audit::{Audit, Facts, Hop, Source};
+use crate::book::PRODUCERS_MAX;
+use crate::book_file::BookFile;
+use crate::books::{self, Books};
 use crate::commit::{Commit, Receipt};
+use crate::counts::{self, Counts};
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::meter::{Counter, Meter, Timer};
-use crate::producer::{self, Producer};
+use crate::own;
+use crate::producer::Producer;
 use crate::series::Cache;
+use crate::upkeep;
 use crate::writer::Writer;
+
+/// The way of topdeck's own measurements.
+const OWN_WAY: u8 = 8;
+/// The producer of topdeck's own measurements.
+const OWN: &str = "topdeck";
+/// After how long a sender is asked to try again when the store's memory is full.
+const AFTER_CROWD: Duration = Duration::from_secs(1);
 
 /// How batches are taken.
 #[derive(Clone)]
@@ -23,6 +38,12 @@ pub struct Settings {
     /// How often sources write what they have put together, and what the boundaries of their intervals are
     /// multiples of: 10 s by default.
     pub interval: Duration,
+    /// Bytes of batches that may be on their way to the disk at once: 256 MiB by default. Beyond, senders are asked
+    /// to wait.
+    pub in_flight_bytes_max: u64,
+    /// Threads of its own make the journal durable, keep the books and write topdeck's own measurements: `true` by
+    /// default. Otherwise whoever waits for a receipt does the first, and [`Intake::keep_books`] the second.
+    pub background: bool,
     /// Where times come from.
     pub clock: Clock,
 }
@@ -32,6 +53,8 @@ impl Default for Settings {
         Settings {
             level: Level::Disk,
             interval: Duration::from_secs(10),
+            in_flight_bytes_max: 256 << 20,
+            background: true,
             clock: journal::wall_clock(),
         }
     }
@@ -42,6 +65,7 @@ impl std::fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("level", &self.level)
             .field("interval", &self.interval)
+            .field("in_flight_bytes_max", &self.in_flight_bytes_max)
             .finish_non_exhaustive()
     }
 }
@@ -49,144 +73,475 @@ impl std::fmt::Debug for Settings {
 /// The way in. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Intake {
-    home: Home,
-    settings: Settings,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the threads see of it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) home: Home,
+    pub(crate) settings: Settings,
     boot: u64,
+    pub(crate) booted: i64,
     producers: Mutex<HashMap<String, Producer>>,
+    /// What was taken since the process began, by producer.
+    taken: Mutex<BTreeMap<Option<u64>, Counts>>,
     cache: Arc<Cache>,
-    meter: Arc<Meter>,
+    pub(crate) meter: Arc<Meter>,
     commit: Commit,
+    pub(crate) books: Books,
+    hops: Mutex<Vec<(String, Arc<dyn Hop>)>>,
+    notes: Mutex<Vec<String>>,
+    outcomes: Outcomes,
+    appending: Timer,
+    /// Whether to stop, for the thread.
+    pub(crate) stop: (Mutex<bool>, Condvar),
+}
+
+/// Batches, by what became of them.
+#[derive(Debug)]
+struct Outcomes {
     taken: Counter,
     repeated: Counter,
     refused: Counter,
-    appending: Timer,
+    put_off: Counter,
+}
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Intake {
-    /// Opens the way into a store or a journal.
+    /// Opens the way into a store or a journal, and its books. Of a process before this one that was killed, a gap
+    /// says what may be lost.
     pub fn new(home: Home, settings: Settings) -> Result<Intake> {
+        let no_thread = |error| Error::Broken(format!("cannot start a thread: {error}"));
         let meter = Arc::new(Meter::default());
+        let books = Books::open(&home, Arc::clone(&settings.clock))?;
         let syncing = meter.timer(
             "topdeck_journal_sync",
             "how long it takes to make the journal durable, once for all who wait",
             &[],
         );
-        let commit = Commit::start(home.clone(), syncing)
-            .map_err(|error| Error::Broken(format!("cannot start a thread: {error}")))?;
+        let commit =
+            Commit::start(home.clone(), syncing, settings.background).map_err(no_thread)?;
+        own::add(&meter, home.clone());
         let batches = |outcome| {
-            meter.counter(
-                "topdeck_batches_total",
-                "batches that came, by what became of them",
-                &[("outcome", outcome)],
-            )
+            let about = "batches that came, by what became of them";
+            meter.counter("topdeck_batches_total", about, &[("outcome", outcome)])
         };
-        Ok(Intake {
+        let shared = Arc::new(Shared {
             boot: journal::random_id() as u64,
+            booted: (settings.clock)(),
             producers: Mutex::default(),
+            taken: Mutex::default(),
             cache: Arc::default(),
-            taken: batches("taken"),
-            repeated: batches("repeated"),
-            refused: batches("refused"),
+            outcomes: Outcomes {
+                taken: batches("taken"),
+                repeated: batches("repeated"),
+                refused: batches("refused"),
+                put_off: batches("put off"),
+            },
             appending: meter.timer(
                 "topdeck_journal_append",
                 "how long it takes to append a batch to the journal",
                 &[],
             ),
             commit,
+            books,
+            hops: Mutex::default(),
+            notes: Mutex::default(),
             meter,
             home,
             settings,
-        })
+            stop: (Mutex::new(false), Condvar::new()),
+        });
+        shared.tell_killed();
+        let thread = match shared.settings.background {
+            true => {
+                let shared = Arc::clone(&shared);
+                let thread = std::thread::Builder::new().name("books".to_owned());
+                Some(thread.spawn(move || upkeep::run(&shared)).map_err(no_thread)?)
+            }
+            false => None,
+        };
+        Ok(Intake { shared, thread: Mutex::new(thread) })
     }
 
     /// What batches end in.
     pub fn home(&self) -> &Home {
-        &self.home
+        &self.shared.home
     }
 
     /// How batches are taken.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.shared.settings
     }
 
     /// What topdeck measures of itself.
     pub fn meter(&self) -> &Arc<Meter> {
-        &self.meter
+        &self.shared.meter
     }
 
     /// The time now, in nanoseconds since the Unix epoch.
     pub fn now(&self) -> i64 {
-        (self.settings.clock)()
+        (self.shared.settings.clock)()
+    }
+
+    /// Bytes of batches that were taken and wait for the disk.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.shared.commit.in_flight()
     }
 
     /// The producer of a name: a source of this process, or all clients of one kind. The same for all who ask.
     pub fn producer(&self, name: &str) -> Producer {
-        let mut producers = self.producers.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || {
-            Producer(Arc::new(producer::Inner {
-                name: name.to_owned(),
-                // Its own beside those of other journals, whose batches may come here too.
-                id: id_of(&self.home, name),
-                sequence: Mutex::new(0),
-            }))
-        };
-        producers.entry(name.to_owned()).or_insert_with(new).clone()
+        self.shared.producer(name)
     }
 
     /// Something to write rows to. `way` is the number of the source's way to make keys: those of different ways
     /// are never mixed up.
     pub fn writer(&self, way: u8) -> Writer {
-        let by_id = self.home.store().is_some();
-        Writer::new(Arc::clone(&self.cache), way, by_id)
+        self.shared.writer(way)
     }
 
     /// Takes what was written, as the producer's next batch.
     pub fn take(&self, producer: &Producer, writer: Writer) -> Result<Receipt> {
-        let told = writer.told;
-        let batch = writer.batch.finish();
-        let mut sequence = producer.0.sequence.lock().unwrap_or_else(PoisonError::into_inner);
-        let identity =
-            Identity { producer: producer.id(), boot: self.boot, sequence: *sequence + 1 };
-        let receipt = self.append(identity, &batch)?;
-        *sequence += 1;
-        told.iter().for_each(|known| known.set_told(true));
-        Ok(receipt)
+        self.shared.take(producer, writer)
     }
 
-    /// Takes a batch that has an identity of its own.
-    pub fn take_batch(&self, identity: Identity, batch: &Batch) -> Result<Receipt> {
-        self.append(identity, batch)
+    /// Takes a batch that has an identity of its own; `name` is what its producer calls itself, empty if it does not.
+    pub fn take_batch(&self, identity: Identity, name: &str, batch: &Batch) -> Result<Receipt> {
+        self.shared.take_batch(identity, name, batch)
     }
 
-    fn append(&self, identity: Identity, batch: &Batch) -> Result<Receipt> {
-        let began = Instant::now();
-        let appended = self.home.append(identity, batch);
-        self.appending.record(began.elapsed());
-        let ack = match appended {
-            Ok(ack) => ack,
-            Err(error) => {
-                self.refused.add(1);
-                return Err(error);
-            }
-        };
-        match ack.repeated {
-            true => self.repeated.add(1),
-            false => self.taken.add(1),
-        }
-        Ok(self.commit.receipt(ack.positions.end, self.settings.level, ack.repeated))
+    /// The canonical form of a series that the store knows by its number. A journal alone has no numbers.
+    pub fn form(&self, id: SeriesId) -> Option<Vec<u8>> {
+        self.shared.home.store()?.form(&id)
     }
 
-    /// Waits for what was taken and ends the thread.
+    /// A source runs that loses what it holds when the process is killed. Should that happen, the next start writes
+    /// a gap. Durable on return.
+    pub fn mark_lossy(&self) -> Result<()> {
+        self.shared.books.mark_lossy()
+    }
+
+    /// The file of a book of a hop behind the journal, in the journal's folder.
+    pub fn book_file(&self, hop: &str) -> Result<BookFile> {
+        let home = &self.shared.home;
+        BookFile::new(home.journal().disk().clone(), &books::folder(home), hop)
+    }
+
+    /// Adds a hop to the audit, in the place of one of the same name.
+    pub fn add_hop(&self, name: impl Into<String>, hop: Arc<dyn Hop>) {
+        let name = name.into();
+        let mut hops = locked(&self.shared.hops);
+        hops.retain(|(known, _)| *known != name);
+        hops.push((name, hop));
+    }
+
+    /// Takes a hop out of the audit.
+    pub fn remove_hop(&self, name: &str) {
+        locked(&self.shared.hops).retain(|(known, _)| known != name);
+    }
+
+    /// Makes durable what there is, and says for each producer what every hop has of it.
+    pub fn audit(&self) -> Result<Audit> {
+        self.shared.audit()
+    }
+
+    /// Counts what has become durable and writes the books, as the thread does now and then.
+    pub fn keep_books(&self) -> Result<()> {
+        self.shared.keep_books(false)
+    }
+
+    /// Waits for what was taken, closes the books, and ends the threads. To be called when all sources have ended:
+    /// what is taken afterwards is in the journal, and nobody is told so.
     pub fn stop(&self) {
-        self.commit.stop();
+        *locked(&self.shared.stop.0) = true;
+        self.shared.stop.1.notify_all();
+        let thread = locked(&self.thread).take();
+        let is_first = thread.is_some() || !self.shared.settings.background;
+        if let Some(thread) = thread {
+            // It does not panic but for a bug, which it has told already.
+            let _ = thread.join();
+        }
+        self.shared.commit.stop();
+        if is_first && let Err(error) = self.shared.keep_books(true) {
+            self.shared.note(format!("the books were not closed: {error}"));
+        }
     }
 }
 
-/// A producer's number, from the journal's and the producer's name.
-fn id_of(home: &Home, name: &str) -> u64 {
-    let journal = home.journal().stat().map_or(0, |stat| stat.id);
-    let mut bytes = journal.to_le_bytes().to_vec();
-    bytes.extend_from_slice(name.as_bytes());
-    let hash = model::SeriesId::of_form(&bytes);
-    u64::from_le_bytes(*hash.0.first_chunk().expect("BUG: a hash has 16 bytes"))
+impl Drop for Intake {
+    fn drop(&mut self) {
+        // Without a thread, whoever drops it is a test that has killed it.
+        if self.shared.settings.background {
+            self.stop();
+        }
+    }
+}
+
+impl Shared {
+    fn producer(&self, name: &str) -> Producer {
+        let mut producers = locked(&self.producers);
+        if let Some(producer) = producers.get(name) {
+            return producer.clone();
+        }
+        // Its own beside those of other journals, whose batches may come here too.
+        let mut bytes = self.home.journal().id().to_le_bytes().to_vec();
+        bytes.extend_from_slice(name.as_bytes());
+        let hash = SeriesId::of_form(&bytes);
+        let id = u64::from_le_bytes(*hash.0.first_chunk().expect("BUG: a hash has 16 bytes"));
+        let producer = Producer::new(name, id);
+        self.books.name(id, name);
+        producers.insert(name.to_owned(), producer.clone());
+        producer
+    }
+
+    fn writer(&self, way: u8) -> Writer {
+        Writer::new(Arc::clone(&self.cache), way, self.home.store().is_some())
+    }
+
+    pub(crate) fn take(&self, producer: &Producer, writer: Writer) -> Result<Receipt> {
+        let Writer { told, named, batch, values, .. } = writer;
+        let batch = batch.finish();
+        let counts = Counts { batches: 1, samples: batch.samples(), values, ..Counts::default() };
+        let mut sequence = locked(&producer.0.sequence);
+        // A number is never used twice, also where it is not known what became of its batch: otherwise the next
+        // batch might be taken for a repeat, and be lost.
+        *sequence += 1;
+        let identity = Identity { producer: producer.id(), boot: self.boot, sequence: *sequence };
+        let append = || match self.home.append(identity, &batch) {
+            // The store has forgotten a series, or it never came so far: the forms are sent.
+            Err(store::Error::UnknownSeries { .. }) => {
+                self.cache.clear();
+                let forms: HashMap<SeriesId, Vec<u8>> =
+                    named.iter().map(|known| (known.id, known.series.form())).collect();
+                let whole = batch.with_forms(&mut |id| forms.get(&id).cloned())?;
+                self.home.append(identity, &whole)
+            }
+            done => done,
+        };
+        let receipt = self.append(batch.bytes().len(), Some(producer.id()), &counts, append)?;
+        drop(sequence);
+        told.iter().for_each(|known| known.set_told());
+        Ok(receipt)
+    }
+
+    fn take_batch(&self, identity: Identity, name: &str, batch: &Batch) -> Result<Receipt> {
+        if self.home.store().is_none()
+            && let Some(id) = first_by_number(batch)
+        {
+            self.outcomes.refused.add(1);
+            return Err(model::Error::UnknownSeries { id }.into());
+        }
+        let (counts, _) = counts::count(batch.bytes())?;
+        let append = || self.home.append(identity, batch);
+        let receipt = self.append(batch.bytes().len(), Some(identity.producer), &counts, append)?;
+        if !name.is_empty() {
+            self.books.name(identity.producer, name);
+        }
+        Ok(receipt)
+    }
+
+    fn append(
+        &self,
+        bytes: usize,
+        producer: Option<u64>,
+        counts: &Counts,
+        append: impl FnOnce() -> Result<Ack, store::Error>,
+    ) -> Result<Receipt> {
+        let level = self.settings.level;
+        let bytes = if level == Level::Disk { bytes as u64 } else { 0 };
+        let appended = self.check_room(bytes).and_then(|()| {
+            let began = Instant::now();
+            let appended = append();
+            self.appending.record(began.elapsed());
+            appended.map_err(|error| {
+                self.commit.release(bytes);
+                Error::from(error)
+            })
+        });
+        let ack = appended.inspect_err(|error| match error.is_temporary() {
+            true => self.outcomes.put_off.add(1),
+            false => self.outcomes.refused.add(1),
+        })?;
+        match ack.repeated {
+            true => self.outcomes.repeated.add(1),
+            false => {
+                self.outcomes.taken.add(1);
+                self.count_taken(producer, counts);
+            }
+        }
+        Ok(self.commit.receipt(ack.positions.end, bytes, level, ack.repeated))
+    }
+
+    fn check_room(&self, bytes: u64) -> Result<()> {
+        if let Some((held, max)) = self.home.is_crowded() {
+            let why = format!(
+                "the store has {held} bytes of rows in memory, {max} are the most: it cannot bring them to disk"
+            );
+            return Err(Error::Full { why, after: AFTER_CROWD });
+        }
+        self.commit.reserve(bytes, self.settings.in_flight_bytes_max)
+    }
+
+    fn count_taken(&self, producer: Option<u64>, counts: &Counts) {
+        let mut taken = locked(&self.taken);
+        let is_listed =
+            taken.len() < PRODUCERS_MAX || producer.is_some_and(|id| taken.contains_key(&Some(id)));
+        taken.entry(producer.filter(|_| is_listed)).or_default().add(counts);
+    }
+
+    /// Writes what topdeck measures of itself, as of `end`.
+    pub(crate) fn write_own(&self, end: i64) -> Result<()> {
+        let mut writer = self.writer(OWN_WAY);
+        self.meter.write(self.booted.min(end), end, &mut writer)?;
+        // Nobody waits for it.
+        self.take(&self.producer(OWN), writer).map(drop)
+    }
+
+    /// Says in the journal that the process before this one was killed; again later, where that is refused.
+    fn tell_killed(&self) {
+        use collect::Rows as _;
+        let Some(gap) = self.books.killed() else { return };
+        let mut writer = self.writer(OWN_WAY);
+        writer.gap(gap);
+        match self.take(&self.producer(OWN), writer).and_then(|receipt| receipt.wait()) {
+            Ok(()) => self.books.settle_killed(),
+            Err(error) => self.note(format!("that topdeck was killed is not told yet: {error}")),
+        }
+    }
+
+    pub(crate) fn keep_books(&self, is_closed: bool) -> Result<()> {
+        self.tell_killed();
+        self.books.read_on()?;
+        self.books.save(is_closed)
+    }
+
+    /// Remembers what whoever looks at the audit should know.
+    pub(crate) fn note(&self, note: String) {
+        const NOTES_MAX: usize = 16;
+        let mut notes = locked(&self.notes);
+        if !notes.contains(&note) {
+            if notes.len() == NOTES_MAX {
+                notes.remove(0);
+            }
+            notes.push(note);
+        }
+    }
+
+    fn audit(&self) -> Result<Audit> {
+        let journal = self.home.journal();
+        if let Err(error) = journal.flush(Level::Disk) {
+            self.note(format!("what was taken last is not durable: {error}"));
+        }
+        self.books.read_on()?;
+        let book = self.books.book();
+        let taken = locked(&self.taken).clone();
+        let end = journal.marks().end;
+        let source = |producer: &Producer| {
+            let (received, dropped) = producer.tally();
+            let values = taken.get(&Some(producer.id())).map_or(0, |counts| counts.values);
+            let source = Source { received, taken: values, dropped };
+            (producer.id(), (producer.name().to_owned(), source))
+        };
+        let sources = locked(&self.producers).values().map(source).collect();
+        let hops = locked(&self.hops).clone();
+        let facts = Facts {
+            before: self.books.before().clone(),
+            store: self.home.store().map(|store| store.fed()).transpose()?,
+            hops: hops.into_iter().map(|(name, hop)| (name, hop.book())).collect(),
+            notes: self.books.notes().iter().chain(locked(&self.notes).iter()).cloned().collect(),
+            booted: self.booted,
+            book,
+            taken,
+            end,
+            sources,
+        };
+        Ok(facts.audit())
+    }
+}
+
+/// The first series that a batch names by its number only.
+fn first_by_number(batch: &Batch) -> Option<SeriesId> {
+    let mut entries = batch.read().map(|entry| entry.expect("BUG: the batch was checked"));
+    entries.find_map(|entry| match entry.series {
+        SeriesRef::Id(id) => Some(id),
+        SeriesRef::Form(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use collect::Rows;
+    use disk::SimDisk;
+    use model::{Kind, Sample, Series, Value};
+    use store::Store;
+
+    use super::*;
+
+    /// The cache has a series of which the store knows nothing.
+    #[test]
+    fn a_series_that_the_store_has_forgotten_is_told_again() {
+        let disk: Arc<dyn disk::Disk> = Arc::new(SimDisk::new(1).process());
+        let dir = Path::new("/store");
+        Store::create(&disk, dir, &journal::Settings::default()).unwrap();
+        let journal = journal::Options { background: false, ..journal::Options::default() };
+        let options = store::Options { background: false, journal, ..store::Options::default() };
+        let store = Arc::new(Store::open(disk, dir, &options).unwrap());
+        let settings = Settings { background: false, ..Settings::default() };
+        let intake = Intake::new(Home::Store(Arc::clone(&store)), settings).unwrap();
+        let producer = intake.producer("p");
+        let series = |name: &str| Series::new(name, Kind::Gauge).checked().unwrap();
+        let key = |name: &str| [&[1], name.as_bytes()].concat();
+        intake.shared.cache.insert(&key("forgotten"), series("forgotten")).set_told();
+        for rows in 1..3 {
+            let mut writer = intake.writer(1);
+            for name in ["forgotten", "new"] {
+                writer.series(name.as_bytes(), &mut || Ok(series(name))).unwrap();
+                writer.sample(&Sample { start: 0, end: 1, value: Value::Number(1.0) }).unwrap();
+            }
+            intake.take(&producer, writer).unwrap().wait().unwrap();
+            let stat = store.stat().unwrap();
+            assert_eq!((stat.series, stat.head_rows), (2, rows * 2));
+        }
+        assert!(intake.shared.cache.get(&key("forgotten")).is_some_and(|known| known.is_told()));
+    }
+
+    /// What is refused leaves no trace: neither in the books, nor are its series taken for told.
+    #[test]
+    fn a_batch_that_is_refused_has_told_nothing() {
+        let disk: Arc<dyn disk::Disk> = Arc::new(SimDisk::new(1).process());
+        let dir = Path::new("/store");
+        Store::create(&disk, dir, &journal::Settings::default()).unwrap();
+        let journal = journal::Options { background: false, ..journal::Options::default() };
+        let limits = store::Limits { series_max: 1, ..store::Limits::default() };
+        let options =
+            store::Options { background: false, journal, limits, ..store::Options::default() };
+        let store = Arc::new(Store::open(disk, dir, &options).unwrap());
+        let settings = Settings { background: false, ..Settings::default() };
+        let intake = Intake::new(Home::Store(Arc::clone(&store)), settings).unwrap();
+        let producer = intake.producer("p");
+        let take = |names: &[&str]| {
+            let mut writer = intake.writer(1);
+            for name in names {
+                let series = || Series::new(*name, Kind::Gauge).checked();
+                writer.series(name.as_bytes(), &mut { series }).unwrap();
+                writer.sample(&Sample { start: 0, end: 1, value: Value::Number(1.0) }).unwrap();
+            }
+            intake.take(&producer, writer).and_then(|receipt| receipt.wait())
+        };
+        take(&["a"]).unwrap();
+        assert!(matches!(take(&["a", "b"]), Err(Error::Refused(_))));
+        assert!(!intake.shared.cache.get(b"\x01b").unwrap().is_told());
+        assert_eq!(intake.in_flight_bytes(), 0);
+        take(&["a"]).unwrap();
+        let audit = intake.audit().unwrap();
+        assert_eq!(audit.producers[0].lines[1].stored.samples, 2);
+        assert!(audit.producers[0].is_explained());
+    }
 }

@@ -14,13 +14,15 @@ pub struct Writer {
     pub(crate) batch: BatchWriter,
     /// Series whose form is in the batch.
     pub(crate) told: Vec<Arc<Known>>,
+    /// Series that the batch names by number only.
+    pub(crate) named: Vec<Arc<Known>>,
     /// Which way the keys of this source are made.
     way: u8,
     /// Whether numbers are enough for series that the journal has.
     by_id: bool,
     key: Vec<u8>,
     /// Single measurements: a histogram's count, one for a number or a text.
-    values: u64,
+    pub(crate) values: u64,
 }
 
 impl Writer {
@@ -29,6 +31,7 @@ impl Writer {
             cache,
             batch: BatchWriter::default(),
             told: Vec::new(),
+            named: Vec::new(),
             way,
             by_id,
             key: Vec::new(),
@@ -72,6 +75,7 @@ impl Rows for Writer {
         };
         if self.by_id && known.is_told() {
             self.batch.known_series(known.id, &known.series);
+            self.named.push(known);
         } else {
             self.batch.series(&known.series);
             self.told.push(known);

@@ -261,6 +261,21 @@ impl Journal {
         Ok(self.marks())
     }
 
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.inner.store.places.dir
+    }
+
+    /// The disk it is on.
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.inner.store.disk
+    }
+
+    /// Its number, as in [`Stat`].
+    pub fn id(&self) -> u128 {
+        self.inner.store.born.id
+    }
+
     /// How far it has come.
     pub fn marks(&self) -> Marks {
         let buffer = &self.inner.store.buffer;

@@ -8,6 +8,7 @@
 //! DIR/checkpoints/NAME           a subscriber or checkpoint, twice; bytes outside [A-Za-z0-9_-] as %XX
 //! DIR/locks/…                    empty: their locks say who is there
 //! DIR/quarantine/…               what `repair` cut out
+//! DIR/books/…                    not the journal's own: what its users have counted of it
 //! ```
 
 use std::path::{Path, PathBuf};

@@ -196,57 +196,40 @@ impl Batch {
         BatchReader::new(&self.bytes).expect("BUG: the batch was checked")
     }
 
-    /// The same batch with each series' form in the place of its id, for a reader who does not know the ids.
-    pub fn with_forms(&self, form: &mut dyn FnMut(SeriesId) -> Option<Vec<u8>>) -> Result<Batch> {
-        let (mut out, mut group, mut count) = (vec![MAGIC, VERSION], Vec::new(), 0);
-        let (mut start, mut span) = (0i64, 0i64);
+    /// The same batch with every series by its form, for readers who do not know the numbers. Samples are copied
+    /// as bytes.
+    pub fn with_forms(
+        &self,
+        form_of: &mut dyn FnMut(SeriesId) -> Option<Vec<u8>>,
+    ) -> Result<Batch> {
         let mut reader = self.read();
-        for entry in reader.by_ref() {
-            let entry = entry?;
-            if entry.begins {
-                close(&mut out, &mut group, &mut count);
-                out.push(BY_FORM);
-                match entry.series {
-                    SeriesRef::Form(form) => put_bytes(&mut out, form),
-                    SeriesRef::Id(id) => put_bytes(&mut out, &known(form(id), id, &entry)?),
+        let mut out = Vec::with_capacity(self.bytes.len());
+        let mut copied = 0;
+        while !reader.reader.is_empty() {
+            let begin = reader.reader.offset();
+            let series = reader.head()?;
+            let head_end = reader.reader.offset();
+            if let Some((SeriesRef::Id(id), tag)) = series {
+                let form = form_of(id).ok_or(Error::UnknownSeries { id })?;
+                let kind = Series::check_form(&form)?;
+                if value_tag(kind) != tag {
+                    let series = Series::from_form(&form)?.to_string();
+                    let found = "another kind of value";
+                    return Err(Error::Kind { series, kind: kind.name(), found });
                 }
+                out.extend_from_slice(&self.bytes[copied..begin]);
+                out.push(BY_FORM);
+                put_bytes(&mut out, &form);
+                copied = head_end;
             }
-            put_zigzag(&mut group, entry.start.wrapping_sub(start));
-            put_zigzag(&mut group, (entry.end - entry.start).wrapping_sub(span));
-            (start, span) = (entry.start, entry.end - entry.start);
-            match entry.tag {
-                1 => group.extend_from_slice(entry.value),
-                _ => put_bytes(&mut group, entry.value),
+            reader.rest(series)?;
+            while reader.left > 0 {
+                reader.entry()?;
             }
-            count += 1;
         }
-        close(&mut out, &mut group, &mut count);
-        if !reader.gaps().is_empty() {
-            out.push(GAPS);
-            put_varint(&mut out, reader.gaps().len() as u64);
-            reader.gaps().iter().for_each(|gap| gap.put(&mut out));
-        }
+        out.extend_from_slice(&self.bytes[copied..]);
         Ok(Batch { bytes: out, samples: self.samples })
     }
-}
-
-/// Ends a group whose series is written.
-fn close(out: &mut Vec<u8>, group: &mut Vec<u8>, count: &mut u64) {
-    if *count > 0 {
-        put_varint(out, std::mem::take(count));
-        out.append(group);
-    }
-}
-
-/// The form of a series, if it is one whose values are like this one.
-fn known(form: Option<Vec<u8>>, id: SeriesId, entry: &Entry<'_>) -> Result<Vec<u8>> {
-    let fits = |form: &Vec<u8>| Kind::of_form(form).is_some_and(|kind| entry.is_of(kind));
-    form.filter(fits).ok_or_else(|| Error::Invalid {
-        offset: entry.offset,
-        field: "series id",
-        found: id.to_string(),
-        expected: "a series whose form is known, with values of its kind",
-    })
 }
 
 fn value_tag(kind: Kind) -> u8 {
@@ -317,6 +300,15 @@ impl Entry<'_> {
         }
     }
 
+    /// Single measurements in it: what a histogram has counted, 1 of a number or a text.
+    pub fn values(&self) -> Result<u64> {
+        match self.tag {
+            0 => hist::codec::frame::count(self.value)
+                .map_err(|source| Error::Histogram { offset: self.offset, source }),
+            _ => Ok(1),
+        }
+    }
+
     /// Whether the value is one that series of that kind hold.
     pub fn is_of(&self, kind: Kind) -> bool {
         self.tag == value_tag(kind)
@@ -367,43 +359,45 @@ impl<'a> BatchReader<'a> {
         &self.gaps
     }
 
-    fn group(&mut self) -> Result<()> {
+    /// The series of the next group, and what its values are; none if it has gaps.
+    fn head(&mut self) -> Result<Option<(SeriesRef<'a>, u8)>> {
         let offset = self.reader.offset();
         match self.reader.u8("group")? {
             BY_ID => {
                 let id = SeriesRef::Id(SeriesId(self.reader.array("series id")?));
-                let at = self.reader.offset();
+                let offset = self.reader.offset();
                 let tag = self.reader.u8("value tag")?;
                 if tag > 2 {
-                    let found = tag.to_string();
-                    return Err(Error::Invalid {
-                        offset: at,
-                        field: "value tag",
-                        found,
-                        expected: "0 to 2",
-                    });
+                    let (field, found) = ("value tag", tag.to_string());
+                    return Err(Error::Invalid { offset, field, found, expected: "0 to 2" });
                 }
-                self.series = Some((id, tag));
+                Ok(Some((id, tag)))
             }
             BY_FORM => {
                 let form = self.reader.bytes("series form")?;
-                let kind = Series::from_form(form)?.kind();
-                self.series = Some((SeriesRef::Form(form), value_tag(kind)));
+                let kind = Series::check_form(form)?;
+                Ok(Some((SeriesRef::Form(form), value_tag(kind))))
             }
-            GAPS => {
-                let count = self.reader.count(5, "gap count")?;
-                for _ in 0..count {
-                    self.gaps.push(Gap::read(&mut self.reader)?);
-                }
-                return Ok(());
-            }
+            GAPS => Ok(None),
             found => {
                 let found = found.to_string();
-                return Err(Error::Invalid { offset, field: "group", found, expected: "0 to 2" });
+                Err(Error::Invalid { offset, field: "group", found, expected: "0 to 2" })
             }
         }
-        self.left = self.reader.count(2, "sample count")? as u64;
-        self.begins = true;
+    }
+
+    /// What stands between that and the samples; all of a group of gaps.
+    fn rest(&mut self, series: Option<(SeriesRef<'a>, u8)>) -> Result<()> {
+        if series.is_some() {
+            self.series = series;
+            self.left = self.reader.count(2, "sample count")? as u64;
+            self.begins = true;
+            return Ok(());
+        }
+        let count = self.reader.count(5, "gap count")?;
+        for _ in 0..count {
+            self.gaps.push(Gap::read(&mut self.reader)?);
+        }
         Ok(())
     }
 
@@ -412,7 +406,8 @@ impl<'a> BatchReader<'a> {
             if self.reader.is_empty() {
                 return Ok(None);
             }
-            self.group()?;
+            let series = self.head()?;
+            self.rest(series)?;
         }
         self.left -= 1;
         let (series, tag) = self.series.expect("BUG: a group has a series");
@@ -505,26 +500,40 @@ mod tests {
                 let value = entry.decode().unwrap();
                 found.push((entry.series.id(), Sample { start: entry.start, end: entry.end, value }));
             }
-            prop_assert_eq!(&found, &expected);
+            prop_assert_eq!(found, expected);
             prop_assert_eq!(reader.gaps(), &[gap]);
             prop_assert_eq!(batch.samples(), samples.len() as u64);
             prop_assert_eq!(Batch::check(batch.bytes().to_owned()), Ok(batch.clone()));
-            let all: Vec<Series> = (0..6).map(series).collect();
-            let known = |id| all.iter().find(|series| series.id() == id).map(Series::form);
-            let told = batch.with_forms(&mut |id| known(id)).unwrap();
-            prop_assert_eq!(Batch::check(told.bytes().to_owned()), Ok(told.clone()));
-            let mut reader = told.read();
-            for (entry, (id, sample)) in reader.by_ref().zip(&found) {
-                let entry = entry.unwrap();
-                prop_assert!(matches!(entry.series, SeriesRef::Form(_)));
-                prop_assert_eq!(entry.series.id(), *id);
-                prop_assert_eq!((entry.start, entry.end), (sample.start, sample.end));
-                prop_assert_eq!(&entry.decode().unwrap(), &sample.value);
+            let values: Vec<u64> = batch.read().map(|entry| entry.unwrap().values().unwrap()).collect();
+            prop_assert_eq!(values, vec![1; samples.len()]);
+        }
+
+        #[test]
+        fn with_forms_it_is_the_batch_that_was_written_so(
+            samples in prop::collection::vec((0u8..6, any::<bool>(), any::<i32>(), 0i64..1 << 40, 0.1f64..1e9), 0..40),
+            has_gap in any::<bool>(),
+        ) {
+            let [mut mixed, mut forms] = [BatchWriter::default(), BatchWriter::default()];
+            for &(number, by_form, start, span, x) in &samples {
+                let series = series(number);
+                let (start, value) = (i64::from(start) << 20, value(series.kind(), x));
+                let sample = Sample { start, end: start + span, value };
+                if by_form { mixed.series(&series) } else { mixed.known_series(series.id(), &series) }
+                forms.series(&series);
+                mixed.sample(&sample).unwrap();
+                forms.sample(&sample).unwrap();
             }
-            prop_assert!(reader.next().is_none());
-            prop_assert_eq!(reader.gaps().len(), 1);
-            let unknown = samples.iter().any(|&(_, by_form, ..)| !by_form);
-            prop_assert_eq!(batch.with_forms(&mut |_| None).is_err(), unknown);
+            if has_gap {
+                let gap = Gap { start: 1, end: 2, producer: None, lost: Some(3), reason: "why".into() };
+                mixed.gap(gap.clone());
+                forms.gap(gap);
+            }
+            let (mixed, forms) = (mixed.finish(), forms.finish());
+            let form_of = |id| (0..6).map(series).find(|series| series.id() == id).map(|series| series.form());
+            prop_assert_eq!(mixed.with_forms(&mut { form_of }), Ok(forms.clone()));
+            prop_assert_eq!(forms.with_forms(&mut |_| None), Ok(forms.clone()));
+            let is_whole = samples.iter().all(|sample| sample.1);
+            prop_assert_eq!(mixed.with_forms(&mut |_| None).is_ok(), is_whole);
         }
 
         #[test]
@@ -533,6 +542,14 @@ mod tests {
             bytes.splice(0..0, [MAGIC, VERSION]);
             let _ = Batch::check(bytes);
         }
+    }
+
+    #[test]
+    fn a_form_of_another_kind_is_refused() {
+        let mut writer = BatchWriter::default();
+        writer.known_series(series(2).id(), &series(2));
+        writer.sample(&Sample { start: 0, end: 1, value: Value::Number(1.0) }).unwrap();
+        assert!(writer.finish().with_forms(&mut |_| Some(series(3).form())).is_err());
     }
 
     #[test]

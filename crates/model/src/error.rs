@@ -75,4 +75,10 @@ pub enum Error {
         /// Why not.
         source: hist::DecodeError,
     },
+    /// A series is named by its number only, and its form is not known.
+    #[error("series {id} is named by its number only, and its form is not known here")]
+    UnknownSeries {
+        /// The number.
+        id: crate::SeriesId,
+    },
 }

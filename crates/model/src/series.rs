@@ -151,12 +151,6 @@ impl Series {
     /// Sorts the labels, and refuses what may not be: sizes above their limits, a label given twice.
     pub fn checked(mut self) -> Result<Series> {
         self.labels.sort();
-        let size = |what, found, min, max, unit| {
-            if (min..=max).contains(&found) {
-                return Ok(());
-            }
-            Err(Error::Size { what, found, min, max, unit })
-        };
         size("a metric's name", self.name.len(), 1, NAME_BYTES_MAX, "bytes")?;
         size("a unit", self.unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
         size("a series", self.labels.len(), 0, LABELS_MAX, "labels")?;
@@ -217,6 +211,21 @@ impl Series {
 
     /// Reads a canonical form; what is not in canonical order is refused.
     pub fn from_form(form: &[u8]) -> Result<Series> {
+        let kind = Series::check_form(form)?;
+        let mut reader = Reader::new(&form[1..]);
+        let name = reader.text("name")?;
+        let mut series = Series::new(name, kind).with_unit(reader.text("unit")?);
+        let count = reader.count(2, "label count")?;
+        for _ in 0..count {
+            let name = reader.text("label name")?.to_owned();
+            series.labels.push((name, reader.text("label value")?.to_owned()));
+        }
+        Ok(series)
+    }
+
+    /// Looks at all of a canonical form without keeping any of it: what the series holds.
+    pub fn check_form(form: &[u8]) -> Result<Kind> {
+        size("a series", form.len(), 1, FORM_BYTES_MAX, "bytes")?;
         let mut reader = Reader::new(form);
         let byte = reader.u8("kind")?;
         let kind = Kind::from_byte(byte).ok_or_else(|| Error::Invalid {
@@ -226,26 +235,64 @@ impl Series {
             expected: "0 to 3, or 16 or 17",
         })?;
         let name = reader.text("name")?;
-        let mut series = Series::new(name, kind).with_unit(reader.text("unit")?);
+        size("a metric's name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
+        let unit = reader.text("unit")?;
+        size("a unit", unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
         let count = reader.count(2, "label count")?;
+        size("a series", count, 0, LABELS_MAX, "labels")?;
+        // How long the form is where each number takes as few bytes as it can.
+        let mut shortest = 1 + text_bytes(name) + text_bytes(unit) + varint_bytes(count);
+        let mut before = "";
         for _ in 0..count {
-            let name = reader.text("label name")?.to_owned();
-            series.labels.push((name, reader.text("label value")?.to_owned()));
+            let offset = reader.offset();
+            let name = reader.text("label name")?;
+            size("a label's name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
+            if name == before {
+                return Err(Error::LabelTwice { name: name.to_owned() });
+            }
+            let value = reader.text("label value")?;
+            if name < before || value.is_empty() {
+                return Err(not_canonical(offset));
+            }
+            shortest += text_bytes(name) + text_bytes(value);
+            before = name;
         }
         reader.finish()?;
-        let series = series.checked()?;
         // Labels in another order or without value, and numbers of more bytes than they need, would give one
         // series several ids.
-        if series.form() != form {
-            return Err(Error::Invalid {
-                offset: 0,
-                field: "form",
-                found: "the form of a series, written in another way".to_owned(),
-                expected: "the canonical form",
-            });
-        }
-        Ok(series)
+        if shortest == form.len() { Ok(kind) } else { Err(not_canonical(0)) }
     }
+}
+
+fn size(
+    what: &'static str,
+    found: usize,
+    min: usize,
+    max: usize,
+    unit: &'static str,
+) -> Result<()> {
+    if (min..=max).contains(&found) {
+        return Ok(());
+    }
+    Err(Error::Size { what, found, min, max, unit })
+}
+
+fn not_canonical(offset: usize) -> Error {
+    Error::Invalid {
+        offset,
+        field: "form",
+        found: "the form of a series, written in another way".to_owned(),
+        expected: "the canonical form",
+    }
+}
+
+/// Bytes that a length takes.
+fn varint_bytes(value: usize) -> usize {
+    (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+fn text_bytes(text: &str) -> usize {
+    varint_bytes(text.len()) + text.len()
 }
 
 impl fmt::Display for Series {
@@ -263,7 +310,84 @@ impl fmt::Display for Series {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// What a form is, in the plainest way: what is read, put together, and written is the same bytes.
+    fn plainly(form: &[u8]) -> Option<Series> {
+        let mut reader = Reader::new(form);
+        let kind = Kind::from_byte(reader.u8("").ok()?)?;
+        let mut series = Series::new(reader.text("").ok()?, kind);
+        series = series.with_unit(reader.text("").ok()?);
+        for _ in 0..reader.count(2, "").ok()? {
+            let name = reader.text("").ok()?.to_owned();
+            series = series.with_label(name, reader.text("").ok()?);
+        }
+        let series = series.checked().ok()?;
+        (series.form() == form).then_some(series)
+    }
+
+    #[track_caller]
+    fn check_form(form: &[u8]) {
+        let plainly = plainly(form);
+        assert_eq!(Series::check_form(form).ok(), plainly.as_ref().map(Series::kind));
+        assert_eq!(Series::from_form(form).ok(), plainly);
+    }
+
+    proptest! {
+        #[test]
+        fn a_form_is_checked_as_it_is_read(
+            kind in 0u8..20,
+            name in "[a-c]{0,3}",
+            unit in "[a-c]{0,2}",
+            labels in prop::collection::vec(("[a-c]{0,2}", "[a-cé]{0,2}"), 0..5),
+            sorted in any::<bool>(),
+            (at, byte) in (any::<prop::sample::Index>(), any::<u8>()),
+        ) {
+            let mut labels = labels;
+            if sorted {
+                labels.sort();
+                labels.dedup_by(|a, b| a.0 == b.0);
+            }
+            let mut form = vec![kind];
+            put_bytes(&mut form, name.as_bytes());
+            put_bytes(&mut form, unit.as_bytes());
+            put_varint(&mut form, labels.len() as u64);
+            for (name, value) in &labels {
+                put_bytes(&mut form, name.as_bytes());
+                put_bytes(&mut form, value.as_bytes());
+            }
+            check_form(&form);
+            let at = at.index(form.len());
+            form[at] = byte;
+            check_form(&form);
+        }
+
+        #[test]
+        fn any_bytes_are_a_form_or_none(form in prop::collection::vec(any::<u8>(), 0..40)) {
+            check_form(&form);
+        }
+    }
+
+    #[test]
+    fn sizes_at_the_limits_are_checked_as_they_are_read() {
+        let series = |name: usize, value: usize, labels: usize| {
+            let mut series = Series::new("n".repeat(name), Kind::Gauge);
+            for at in 0..labels {
+                series = series.with_label(format!("l{at:03}"), "v".repeat(value));
+            }
+            series.form()
+        };
+        let sizes = [(1, 127, 1), (1, 128, 1), (1024, 1, 64), (1025, 1, 0), (1, 1, 65)];
+        sizes
+            .into_iter()
+            .for_each(|(name, value, labels)| check_form(&series(name, value, labels)));
+        let rest = FORM_BYTES_MAX - series(1, 1, 1).len();
+        (rest - 4..rest + 4).for_each(|value| check_form(&series(1, value, 1)));
+        // A length of two bytes where one is enough.
+        check_form(&[2, 0x81, 0, b'a', 0, 0]);
+    }
 
     fn example() -> Series {
         Series::new("latency", Kind::Histogram(Temporality::Delta))

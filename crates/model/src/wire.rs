@@ -1,6 +1,8 @@
 //! The numbers and texts that the formats of layers 1 and 2 are made of: little-endian, LEB128 varints,
 //! zigzag for signed ones, texts as length and UTF-8.
 
+use std::fmt::Write as _;
+
 use crate::error::{Error, Result};
 
 /// Appends an unsigned number, seven bits a byte.
@@ -165,6 +167,35 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// A text as one word of a line: bytes that are no visible ASCII characters, and `%`, as `%XX`.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'!'..=b'~' if byte != b'%' => out.push(byte.into()),
+            _ => write!(out, "%{byte:02X}").expect("BUG: a string takes everything"),
+        }
+    }
+    out
+}
+
+/// The text that a word stands for.
+pub fn unescaped(word: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        if byte == b'%' {
+            let hex = std::str::from_utf8(after.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(hex, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            bytes.push(byte);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +214,14 @@ mod tests {
         assert_eq!(reader.text("text"), Ok("héé"));
         assert_eq!(reader.finish(), Ok(()));
         assert!(reader.u8("more").is_err());
+    }
+
+    #[test]
+    fn a_text_is_one_word() {
+        let text = "a b\n%25 é-";
+        assert_eq!(escaped(text), "a%20b%0A%2525%20%C3%A9-");
+        assert_eq!(unescaped(&escaped(text)).as_deref(), Some(text));
+        assert_eq!([unescaped("%2"), unescaped("%zz"), unescaped("%FF")], [None, None, None]);
     }
 
     #[test]

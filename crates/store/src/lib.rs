@@ -95,5 +95,5 @@ pub use manifest::{Covers, Keep, PartInfo};
 pub use resolution::{DAY, HOUR, MINUTE, Resolution, SECOND};
 pub use row::{Row, Summary};
 pub use snapshot::Snapshot;
-pub use store::{Deleted, Found, Options, Stat, Store};
+pub use store::{Deleted, Fed, Found, Options, Stat, Store};
 pub use view::{COLUMNS_MAX, Column, Columns, View};

@@ -25,6 +25,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
 
+use model::wire::{escaped, unescaped};
 use model::{Gap, Selector};
 
 use crate::error::Error;
@@ -335,34 +336,6 @@ fn known<T: ToString>(number: Option<T>) -> String {
 
 fn maybe<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
     if text == "-" { Some(None) } else { text.parse().ok().map(Some) }
-}
-
-/// A text as one word: bytes that are no letters, digits or plain signs as `%XX`.
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'!'..=b'~' if byte != b'%' => out.push(byte.into()),
-            _ => write!(out, "%{byte:02X}").expect("BUG: a string takes everything"),
-        }
-    }
-    out
-}
-
-fn unescaped(word: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = word.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        if byte == b'%' {
-            let hex = std::str::from_utf8(after.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(hex, 16).ok()?);
-            rest = &after[2..];
-        } else {
-            bytes.push(byte);
-            rest = after;
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 fn ranges(numbers: &BTreeSet<u64>) -> String {

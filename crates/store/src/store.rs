@@ -1,19 +1,21 @@
 //! A store: fed by its journal, read through views, kept in order by maintenance.
 //!
 //! Locks, in the order in which they are taken: `work` (who changes parts), `feed` (who reads the journal),
-//! `state`, a head, the index.
+//! `state`, a head, the index, `producers` (whose batches were read). Only who has `feed` changes the producers, so
+//! that with it the position and they are of one moment; an acknowledgement looks at them without it, and waits for
+//! nobody who reads.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use disk::Disk;
 use journal::{Ack, Clock, Identity, Item, Journal, Level, Subscriber};
-use model::{Batch, BatchReader, Gap, Selector, Series, SeriesId, SeriesRef};
+use model::{Batch, BatchReader, Gap, Selector, Series, SeriesRef};
 
 use crate::backend::{Backend, Part};
 use crate::change::Change;
@@ -116,19 +118,19 @@ pub(crate) struct Inner {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) journal: Journal,
     pub(crate) index: Arc<RwLock<Index>>,
-    feed: Mutex<Feed>,
+    feed: Mutex<Subscriber>,
+    /// Which batches were read of the journal.
+    producers: Mutex<Producers>,
+    /// Bytes of memory that rows in heads take, as of the last record read.
+    head_bytes: AtomicUsize,
+    /// Bytes of batches that were appended and are not read yet, about.
+    unread_bytes: AtomicUsize,
     state: Mutex<State>,
     pub(crate) work: Mutex<()>,
     pub(crate) options: Options,
     stop: AtomicBool,
     /// Told when there is something to do.
     wake: (Mutex<bool>, Condvar),
-}
-
-/// What was read of the journal.
-struct Feed {
-    subscriber: Subscriber,
-    producers: Producers,
 }
 
 pub(crate) struct State {
@@ -225,7 +227,7 @@ impl Store {
         if subscriber.position() < manifest.position {
             subscriber.seek(manifest.position)?;
         }
-        let feed = Feed { subscriber, producers: manifest.producers.clone() };
+        let producers = manifest.producers.clone();
         let state = State {
             manifest: Arc::new(manifest),
             past: Vec::new(),
@@ -241,14 +243,21 @@ impl Store {
             backend,
             journal,
             index: Arc::new(RwLock::new(index)),
-            feed: Mutex::new(feed),
+            feed: Mutex::new(subscriber),
+            producers: Mutex::new(producers),
+            head_bytes: AtomicUsize::new(0),
+            unread_bytes: AtomicUsize::new(0),
             state: Mutex::new(state),
             work: Mutex::new(()),
             options: options.clone(),
             stop: AtomicBool::new(false),
             wake: (Mutex::new(false), Condvar::new()),
         });
-        inner.catch_up()?;
+        // On a full disk nothing can be sealed, and what was acknowledged is wanted all the same.
+        if let Err(error) = inner.read_all() {
+            inner.note(format!("opening: {error}"));
+            inner.catch_up()?;
+        }
         let thread = match options.background {
             true => {
                 let inner = Arc::clone(&inner);
@@ -332,16 +341,6 @@ impl Store {
         self.inner.stat()
     }
 
-    /// The canonical form of a series, if the store knows it.
-    pub fn form(&self, id: &SeriesId) -> Option<Vec<u8>> {
-        let find = || {
-            let index = self.inner.index();
-            index.number(id).map(|number| index.form(number).to_owned())
-        };
-        // It may have been acknowledged and not been read yet. If that fails, it says so elsewhere.
-        find().or_else(|| self.inner.catch_up().ok().and_then(|()| find()))
-    }
-
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }
@@ -350,7 +349,54 @@ impl Store {
     pub fn journal(&self) -> &Journal {
         &self.inner.journal
     }
+
+    /// Bytes of memory that rows in no part take, and about those that they will take which are only in the journal.
+    /// Costs nothing to ask.
+    pub fn held_bytes(&self) -> usize {
+        let unread = self.inner.unread_bytes.load(Ordering::Relaxed);
+        self.inner.head_bytes.load(Ordering::Relaxed).saturating_add(unread)
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// The canonical form of a series that is known.
+    pub fn form(&self, id: &model::SeriesId) -> Option<Vec<u8>> {
+        let index = self.inner.index();
+        index.number(id).map(|number| index.form(number).to_owned())
+    }
+
+    /// How far the journal was read, after reading all of it that there is, and what of it could not be taken in:
+    /// a gap for each record, as long as gaps are not joined.
+    pub fn fed(&self) -> Result<Fed> {
+        self.inner.catch_up()?;
+        let feed = locked(&self.inner.feed);
+        let state = self.inner.state();
+        let mut refused = state.manifest.gaps.clone();
+        for head in state.heads() {
+            let head = head.read().unwrap_or_else(PoisonError::into_inner);
+            refused.extend(head.gaps.iter().cloned());
+        }
+        refused.retain(|gap| gap.reason.starts_with(REFUSED));
+        Ok(Fed { position: feed.position(), sealed: state.manifest.position, refused })
+    }
 }
+
+/// What a store has of its journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// All records before this position were read.
+    pub position: u64,
+    /// All records before this one are in parts.
+    pub sealed: u64,
+    /// What could not be taken in.
+    pub refused: Vec<Gap>,
+}
+
+/// What the reason begins with of a gap that is a record which could not be taken in.
+const REFUSED: &str = "a record that came from the journal was not taken in";
 
 /// What a deletion did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -450,14 +496,16 @@ impl Inner {
     fn ingest(&self, identity: Option<Identity>, batch: &Batch, level: Level) -> Result<Ack> {
         self.check_running()?;
         self.admit(batch)?;
-        let heard =
-            identity.is_some_and(|identity| locked(&self.feed).producers.have_heard(identity));
+        let heard = identity.is_some_and(|identity| locked(&self.producers).have_heard(identity));
         if heard {
             let end = self.journal.marks().end;
             let level = self.journal.flush(level).map(|_| level)?;
             return Ok(Ack { positions: end..end, level, repeated: true });
         }
         let ack = self.journal.append_batch(identity, &[batch.bytes()], level)?;
+        if !ack.repeated {
+            self.unread_bytes.fetch_add(batch.bytes().len(), Ordering::Relaxed);
+        }
         self.wake();
         Ok(ack)
     }
@@ -502,68 +550,100 @@ impl Inner {
     }
 
     pub(crate) fn catch_up(&self) -> Result<()> {
+        self.read_on(usize::MAX).map(|_| ())
+    }
+
+    /// Reads the journal until there is no more, or rows in memory take so many bytes; whether there is more.
+    fn read_on(&self, bytes_max: usize) -> Result<bool> {
         let mut feed = locked(&self.feed);
-        let Feed { subscriber, producers } = &mut *feed;
-        while let Some(item) = subscriber.next()? {
+        let unread = self.unread_bytes.load(Ordering::Relaxed);
+        while self.count_head_bytes() < bytes_max {
+            let Some(item) = feed.next()? else {
+                // What was appended meanwhile may have been read too: it counts as unread until the next time.
+                self.unread_bytes.fetch_sub(unread, Ordering::Relaxed);
+                return Ok(false);
+            };
             let active = Arc::clone(&self.state().active);
             let mut head = active.write().unwrap_or_else(PoisonError::into_inner);
-            match item {
-                Item::Batch(batch) => {
-                    for record in batch.records() {
-                        if let Some(identity) = record.identity {
-                            if producers.have_heard(identity) {
-                                continue;
-                            }
-                            producers.hear(identity, record.position);
-                        }
-                        if let Err(error) = self.apply(&mut head, record.bytes) {
-                            head.gaps.push(Gap {
-                                start: batch.times().0,
-                                end: batch.times().1,
-                                producer: record.identity.map(|identity| identity.producer),
-                                lost: None,
-                                reason: format!(
-                                    "record {} of the journal: {error}",
-                                    record.position
-                                ),
-                            });
-                        }
-                    }
-                }
-                Item::Gap(gap) => {
-                    let time = gap.time.clone();
-                    let (start, end) =
-                        time.map_or((self.now(), self.now()), |time| (*time.start(), *time.end()));
-                    head.gaps.push(Gap {
-                        start,
-                        end,
-                        producer: None,
-                        lost: None,
-                        reason: format!(
-                            "{} batches missing in the journal: {}",
-                            gap.records(),
-                            gap.reason
-                        ),
-                    });
-                }
-            }
+            self.take_in(&mut head, item);
+        }
+        Ok(true)
+    }
+
+    /// Reads the journal until there is no more, sealing whenever rows in memory take as much as they may.
+    fn read_all(&self) -> Result<()> {
+        while self.read_on(self.options.head_bytes_max.max(1))? {
+            self.seal_read()?;
         }
         Ok(())
     }
 
-    fn apply(&self, head: &mut Head, bytes: &[u8]) -> Result<()> {
-        let mut reader = BatchReader::new(bytes)?;
-        let mut group = None;
-        for entry in reader.by_ref() {
-            let entry = entry?;
-            if entry.begins {
-                group = Some(self.number_of(&entry.series)?);
+    fn count_head_bytes(&self) -> usize {
+        let heads = self.state().heads();
+        let bytes =
+            |head: &Arc<RwLock<Head>>| head.read().unwrap_or_else(PoisonError::into_inner).bytes();
+        let bytes = heads.iter().map(bytes).sum();
+        self.head_bytes.store(bytes, Ordering::Relaxed);
+        bytes
+    }
+
+    fn take_in(&self, head: &mut Head, item: Item<'_>) {
+        match item {
+            Item::Batch(batch) => {
+                for record in batch.records() {
+                    if let Some(identity) = record.identity {
+                        let mut producers = locked(&self.producers);
+                        if producers.have_heard(identity) {
+                            continue;
+                        }
+                        producers.hear(identity, record.position);
+                    }
+                    if let Err((lost, error)) = self.apply(head, record.bytes) {
+                        head.gaps.push(Gap {
+                            start: batch.times().0,
+                            end: batch.times().1,
+                            producer: record.identity.map(|identity| identity.producer),
+                            lost,
+                            reason: format!("{REFUSED} (position {}): {error}", record.position),
+                        });
+                    }
+                }
             }
-            let (number, kind) = group.expect("BUG: a group begins with its first entry");
-            head.add(number, &entry, kind);
+            Item::Gap(gap) => {
+                let time = gap.time.clone();
+                let (start, end) =
+                    time.map_or((self.now(), self.now()), |time| (*time.start(), *time.end()));
+                let reason =
+                    format!("{} batches missing in the journal: {}", gap.records(), gap.reason);
+                head.gaps.push(Gap { start, end, producer: None, lost: None, reason });
+            }
+        }
+    }
+
+    /// Takes rows in. Of series that cannot be taken the others are; how many samples were not, if that is known, and
+    /// why the first was not.
+    fn apply(&self, head: &mut Head, bytes: &[u8]) -> Result<(), (Option<u64>, Error)> {
+        let unreadable = |error: model::Error| (None, error.into());
+        let mut reader = BatchReader::new(bytes).map_err(unreadable)?;
+        let (mut group, mut lost, mut why) = (None, 0, None);
+        for entry in reader.by_ref() {
+            let entry = entry.map_err(unreadable)?;
+            if entry.begins {
+                group = match self.number_of(&entry.series) {
+                    Ok(group) => Some(group),
+                    Err(error) => {
+                        why.get_or_insert(error);
+                        None
+                    }
+                };
+            }
+            match group {
+                Some((number, kind)) => head.add(number, &entry, kind),
+                None => lost += 1,
+            }
         }
         head.gaps.extend(reader.gaps().iter().cloned());
-        Ok(())
+        why.map_or(Ok(()), |why| Err((Some(lost), why)))
     }
 
     fn number_of(&self, series: &SeriesRef<'_>) -> Result<(crate::index::Number, model::Kind)> {
@@ -636,33 +716,39 @@ impl Inner {
     /// Seals the head, and one that could not be sealed before. The caller has `work`.
     pub(crate) fn seal(&self) -> Result<bool> {
         self.check_running()?;
-        let mut sealed = false;
-        if self.state().sealing.is_some() {
-            self.seal_closed()?;
-            sealed = true;
-        }
-        // What a part contains must never be given anew by the journal.
-        self.journal.flush(Level::Disk)?;
         self.catch_up()?;
+        self.seal_read()
+    }
+
+    /// Seals what was read of the journal, and what could not be sealed before. The caller has `work`.
+    fn seal_read(&self) -> Result<bool> {
+        self.check_running()?;
+        let sealed = self.state().sealing.is_some();
+        if sealed {
+            self.seal_closed()?;
+        }
+        // A journal that takes nothing more is met before a head is closed for it.
+        self.journal.flush(Level::Disk)?;
         {
             let feed = locked(&self.feed);
             let mut state = self.state();
             let head = state.active.read().unwrap_or_else(PoisonError::into_inner);
-            let position = feed.subscriber.position();
+            let position = feed.position();
             if head.is_empty() && position == state.manifest.position {
                 return Ok(sealed);
             }
             drop(head);
             let head = std::mem::take(&mut state.active);
-            state.sealing = Some(Sealing { head, position, producers: feed.producers.clone() });
+            let producers = locked(&self.producers).clone();
+            state.sealing = Some(Sealing { head, position, producers });
         }
-        // Between the flush and the closing somebody may have appended.
-        self.journal.flush(Level::Disk)?;
         self.seal_closed()?;
         Ok(true)
     }
 
     fn seal_closed(&self) -> Result<()> {
+        // What a part contains must never be given anew by the journal.
+        self.journal.flush(Level::Disk)?;
         let sealing = self.state().sealing.clone().expect("BUG: there is a closed head");
         let head = sealing.head.read().unwrap_or_else(PoisonError::into_inner);
         let mut change = Change::new(self)?;
@@ -679,14 +765,15 @@ impl Inner {
             head.gaps.iter().for_each(|gap| manifest.add_gap(gap.clone()));
         })?;
         drop(head);
-        locked(&self.feed).subscriber.commit(sealing.position, Level::Disk)?;
+        locked(&self.feed).commit(sealing.position, Level::Disk)?;
+        self.count_head_bytes();
         Ok(())
     }
 
     fn maintain(&self) -> Result<bool> {
         let _work = locked(&self.work);
         self.check_running()?;
-        self.catch_up()?;
+        self.read_all()?;
         let mut changed = false;
         if self.is_seal_due() {
             changed |= self.seal()?;

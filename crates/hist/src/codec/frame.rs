@@ -166,6 +166,34 @@ pub fn decode(bytes: &[u8]) -> Result<(Histogram, Meaning), DecodeError> {
     Ok((Histogram::from_own_parts(parts)?, meaning))
 }
 
+/// How many values a frame has counted, without those that were no number: [`Histogram::count`] of it, at a
+/// nanosecond a bucket. What follows the buckets is not looked at.
+pub fn count(bytes: &[u8]) -> Result<u64, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
+    let fields = Fields::read(&mut reader)?;
+    let mut total =
+        Total(fields.zero.saturating_add(fields.overflow).saturating_add(fields.underflow));
+    each_bucket(&mut reader, &mut total)?;
+    if fields.has_negative {
+        each_bucket(&mut reader, &mut total)?;
+    }
+    Ok(total.0)
+}
+
+/// Adds counts up.
+struct Total(u64);
+
+impl BucketSink for Total {
+    fn one(&mut self, _: i64, count: u64) {
+        self.0 = self.0.saturating_add(count);
+    }
+
+    fn eight(&mut self, buckets: Eight) {
+        self.0 = self.0.saturating_add(buckets.total());
+    }
+}
+
 /// Everything of a frame between its header and its buckets.
 pub(crate) struct Fields {
     pub(crate) zero: u64,

@@ -30,6 +30,15 @@ fn batch(bytes: &[u8]) {
     }
     assert_eq!(samples, batch.samples());
     reader.gaps().iter().for_each(|gap| again.gap(gap.clone()));
+    // With forms it has the same samples, and none is named by its number.
+    let mut form = Series::new("a", ::model::Kind::Gauge).form();
+    for kind in [0, 1, 2, 3] {
+        form[0] = kind;
+        let Ok(whole) = batch.with_forms(&mut |_| Some(form.clone())) else { continue };
+        assert_eq!(Batch::check(whole.bytes().to_owned()), Ok(whole.clone()));
+        assert_eq!(whole.samples(), batch.samples());
+        assert_eq!(whole.with_forms(&mut |_| None), Ok(whole));
+    }
     let again = again.finish();
     assert_eq!(Batch::check(again.bytes().to_owned()), Ok(again));
 }

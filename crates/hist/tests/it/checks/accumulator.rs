@@ -24,6 +24,9 @@ fn try_frames(u: &mut Unstructured<'_>) -> Result<()> {
         let other = if u.ratio(1, 4)? { scheme(u)? } else { common.clone() };
         let bytes = frame_of(u, Histogram::new(other))?;
         let decoded = frame::decode(&bytes).ok();
+        if let Some((histogram, _)) = &decoded {
+            assert_eq!(frame::count(&bytes).ok(), Some(histogram.count()));
+        }
         if u.ratio(1, 8)? {
             if let Some((histogram, _)) = decoded {
                 assert_eq!(accumulator.add(&histogram), model.merge(&histogram));

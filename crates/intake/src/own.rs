@@ -1,0 +1,73 @@
+//! What topdeck says of its journal, its store, and its process: gauges, read together.
+
+use std::time::Instant;
+
+use crate::home::Home;
+use crate::meter::{Measured, Meter, Now};
+
+/// Adds the gauges to a meter.
+pub(crate) fn add(meter: &Meter, home: Home) {
+    let began = Instant::now();
+    meter.probe(move |all| {
+        let mut gauge = |name, about, labels: &[(&str, &str)], value: f64| {
+            let label = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+            let labels = labels.iter().map(label).collect();
+            all.push(Measured { name, about, labels, value: Now::Gauge(value) });
+        };
+        let uptime = began.elapsed().as_secs_f64();
+        gauge("topdeck_uptime_seconds", "how long this process has run", &[], uptime);
+        of_journal(&home, &mut gauge);
+        of_store(&home, &mut gauge);
+        of_process(&mut gauge);
+    });
+}
+
+type Gauge<'a> = &'a mut dyn FnMut(&'static str, &'static str, &[(&str, &str)], f64);
+
+fn of_journal(home: &Home, gauge: Gauge<'_>) {
+    // What cannot be read now is read the next time.
+    let Ok(stat) = home.journal().stat() else { return };
+    let used = stat.segment_bytes as f64;
+    gauge("topdeck_journal_bytes", "bytes of the journal's segments on disk", &[], used);
+    if let Some(max) = stat.settings.limits.bytes_max {
+        let free = max.saturating_sub(stat.segment_bytes) as f64;
+        gauge("topdeck_journal_free_bytes", "bytes until the journal is at its limit", &[], free);
+    }
+    let end = stat.marks.end;
+    gauge("topdeck_journal_position", "records that were ever appended", &[], end as f64);
+    for checkpoint in &stat.checkpoints {
+        let lag = end.saturating_sub(checkpoint.position) as f64;
+        let labels = [("subscriber", checkpoint.name.as_str())];
+        gauge("topdeck_journal_lag", "records that a subscriber has not passed", &labels, lag);
+    }
+}
+
+fn of_store(home: &Home, gauge: Gauge<'_>) {
+    let Some(stat) = home.store().and_then(|store| store.stat().ok()) else { return };
+    gauge("topdeck_store_series", "series that the store knows", &[], stat.series as f64);
+    let head = stat.head_bytes as f64;
+    gauge("topdeck_store_head_bytes", "bytes of memory of rows in no part yet", &[], head);
+    gauge("topdeck_store_parts", "parts that the store consists of", &[], stat.parts.len() as f64);
+    let bytes: u64 = stat.parts.iter().map(|part| part.bytes).sum();
+    gauge("topdeck_store_bytes", "bytes of the store's parts on disk", &[], bytes as f64);
+}
+
+fn of_process(gauge: Gauge<'_>) {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = time.tv_sec as f64 + time.tv_nsec as f64 / 1e9;
+    gauge("topdeck_process_cpu_seconds", "processor time of this process", &[], seconds);
+    if let Some(bytes) = resident_bytes() {
+        gauge("topdeck_process_resident_bytes", "memory that this process has", &[], bytes);
+    }
+    if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
+        let files = files.count() as f64;
+        gauge("topdeck_process_open_files", "files this process has open", &[], files);
+    }
+}
+
+/// `VmRSS` of `/proc/self/status` (proc_pid_status(5)), which is in units of 1024 bytes.
+fn resident_bytes() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok().map(|kilobytes| kilobytes * 1024.0)
+}

@@ -1,0 +1,248 @@
+//! Taking batches, waiting for them, and the audit.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use disk::{Fault, FaultKind, Operation, SimDisk};
+use intake::{Book, Error, Home, Hop, Intake, Settings};
+use journal::Identity;
+use model::{BatchWriter, Gap};
+
+use crate::world::*;
+
+fn identity(producer: u64, sequence: u64) -> Identity {
+    Identity { producer, boot: 1, sequence }
+}
+
+#[test]
+fn a_batch_is_in_the_store_and_in_the_books() {
+    let now = Arc::default();
+    let (intake, store) = into_store(&SimDisk::new(1), &now, |_| {});
+    let producer = intake.producer("statsd");
+    for _ in 0..3 {
+        let mut writer = intake.writer(WAY);
+        write(&mut writer, "a", 5);
+        write(&mut writer, "b", 2);
+        assert_eq!((writer.samples(), writer.values()), (2, 7));
+        intake.take(&producer, writer).unwrap().wait().unwrap();
+    }
+    producer.received(24);
+    producer.dropped(1, "no room");
+    let stat = store.stat().unwrap();
+    assert_eq!((stat.series, stat.head_rows), (2, 6));
+
+    let audit = intake.audit().unwrap();
+    let account = audit.producers.iter().find(|account| account.name == "statsd").unwrap();
+    let source = account.source.as_ref().unwrap();
+    assert_eq!((source.received, source.taken, source.waiting()), (24, 21, 2));
+    let hops: Vec<_> = account.lines.iter().map(|line| line.hop.as_str()).collect();
+    assert_eq!(hops, ["journal", "store"]);
+    for line in &account.lines {
+        let stored = line.stored;
+        assert_eq!((stored.batches, stored.samples, stored.values), (3, 6, 21), "{line:?}");
+        assert_eq!((line.difference, line.is_explained), (0, true), "{line:?}");
+    }
+    intake.stop();
+}
+
+#[test]
+fn a_repeat_is_acknowledged_and_counted_once() {
+    let now = Arc::default();
+    let (intake, store) = into_store(&SimDisk::new(1), &now, |_| {});
+    let send = |sequence| {
+        let receipt = intake.take_batch(identity(9, sequence), "agent", &batch("a", 4)).unwrap();
+        receipt.wait().unwrap();
+        receipt.is_repeated()
+    };
+    assert_eq!([1, 1, 2, 1].map(send), [false, true, false, true]);
+    let audit = intake.audit().unwrap();
+    let account = audit.producers.iter().find(|account| account.name == "agent").unwrap();
+    assert_eq!(account.lines[0].stored.values, 8);
+    assert!(account.is_explained());
+    assert_eq!(store.stat().unwrap().head_rows, 2);
+}
+
+#[test]
+fn what_the_journal_alone_cannot_name_is_refused() {
+    let now = Arc::default();
+    let intake = into_journal(&SimDisk::new(1), &now);
+    let mut writer = BatchWriter::default();
+    writer.known_series(latency("a").id(), &latency("a"));
+    writer.sample(&sample(0, 1)).unwrap();
+    let refused = intake.take_batch(identity(9, 1), "agent", &writer.finish());
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+}
+
+#[test]
+fn what_the_store_cannot_take_is_told_with_its_reason() {
+    let now = Arc::default();
+    let (intake, store) = into_store(&SimDisk::new(1), &now, |_| {});
+    // Somebody appends to the journal who is not asked.
+    let mut writer = BatchWriter::default();
+    writer.known_series(latency("nobody").id(), &latency("nobody"));
+    writer.sample(&sample(0, 1)).unwrap();
+    writer.series(&latency("a"));
+    writer.sample(&sample(0, 1)).unwrap();
+    let batch = writer.finish();
+    let bytes: &[u8] = batch.bytes();
+    let _ack =
+        store.journal().append_batch(Some(identity(5, 1)), &[bytes], journal::Level::Disk).unwrap();
+    let audit = intake.audit().unwrap();
+    let account = audit.producers.iter().find(|account| account.id == Some(5)).unwrap();
+    let line = &account.lines[1];
+    assert_eq!((line.received.samples, line.stored.samples), (2, 1));
+    assert_eq!((line.difference, line.is_explained), (1, true));
+    assert!(line.lost[0].reason.contains("is not known here"), "{line:?}");
+    assert_eq!(store.stat().unwrap().head_rows, 1);
+}
+
+#[derive(Debug)]
+struct Site(Book);
+
+impl Hop for Site {
+    fn book(&self) -> Book {
+        self.0.clone()
+    }
+}
+
+#[test]
+fn a_site_is_held_to_the_journal() {
+    let now = Arc::default();
+    let intake = into_journal(&SimDisk::new(1), &now);
+    let mut site = Book::new(7, 0, 0);
+    let batches = [batch("a", 4), batch("a", 5)];
+    for (sequence, batch) in [1, 2].into_iter().zip(&batches) {
+        intake.take_batch(identity(9, sequence), "agent", batch).unwrap().wait().unwrap();
+    }
+    let check = |hop: Book, difference: i128, is_explained: bool| {
+        intake.add_hop("site a", Arc::new(Site(hop)));
+        let audit = intake.audit().unwrap();
+        let account = audit.producers.iter().find(|account| account.name == "agent").unwrap();
+        assert_eq!(account.lines.len(), 2);
+        let line = &account.lines[1];
+        assert_eq!((line.difference, line.is_explained), (difference, is_explained), "{line:?}");
+    };
+    check(site.clone(), 9, true);
+    site.add(0, Some(identity(9, 1)), batches[0].bytes());
+    check(site.clone(), 5, true);
+    let mut liar = site.clone();
+    liar.add(1, Some(identity(8, 1)), batches[1].bytes());
+    check(liar, 5, false);
+    site.add(1, Some(identity(9, 2)), batches[1].bytes());
+    check(site.clone(), 0, true);
+    intake.remove_hop("site a");
+    assert_eq!(intake.audit().unwrap().producers[0].lines.len(), 1);
+}
+
+#[test]
+fn losses_are_told_with_their_reasons() {
+    use collect::Rows as _;
+    let now = Arc::default();
+    let intake = into_journal(&SimDisk::new(1), &now);
+    let producer = intake.producer("udp");
+    for lost in [Some(3), None, Some(4)] {
+        let mut writer = intake.writer(WAY);
+        let reason = "the kernel's buffer was full".to_owned();
+        writer.gap(Gap { start: 5, end: 9, producer: Some(producer.id()), lost, reason });
+        intake.take(&producer, writer).unwrap().wait().unwrap();
+    }
+    let audit = intake.audit().unwrap();
+    let account = audit.producers.iter().find(|account| account.name == "udp").unwrap();
+    let loss = &account.losses[0];
+    assert_eq!((loss.gaps, loss.lost, loss.unknown, loss.start, loss.end), (3, 7, 1, 5, 9));
+}
+
+#[test]
+fn many_at_once_are_all_told() {
+    let now: Arc<AtomicI64> = Arc::default();
+    let disk = SimDisk::new(1);
+    let process: Arc<dyn disk::Disk> = Arc::new(disk.process());
+    create_journal(&process).unwrap();
+    let home = Home::Journal(open_journal(&process, &now).unwrap());
+    let settings = Settings { background: true, ..settings(&now) };
+    let intake = Intake::new(home, settings).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let intake = &intake;
+            scope.spawn(move || {
+                let producer = intake.producer(&format!("p{}", thread % 2));
+                for _ in 0..50 {
+                    let mut writer = intake.writer(WAY);
+                    write(&mut writer, "a", 3);
+                    intake.take(&producer, writer).unwrap().wait().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(intake.in_flight_bytes(), 0);
+    let audit = intake.audit().unwrap();
+    for name in ["p0", "p1"] {
+        let account = audit.producers.iter().find(|account| account.name == name).unwrap();
+        assert_eq!((account.lines[0].stored.batches, account.lines[0].stored.values), (100, 300));
+        assert_eq!((account.lines[0].difference, account.is_explained()), (0, true));
+    }
+    intake.stop();
+    intake.stop();
+    let late = intake.take(&intake.producer("p0"), intake.writer(WAY)).unwrap();
+    assert!(matches!(late.wait(), Err(Error::Broken(_))));
+}
+
+#[test]
+fn a_disk_that_fails_is_told_to_all_who_wait_and_to_all_who_come() {
+    let now: Arc<AtomicI64> = Arc::default();
+    let disk = SimDisk::new(1);
+    let process: Arc<dyn disk::Disk> = Arc::new(disk.process());
+    create_journal(&process).unwrap();
+    let home = Home::Journal(open_journal(&process, &now).unwrap());
+    let intake = Intake::new(home, Settings { background: true, ..settings(&now) }).unwrap();
+    let producer = intake.producer("p");
+    let (path_contains, kind) = (".seg".to_owned(), FaultKind::Os(5));
+    disk.inject(Fault { operation: Operation::Sync, path_contains, skip: 0, times: 1, kind });
+    let mut writer = intake.writer(WAY);
+    write(&mut writer, "a", 3);
+    let receipt = intake.take(&producer, writer).unwrap();
+    assert!(matches!(receipt.wait(), Err(Error::Broken(_))));
+    assert_eq!(intake.in_flight_bytes(), 0);
+    let refused = intake.take(&producer, intake.writer(WAY));
+    assert!(matches!(refused, Err(Error::Broken(_))), "{refused:?}");
+    intake.stop();
+}
+
+#[test]
+fn topdeck_measures_itself_into_its_own_store() {
+    let now: Arc<AtomicI64> = Arc::default();
+    let (intake, store) = into_store(&SimDisk::new(1), &now, |_| {});
+    intake.stop();
+    drop(intake);
+    let settings = Settings {
+        background: true,
+        // The clock goes on by more with each look.
+        interval: std::time::Duration::from_millis(1),
+        ..settings(&now)
+    };
+    let intake = Intake::new(Home::Store(Arc::clone(&store)), settings).unwrap();
+    intake.meter().counter("topdeck_test_total", "counts a test", &[]).add(3);
+    let select = |name: &str| {
+        let view = store.view().unwrap();
+        view.select(&model::Selector::parse(name).unwrap()).len()
+    };
+    while select("topdeck_test_total") == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    for (name, series) in [
+        ("topdeck_journal_position", 1),
+        ("topdeck_journal_lag", 2),
+        ("topdeck_store_series", 1),
+        ("topdeck_process_resident_bytes", 1),
+        ("topdeck_process_cpu_seconds", 1),
+        ("topdeck_process_open_files", 1),
+        ("topdeck_uptime_seconds", 1),
+        ("topdeck_journal_append", 1),
+        ("topdeck_batches_total", 4),
+    ] {
+        assert_eq!(select(name), series, "{name}");
+    }
+    intake.stop();
+    let account = intake.audit().unwrap().producers.remove(0);
+    assert_eq!((account.name.as_str(), account.is_explained()), ("topdeck", true), "{account:?}");
+}

@@ -1,0 +1,9 @@
+//! The way in from outside.
+
+mod basics;
+mod books;
+#[path = "../../../journal/tests/it/dying.rs"]
+mod dying;
+mod layout;
+mod room;
+mod world;

@@ -1,0 +1,133 @@
+//! A journal or a store on a simulated disk, with the way into it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use collect::Rows as _;
+use disk::{Disk, SimDisk};
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use intake::{Book, Found, Home, Intake, Settings, Writer};
+use journal::{Journal, Start};
+use model::{Batch, BatchWriter, Kind, Sample, Series, Value};
+use store::Store;
+
+pub(crate) const DIR: &str = "/data/store";
+pub(crate) const WAY: u8 = 1;
+
+/// A mark in the journal of which nothing is freed.
+const ALL: &str = "all";
+
+pub(crate) fn journal_settings() -> journal::Settings {
+    journal::Settings {
+        buffer_bytes: 16 << 10,
+        segment_bytes: 64 << 10,
+        // Repeats are soon forgotten by the journal: the books and the store know them.
+        producers_max: 1,
+        ..journal::Settings::default()
+    }
+}
+
+fn journal_options(clock: journal::Clock) -> journal::Options {
+    journal::Options {
+        alone: true,
+        background: false,
+        sync_every: None,
+        wait_max: Duration::from_millis(5),
+        clock,
+        ..journal::Options::default()
+    }
+}
+
+/// A clock that goes on by a second each time somebody looks.
+pub(crate) fn clock(now: &Arc<AtomicI64>) -> journal::Clock {
+    let now = Arc::clone(now);
+    Arc::new(move || now.fetch_add(1_000_000_000, Ordering::Relaxed))
+}
+
+pub(crate) fn settings(now: &Arc<AtomicI64>) -> Settings {
+    Settings { background: false, clock: clock(now), ..Settings::default() }
+}
+
+/// Makes a journal, of which nothing is freed, unless it is there.
+pub(crate) fn create_journal(disk: &Arc<dyn Disk>) -> journal::Result<()> {
+    match Journal::create(&**disk, Path::new(DIR), 7, 0, &journal_settings()) {
+        Ok(()) | Err(journal::Error::Exists { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn open_journal(
+    disk: &Arc<dyn Disk>,
+    now: &Arc<AtomicI64>,
+) -> journal::Result<Arc<Journal>> {
+    let journal = Journal::open(Arc::clone(disk), Path::new(DIR), &journal_options(clock(now)))?;
+    match journal.add_mark(ALL, Start::Begin, true) {
+        Ok(_) | Err(journal::Error::CheckpointExists { .. }) => Ok(Arc::new(journal)),
+        Err(error) => Err(error),
+    }
+}
+
+/// A way into a new journal.
+pub(crate) fn into_journal(disk: &SimDisk, now: &Arc<AtomicI64>) -> Intake {
+    let disk: Arc<dyn Disk> = Arc::new(disk.process());
+    create_journal(&disk).unwrap();
+    let home = Home::Journal(open_journal(&disk, now).unwrap());
+    Intake::new(home, settings(now)).unwrap()
+}
+
+/// A way into a new store.
+pub(crate) fn into_store(
+    disk: &SimDisk,
+    now: &Arc<AtomicI64>,
+    change: impl FnOnce(&mut store::Options),
+) -> (Intake, Arc<Store>) {
+    let disk: Arc<dyn Disk> = Arc::new(disk.process());
+    Store::create(&disk, Path::new(DIR), &journal_settings()).unwrap();
+    let mut options = store::Options {
+        background: false,
+        journal: journal_options(clock(now)),
+        clock: clock(now),
+        ..store::Options::default()
+    };
+    change(&mut options);
+    let store = Arc::new(Store::open(disk, Path::new(DIR), &options).unwrap());
+    (Intake::new(Home::Store(Arc::clone(&store)), settings(now)).unwrap(), store)
+}
+
+pub(crate) fn latency(host: &str) -> Series {
+    Series::new("latency", Kind::Histogram(Temporality::Delta))
+        .with_unit("ns")
+        .with_label("host", host)
+        .checked()
+        .unwrap()
+}
+
+pub(crate) fn sample(start: i64, values: u64) -> Sample {
+    let mut histogram = Histogram::default();
+    (1..=values).for_each(|value| histogram.record(value as f64));
+    Sample { start, end: start + 1, value: Value::Histogram(Box::new(histogram)) }
+}
+
+/// Writes one sample of so many values.
+pub(crate) fn write(writer: &mut Writer, host: &str, values: u64) {
+    writer.series(host.as_bytes(), &mut || Ok(latency(host))).unwrap();
+    writer.sample(&sample(0, values)).unwrap();
+}
+
+pub(crate) fn batch(host: &str, values: u64) -> Batch {
+    let mut batch = BatchWriter::default();
+    batch.series(&latency(host));
+    batch.sample(&sample(0, values)).unwrap();
+    batch.finish()
+}
+
+/// The book on disk.
+pub(crate) fn book(intake: &Intake) -> Book {
+    match intake.book_file("books").unwrap().load().unwrap() {
+        Found::Book(book) => *book,
+        other => panic!("{other:?}"),
+    }
+}
