@@ -52,7 +52,9 @@ async fn a_backlog_needs_no_memory_of_its_size() {
         most = most.max(resident());
     }
     end(forward, intake).await;
-    assert_eq!(site.state().samples, BATCHES);
+    let state = site.state();
+    assert_eq!((&state.gaps[..], state.repeated), (&[][..], 0));
+    assert_eq!(state.samples, BATCHES);
     // The site's side is in it too: a body, unpacked, and batches out of it.
     let grown = most.saturating_sub(before);
     assert!(grown < 60 << 20, "{grown} bytes for a backlog of {}", BATCHES * BATCH_BYTES as u64);
