@@ -64,11 +64,14 @@ async fn take(
     let body = receive(body).await?;
     let _turn = room.unpacked.acquire().await.expect("BUG: nobody closes it");
     let intake = Arc::clone(&context.intake);
+    // What is no text is nobody's name; the books keep as much of it as they want.
+    let agent = headers.get(AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default();
+    // Beside names of other producers it is an agent's.
+    let agent = if agent.is_empty() { String::new() } else { format!("agent {agent}") };
     // Unpacking takes the processor, and appending may wait for the disk.
-    let name = name(headers);
     let work = move || {
         let parcel = if packed { unpack(&body)?.into() } else { body };
-        append(&intake, &name, &parcel)
+        append(&intake, &agent, &parcel)
     };
     let mut answer = match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer?,
@@ -91,15 +94,6 @@ fn is_packed(headers: &HeaderMap) -> Result<bool, Problem> {
             Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what))
         }
     }
-}
-
-/// What the sender calls itself, for the books.
-fn name(headers: &HeaderMap) -> String {
-    /// More is cut off: it is for people.
-    const NAME_CHARS_MAX: usize = 64;
-    let agent = headers.get(AGENT).map_or(&b""[..], HeaderValue::as_bytes);
-    let agent: String = String::from_utf8_lossy(agent).chars().take(NAME_CHARS_MAX).collect();
-    if agent.is_empty() { agent } else { format!("agent {agent}") }
 }
 
 /// Room for a body, which must not be larger than a parcel.
@@ -164,13 +158,13 @@ struct Stopped {
 }
 
 /// Takes batch after batch, until one cannot be taken.
-fn append(intake: &Intake, name: &str, bytes: &[u8]) -> Result<Answer, Problem> {
+fn append(intake: &Intake, agent: &str, bytes: &[u8]) -> Result<Answer, Problem> {
     let parcel = Parcel::read(bytes).map_err(|error| Problem::bad(format!("parcel: {error}")))?;
     let (producer, boot) = parcel.source();
     let mut answer = Answer::default();
     for &(sequence, batch) in &parcel.entries {
         let identity = Identity { producer, boot, sequence };
-        match append_one(intake, identity, name, batch) {
+        match append_one(intake, agent, identity, batch) {
             Ok(receipt) => {
                 match receipt.is_repeated() {
                     true => answer.repeated += 1,
@@ -190,8 +184,8 @@ fn append(intake: &Intake, name: &str, bytes: &[u8]) -> Result<Answer, Problem> 
 
 fn append_one(
     intake: &Intake,
+    agent: &str,
     identity: Identity,
-    name: &str,
     batch: &[u8],
 ) -> Result<Receipt, Problem> {
     let refuse = |error: model::Error| Problem::bad(error.to_string());
@@ -201,7 +195,7 @@ fn append_one(
     if intake.home().store().is_none() && batch.read().flatten().any(|entry| named(&entry)) {
         return Err(Problem::bad("a series is named by its id; an agent needs its form"));
     }
-    Ok(intake.take_batch(identity, name, &batch)?)
+    Ok(intake.take_batch(identity, agent, &batch)?)
 }
 
 impl Stopped {

@@ -112,7 +112,7 @@ mod tests {
         check("site:80", "it begins with neither http:// nor https://");
         check("ftp://site", "it begins with neither http:// nor https://");
         check("http://me:secret@site/", "it has a user in it, and those are not sent");
-        check("http://site:99999/", "invalid authority");
+        check("http://site:99999/", "its port is no number from 0 to 65535");
         check("http://", "invalid format");
     }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use disk::Disk;
 use journal::{Ack, Clock, Identity, Item, Journal, Level, Subscriber};
-use model::{Batch, BatchReader, Gap, Selector, Series, SeriesId, SeriesRef};
+use model::{Batch, BatchReader, Gap, Selector, Series, SeriesRef};
 
 use crate::backend::{Backend, Part};
 use crate::change::Change;
@@ -341,16 +341,6 @@ impl Store {
         self.inner.stat()
     }
 
-    /// The canonical form of a series, if the store knows it.
-    pub fn form(&self, id: &SeriesId) -> Option<Vec<u8>> {
-        let find = || {
-            let index = self.inner.index();
-            index.number(id).map(|number| index.form(number).to_owned())
-        };
-        // It may have been acknowledged and not been read yet. If that fails, it says so elsewhere.
-        find().or_else(|| self.inner.catch_up().ok().and_then(|()| find()))
-    }
-
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }
@@ -370,6 +360,16 @@ impl Store {
     /// How it was opened.
     pub fn options(&self) -> &Options {
         &self.inner.options
+    }
+
+    /// The canonical form of a series, if the store knows it.
+    pub fn form(&self, id: &model::SeriesId) -> Option<Vec<u8>> {
+        let find = || {
+            let index = self.inner.index();
+            index.number(id).map(|number| index.form(number).to_owned())
+        };
+        // It may have been acknowledged and not been read yet. If that fails, it says so elsewhere.
+        find().or_else(|| self.inner.catch_up().ok().and_then(|()| find()))
     }
 
     /// How far the journal was read, after reading all of it that there is, and what of it could not be taken in:

@@ -261,7 +261,10 @@ fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> R
             .head
             .and_then(|head| usize::try_from(head.0).ok())
             .unwrap_or(default.head_bytes_max),
-        limits: store::Limits { series: series.unwrap_or(default.limits.series), ..default.limits },
+        limits: store::Limits {
+            series_max: series.unwrap_or(default.limits.series_max),
+            ..default.limits
+        },
         ..default
     };
     let store = Store::open(disk(), dir, &options).map_err(&told)?;

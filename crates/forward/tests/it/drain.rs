@@ -36,6 +36,9 @@ async fn a_backlog_needs_no_memory_of_its_size() {
     create(&folder.0, &journal::Settings::default());
     let site = Site::start(|| Fault::None).await;
     let intake = open(&folder.0, journal::wall_clock());
+    let settings = settings(&folder.0, &[("a", &site.url)]);
+    // Its place is made before anything comes: the journal keeps nothing for a site that it does not know.
+    Forward::start(settings.clone(), Arc::clone(&intake)).unwrap().stop().await;
     let writing = Arc::clone(&intake);
     let fill = move || {
         let mut dice = Dice(5);
@@ -44,7 +47,6 @@ async fn a_backlog_needs_no_memory_of_its_size() {
     tokio::task::spawn_blocking(fill).await.unwrap();
     let _ = intake.home().journal().flush(journal::Level::Disk).unwrap();
     let before = resident();
-    let settings = settings(&folder.0, &[("a", &site.url)]);
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     let mut most = 0;
     for position in 1..=BATCHES {
@@ -52,7 +54,10 @@ async fn a_backlog_needs_no_memory_of_its_size() {
         most = most.max(resident());
     }
     end(forward, intake).await;
-    assert_eq!(site.state().samples, BATCHES);
+    let state = site.state();
+    assert_eq!((&state.gaps[..], state.repeated), (&[][..], 0));
+    // What is measured of topdeck itself may come behind.
+    assert_eq!(state.order[..BATCHES as usize], (1..=BATCHES).collect::<Vec<_>>());
     // The site's side is in it too: a body, unpacked, and batches out of it.
     let grown = most.saturating_sub(before);
     assert!(grown < 60 << 20, "{grown} bytes for a backlog of {}", BATCHES * BATCH_BYTES as u64);

@@ -1,6 +1,6 @@
 //! A site without a store: it notes what came, and fails when it is told to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -260,6 +260,6 @@ pub(crate) fn by_dice(mut dice: Dice, mut faults: u32) -> impl FnMut() -> Fault 
 
 /// These, one after the other; then none.
 pub(crate) fn these(faults: &[Fault]) -> impl FnMut() -> Fault + Send + use<> {
-    let mut faults = faults.to_vec().into_iter();
-    move || faults.next().unwrap_or(Fault::None)
+    let mut faults = VecDeque::from(faults.to_vec());
+    move || faults.pop_front().unwrap_or(Fault::None)
 }
