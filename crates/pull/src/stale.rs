@@ -15,10 +15,6 @@ const STALE_BITS: u64 = 0x7ff0_0000_0000_0002;
 pub(crate) struct Seen(HashMap<SeriesId, Series>);
 
 impl Seen {
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Series that are not in `before`.
     pub(crate) fn added(&self, before: &Seen) -> usize {
         self.0.keys().filter(|id| !before.0.contains_key(*id)).count()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Parameter, Route, Scope, all};
+use super::{Parameter, Route, all};
 use crate::json::Json::{self, Bool, List, Map, Object, Text};
 
 /// The document.
