@@ -55,7 +55,8 @@ pub(crate) const NOTE: Metric = Metric {
     about: "why something is not told, by `about`; once, with the first reading",
 };
 
-/// All metrics of this file.
+/// All metrics of this file, for the page that lists them.
+#[cfg(test)]
 pub(crate) const METRICS: &[Metric] = &[
     BLOCK_IO,
     BLOCK_IO_DEVICE,
@@ -69,3 +70,33 @@ pub(crate) const METRICS: &[Metric] = &[
     BPF_TIME,
     NOTE,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::METRICS;
+    use crate::metric::{Kind, Metric};
+    use crate::procfs;
+
+    const PAGE: &str = include_str!("../../../docs/host.md");
+
+    fn line(metric: &Metric) -> String {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Distribution => "distribution",
+            Kind::Text => "text",
+        };
+        format!("| `{}` | {kind} | {} | {} |", metric.name, metric.unit, metric.about)
+    }
+
+    #[test]
+    fn the_page_lists_all_metrics_and_no_others() {
+        let lines: Vec<String> =
+            METRICS.iter().copied().chain(procfs::metrics()).map(|m| line(&m)).collect();
+        let missing: Vec<&String> =
+            lines.iter().filter(|line| !PAGE.lines().any(|found| found == *line)).collect();
+        assert!(missing.is_empty(), "docs/host.md lacks:\n{missing:#?}");
+        let rows = PAGE.lines().filter(|line| line.starts_with("| `host_"));
+        assert_eq!(rows.count(), lines.len(), "docs/host.md lists metrics that are not");
+    }
+}

@@ -42,6 +42,7 @@ const SLICES: Metric = counter(
     "turns that tasks got, by `cpu`; where the kernel has `/proc/schedstat`",
 );
 
+#[cfg(test)]
 pub(super) const METRICS: &[Metric] = &[
     CPU,
     SWITCHES,

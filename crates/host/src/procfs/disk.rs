@@ -4,7 +4,6 @@
 //! A sector has 512 bytes here whatever the disk's own size is; times are in milliseconds.
 //! Source: kernel, Documentation/admin-guide/iostats.rst.
 
-use super::numbers;
 use crate::metric::{Metric, Take, counter, gauge};
 
 const SECTOR: f64 = 512.0;
@@ -17,6 +16,7 @@ const IN_FLIGHT: Metric = gauge("host_disk_in_flight", "", "requests under way, 
 const BUSY: Metric = counter("host_disk_busy_seconds_total", "s", "time in which any request was under way, by `device`");
 const QUEUED: Metric = counter("host_disk_queue_seconds_total", "s", "requests under way, integrated over time, by `device`: its rate is the mean queue");
 
+#[cfg(test)]
 pub(super) const METRICS: &[Metric] = &[DONE, MERGED, BYTES, TIME, IN_FLIGHT, BUSY, QUEUED];
 
 /// `/proc/diskstats`, of the devices that `is_disk` knows: partitions would count everything twice.

@@ -50,7 +50,8 @@ const STALLS: Metric =
 const PAGED_IN: Metric = counter("host_paged_in_bytes_total", "B", "read from disks into memory");
 const PAGED_OUT: Metric = counter("host_paged_out_bytes_total", "B", "written from memory to disks");
 
-/// All metrics of this file.
+/// All metrics of this file, for the page that lists them.
+#[cfg(test)]
 pub(super) fn metrics() -> impl Iterator<Item = Metric> {
     let rest = [STALLS, PAGED_IN, PAGED_OUT];
     SIZES.iter().chain(&EVENTS).map(|entry| entry.1).chain(rest)

@@ -48,7 +48,8 @@ const FIELDS: [(&str, &str, Metric); 29] = [
     ("TcpExt", "TCPAbortOnMemory", counter("host_tcp_aborts_on_memory_total", "", "connections ended for want of memory")),
 ];
 
-/// All metrics of this file.
+/// All metrics of this file, for the page that lists them.
+#[cfg(test)]
 pub(super) fn metrics() -> impl Iterator<Item = Metric> {
     let own = [BYTES, PACKETS, ERRORS, DROPS, SOCKETS, TCP_SOCKETS, UDP_SOCKETS, TCP_MEMORY];
     own.into_iter().chain(FIELDS.iter().map(|entry| entry.2))
