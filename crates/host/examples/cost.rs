@@ -24,17 +24,23 @@ fn spent() -> u64 {
 
 fn memory() -> String {
     let text = std::fs::read_to_string("/proc/self/status").expect("status");
-    let lines = text.lines().filter(|line| line.starts_with("VmRSS") || line.starts_with("RssAnon"));
-    lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>().join(", ")
+    let lines =
+        text.lines().filter(|line| line.starts_with("VmRSS") || line.starts_with("RssAnon"));
+    lines
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn main() {
     let seconds = std::env::args().nth(1).map_or(5, |text| text.parse().expect("seconds"));
     let dir = std::env::temp_dir().join(format!("host-cost-{}", std::process::id()));
     let disk: Arc<dyn disk::Disk> = Arc::new(disk::OsDisk);
-    Journal::create(&*disk, &dir, journal::random_id(), 0, &journal::Settings::default()).expect("journal");
+    Journal::create(&*disk, &dir, journal::random_id(), 0, &journal::Settings::default())
+        .expect("journal");
     let journal = Arc::new(Journal::open(disk, &dir, &Options::default()).expect("journal"));
-    let settings = intake::Settings { interval: Duration::from_secs(1), ..intake::Settings::default() };
+    let settings =
+        intake::Settings { interval: Duration::from_secs(1), ..intake::Settings::default() };
     let intake = Arc::new(Intake::new(Home::Journal(journal), settings).expect("intake"));
     let nothing =
         Settings { host: None, procfs: false, block_io: false, run_queue: false, hiccup: None };

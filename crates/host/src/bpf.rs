@@ -68,13 +68,13 @@ impl Program {
         code: impl FnOnce(i32) -> Vec<Instruction>,
     ) -> Result<Program, String> {
         let bytes = u32::try_from(8 * words).map_err(|_| format!("{words} words are too many"))?;
-        let map = syscall::create_map(name, bytes)
-            .map_err(|error| refused("make a BPF map", &error))?;
+        let map =
+            syscall::create_map(name, bytes).map_err(|error| refused("make a BPF map", &error))?;
         let cells = Cells::map(&map, words).map_err(|error| refused("map a BPF map", &error))?;
         let program = syscall::load(name, &code(map.as_raw_fd()), tracepoint)
             .map_err(|(error, log)| refused("load a BPF program", &error) + &last_of(&log))?;
-        let link = syscall::attach(&program)
-            .map_err(|error| refused("attach a BPF program", &error))?;
+        let link =
+            syscall::attach(&program).map_err(|error| refused("attach a BPF program", &error))?;
         // The program holds the map.
         Ok(Program { cells, program, _link: link })
     }
@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn costs_are_read_where_they_are_counted() {
-        let text = "pos:\t0\nprog_type:\t26\nrun_time_ns:\t1190\nrun_cnt:\t10\nrecursion_misses:\t0\n";
+        let text =
+            "pos:\t0\nprog_type:\t26\nrun_time_ns:\t1190\nrun_cnt:\t10\nrecursion_misses:\t0\n";
         assert_eq!(cost(text), Cost { runs: 10, time_ns: 1_190 });
         assert_eq!(cost("prog_type:\t26\n"), Cost::default());
     }

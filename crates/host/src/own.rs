@@ -10,11 +10,8 @@ pub(crate) const BLOCK_IO_DEVICE: Metric = distribution(
     "host_block_io_device",
     "the same from when the driver had it; where the kernel keeps statistics of the queue",
 );
-pub(crate) const BLOCK_IO_ERRORS: Metric = counter(
-    "host_block_io_errors_total",
-    "",
-    "block I/O that failed, by `device` and `operation`",
-);
+pub(crate) const BLOCK_IO_ERRORS: Metric =
+    counter("host_block_io_errors_total", "", "block I/O that failed, by `device` and `operation`");
 pub(crate) const BLOCK_IO_UNTIMED: Metric = counter(
     "host_block_io_untimed_total",
     "",

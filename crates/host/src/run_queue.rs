@@ -194,14 +194,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn run(
-        fields: Fields,
-        since: u64,
-        processor: u64,
-        expected: [u64; 2],
-        sum: u64,
-        without: u64,
-    ) {
+    fn run(fields: Fields, since: u64, processor: u64, expected: [u64; 2], sum: u64, without: u64) {
         let mut machine = Machine::new(HEAD + 2 * LANE);
         machine.put(NEXT, &[(FIELDS.last_queued, since), (200, GROUP)]);
         machine.put(GROUP, &[(312, VARIABLE)]);

@@ -55,8 +55,9 @@ impl Sources {
     ) -> Sources {
         let mut notes = Vec::new();
         let mut wanted = Vec::new();
-        let types =
-            (settings.block_io || settings.run_queue).then(bpf::types).unwrap_or(Err(String::new()));
+        let types = (settings.block_io || settings.run_queue)
+            .then(bpf::types)
+            .unwrap_or(Err(String::new()));
         let types = types.as_ref().map_err(String::clone);
         let mut note = |about, text: &str, found: Result<(), String>| {
             wanted.push((about, found.is_ok()));

@@ -52,7 +52,10 @@ fn hiccups_follow_each_other_without_a_hole() {
     let (count, _) = told.recorded("host_hiccup", &[]);
     // One a millisecond, those of stalls among them; the clock of rows ticks every few milliseconds.
     let moments = (last.end - first.start) as f64 / 1e6;
-    assert!((count as f64) < moments + 30.0 && count as f64 > moments - 60.0, "{count} of {moments}");
+    assert!(
+        (count as f64) < moments + 30.0 && count as f64 > moments - 60.0,
+        "{count} of {moments}"
+    );
     assert!(matches!(rows[0].0.kind(), Kind::Histogram(_)));
     assert!(matches!(first.value, Value::Histogram(_)));
 }

@@ -46,7 +46,9 @@ fn waits_are_those_of_the_kernel() {
     let turns = after.1 - before.1 + there.1;
     let told = place.told();
     let (count, sum) = told.recorded("host_run_queue_delay", &[]);
-    println!("{count} waits of {sum} ns counted, {turns} of {waited} ns in the books of two threads");
+    println!(
+        "{count} waits of {sum} ns counted, {turns} of {waited} ns in the books of two threads"
+    );
     assert!(turns >= TURNS / 2, "the threads did not take turns: {turns}");
     assert!(count >= turns && sum >= waited);
     assert_eq!(told.number("host_run_queue_untimed_total", &[]), Some(0.0));
