@@ -112,7 +112,8 @@ impl Btf {
             bits += u64::from(offset);
             id = inner;
         }
-        let bytes = (bits % 8 == 0).then_some(bits / 8).and_then(|bytes| i16::try_from(bytes).ok());
+        let bytes =
+            bits.is_multiple_of(8).then_some(bits / 8).and_then(|bytes| i16::try_from(bytes).ok());
         bytes.ok_or_else(|| format!("{members} of the kernel's struct {name} is out of reach"))
     }
 

@@ -193,10 +193,10 @@ mod tests {
 
     #[test]
     fn pressure_is_read() {
-        let text = "some avg10=1.65 avg60=9.32 avg300=5.36 total=12420554440\n\
+        let text = "some avg10=1.65 avg60=9.32 avg300=5.36 total=12420500000\n\
                     full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n";
         let expected = [
-            ("host_pressure_seconds_total{resource=io,share=some}", 12_420.55444),
+            ("host_pressure_seconds_total{resource=io,share=some}", 12_420.5),
             ("host_pressure_seconds_total{resource=io,share=full}", 5e-6),
         ];
         check(|taken| pressure("io", text, taken), &expected);
