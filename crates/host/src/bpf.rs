@@ -42,6 +42,8 @@ pub(crate) struct Cost {
     pub(crate) runs: u64,
     /// For how long, in nanoseconds.
     pub(crate) time_ns: u64,
+    /// How often it should have run and did not, because it was running on that processor. Always counted.
+    pub(crate) missed: u64,
 }
 
 /// The kernel's types, or why they are not to be had.
@@ -91,7 +93,11 @@ fn cost(text: &str) -> Cost {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
     };
-    Cost { runs: field("run_cnt"), time_ns: field("run_time_ns") }
+    Cost {
+        runs: field("run_cnt"),
+        time_ns: field("run_time_ns"),
+        missed: field("recursion_misses"),
+    }
 }
 
 /// What was refused and what to do about it.
@@ -126,8 +132,8 @@ mod tests {
     #[test]
     fn costs_are_read_where_they_are_counted() {
         let text =
-            "pos:\t0\nprog_type:\t26\nrun_time_ns:\t1190\nrun_cnt:\t10\nrecursion_misses:\t0\n";
-        assert_eq!(cost(text), Cost { runs: 10, time_ns: 1_190 });
+            "pos:\t0\nprog_type:\t26\nrun_time_ns:\t1190\nrun_cnt:\t10\nrecursion_misses:\t3\n";
+        assert_eq!(cost(text), Cost { runs: 10, time_ns: 1_190, missed: 3 });
         assert_eq!(cost("prog_type:\t26\n"), Cost::default());
     }
 

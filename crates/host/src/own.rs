@@ -45,6 +45,11 @@ pub(crate) const BPF_TIME: Metric = counter(
     "s",
     "how long it ran in all, the measuring included; while `kernel.bpf_stats_enabled` is 1",
 );
+pub(crate) const BPF_MISSED: Metric = counter(
+    "host_bpf_missed_total",
+    "",
+    "how often the `program` should have run and did not, because it was running there: what its distributions lack",
+);
 pub(crate) const NOTE: Metric = Metric {
     name: "host_note",
     kind: Kind::Text,
@@ -65,6 +70,7 @@ pub(crate) const METRICS: &[Metric] = &[
     BPF_AVAILABLE,
     BPF_RUNS,
     BPF_TIME,
+    BPF_MISSED,
     NOTE,
 ];
 

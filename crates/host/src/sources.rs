@@ -161,8 +161,9 @@ impl Sources {
 }
 
 fn cost(report: &mut Report<'_>, program: &str, began: i64, cost: Cost) {
+    let labels = [("program", program)];
+    report.count(&own::BPF_MISSED, &labels, began, cost.missed);
     if cost.runs > 0 {
-        let labels = [("program", program)];
         report.count(&own::BPF_RUNS, &labels, began, cost.runs);
         report.sum(&own::BPF_TIME, &labels, began, cost.time_ns as f64 / 1e9);
     }
