@@ -69,23 +69,24 @@ fn every_request_counts_once() {
     host.stop().unwrap();
     let outer_end = completed(&disk);
     let told = place.told();
+    // A program does not run where it is running: what the kernel left out is told.
+    let missed = told.number("host_bpf_missed_total", &[("program", "block_io")]).unwrap() as u64;
+    println!("{missed} left out by the kernel");
+    let slack = BETWEEN + missed;
     for (operation, _) in PLACES {
         let labels = [("device", disk.as_str()), ("operation", operation)];
         let (found, sum) = told.recorded("host_block_io", &labels);
         let least = inner_end[operation] - inner[operation];
         let most = outer_end[operation] - outer[operation];
         println!("{disk} {operation}: {found} counted, {least} to {most} in /proc/diskstats");
-        assert!(found + BETWEEN >= least && found <= most + BETWEEN, "{found}: {least}..={most}");
+        assert!(found + slack >= least && found <= most + BETWEEN, "{found}: {least}..={most}");
         assert_eq!(found > 0, sum > 0.0);
         // The one is read after the other, and a request may end between them.
         let (device, _) = told.recorded("host_block_io_device", &labels);
-        assert!(device <= found + BETWEEN, "{device} of {found}");
+        assert!(device <= found + slack, "{device} of {found}");
     }
     let reads = [("device", disk.as_str()), ("operation", "read")];
-    let missed = told.number("host_bpf_missed_total", &[("program", "block_io")]).unwrap();
-    let untimed = told.number("host_block_io_untimed_total", &[("cause", "no start")]).unwrap();
-    println!("{missed} missed by the kernel, {untimed} without start");
-    assert!(told.recorded("host_block_io", &reads).0 + BETWEEN >= READS);
+    assert!(told.recorded("host_block_io", &reads).0 + slack >= READS);
     assert_eq!(told.number("host_block_io_errors_total", &reads), Some(0.0));
     assert_eq!(told.number("host_block_io_untimed_total", &[("cause", "no slot")]), Some(0.0));
 }
