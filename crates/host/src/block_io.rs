@@ -288,8 +288,8 @@ impl Ledger {
             for (number, operation) in OPERATIONS.into_iter().enumerate() {
                 let at = HEAD + self.slots + (slot * OPERATIONS.len() + number) * OPERATION;
                 let cells = &cells[at..at + OPERATION];
-                let [errors, without_start, sum] = [ERRORS, WITHOUT_START, SUM_TOTAL]
-                    .map(|at| cells[at].load(Ordering::Relaxed));
+                let [errors, without_start, sum] =
+                    [ERRORS, WITHOUT_START, SUM_TOTAL].map(|at| cells[at].load(Ordering::Relaxed));
                 // Cells of operations that never were are not touched, so that they take no memory.
                 if errors | without_start | sum == 0 {
                     continue;

@@ -42,6 +42,8 @@ pub(crate) struct Cost {
     pub(crate) runs: u64,
     /// For how long, in nanoseconds.
     pub(crate) time_ns: u64,
+    /// How often it should have run and did not, because it was running on that processor. Always counted.
+    pub(crate) missed: u64,
 }
 
 /// The kernel's types, or why they are not to be had.
@@ -68,13 +70,13 @@ impl Program {
         code: impl FnOnce(i32) -> Vec<Instruction>,
     ) -> Result<Program, String> {
         let bytes = u32::try_from(8 * words).map_err(|_| format!("{words} words are too many"))?;
-        let map = syscall::create_map(name, bytes)
-            .map_err(|error| refused("make a BPF map", &error))?;
+        let map =
+            syscall::create_map(name, bytes).map_err(|error| refused("make a BPF map", &error))?;
         let cells = Cells::map(&map, words).map_err(|error| refused("map a BPF map", &error))?;
         let program = syscall::load(name, &code(map.as_raw_fd()), tracepoint)
             .map_err(|(error, log)| refused("load a BPF program", &error) + &last_of(&log))?;
-        let link = syscall::attach(&program)
-            .map_err(|error| refused("attach a BPF program", &error))?;
+        let link =
+            syscall::attach(&program).map_err(|error| refused("attach a BPF program", &error))?;
         // The program holds the map.
         Ok(Program { cells, program, _link: link })
     }
@@ -91,7 +93,11 @@ fn cost(text: &str) -> Cost {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
     };
-    Cost { runs: field("run_cnt"), time_ns: field("run_time_ns") }
+    Cost {
+        runs: field("run_cnt"),
+        time_ns: field("run_time_ns"),
+        missed: field("recursion_misses"),
+    }
 }
 
 /// What was refused and what to do about it.
@@ -125,8 +131,9 @@ mod tests {
 
     #[test]
     fn costs_are_read_where_they_are_counted() {
-        let text = "pos:\t0\nprog_type:\t26\nrun_time_ns:\t1190\nrun_cnt:\t10\nrecursion_misses:\t0\n";
-        assert_eq!(cost(text), Cost { runs: 10, time_ns: 1_190 });
+        let text =
+            "pos:\t0\nprog_type:\t26\nrun_time_ns:\t1190\nrun_cnt:\t10\nrecursion_misses:\t3\n";
+        assert_eq!(cost(text), Cost { runs: 10, time_ns: 1_190, missed: 3 });
         assert_eq!(cost("prog_type:\t26\n"), Cost::default());
     }
 

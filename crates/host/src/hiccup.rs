@@ -20,7 +20,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::error::{Error, Result};
 
-/// Missed moments that are recorded of one stall, at 5 ms those of 23 hours; the others are counted.
+/// Missed moments that are recorded of one stall, at 10 ms those of 46 hours; the others are counted.
 const MISSED_MAX: u64 = 1 << 24;
 /// The kernel may be as much later than asked for to save wake-ups; its default is 50,000 ns.
 const SLACK_NS: u64 = 1;

@@ -34,11 +34,7 @@ pub(crate) struct Metric {
 }
 
 /// A counter.
-pub(crate) const fn counter(
-    name: &'static str,
-    unit: &'static str,
-    about: &'static str,
-) -> Metric {
+pub(crate) const fn counter(name: &'static str, unit: &'static str, about: &'static str) -> Metric {
     Metric { name, kind: Kind::Counter, unit, about }
 }
 
@@ -102,13 +98,7 @@ impl<'a> Report<'a> {
     }
 
     /// What was added up since `began`.
-    pub(crate) fn sum(
-        &mut self,
-        metric: &Metric,
-        labels: &[(&str, &str)],
-        began: i64,
-        value: f64,
-    ) {
+    pub(crate) fn sum(&mut self, metric: &Metric, labels: &[(&str, &str)], began: i64, value: f64) {
         self.row(metric, labels, began.min(self.end), Value::Number(value));
     }
 
@@ -200,7 +190,13 @@ mod tests {
             .rows
             .iter()
             .map(|(series, sample)| {
-                format!("{series} {} {} {}..{}", series.unit(), series.kind().name(), sample.start, sample.end)
+                format!(
+                    "{series} {} {} {}..{}",
+                    series.unit(),
+                    series.kind().name(),
+                    sample.start,
+                    sample.end
+                )
             })
             .collect();
         let expected = [

@@ -10,11 +10,8 @@ pub(crate) const BLOCK_IO_DEVICE: Metric = distribution(
     "host_block_io_device",
     "the same from when the driver had it; where the kernel keeps statistics of the queue",
 );
-pub(crate) const BLOCK_IO_ERRORS: Metric = counter(
-    "host_block_io_errors_total",
-    "",
-    "block I/O that failed, by `device` and `operation`",
-);
+pub(crate) const BLOCK_IO_ERRORS: Metric =
+    counter("host_block_io_errors_total", "", "block I/O that failed, by `device` and `operation`");
 pub(crate) const BLOCK_IO_UNTIMED: Metric = counter(
     "host_block_io_untimed_total",
     "",
@@ -48,6 +45,11 @@ pub(crate) const BPF_TIME: Metric = counter(
     "s",
     "how long it ran in all, the measuring included; while `kernel.bpf_stats_enabled` is 1",
 );
+pub(crate) const BPF_MISSED: Metric = counter(
+    "host_bpf_missed_total",
+    "",
+    "how often the `program` should have run and did not, because it was running there: what its distributions lack",
+);
 pub(crate) const NOTE: Metric = Metric {
     name: "host_note",
     kind: Kind::Text,
@@ -55,7 +57,8 @@ pub(crate) const NOTE: Metric = Metric {
     about: "why something is not told, by `about`; once, with the first reading",
 };
 
-/// All metrics of this file.
+/// All metrics of this file, for the page that lists them.
+#[cfg(test)]
 pub(crate) const METRICS: &[Metric] = &[
     BLOCK_IO,
     BLOCK_IO_DEVICE,
@@ -67,5 +70,36 @@ pub(crate) const METRICS: &[Metric] = &[
     BPF_AVAILABLE,
     BPF_RUNS,
     BPF_TIME,
+    BPF_MISSED,
     NOTE,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::METRICS;
+    use crate::metric::{Kind, Metric};
+    use crate::procfs;
+
+    const PAGE: &str = include_str!("../../../docs/host.md");
+
+    fn line(metric: &Metric) -> String {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Distribution => "distribution",
+            Kind::Text => "text",
+        };
+        format!("| `{}` | {kind} | {} | {} |", metric.name, metric.unit, metric.about)
+    }
+
+    #[test]
+    fn the_page_lists_all_metrics_and_no_others() {
+        let lines: Vec<String> =
+            METRICS.iter().copied().chain(procfs::metrics()).map(|m| line(&m)).collect();
+        let missing: Vec<&String> =
+            lines.iter().filter(|line| !PAGE.lines().any(|found| found == *line)).collect();
+        assert!(missing.is_empty(), "docs/host.md lacks:\n{missing:#?}");
+        let rows = PAGE.lines().filter(|line| line.starts_with("| `host_"));
+        assert_eq!(rows.count(), lines.len(), "docs/host.md lists metrics that are not");
+    }
+}

@@ -13,7 +13,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::metric::{Metric, Take};
+#[cfg(test)]
+use crate::metric::Metric;
+use crate::metric::Take;
 
 /// Bytes of a file at the most: `/proc/stat` of a large machine has some hundred thousand.
 const FILE_BYTES_MAX: usize = 8 << 20;
@@ -51,7 +53,8 @@ const FILES: [(&str, What); 13] = [
     ("/proc/net/sockstat", What::Sockstat),
 ];
 
-/// All metrics of files.
+/// All metrics of files, for the page that lists them.
+#[cfg(test)]
 pub(crate) fn metrics() -> impl Iterator<Item = Metric> {
     let [cpu, disk] = [cpu::METRICS, disk::METRICS].map(|metrics| metrics.iter().copied());
     cpu.chain(memory::metrics()).chain(disk).chain(network::metrics())

@@ -33,17 +33,29 @@ struct Fields {
     last_queued: i16,
     clock: i16,
     cpu: i16,
-    /// The type number of the variable that holds the run queues.
-    queues: u32,
+    queue: Way,
+}
+
+/// To the run queue of this processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Over the task, where tasks are scheduled in groups (CONFIG_FAIR_GROUP_SCHED). Tasks of all classes have it.
+    Task { group: i16, queue: i16 },
+    /// The variable that holds the run queues, by its type number (CONFIG_KALLSYMS_ALL).
+    Variable(u32),
 }
 
 impl Fields {
     fn find(btf: &Btf) -> Result<Fields, String> {
+        let queue = match (btf.offset("task_struct", "se.cfs_rq"), btf.offset("cfs_rq", "rq")) {
+            (Ok(group), Ok(queue)) => Way::Task { group, queue },
+            _ => Way::Variable(btf.variable("runqueues")?),
+        };
         Ok(Fields {
             last_queued: btf.offset("task_struct", "sched_info.last_queued")?,
             clock: btf.offset("rq", "clock")?,
             cpu: btf.offset("rq", "cpu")?,
-            queues: btf.variable("runqueues")?,
+            queue,
         })
     }
 }
@@ -54,7 +66,7 @@ impl Fields {
 /// int sched_switch(bool preempt, struct task_struct *prev, struct task_struct *next, …) {
 ///     since = next->sched_info.last_queued;
 ///     if (!since) return 0;
-///     rq = bpf_this_cpu_ptr(&runqueues);
+///     rq = next->se.cfs_rq->rq;              // or bpf_this_cpu_ptr(&runqueues)
 ///     delay = max(rq->clock - since, 0);
 ///     if (rq->cpu >= PROCESSORS) { without_cells++; return 0; }
 ///     record(&value[rq->cpu], delay);        // interrupts are off: plain additions
@@ -65,14 +77,21 @@ fn program(fields: &Fields, processors: usize, map: i32) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let [end, forwards, has_cells] = [code.label(), code.label(), code.label()];
     code.load(Width::Eight, R6, R1, 16);
-    code.load(Width::Eight, R6, R6, fields.last_queued);
-    code.jump_if(When::Equal, R6, 0, end);
-    code.variable(R1, fields.queues);
-    code.call(Function::ThisCpuPtr);
-    code.load(Width::Eight, R8, R0, fields.clock);
+    code.load(Width::Eight, R8, R6, fields.last_queued);
+    code.jump_if(When::Equal, R8, 0, end);
+    match fields.queue {
+        Way::Task { group, queue } => {
+            code.load(Width::Eight, R0, R6, group);
+            code.load(Width::Eight, R0, R0, queue);
+        }
+        Way::Variable(id) => {
+            code.variable(R1, id);
+            code.call(Function::ThisCpuPtr);
+        }
+    }
+    code.load(Width::Eight, R2, R0, fields.clock);
     code.load(Width::Four, R3, R0, fields.cpu);
-    code.register(Arithmetic::Set, R2, R8);
-    code.register(Arithmetic::Subtract, R2, R6);
+    code.register(Arithmetic::Subtract, R2, R8);
     code.jump_if(When::SignedAtLeast, R2, 0, forwards);
     code.immediate(Arithmetic::Set, R2, 0);
     code.here(forwards);
@@ -156,16 +175,31 @@ mod tests {
     use crate::bpf::machine::{Machine, VARIABLE};
 
     const NEXT: u64 = 5 << 32;
-    const FIELDS: Fields = Fields { last_queued: 1048, clock: 2776, cpu: 2984, queues: 10_671 };
+    const GROUP: u64 = 6 << 32;
+    const FIELDS: Fields = Fields {
+        last_queued: 1048,
+        clock: 2776,
+        cpu: 2984,
+        queue: Way::Task { group: 200, queue: 312 },
+    };
     const NOW: u64 = 1_000_000_000_000;
 
     /// What two processors have counted after a task that waits since then was picked there.
     #[track_caller]
     fn check(since: u64, processor: u64, expected: [u64; 2], sum: u64, without: u64) {
+        let by_variable = Fields { queue: Way::Variable(10_671), ..FIELDS };
+        for fields in [FIELDS, by_variable] {
+            run(fields, since, processor, expected, sum, without);
+        }
+    }
+
+    #[track_caller]
+    fn run(fields: Fields, since: u64, processor: u64, expected: [u64; 2], sum: u64, without: u64) {
         let mut machine = Machine::new(HEAD + 2 * LANE);
-        machine.put(NEXT, &[(FIELDS.last_queued, since)]);
+        machine.put(NEXT, &[(FIELDS.last_queued, since), (200, GROUP)]);
+        machine.put(GROUP, &[(312, VARIABLE)]);
         machine.put(VARIABLE, &[(FIELDS.clock, NOW), (FIELDS.cpu, processor)]);
-        machine.run(&program(&FIELDS, 2, 3), &[0, 0, NEXT, 0]);
+        machine.run(&program(&fields, 2, 3), &[0, 0, NEXT, 0]);
         let cells: Vec<AtomicU64> = machine.map().into_iter().map(AtomicU64::new).collect();
         let counts = [0, 1].map(|at| {
             let lane = &cells[HEAD + at * LANE..][..LANE];

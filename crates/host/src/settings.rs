@@ -15,7 +15,7 @@ pub struct Settings {
     /// The distribution of the times that tasks wait for a processor, by a program in the kernel: `true` by default.
     /// Needs root; without, it is told why there is none.
     pub run_queue: bool,
-    /// How often a thread means to wake up to see how late it is: 5 ms by default, `None` for never. From 100 us to
+    /// How often a thread means to wake up to see how late it is: 10 ms by default, `None` for never. From 100 us to
     /// 10 s.
     pub hiccup: Option<Duration>,
 }
@@ -36,7 +36,7 @@ impl Default for Settings {
             procfs: true,
             block_io: true,
             run_queue: true,
-            hiccup: Some(Duration::from_millis(5)),
+            hiccup: Some(Duration::from_millis(10)),
         }
     }
 }

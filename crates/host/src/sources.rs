@@ -55,8 +55,9 @@ impl Sources {
     ) -> Sources {
         let mut notes = Vec::new();
         let mut wanted = Vec::new();
-        let types =
-            (settings.block_io || settings.run_queue).then(bpf::types).unwrap_or(Err(String::new()));
+        let types = (settings.block_io || settings.run_queue)
+            .then(bpf::types)
+            .unwrap_or(Err(String::new()));
         let types = types.as_ref().map_err(String::clone);
         let mut note = |about, text: &str, found: Result<(), String>| {
             wanted.push((about, found.is_ok()));
@@ -160,8 +161,9 @@ impl Sources {
 }
 
 fn cost(report: &mut Report<'_>, program: &str, began: i64, cost: Cost) {
+    let labels = [("program", program)];
+    report.count(&own::BPF_MISSED, &labels, began, cost.missed);
     if cost.runs > 0 {
-        let labels = [("program", program)];
         report.count(&own::BPF_RUNS, &labels, began, cost.runs);
         report.sum(&own::BPF_TIME, &labels, began, cost.time_ns as f64 / 1e9);
     }

@@ -144,7 +144,8 @@ fn times_are_in_their_buckets() {
     let found = read(&machine, &mut Ledger { slots: SLOTS, ..Ledger::default() });
     let [(_, total), (_, device)] = found[0].times.as_slice() else { panic!("{found:?}") };
     assert_eq!((total.sum().estimate, device.sum().estimate), (70_000.0, 60_000.0));
-    let held = |histogram: &hist::Histogram| histogram.cells().next().map(|cell| (cell.lower, cell.upper));
+    let held =
+        |histogram: &hist::Histogram| histogram.cells().next().map(|cell| (cell.lower, cell.upper));
     let (low, high) = held(total).unwrap();
     assert!(low <= 70_000.0 && 70_000.0 <= high && high - low <= 70_000.0 / 32.0, "{low} {high}");
     assert_eq!(found[1].times[0].1.count(), 2);

@@ -61,9 +61,10 @@ impl Btf {
         while at < types.end {
             places.push(u32::try_from(at).map_err(|_| short())?);
             let head = read_type(&bytes, at).ok_or_else(short)?;
-            at = head.at + rest_of(head.kind, head.count).ok_or_else(|| {
-                format!("the kernel's BTF has a type of the unknown kind {}", head.kind)
-            })?;
+            at = head.at
+                + rest_of(head.kind, head.count).ok_or_else(|| {
+                    format!("the kernel's BTF has a type of the unknown kind {}", head.kind)
+                })?;
         }
         Ok(Btf { strings, types: places, bytes })
     }
@@ -111,7 +112,8 @@ impl Btf {
             bits += u64::from(offset);
             id = inner;
         }
-        let bytes = (bits % 8 == 0).then_some(bits / 8).and_then(|bytes| i16::try_from(bytes).ok());
+        let bytes =
+            bits.is_multiple_of(8).then_some(bits / 8).and_then(|bytes| i16::try_from(bytes).ok());
         bytes.ok_or_else(|| format!("{members} of the kernel's struct {name} is out of reach"))
     }
 
@@ -156,8 +158,8 @@ impl Btf {
                 return None;
             }
             let places = (0..found.count).map(|i| found.at + 8 * i);
-            let mut named = places
-                .filter(|&at| word(&self.bytes, at).is_some_and(|n| self.is_named(n, name)));
+            let mut named =
+                places.filter(|&at| word(&self.bytes, at).is_some_and(|n| self.is_named(n, name)));
             word(&self.bytes, named.next()? + 4)
         })
     }
@@ -210,18 +212,17 @@ mod tests {
         };
         let of = |kind: u32, count: u32| kind << 24 | count;
         let [s, a, b, n, u, x, y, t, e, p, v, int] =
-            ["s", "a", "b", "n", "u", "x", "y", "t", "E", "btf_trace_p", "v", "int"]
-                .map(&mut name);
+            ["s", "a", "b", "n", "u", "x", "y", "t", "E", "btf_trace_p", "v", "int"].map(&mut name);
         let words = [
-            vec![int, of(1, 0), 4, 32],                                      // 1
-            vec![0, of(KIND_STRUCT, 1), 8, b, 1, 64],                        // 2
-            vec![0, of(KIND_UNION, 1), 8, 0, 2, 0],                          // 3
-            vec![u, of(KIND_STRUCT, 2), 8, x, 1, 0, y, 1, 32],               // 4
-            vec![t, of(KIND_TYPEDEF, 0), 4],                                 // 5
-            vec![s, of(KIND_STRUCT, 3), 32, a, 1, 0, 0, 3, 64, n, 5, 256],   // 6
-            vec![0, of(KIND_ENUM, 1), 4, e, 7],                              // 7
-            vec![p, of(KIND_TYPEDEF, 0), 1],                                 // 8
-            vec![v, of(KIND_VAR, 0), 6, 1],                                  // 9
+            vec![int, of(1, 0), 4, 32],                                    // 1
+            vec![0, of(KIND_STRUCT, 1), 8, b, 1, 64],                      // 2
+            vec![0, of(KIND_UNION, 1), 8, 0, 2, 0],                        // 3
+            vec![u, of(KIND_STRUCT, 2), 8, x, 1, 0, y, 1, 32],             // 4
+            vec![t, of(KIND_TYPEDEF, 0), 4],                               // 5
+            vec![s, of(KIND_STRUCT, 3), 32, a, 1, 0, 0, 3, 64, n, 5, 256], // 6
+            vec![0, of(KIND_ENUM, 1), 4, e, 7],                            // 7
+            vec![p, of(KIND_TYPEDEF, 0), 1],                               // 8
+            vec![v, of(KIND_VAR, 0), 6, 1],                                // 9
         ];
         let types: Vec<u8> = words.concat().iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut out = MAGIC.to_le_bytes().to_vec();

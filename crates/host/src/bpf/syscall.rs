@@ -89,9 +89,8 @@ struct RawTracepointOpen {
 unsafe fn bpf<A>(command: libc::c_int, attributes: &mut A) -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads `size_of::<A>()` bytes of `attributes`, which are borrowed for the call; the caller
     // answers for the pointers in them.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attributes), size_of::<A>())
-    };
+    let fd =
+        unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attributes), size_of::<A>()) };
     match RawFd::try_from(fd) {
         // SAFETY: all three commands return a new descriptor, which nobody else owns.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
@@ -180,9 +179,8 @@ impl Cells {
     pub(crate) fn map(map: &OwnedFd, words: usize) -> io::Result<Cells> {
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours. The kernel refuses
         // one that is longer than the map's value, rounded up to pages.
-        let base = unsafe {
-            mmap(ptr::null_mut(), 8 * words, ProtFlags::READ, MapFlags::SHARED, map, 0)?
-        };
+        let base =
+            unsafe { mmap(ptr::null_mut(), 8 * words, ProtFlags::READ, MapFlags::SHARED, map, 0)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(Cells { base, words })
     }

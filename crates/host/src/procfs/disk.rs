@@ -4,27 +4,47 @@
 //! A sector has 512 bytes here whatever the disk's own size is; times are in milliseconds.
 //! Source: kernel, Documentation/admin-guide/iostats.rst.
 
-use super::numbers;
 use crate::metric::{Metric, Take, counter, gauge};
 
 const SECTOR: f64 = 512.0;
 
-const DONE: Metric = counter("host_disk_completed_total", "", "requests that were completed, by `device` and `operation`: read, write, discard, flush");
-const MERGED: Metric = counter("host_disk_merged_total", "", "requests that went along with another, by `device` and `operation`");
-const BYTES: Metric = counter("host_disk_bytes_total", "B", "what they were about, by `device` and `operation`; none for flush");
-const TIME: Metric = counter("host_disk_time_seconds_total", "s", "time of all requests added up, by `device` and `operation`; divided by `host_disk_completed_total` a mean only");
+const DONE: Metric = counter(
+    "host_disk_completed_total",
+    "",
+    "requests that were completed, by `device` and `operation`: read, write, discard, flush",
+);
+const MERGED: Metric = counter(
+    "host_disk_merged_total",
+    "",
+    "requests that went along with another, by `device` and `operation`",
+);
+const BYTES: Metric = counter(
+    "host_disk_bytes_total",
+    "B",
+    "what they were about, by `device` and `operation`; none for flush",
+);
+const TIME: Metric = counter(
+    "host_disk_time_seconds_total",
+    "s",
+    "time of all requests added up, by `device` and `operation`; divided by `host_disk_completed_total` a mean only",
+);
 const IN_FLIGHT: Metric = gauge("host_disk_in_flight", "", "requests under way, by `device`");
-const BUSY: Metric = counter("host_disk_busy_seconds_total", "s", "time in which any request was under way, by `device`");
-const QUEUED: Metric = counter("host_disk_queue_seconds_total", "s", "requests under way, integrated over time, by `device`: its rate is the mean queue");
+const BUSY: Metric = counter(
+    "host_disk_busy_seconds_total",
+    "s",
+    "time in which any request was under way, by `device`",
+);
+const QUEUED: Metric = counter(
+    "host_disk_queue_seconds_total",
+    "s",
+    "requests under way, integrated over time, by `device`: its rate is the mean queue",
+);
 
+#[cfg(test)]
 pub(super) const METRICS: &[Metric] = &[DONE, MERGED, BYTES, TIME, IN_FLIGHT, BUSY, QUEUED];
 
 /// `/proc/diskstats`, of the devices that `is_disk` knows: partitions would count everything twice.
-pub(super) fn diskstats(
-    text: &str,
-    is_disk: &mut dyn FnMut(&str) -> bool,
-    take: &mut dyn Take,
-) {
+pub(super) fn diskstats(text: &str, is_disk: &mut dyn FnMut(&str) -> bool, take: &mut dyn Take) {
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace().skip(2);
         let Some(device) = words.next() else { continue };

@@ -9,7 +9,10 @@ use crate::metric::{Metric, Take, counter, gauge};
 const SIZES: [(&str, Metric); 21] = [
     ("MemTotal", gauge("host_memory_total_bytes", "B", "memory that the kernel has to give")),
     ("MemFree", gauge("host_memory_free_bytes", "B", "memory that nobody uses")),
-    ("MemAvailable", gauge("host_memory_available_bytes", "B", "memory to be had without swapping")),
+    (
+        "MemAvailable",
+        gauge("host_memory_available_bytes", "B", "memory to be had without swapping"),
+    ),
     ("Buffers", gauge("host_memory_buffers_bytes", "B", "raw blocks of disks in memory")),
     ("Cached", gauge("host_memory_cached_bytes", "B", "files in memory, shared memory among them")),
     ("SwapCached", gauge("host_swap_cached_bytes", "B", "memory that is in swap too")),
@@ -17,40 +20,101 @@ const SIZES: [(&str, Metric); 21] = [
     ("SwapFree", gauge("host_swap_free_bytes", "B", "swap that is free")),
     ("Dirty", gauge("host_memory_dirty_bytes", "B", "what waits to be written to disks")),
     ("Writeback", gauge("host_memory_writeback_bytes", "B", "what is being written to disks")),
-    ("AnonPages", gauge("host_memory_anonymous_bytes", "B", "memory of programs that is of no file")),
+    (
+        "AnonPages",
+        gauge("host_memory_anonymous_bytes", "B", "memory of programs that is of no file"),
+    ),
     ("Mapped", gauge("host_memory_mapped_bytes", "B", "files that programs have mapped")),
     ("Shmem", gauge("host_memory_shared_bytes", "B", "shared memory and tmpfs")),
-    ("SReclaimable", gauge("host_memory_slab_reclaimable_bytes", "B", "the kernel's own, to be had back")),
-    ("SUnreclaim", gauge("host_memory_slab_unreclaimable_bytes", "B", "the kernel's own, not to be had back")),
+    (
+        "SReclaimable",
+        gauge("host_memory_slab_reclaimable_bytes", "B", "the kernel's own, to be had back"),
+    ),
+    (
+        "SUnreclaim",
+        gauge("host_memory_slab_unreclaimable_bytes", "B", "the kernel's own, not to be had back"),
+    ),
     ("KernelStack", gauge("host_memory_kernel_stacks_bytes", "B", "stacks of the kernel")),
     ("PageTables", gauge("host_memory_page_tables_bytes", "B", "tables of pages")),
-    ("Mlocked", gauge("host_memory_locked_bytes", "B", "memory that programs keep from being swapped")),
-    ("Committed_AS", gauge("host_memory_committed_bytes", "B", "memory that programs were promised")),
+    (
+        "Mlocked",
+        gauge("host_memory_locked_bytes", "B", "memory that programs keep from being swapped"),
+    ),
+    (
+        "Committed_AS",
+        gauge("host_memory_committed_bytes", "B", "memory that programs were promised"),
+    ),
     ("CommitLimit", gauge("host_memory_commit_limit_bytes", "B", "memory that may be promised")),
-    ("AnonHugePages", gauge("host_memory_anonymous_huge_bytes", "B", "of the anonymous memory that in huge pages")),
+    (
+        "AnonHugePages",
+        gauge(
+            "host_memory_anonymous_huge_bytes",
+            "B",
+            "of the anonymous memory that in huge pages",
+        ),
+    ),
 ];
 
 /// Fields of `/proc/vmstat` that count events.
 const EVENTS: [(&str, Metric); 10] = [
     ("pgfault", counter("host_page_faults_total", "", "faults of pages, minor and major")),
-    ("pgmajfault", counter("host_major_page_faults_total", "", "faults of pages that had to be read")),
+    (
+        "pgmajfault",
+        counter("host_major_page_faults_total", "", "faults of pages that had to be read"),
+    ),
     ("pswpin", counter("host_swap_in_pages_total", "", "pages read from swap")),
     ("pswpout", counter("host_swap_out_pages_total", "", "pages written to swap")),
-    ("pgscan_kswapd", counter("host_reclaim_scanned_kswapd_pages_total", "", "pages looked at in the background, to have memory back")),
-    ("pgscan_direct", counter("host_reclaim_scanned_direct_pages_total", "", "pages that programs had to look at to get memory: they waited")),
-    ("pgsteal_kswapd", counter("host_reclaim_taken_kswapd_pages_total", "", "pages taken back in the background")),
-    ("pgsteal_direct", counter("host_reclaim_taken_direct_pages_total", "", "pages taken back while programs waited")),
-    ("compact_stall", counter("host_compaction_stalls_total", "", "times that a program waited for memory to be moved together")),
+    (
+        "pgscan_kswapd",
+        counter(
+            "host_reclaim_scanned_kswapd_pages_total",
+            "",
+            "pages looked at in the background, to have memory back",
+        ),
+    ),
+    (
+        "pgscan_direct",
+        counter(
+            "host_reclaim_scanned_direct_pages_total",
+            "",
+            "pages that programs had to look at to get memory: they waited",
+        ),
+    ),
+    (
+        "pgsteal_kswapd",
+        counter("host_reclaim_taken_kswapd_pages_total", "", "pages taken back in the background"),
+    ),
+    (
+        "pgsteal_direct",
+        counter(
+            "host_reclaim_taken_direct_pages_total",
+            "",
+            "pages taken back while programs waited",
+        ),
+    ),
+    (
+        "compact_stall",
+        counter(
+            "host_compaction_stalls_total",
+            "",
+            "times that a program waited for memory to be moved together",
+        ),
+    ),
     ("oom_kill", counter("host_oom_kills_total", "", "processes killed for want of memory")),
 ];
 /// Times that memory had to be found while a program waited: one counter a zone, added up here.
-const STALLS: Metric =
-    counter("host_allocation_stalls_total", "", "times that a program waited for memory to be taken back");
+const STALLS: Metric = counter(
+    "host_allocation_stalls_total",
+    "",
+    "times that a program waited for memory to be taken back",
+);
 /// In units of 1,024 bytes.
 const PAGED_IN: Metric = counter("host_paged_in_bytes_total", "B", "read from disks into memory");
-const PAGED_OUT: Metric = counter("host_paged_out_bytes_total", "B", "written from memory to disks");
+const PAGED_OUT: Metric =
+    counter("host_paged_out_bytes_total", "B", "written from memory to disks");
 
-/// All metrics of this file.
+/// All metrics of this file, for the page that lists them.
+#[cfg(test)]
 pub(super) fn metrics() -> impl Iterator<Item = Metric> {
     let rest = [STALLS, PAGED_IN, PAGED_OUT];
     SIZES.iter().chain(&EVENTS).map(|entry| entry.1).chain(rest)
@@ -133,7 +197,9 @@ mod tests {
 
     #[test]
     fn whatever_stands_there_is_no_panic() {
-        for text in ["", ":", "MemTotal", "MemTotal:", "MemTotal: x kB", "pgfault", "pgfault x", " "] {
+        for text in
+            ["", ":", "MemTotal", "MemTotal:", "MemTotal: x kB", "pgfault", "pgfault x", " "]
+        {
             check(meminfo, text, &[]);
             check(vmstat, text, &[]);
         }

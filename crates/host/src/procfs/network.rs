@@ -6,49 +6,184 @@
 use super::numbers;
 use crate::metric::{Metric, Take, counter, gauge};
 
-const BYTES: Metric = counter("host_network_bytes_total", "B", "bytes by `interface` and `direction`: receive, transmit");
-const PACKETS: Metric = counter("host_network_packets_total", "", "packets by `interface` and `direction`");
-const ERRORS: Metric = counter("host_network_errors_total", "", "packets with errors by `interface` and `direction`");
-const DROPS: Metric = counter("host_network_drops_total", "", "packets dropped for want of room by `interface` and `direction`");
+const BYTES: Metric = counter(
+    "host_network_bytes_total",
+    "B",
+    "bytes by `interface` and `direction`: receive, transmit",
+);
+const PACKETS: Metric =
+    counter("host_network_packets_total", "", "packets by `interface` and `direction`");
+const ERRORS: Metric =
+    counter("host_network_errors_total", "", "packets with errors by `interface` and `direction`");
+const DROPS: Metric = counter(
+    "host_network_drops_total",
+    "",
+    "packets dropped for want of room by `interface` and `direction`",
+);
 const SOCKETS: Metric = gauge("host_sockets", "", "sockets of all kinds");
-const TCP_SOCKETS: Metric = gauge("host_tcp_sockets", "", "sockets of TCP by `state`: inuse, orphan, tw (waiting for the last packets), alloc");
+const TCP_SOCKETS: Metric = gauge(
+    "host_tcp_sockets",
+    "",
+    "sockets of TCP by `state`: inuse, orphan, tw (waiting for the last packets), alloc",
+);
 const UDP_SOCKETS: Metric = gauge("host_udp_sockets", "", "sockets of UDP in use");
 const TCP_MEMORY: Metric = gauge("host_tcp_memory_pages", "", "pages of memory in buffers of TCP");
 
 /// Fields of `/proc/net/snmp` and `/proc/net/netstat`: group, field.
 const FIELDS: [(&str, &str, Metric); 29] = [
     ("Ip", "InReceives", counter("host_ip_received_total", "", "packets that came")),
-    ("Ip", "InDiscards", counter("host_ip_discarded_in_total", "", "sound packets that came and were dropped, for want of room")),
+    (
+        "Ip",
+        "InDiscards",
+        counter(
+            "host_ip_discarded_in_total",
+            "",
+            "sound packets that came and were dropped, for want of room",
+        ),
+    ),
     ("Ip", "OutRequests", counter("host_ip_sent_total", "", "packets to be sent")),
-    ("Ip", "OutDiscards", counter("host_ip_discarded_out_total", "", "sound packets that were not sent, for want of room")),
-    ("Tcp", "ActiveOpens", counter("host_tcp_active_opens_total", "", "connections begun from here")),
-    ("Tcp", "PassiveOpens", counter("host_tcp_passive_opens_total", "", "connections begun from elsewhere")),
-    ("Tcp", "AttemptFails", counter("host_tcp_failed_opens_total", "", "connections that did not come about")),
+    (
+        "Ip",
+        "OutDiscards",
+        counter(
+            "host_ip_discarded_out_total",
+            "",
+            "sound packets that were not sent, for want of room",
+        ),
+    ),
+    (
+        "Tcp",
+        "ActiveOpens",
+        counter("host_tcp_active_opens_total", "", "connections begun from here"),
+    ),
+    (
+        "Tcp",
+        "PassiveOpens",
+        counter("host_tcp_passive_opens_total", "", "connections begun from elsewhere"),
+    ),
+    (
+        "Tcp",
+        "AttemptFails",
+        counter("host_tcp_failed_opens_total", "", "connections that did not come about"),
+    ),
     ("Tcp", "EstabResets", counter("host_tcp_resets_total", "", "connections that were reset")),
     ("Tcp", "CurrEstab", gauge("host_tcp_established", "", "connections there are")),
     ("Tcp", "InSegs", counter("host_tcp_segments_received_total", "", "segments that came")),
-    ("Tcp", "OutSegs", counter("host_tcp_segments_sent_total", "", "segments that were sent, without those sent again")),
-    ("Tcp", "RetransSegs", counter("host_tcp_segments_retransmitted_total", "", "segments that were sent again")),
+    (
+        "Tcp",
+        "OutSegs",
+        counter(
+            "host_tcp_segments_sent_total",
+            "",
+            "segments that were sent, without those sent again",
+        ),
+    ),
+    (
+        "Tcp",
+        "RetransSegs",
+        counter("host_tcp_segments_retransmitted_total", "", "segments that were sent again"),
+    ),
     ("Tcp", "InErrs", counter("host_tcp_errors_received_total", "", "segments that came damaged")),
     ("Tcp", "OutRsts", counter("host_tcp_resets_sent_total", "", "resets that were sent")),
     ("Udp", "InDatagrams", counter("host_udp_received_total", "", "datagrams that came")),
     ("Udp", "OutDatagrams", counter("host_udp_sent_total", "", "datagrams that were sent")),
     ("Udp", "NoPorts", counter("host_udp_no_port_total", "", "datagrams that nobody waited for")),
-    ("Udp", "InErrors", counter("host_udp_errors_received_total", "", "datagrams that came and could not be given to anybody")),
-    ("Udp", "RcvbufErrors", counter("host_udp_receive_buffer_full_total", "", "datagrams dropped because their socket's buffer was full")),
-    ("Udp", "SndbufErrors", counter("host_udp_send_buffer_full_total", "", "datagrams not sent because a buffer was full")),
-    ("TcpExt", "ListenOverflows", counter("host_tcp_listen_overflows_total", "", "connections dropped because a queue of new ones was full")),
-    ("TcpExt", "ListenDrops", counter("host_tcp_listen_drops_total", "", "new connections dropped, for whatever reason")),
-    ("TcpExt", "TCPTimeouts", counter("host_tcp_timeouts_total", "", "times that nothing was heard and was sent again")),
-    ("TcpExt", "TCPSynRetrans", counter("host_tcp_syn_retransmitted_total", "", "first segments of connections that were sent again")),
-    ("TcpExt", "TCPLostRetransmit", counter("host_tcp_retransmissions_lost_total", "", "segments sent again that were lost again")),
-    ("TcpExt", "TCPBacklogDrop", counter("host_tcp_backlog_drops_total", "", "segments dropped because a socket was busy and its backlog full")),
-    ("TcpExt", "TCPRcvQDrop", counter("host_tcp_receive_queue_drops_total", "", "segments dropped because a socket's buffer was full")),
-    ("TcpExt", "PruneCalled", counter("host_tcp_prunes_total", "", "times that a socket's buffer was searched for room")),
-    ("TcpExt", "TCPAbortOnMemory", counter("host_tcp_aborts_on_memory_total", "", "connections ended for want of memory")),
+    (
+        "Udp",
+        "InErrors",
+        counter(
+            "host_udp_errors_received_total",
+            "",
+            "datagrams that came and could not be given to anybody",
+        ),
+    ),
+    (
+        "Udp",
+        "RcvbufErrors",
+        counter(
+            "host_udp_receive_buffer_full_total",
+            "",
+            "datagrams dropped because their socket's buffer was full",
+        ),
+    ),
+    (
+        "Udp",
+        "SndbufErrors",
+        counter(
+            "host_udp_send_buffer_full_total",
+            "",
+            "datagrams not sent because a buffer was full",
+        ),
+    ),
+    (
+        "TcpExt",
+        "ListenOverflows",
+        counter(
+            "host_tcp_listen_overflows_total",
+            "",
+            "connections dropped because a queue of new ones was full",
+        ),
+    ),
+    (
+        "TcpExt",
+        "ListenDrops",
+        counter("host_tcp_listen_drops_total", "", "new connections dropped, for whatever reason"),
+    ),
+    (
+        "TcpExt",
+        "TCPTimeouts",
+        counter("host_tcp_timeouts_total", "", "times that nothing was heard and was sent again"),
+    ),
+    (
+        "TcpExt",
+        "TCPSynRetrans",
+        counter(
+            "host_tcp_syn_retransmitted_total",
+            "",
+            "first segments of connections that were sent again",
+        ),
+    ),
+    (
+        "TcpExt",
+        "TCPLostRetransmit",
+        counter(
+            "host_tcp_retransmissions_lost_total",
+            "",
+            "segments sent again that were lost again",
+        ),
+    ),
+    (
+        "TcpExt",
+        "TCPBacklogDrop",
+        counter(
+            "host_tcp_backlog_drops_total",
+            "",
+            "segments dropped because a socket was busy and its backlog full",
+        ),
+    ),
+    (
+        "TcpExt",
+        "TCPRcvQDrop",
+        counter(
+            "host_tcp_receive_queue_drops_total",
+            "",
+            "segments dropped because a socket's buffer was full",
+        ),
+    ),
+    (
+        "TcpExt",
+        "PruneCalled",
+        counter("host_tcp_prunes_total", "", "times that a socket's buffer was searched for room"),
+    ),
+    (
+        "TcpExt",
+        "TCPAbortOnMemory",
+        counter("host_tcp_aborts_on_memory_total", "", "connections ended for want of memory"),
+    ),
 ];
 
-/// All metrics of this file.
+/// All metrics of this file, for the page that lists them.
+#[cfg(test)]
 pub(super) fn metrics() -> impl Iterator<Item = Metric> {
     let own = [BYTES, PACKETS, ERRORS, DROPS, SOCKETS, TCP_SOCKETS, UDP_SOCKETS, TCP_MEMORY];
     own.into_iter().chain(FIELDS.iter().map(|entry| entry.2))
@@ -178,7 +313,16 @@ mod tests {
 
     #[test]
     fn whatever_stands_there_is_no_panic() {
-        for text in ["", ":", "eth0:", "eth0: 1 2", "Tcp: InSegs\n", "Tcp: InSegs\nUdp: 1", "Tcp: InSegs\nTcp: x", "TCP: inuse"] {
+        for text in [
+            "",
+            ":",
+            "eth0:",
+            "eth0: 1 2",
+            "Tcp: InSegs\n",
+            "Tcp: InSegs\nUdp: 1",
+            "Tcp: InSegs\nTcp: x",
+            "TCP: inuse",
+        ] {
             check(dev, text, 0, &[]);
             check(pairs, text, 0, &[]);
             check(sockstat, text, 0, &[]);

@@ -1,0 +1,146 @@
+//! What reaches a journal of this very host, held to what the kernel says elsewhere.
+//!
+//! Programs in the kernel need root: where they cannot be loaded, tests of them say so and pass.
+#![forbid(unsafe_code)]
+
+mod block_io;
+mod room;
+mod rows;
+mod run_queue;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use disk::{Disk, OsDisk};
+use host::{Host, Settings};
+use intake::{Home, Intake};
+use journal::{Item, Journal, Options, Start};
+use model::{Batch, Gap, Sample, Series, SeriesRef, Value};
+
+/// A journal in a folder of its own, and the way into it.
+struct Place {
+    dir: PathBuf,
+    journal: Arc<Journal>,
+    intake: Arc<Intake>,
+}
+
+impl Place {
+    fn new(limits: journal::Limits, interval: Duration) -> Place {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("host-{}-{number}", std::process::id());
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let disk: Arc<dyn Disk> = Arc::new(OsDisk);
+        let settings = journal::Settings {
+            segment_bytes: 256 << 10,
+            buffer_bytes: 128 << 10,
+            limits,
+            ..journal::Settings::default()
+        };
+        Journal::create(&*disk, &dir, journal::random_id(), 0, &settings).unwrap();
+        let journal = Arc::new(Journal::open(disk, &dir, &Options::default()).unwrap());
+        let settings = intake::Settings { interval, ..intake::Settings::default() };
+        let intake = Intake::new(Home::Journal(Arc::clone(&journal)), settings).unwrap();
+        Place { dir, journal, intake: Arc::new(intake) }
+    }
+
+    /// Starts a host with an interval that never ends: there is one reading, the last.
+    fn once() -> Place {
+        Place::new(unlimited(), Duration::from_secs(365 * 86_400))
+    }
+
+    fn start(&self, settings: Settings) -> Host {
+        Host::start(settings, Arc::clone(&self.intake)).unwrap()
+    }
+
+    /// All that is in the journal.
+    fn told(&self) -> Told {
+        let mut told = Told::default();
+        let mut reader = self.journal.reader(Start::Begin).unwrap();
+        while let Some(item) = reader.next().unwrap() {
+            let Item::Batch(batch) = item else { continue };
+            for record in batch.records() {
+                // Tests fill journals with other things too.
+                if record.bytes.first() == Some(&0xd3) {
+                    told.add(record.bytes);
+                }
+            }
+        }
+        told
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Rows and gaps, in order.
+#[derive(Debug, Default)]
+struct Told {
+    rows: Vec<(Series, Sample)>,
+    gaps: Vec<Gap>,
+}
+
+impl Told {
+    fn add(&mut self, bytes: &[u8]) {
+        let batch = Batch::check(bytes.to_vec()).unwrap();
+        let mut reader = batch.read();
+        for entry in reader.by_ref() {
+            let entry = entry.unwrap();
+            let SeriesRef::Form(form) = entry.series else { panic!("a journal needs forms") };
+            let series = Series::from_form(form).unwrap();
+            let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());
+            self.rows.push((series, Sample { start, end, value }));
+        }
+        self.gaps.extend_from_slice(reader.gaps());
+    }
+
+    /// Of the series of a name that have these labels.
+    fn of(&self, name: &str, labels: &[(&str, &str)]) -> impl Iterator<Item = &(Series, Sample)> {
+        self.rows.iter().filter(move |(series, _)| {
+            let has = |&(name, value): &(&str, &str)| series.label(name) == Some(value);
+            series.name() == name && labels.iter().all(has)
+        })
+    }
+
+    /// How many values distributions have, and their sum.
+    fn recorded(&self, name: &str, labels: &[(&str, &str)]) -> (u64, f64) {
+        self.of(name, labels).fold((0, 0.0), |(count, sum), (_, sample)| match &sample.value {
+            Value::Histogram(histogram) => {
+                (count + histogram.count(), sum + histogram.sum().estimate)
+            }
+            other => panic!("{name} is {other:?}"),
+        })
+    }
+
+    /// The last number.
+    fn number(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        match self.of(name, labels).last()?.1.value {
+            Value::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+/// The limits that journals have by default.
+fn unlimited() -> journal::Limits {
+    journal::Settings::default().limits
+}
+
+/// Nothing but what is asked for.
+fn nothing() -> Settings {
+    Settings { host: None, procfs: false, block_io: false, run_queue: false, hiccup: None }
+}
+
+/// Whether programs are at work; says why not.
+fn works(host: &Host) -> bool {
+    let notes = host.notes();
+    for note in &notes {
+        println!("skipped: {note}");
+    }
+    notes.is_empty()
+}

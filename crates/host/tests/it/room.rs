@@ -1,0 +1,37 @@
+//! What was not taken for want of room comes again, and what cannot is said.
+
+use std::time::Duration;
+
+use host::Settings;
+use journal::{Level, Limits, Start};
+
+use crate::{Place, nothing, unlimited};
+
+#[test]
+fn what_is_not_taken_comes_with_the_next() {
+    let limits = Limits { bytes_max: Some(1 << 20), ..unlimited() };
+    let place = Place::new(limits, Duration::from_millis(50));
+    place.journal.add_subscriber("slow", Start::Begin, true).unwrap();
+    let filler = vec![b'x'; 16 << 10];
+    while place.journal.append(&filler, Level::Process).is_ok() {}
+    let hiccup = Some(Duration::from_millis(1));
+    let host = place.start(Settings { procfs: true, hiccup, ..nothing() });
+    let deferred = place.intake.meter().counter("topdeck_host_deferred_total", "", &[]);
+    while deferred.get() < 3 {
+        std::thread::yield_now();
+    }
+    let mut slow = place.journal.subscribe("slow").unwrap();
+    while slow.next().unwrap().is_some() {}
+    let read = slow.position();
+    slow.commit(read, Level::Disk).unwrap();
+    host.stop().unwrap();
+    let told = place.told();
+    let first = &told.of("host_hiccup", &[]).next().unwrap().1;
+    // It spans the readings that were not taken, and has their waits.
+    let span = (first.end - first.start) as f64 / 1e6;
+    assert!(span > 100.0, "{span} ms");
+    let model::Value::Histogram(waits) = &first.value else { panic!("{first:?}") };
+    assert!(waits.count() as f64 > span - 60.0, "{} waits in {span} ms", waits.count());
+    let gap = &told.gaps[0];
+    assert!(gap.lost.is_some_and(|lost| lost > 50) && gap.end <= first.end, "{gap:?}");
+}

@@ -1,0 +1,55 @@
+//! Waits for a processor: no fewer than the kernel has in the books of this process's own threads.
+
+use std::fs;
+use std::sync::mpsc;
+
+use host::Settings;
+
+use crate::{Place, nothing, works};
+
+const TURNS: u64 = 2_000;
+
+/// Nanoseconds waited, and turns, of the calling thread.
+fn schedstat() -> Option<(f64, u64)> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let mut words = text.split_ascii_whitespace().skip(1);
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
+#[test]
+fn waits_are_those_of_the_kernel() {
+    let place = Place::once();
+    let host = place.start(Settings { run_queue: true, ..nothing() });
+    if !works(&host) {
+        return;
+    }
+    // Two threads that wake each other up, turn by turn.
+    let (to, from_here) = mpsc::sync_channel::<()>(0);
+    let (back, from_there) = mpsc::sync_channel::<()>(0);
+    let there = std::thread::spawn(move || {
+        while from_here.recv().is_ok() && back.send(()).is_ok() {}
+        schedstat()
+    });
+    let before = schedstat();
+    for _ in 0..TURNS {
+        to.send(()).unwrap();
+        from_there.recv().unwrap();
+    }
+    let after = schedstat();
+    drop(to);
+    let there = there.join().unwrap();
+    host.stop().unwrap();
+    let (Some(before), Some(after), Some(there)) = (before, after, there) else {
+        return println!("skipped: the kernel keeps no /proc/PID/schedstat");
+    };
+    let waited = after.0 - before.0 + there.0;
+    let turns = after.1 - before.1 + there.1;
+    let told = place.told();
+    let (count, sum) = told.recorded("host_run_queue_delay", &[]);
+    println!(
+        "{count} waits of {sum} ns counted, {turns} of {waited} ns in the books of two threads"
+    );
+    assert!(turns >= TURNS / 2, "the threads did not take turns: {turns}");
+    assert!(count >= turns && sum >= waited);
+    assert_eq!(told.number("host_run_queue_untimed_total", &[]), Some(0.0));
+}
