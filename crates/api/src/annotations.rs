@@ -21,10 +21,10 @@ use crate::json::Json::{self, Bool, Integer, List, Object, Text};
 use crate::json::integer;
 use crate::moment::{self, MOMENT};
 use crate::openapi::{JSON, Parameter, Route, SELECTOR, TIMEOUT};
-use crate::token::Scope;
 use crate::parameters::Parameters;
 use crate::problem::Problem;
 use crate::refusal::Refusal;
+use crate::token::Scope;
 
 /// The series that they are of.
 const NAME: &str = "annotation";

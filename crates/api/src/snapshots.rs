@@ -17,9 +17,9 @@ use crate::desk::Written;
 use crate::json::Json::{Bool, List, Object, Text};
 use crate::json::integer;
 use crate::openapi::{JSON, Parameter, Route};
-use crate::token::Scope;
 use crate::parameters::Parameters;
 use crate::refusal::Refusal;
+use crate::token::Scope;
 
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 64;

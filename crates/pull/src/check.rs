@@ -94,7 +94,9 @@ impl Checking {
             .body(Bytes::new());
         let allowed = Allowance { time: self.check.timeout, bytes: BODY_BYTES_MAX };
         let answer = match request {
-            Ok(request) => connection.send(request, allowed).await.map_err(|error| error.to_string()),
+            Ok(request) => {
+                connection.send(request, allowed).await.map_err(|error| error.to_string())
+            }
             Err(error) => Err(error.to_string()),
         };
         match answer {
@@ -107,7 +109,8 @@ impl Checking {
                     found.failed = Some(format!("it answers {status}"));
                 } else if let Some(text) = body.as_ref().filter(|text| {
                     let bytes = text.as_bytes();
-                    !bytes.is_empty() && !answer.response.body().windows(bytes.len()).any(|w| w == bytes)
+                    !bytes.is_empty()
+                        && !answer.response.body().windows(bytes.len()).any(|w| w == bytes)
                 }) {
                     found.failed = Some(format!("{text:?} does not stand in the answer"));
                 }
@@ -118,7 +121,8 @@ impl Checking {
 
     fn series(&self, name: &str, kind: Kind, labels: &[(&str, &str)]) -> model::Result<Series> {
         let unit = if matches!(kind, Kind::Histogram(_)) { "ns" } else { "" };
-        let mut series = Series::new(name, kind).with_unit(unit).with_label("check", &*self.check.name);
+        let mut series =
+            Series::new(name, kind).with_unit(unit).with_label("check", &*self.check.name);
         for (name, value) in labels {
             series = series.with_label(*name, *value);
         }

@@ -49,8 +49,11 @@ impl Pull {
             .iter()
             .map(|scrape| Scraping::new(scrape, intake))
             .collect::<Result<_>>()?;
-        let checks: Vec<Checking> =
-            settings.checks.iter().map(|check| Checking::new(check, intake)).collect::<Result<_>>()?;
+        let checks: Vec<Checking> = settings
+            .checks
+            .iter()
+            .map(|check| Checking::new(check, intake))
+            .collect::<Result<_>>()?;
         let mut jobs = JoinSet::new();
         for scrape in scrapes {
             jobs.spawn(run(Arc::new(scrape), stopped.clone(), Arc::clone(&room)));

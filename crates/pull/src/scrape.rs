@@ -94,14 +94,16 @@ impl Scraping {
             .header(header::ACCEPT, ACCEPT)
             .header(header::ACCEPT_ENCODING, "gzip")
             .header(header::USER_AGENT, concat!("topdeck/", env!("CARGO_PKG_VERSION")))
-            .header("X-Prometheus-Scrape-Timeout-Seconds", self.scrape.timeout.as_secs_f64().to_string());
+            .header(
+                "X-Prometheus-Scrape-Timeout-Seconds",
+                self.scrape.timeout.as_secs_f64().to_string(),
+            );
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization);
         }
         let request = request.body(Bytes::new()).map_err(|error| error.to_string())?;
         let allowed = Allowance { time: self.scrape.timeout, bytes: self.scrape.bytes_max };
-        let answer =
-            connection.send(request, allowed).await.map_err(|error| error.to_string())?;
+        let answer = connection.send(request, allowed).await.map_err(|error| error.to_string())?;
         let status = answer.response.status();
         if !status.is_success() {
             return Err(format!("the page answers {status}"));
@@ -110,7 +112,12 @@ impl Scraping {
     }
 
     /// Writes what was fetched, and takes it in.
-    fn keep(&self, page: std::result::Result<Page, String>, at: i64, took: Duration) -> Option<intake::Receipt> {
+    fn keep(
+        &self,
+        page: std::result::Result<Page, String>,
+        at: i64,
+        took: Duration,
+    ) -> Option<intake::Receipt> {
         let mut writer = self.intake.writer(WAY);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_last = at > state.at;
@@ -179,7 +186,12 @@ impl Scraping {
         job.chain(self.scrape.labels.iter().cloned()).collect()
     }
 
-    fn read(&self, page: &Page, at: i64, writer: &mut Writer) -> model::Result<(Placed, Seen, u64)> {
+    fn read(
+        &self,
+        page: &Page,
+        at: i64,
+        writer: &mut Writer,
+    ) -> model::Result<(Placed, Seen, u64)> {
         let mut watching = Watching::new(writer);
         let labels = self.labels();
         let rules = Rules { time: Some(at), ..Rules::default() };

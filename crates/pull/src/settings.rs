@@ -118,7 +118,8 @@ impl Default for Statuses {
 impl Statuses {
     /// `200`, `200-299`, `200,301-302`.
     pub fn parse(text: &str) -> Result<Statuses, String> {
-        let expected = || format!("{text:?}: expected statuses such as 200, 200-299 or 200,301-302");
+        let expected =
+            || format!("{text:?}: expected statuses such as 200, 200-299 or 200,301-302");
         let status = |text: &str| {
             text.trim().parse::<u16>().ok().filter(|status| (100..=599).contains(status))
         };

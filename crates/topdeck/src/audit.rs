@@ -18,7 +18,7 @@ use crate::server;
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
     #[command(flatten)]
-    server: server::Options,
+    server: server::Server,
 
     /// Print JSON
     #[arg(long)]
@@ -40,7 +40,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let audit = options.server.ask(Method::GET, "/v1/audit")?;
     let text = if options.json { format!("{audit}\n") } else { table(&audit) };
     print(text.as_bytes())?;
-    Ok(if audit["explained"].as_bool() == Some(true) { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    Ok(if audit["explained"].as_bool() == Some(true) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(3)
+    })
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -58,7 +58,9 @@ impl Node {
     /// Opens the folder and starts everything. What cannot be is an error, before anything was acknowledged.
     pub(crate) async fn start(role: Role, settings: Settings, data: &Path) -> Result<Node> {
         if role == Role::Agent && settings.sites.is_empty() {
-            bail!("an agent hands all it takes to sites, and there is none: add a [[site]] to the settings");
+            bail!(
+                "an agent hands all it takes to sites, and there is none: add a [[site]] to the settings"
+            );
         }
         let home = home(role, &settings, data)?;
         let intake = Arc::new(Intake::new(home, settings.intake())?);

@@ -23,7 +23,7 @@ use crate::settings::roles::OTLP_PORTS;
 #[command(after_long_help = SERVE)]
 pub(crate) struct ServeOptions {
     #[command(flatten)]
-    options: Options,
+    options: Start,
 }
 
 const SERVE: &str = "\
@@ -48,7 +48,7 @@ Exit status:
 #[command(after_long_help = AGENT)]
 pub(crate) struct AgentOptions {
     #[command(flatten)]
-    options: Options,
+    options: Start,
 }
 
 const AGENT: &str = "\
@@ -63,7 +63,7 @@ Exit status:
   2  the command line makes no sense";
 
 #[derive(clap::Args)]
-struct Options {
+struct Start {
     /// The settings, TOML; docs/topdeck.toml has every key
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -81,7 +81,7 @@ pub(crate) fn agent(options: &AgentOptions) -> Result<ExitCode> {
     run(Role::Agent, &options.options)
 }
 
-fn run(role: Role, options: &Options) -> Result<ExitCode> {
+fn run(role: Role, options: &Start) -> Result<ExitCode> {
     let settings = read(options)?;
     let data = data(options, &settings)?;
     let runtime = runtime::Builder::new_multi_thread()
@@ -92,7 +92,7 @@ fn run(role: Role, options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn live(role: Role, options: &Options, settings: Settings, data: &Path) -> Result<()> {
+async fn live(role: Role, options: &Start, settings: Settings, data: &Path) -> Result<()> {
     // Before anything is taken: who stops us early is heard too.
     let mut signals = Signals::new()?;
     let mut node = Node::start(role, settings, data).await?;
@@ -121,7 +121,7 @@ async fn live(role: Role, options: &Options, settings: Settings, data: &Path) ->
 }
 
 /// What the settings say, or what is sensible on this host.
-fn read(options: &Options) -> Result<Settings> {
+fn read(options: &Start) -> Result<Settings> {
     match &options.config {
         Some(path) => match Settings::read(path) {
             Ok(settings) => Ok(settings),
@@ -135,8 +135,8 @@ fn read(options: &Options) -> Result<Settings> {
 fn without_taken(mut settings: Settings) -> Settings {
     let mut addresses = settings.http_addresses();
     addresses.retain(|address| {
-        let is_free = !OTLP_PORTS.contains(&address.port())
-            || std::net::TcpListener::bind(address).is_ok();
+        let is_free =
+            !OTLP_PORTS.contains(&address.port()) || std::net::TcpListener::bind(address).is_ok();
         if !is_free {
             say(format_args!("{address} is in use: OTLP is taken on the other addresses"));
         }
@@ -154,8 +154,9 @@ fn without_taken(mut settings: Settings) -> Settings {
 }
 
 /// The folder of everything.
-fn data(options: &Options, settings: &Settings) -> Result<PathBuf> {
-    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+fn data(options: &Start, settings: &Settings) -> Result<PathBuf> {
+    let of =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let own = options.data.clone().or_else(|| settings.data.clone());
     own.or_else(|| of("STATE_DIRECTORY"))
         .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))

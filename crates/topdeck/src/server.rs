@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use http::{Method, Request, header};
-use net::dial::{Allowance, Dialer, Limits};
 use net::Target;
+use net::dial::{Allowance, Dialer, Limits};
 use net::tls::ClientTls;
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ const ANSWER_BYTES: usize = 64 << 20;
 
 /// Which one, and who asks.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Server {
     /// Where it is
     #[arg(long, value_name = "URL", default_value_t = format!("http://127.0.0.1:{PORT}"))]
     server: String,
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     ca: Option<PathBuf>,
 }
 
-impl Options {
+impl Server {
     /// Asks, and reads the answer, which is JSON.
     pub(crate) fn ask(&self, method: Method, path: &str) -> Result<Value> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -70,7 +70,8 @@ impl Options {
         let json: Option<Value> = serde_json::from_slice(answer.body()).ok();
         let status = answer.status();
         if !status.is_success() {
-            let why = json.as_ref().and_then(|json| json["error"].as_str()).unwrap_or("no reason given");
+            let why =
+                json.as_ref().and_then(|json| json["error"].as_str()).unwrap_or("no reason given");
             bail!("{}: {status}: {why}", self.server);
         }
         json.with_context(|| format!("{}: the answer is no JSON: is that topdeck?", self.server))

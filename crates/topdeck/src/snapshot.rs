@@ -21,7 +21,7 @@ pub(crate) struct Options {
     name: String,
 
     #[command(flatten)]
-    server: server::Options,
+    server: server::Server,
 }
 
 const AFTER: &str = "\
@@ -38,7 +38,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         .name
         .bytes()
         .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                char::from(byte).to_string()
+            }
             byte => format!("%{byte:02X}"),
         })
         .collect();

@@ -31,7 +31,9 @@ impl Page {
         let bytes = match text(header::CONTENT_ENCODING).unwrap_or("identity") {
             "identity" | "" => body.clone(),
             "gzip" | "x-gzip" => gunzip(body, bytes_max)?,
-            other => return Err(format!("the page is packed as {other:?}, which was not asked for")),
+            other => {
+                return Err(format!("the page is packed as {other:?}, which was not asked for"));
+            }
         };
         Ok(Page { is_protobuf, bytes })
     }
