@@ -187,7 +187,7 @@ fn both_drafts_say_since_when_a_series_counts() {
 fn metadata_tell_kind_and_unit() {
     let symbols = symbols(&["", "__name__", "a", "seconds", "a_count", "widgets"]);
     let metadata = |kind, unit| bytes(5, &[varint(1, kind), varint(4, unit)].concat());
-    let mut one = |refs: &[u8], kind, unit, expected: &str| {
+    let one = |refs: &[u8], kind, unit, expected: &str| {
         let rest = [sample(1.0, 1), metadata(kind, unit)];
         check(Version::V2, &[symbols.clone(), series_v2(refs, &rest)].concat(), &[expected], &[]);
     };

@@ -6,6 +6,7 @@ mod checks;
 mod classic;
 mod compare;
 mod compliance;
+mod ends;
 mod fuzzed;
 mod memory;
 mod notation;

@@ -1,0 +1,81 @@
+//! Series that end: Prometheus' mark, as remote write brings it. That of a histogram is a number of the same name and
+//! labels, in a series of counts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use disk::{Disk, SimDisk};
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use journal::Level;
+use model::{BatchWriter, Kind, Sample, Series, Value};
+use query::{Data, Language, Question, STALE_BITS, Settings, Stored, ask, promql};
+use store::{Options, SECOND, Store};
+
+const DIR: &str = "/store";
+const START: i64 = 1_600_000_020 * SECOND;
+
+/// A series of readings, ten seconds apart.
+fn put(batch: &mut BatchWriter, name: &str, kind: Kind, values: Vec<(i64, Value)>) {
+    batch.series(&Series::new(name, kind).checked().unwrap());
+    for (second, value) in values {
+        let at = START + second * SECOND;
+        batch.sample(&Sample { start: at, end: at, value }).unwrap();
+    }
+}
+
+fn stored() -> Store {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+    Store::create(&disk, Path::new(DIR), &journal::Settings::default()).unwrap();
+    let clock = Arc::new(|| START + 3_600 * SECOND);
+    let options = Options { background: false, clock, ..Options::default() };
+    let store = Store::open(disk, Path::new(DIR), &options).unwrap();
+    let histogram = |count: u64| {
+        let mut histogram = Histogram::default();
+        (0..count).for_each(|_| histogram.record(1.0));
+        Value::Histogram(Box::new(histogram))
+    };
+    let end = || Value::Number(f64::from_bits(STALE_BITS));
+    let cumulative = Temporality::Cumulative;
+    let mut batch = BatchWriter::default();
+    let readings = [0, 10, 20].map(|at| (at, histogram(5 + at as u64))).to_vec();
+    put(&mut batch, "latency", Kind::Histogram(cumulative), readings);
+    put(&mut batch, "latency", Kind::Counter(cumulative), vec![(30, end())]);
+    let number = |at| (at, Value::Number(100.0 + at as f64));
+    let readings = vec![number(0), number(10), (20, end()), number(30)];
+    put(&mut batch, "requests", Kind::Counter(cumulative), readings);
+    let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+    store.catch_up().unwrap();
+    store
+}
+
+/// What is answered at a moment: a number, or none.
+#[track_caller]
+fn check(store: &Store, text: &str, second: i64, expected: Option<f64>) {
+    let start = START + second * SECOND;
+    let options = promql::Options::default();
+    let question =
+        Question { text, language: Language::PromQl, start, end: start, step: 0, options };
+    let view = store.view().unwrap();
+    let answer = ask(&Stored::new(&view), &question, &Settings::default(), &|| false).unwrap();
+    let Data::Vector(streams) = answer.data else { panic!("one moment has a vector") };
+    let found = streams.first().and_then(|stream| stream.points[0].as_ref()?.number());
+    assert_eq!((streams.len() < 2, found), (true, expected), "{text} at {second} s");
+}
+
+#[test]
+fn a_histogram_is_there_until_its_mark() {
+    let store = stored();
+    check(&store, "histogram_count(latency)", 25, Some(25.0));
+    check(&store, "histogram_count(latency)", 35, None);
+    check(&store, "histogram_count(exact_increase(latency[1m]))", 40, Some(20.0));
+}
+
+#[test]
+fn a_counter_goes_on_after_its_mark() {
+    let store = stored();
+    check(&store, "requests", 15, Some(110.0));
+    check(&store, "requests", 25, None);
+    check(&store, "requests", 35, Some(130.0));
+    check(&store, "exact_increase(requests[1m])", 40, Some(30.0));
+}
