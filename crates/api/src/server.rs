@@ -83,14 +83,14 @@ pub enum ServerError {
     /// The address is not this host's own, and everybody would come in.
     #[error(
         "will not listen on {address} without tokens, because whoever reaches it could read and write: \
-         name a file of tokens with at least one in it (`topdeck token add`), or listen on 127.0.0.1"
+         name a file of tokens with at least one in it (`topdeck token DIR add NAME ingest`), or listen on 127.0.0.1"
     )]
     Open {
         /// Which.
         address: SocketAddr,
     },
     /// Tokens are required and there are none.
-    #[error("tokens are required, and there is none: make one with `topdeck token add`")]
+    #[error("tokens are required, and there is none: make one with `topdeck token DIR add NAME ingest`")]
     NoTokens,
     /// The tokens cannot be read.
     #[error(transparent)]

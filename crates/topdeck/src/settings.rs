@@ -48,7 +48,7 @@ pub(crate) struct Http {
     /// `["127.0.0.1:7717", "127.0.0.1:4317", "127.0.0.1:4318"]`; `[]` for none.
     pub(crate) listen: Option<Vec<SocketAddr>>,
     /// Whether a token is asked for on loopback too; on other addresses it always is.
-    pub(crate) require_tokens: bool,
+    pub(crate) tokens_required: bool,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) limits: Limits,
 }
@@ -65,22 +65,30 @@ pub(crate) struct ServerTls {
     pub(crate) client_ca: Option<PathBuf>,
 }
 
-/// `[http.limits]`.
+/// `[http.limits]`: what one may ask of the server; docs/serve.md says what happens beyond.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
-    /// Of a request, as it is sent and when it is unpacked: `16MiB`.
-    pub(crate) body: Option<Size>,
+    /// Of a request, as it comes and as it is unpacked: `16MiB`.
+    pub(crate) body_bytes: Option<Size>,
     /// Of all bodies that are being read or worked on: `256MiB`.
-    pub(crate) bodies: Option<Size>,
-    /// Connections at a time: 20,000.
-    pub(crate) connections: Option<usize>,
-    /// From the first byte of a request to the end of its head: `10s`.
-    pub(crate) header_time: Option<Length>,
-    /// For a whole body: `60s`.
+    pub(crate) bodies_bytes: Option<Size>,
+    /// For a whole body to come: `60s`.
     pub(crate) body_time: Option<Length>,
+    /// Of a request's line and headers: `64KiB`.
+    pub(crate) head_bytes: Option<Size>,
+    /// For these to come: `10s`.
+    pub(crate) head_time: Option<Length>,
+    /// Until the answer begins: `120s`.
+    pub(crate) request_time: Option<Length>,
+    /// In which the other end takes nothing of an answer: `60s`.
+    pub(crate) write_time: Option<Length>,
+    /// Between requests of a connection: `300s`.
+    pub(crate) idle_time: Option<Length>,
+    /// At a time: 16,384.
+    pub(crate) connections: Option<usize>,
     /// Questions that are worked on at a time: 8.
-    pub(crate) questions: Option<usize>,
+    pub(crate) queries: Option<usize>,
 }
 
 /// `[statsd]`.

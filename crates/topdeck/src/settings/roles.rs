@@ -43,14 +43,17 @@ impl Settings {
         api::Settings {
             listen: listen.map(|address| api::Listen { address, tls: tls.clone() }).collect(),
             tokens: Some(crate::token::file(data)),
-            tokens_required: self.http.require_tokens,
+            tokens_required: self.http.tokens_required,
             limits: api::Limits {
-                body_bytes: bytes(limits.body, default.body_bytes),
-                bodies_bytes: bytes(limits.bodies, default.bodies_bytes),
+                body_bytes: bytes(limits.body_bytes, default.body_bytes),
+                bodies_bytes: bytes(limits.bodies_bytes, default.bodies_bytes),
                 body_time: length(limits.body_time, default.body_time),
-                head_time: length(limits.header_time, default.head_time),
+                head_bytes: bytes(limits.head_bytes, default.head_bytes),
+                head_time: length(limits.head_time, default.head_time),
+                request_time: length(limits.request_time, default.request_time),
+                write_time: length(limits.write_time, default.write_time),
+                idle_time: length(limits.idle_time, default.idle_time),
                 connections: limits.connections.unwrap_or(default.connections),
-                ..default
             },
             ..api::Settings::default()
         }
@@ -59,7 +62,7 @@ impl Settings {
     pub(crate) fn desk(&self, data: &Path) -> api::DeskSettings {
         let default = api::DeskSettings::default();
         api::DeskSettings {
-            queries_max: self.http.limits.questions.unwrap_or(default.queries_max),
+            queries_max: self.http.limits.queries.unwrap_or(default.queries_max),
             snapshots: Some(data.join("snapshots")),
             ..default
         }

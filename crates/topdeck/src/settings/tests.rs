@@ -26,6 +26,18 @@ fn the_example_is_read() {
     let text = include_str!("../../../../docs/topdeck.toml");
     let settings = parse(text);
     assert_eq!(settings.scrapes.len() + settings.checks.len() + settings.sites.len(), 0);
+    // What it says is the default is what is done without it.
+    let (data, nothing) = (Path::new("/data"), Settings::default());
+    assert_eq!(settings.server(data), nothing.server(data));
+    assert_eq!(settings.host(), nothing.host());
+    assert_eq!(settings.listeners(), nothing.listeners());
+    assert_eq!(settings.journal_bytes(), nothing.journal_bytes());
+    assert_eq!(settings.intake().interval, nothing.intake().interval);
+    assert_eq!(settings.intake().level, nothing.intake().level);
+    assert_eq!(settings.desk(data).queries_max, nothing.desk(data).queries_max);
+    let options = store::Options::default();
+    assert_eq!(settings.store.head.map(|head| head.0), Some(options.head_bytes_max as u64));
+    assert_eq!(settings.store.series, Some(options.limits.series_max as u64));
     // What is commented out is right too.
     let all: String = text
         .lines()
