@@ -79,6 +79,7 @@ impl Node {
             Some(wanted) => Some(Host::start(wanted, Arc::clone(&intake))?),
             None => None,
         };
+        mark_lossy(&intake, &settings)?;
         let data = data.to_owned();
         Ok(Node { role, settings, data, intake, context, server, forward, listeners, pull, host })
     }
@@ -135,6 +136,7 @@ impl Node {
             }
             notes.push("what this host tells is as the settings say".to_owned());
         }
+        mark_lossy(&self.intake, &settings)?;
         self.keep(&settings)?;
         self.server.reload()?;
         self.settings = settings;
@@ -211,6 +213,14 @@ impl Node {
         self.intake.stop();
         Ok(())
     }
+}
+
+/// What these put together in an interval is gone when the process is killed: the next start has to say so.
+fn mark_lossy(intake: &Intake, settings: &Settings) -> Result<()> {
+    if !settings.listeners().is_empty() || settings.host().is_some() {
+        intake.mark_lossy()?;
+    }
+    Ok(())
 }
 
 /// What needs a restart, if it is another one now.
