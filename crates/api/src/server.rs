@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use http::{StatusCode, Uri};
+use http::{Method, StatusCode, Uri};
 use net::tls::{ServerTls, TlsError};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
@@ -232,7 +232,15 @@ fn router(body_bytes: usize) -> Router<Context> {
     let batches = scoped(batches::routes(), Scope::Ingest);
     let router = ingest::routes().merge(batches).merge(openapi::routes(None));
     let router = asked.into_iter().fold(router, Router::merge);
-    router.fallback(nothing_there).layer(DefaultBodyLimit::max(body_bytes))
+    router.fallback(nothing_there).method_not_allowed_fallback(not_so).layer(DefaultBodyLimit::max(body_bytes))
+}
+
+async fn not_so(method: Method, uri: Uri) -> Problem {
+    let what = format!(
+        "{method} is not answered at {}; /v1/openapi.json says what is",
+        uri.path()
+    );
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, what)
 }
 
 async fn nothing_there(uri: Uri) -> Problem {
@@ -244,7 +252,7 @@ async fn nothing_there(uri: Uri) -> Problem {
             "topdeck takes metrics, neither traces nor logs: leave them out of the exporter"
                 .to_owned()
         }
-        path => format!("there is nothing at {path}"),
+        path => format!("there is nothing at {path}; /v1/openapi.json says what there is"),
     };
     Problem::new(StatusCode::NOT_FOUND, what)
 }

@@ -69,7 +69,7 @@ impl Store {
         settings: &journal::Settings,
     ) -> Result<u128> {
         disk.create_dir(path.parent().unwrap_or(path)).doing("create", path)?;
-        match journal::Journal::create(&**disk, path, journal::random_id(), 0, settings) {
+        match journal::Journal::create(&**disk, path, journal::random_id(), journal::wall_clock()(), settings) {
             Ok(()) | Err(journal::Error::Exists { .. }) => {}
             Err(error) => return Err(error.into()),
         }

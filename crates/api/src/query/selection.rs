@@ -35,19 +35,23 @@ pub(crate) fn histograms(
     }
 }
 
+/// What there is instead: names that somebody sent come before those that topdeck makes itself.
 fn nothing(view: &View, selector: &Selector) -> String {
-    let mut names: Vec<String> = Vec::new();
+    let own = |name: &str| name.starts_with("topdeck_") || name.starts_with("host_");
+    let mut names: BTreeSet<(bool, String)> = BTreeSet::new();
     let n = view.each_series(&Selector::All, &mut |series| {
-        if !names.iter().any(|name| name == series.name()) {
-            names.push(series.name().to_owned());
+        let name = series.name();
+        names.insert((own(name), name.to_owned()));
+        if names.len() > 2 * NAMES_LISTED {
+            names.pop_last();
         }
-        if names.len() > NAMES_LISTED { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        ControlFlow::Continue(())
     });
     if n == 0 {
         return format!("{selector} picks no series: there is nothing in the store yet");
     }
-    let more = if names.len() > NAMES_LISTED { " and more" } else { "" };
-    names.truncate(NAMES_LISTED);
+    let more = if names.len() > NAMES_LISTED { "; /v1/names lists all" } else { "" };
+    let names: Vec<String> = names.into_iter().take(NAMES_LISTED).map(|(_, name)| name).collect();
     format!("{selector} picks no series; there are: {}{more}", names.join(", "))
 }
 

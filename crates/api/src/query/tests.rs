@@ -175,7 +175,7 @@ async fn what_is_wrong_is_named() {
         503 Service Unavailable {"error":"the query took longer than it may; ask for less, or raise timeout"}
     "#]]).await;
     check("/v1/histogram?selector=nothing", expect![[r#"
-        404 Not Found {"error":"and(__name:nothing) picks no series; there are: latency, requests_total, depth"}
+        404 Not Found {"error":"and(__name:nothing) picks no series; there are: depth, latency, requests_total"}
     "#]]).await;
     check(
         "/v1/histogram?selector=depth",
