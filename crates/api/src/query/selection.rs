@@ -1,5 +1,6 @@
 //! Which series a question is about, their unit, and the time that it is about.
 
+use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 
 use collect::{Quantity, Unit};
