@@ -5,11 +5,10 @@
 //! come again. A repeat is known by the sender's journal and its position there.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -17,35 +16,22 @@ use intake::{Intake, Receipt};
 use journal::Identity;
 use model::{Batch, PARCEL_BYTES_MAX, Parcel, SeriesRef};
 use net::parcels::{ACCEPTED, AGENT, PATH, REFUSED};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 
+use crate::access::Client;
 use crate::context::Context;
 use crate::problem::Problem;
 
-/// Bodies that are being received, all together, in KiB.
-const BODIES_KIB_MAX: u32 = 256 << 10;
 /// Parcels that are unpacked at the same time.
 const UNPACKED_MAX: usize = 4;
-/// How long a body may take to come.
-const BODY_TIME_MAX: Duration = Duration::from_secs(60);
-/// After how long to come again when too much comes at once.
-const AFTER_BUSY: Duration = Duration::from_secs(1);
-
-/// What all requests together may take.
-#[derive(Debug)]
-struct Room {
-    bodies: Semaphore,
-    unpacked: Semaphore,
-}
+/// How far back a packed parcel may refer, as a power of two: what it is unpacked with takes as much memory.
+const WINDOW_LOG_MAX: u32 = 23;
 
 /// The routes.
 pub(crate) fn routes() -> Router<Context> {
-    let room = Arc::new(Room {
-        bodies: Semaphore::new(BODIES_KIB_MAX as usize),
-        unpacked: Semaphore::new(UNPACKED_MAX),
-    });
-    let take = |State(context): State<Context>, headers: HeaderMap, body: Body| async move {
-        match take(&context, &room, &headers, body).await {
+    let turns = Arc::new(Semaphore::new(UNPACKED_MAX));
+    let take = |State(context): State<Context>, request: Request| async move {
+        match take(&context, &turns, request).await {
             Ok(answer) => answer.into_response(),
             Err(problem) => problem.into_response(),
         }
@@ -53,16 +39,14 @@ pub(crate) fn routes() -> Router<Context> {
     Router::new().route(PATH, post(take)).layer(DefaultBodyLimit::disable())
 }
 
-async fn take(
-    context: &Context,
-    room: &Room,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<Answer, Problem> {
+async fn take(context: &Context, turns: &Semaphore, request: Request) -> Result<Answer, Problem> {
+    let (parts, body) = request.into_parts();
+    let headers = &parts.headers;
     let packed = is_packed(headers)?;
-    let _held = reserve(room, headers)?;
     let body = receive(body).await?;
-    let _turn = room.unpacked.acquire().await.expect("BUG: nobody closes it");
+    let turn = turns.acquire().await.expect("BUG: nobody closes it");
+    // A parcel says itself whose it is: what comes with another token is somebody else's.
+    let client = parts.extensions.get::<Client>().and_then(|client| client.name.clone());
     let intake = Arc::clone(&context.intake);
     // What is no text is nobody's name; the books keep as much of it as they want.
     let agent = headers.get(AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default();
@@ -71,12 +55,14 @@ async fn take(
     // Unpacking takes the processor, and appending may wait for the disk.
     let work = move || {
         let parcel = if packed { unpack(&body)?.into() } else { body };
-        append(&intake, &agent, &parcel)
+        append(&intake, client.as_deref(), &agent, &parcel)
     };
     let mut answer = match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer?,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
+    // Others need not wait for the disk.
+    drop(turn);
     if let Some(receipt) = answer.receipt.take() {
         // One for all: what is before the last is durable with it.
         receipt.settled().await?;
@@ -96,36 +82,16 @@ fn is_packed(headers: &HeaderMap) -> Result<bool, Problem> {
     }
 }
 
-/// Room for a body, which must not be larger than a parcel.
-fn reserve<'a>(room: &'a Room, headers: &HeaderMap) -> Result<SemaphorePermit<'a>, Problem> {
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
-    let bytes: u64 = length.unwrap_or(PARCEL_BYTES_MAX as u64);
-    if bytes > PARCEL_BYTES_MAX as u64 {
-        return Err(too_large());
-    }
-    let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(BODIES_KIB_MAX);
-    room.bodies.try_acquire_many(kib).map_err(|_| Problem {
-        status: StatusCode::TOO_MANY_REQUESTS,
-        what: "too many parcels come at once; send this one again later".to_owned(),
-        after: Some(AFTER_BUSY),
-    })
-}
-
 fn too_large() -> Problem {
     let what = format!("a parcel may have {PARCEL_BYTES_MAX} bytes, this one has more; send less");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)
 }
 
+/// The body; how large all may be and how long one may take is the server's to say.
 async fn receive(body: Body) -> Result<Bytes, Problem> {
-    match tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, PARCEL_BYTES_MAX)).await {
-        Ok(Ok(body)) => Ok(body),
-        // Broken off, or longer than it said.
-        Ok(Err(error)) => Err(Problem::bad(format!("the parcel did not come whole: {error}"))),
-        Err(_) => {
-            let what = format!("the parcel did not come within {} s", BODY_TIME_MAX.as_secs());
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, what))
-        }
-    }
+    let body = axum::body::to_bytes(body, PARCEL_BYTES_MAX).await;
+    // Broken off, or longer than it said.
+    body.map_err(|error| Problem::bad(format!("the parcel did not come whole: {error}")))
 }
 
 fn unpack(body: &[u8]) -> Result<Vec<u8>, Problem> {
@@ -134,7 +100,8 @@ fn unpack(body: &[u8]) -> Result<Vec<u8>, Problem> {
         |error: std::io::Error| Problem::bad(format!("the parcel cannot be unpacked: {error}"));
     // Grows with what comes out, not with what a header promises.
     let mut parcel = Vec::new();
-    let decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(fail)?;
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(fail)?;
+    decoder.window_log_max(WINDOW_LOG_MAX).map_err(fail)?;
     decoder.take(PARCEL_BYTES_MAX as u64 + 1).read_to_end(&mut parcel).map_err(fail)?;
     if parcel.len() > PARCEL_BYTES_MAX { Err(too_large()) } else { Ok(parcel) }
 }
@@ -158,9 +125,21 @@ struct Stopped {
 }
 
 /// Takes batch after batch, until one cannot be taken.
-fn append(intake: &Intake, agent: &str, bytes: &[u8]) -> Result<Answer, Problem> {
+fn append(
+    intake: &Intake,
+    client: Option<&str>,
+    agent: &str,
+    bytes: &[u8],
+) -> Result<Answer, Problem> {
     let parcel = Parcel::read(bytes).map_err(|error| Problem::bad(format!("parcel: {error}")))?;
     let (producer, boot) = parcel.source();
+    let producer = client.map_or(producer, |client| {
+        let mut hash = blake3::Hasher::new_derive_key("topdeck 2026 producers of parcels");
+        hash.update(client.as_bytes());
+        hash.update(&producer.to_le_bytes());
+        let hash = hash.finalize();
+        u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"))
+    });
     let mut answer = Answer::default();
     for &(sequence, batch) in &parcel.entries {
         let identity = Identity { producer, boot, sequence };

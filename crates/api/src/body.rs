@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
 use crate::connection::{InFlight, Phase};
-use crate::limits::{Held, Limits, Refused, Why};
+use crate::limits::{Held, Refused, Why};
 use crate::problem::Problem;
 
 /// After how long to try again when there is no room for a body.
@@ -30,12 +30,17 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    pub(crate) fn new(held: Held, refused: &Arc<Refused>, limits: &Limits) -> Bound {
+    pub(crate) fn new(
+        held: Held,
+        refused: &Arc<Refused>,
+        bytes_max: usize,
+        time_max: Duration,
+    ) -> Bound {
         Bound {
             held: Arc::new(held),
             refused: Arc::clone(refused),
-            bytes_max: limits.body_bytes,
-            time_max: limits.body_time,
+            bytes_max,
+            time_max,
             broken: OnceLock::new(),
         }
     }
@@ -145,10 +150,15 @@ where
 /// The body of an answer. When it is gone, the request is over.
 pub(crate) struct Answer {
     inner: axum::body::Body,
+    /// What was given by the body and is handed on in pieces.
+    rest: Bytes,
     /// Ends a stream of events when the server stops, which would never end by itself.
     stopping: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    _request: InFlight,
+    request: InFlight,
 }
+
+/// Bytes of an answer that are handed on at once: what comes after them waits until they were taken.
+const PIECE_BYTES: usize = 64 << 10;
 
 impl Answer {
     pub(crate) fn new(
@@ -160,7 +170,9 @@ impl Answer {
             let stopping = async move { drop(phase.wait_for(|&phase| phase != Phase::Open).await) };
             Box::pin(stopping) as Pin<Box<dyn Future<Output = ()> + Send>>
         });
-        Answer { inner, stopping, _request: request }
+        // Until it is asked for the first piece, the other end takes nothing.
+        request.waits(true);
+        Answer { inner, rest: Bytes::new(), stopping, request }
     }
 }
 
@@ -178,14 +190,35 @@ impl Body for Answer {
             self.stopping = None;
             self.inner = axum::body::Body::empty();
         }
-        Pin::new(&mut self.inner).poll_frame(cx)
+        // It is asked for more: what was given was taken.
+        self.request.waits(false);
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                other => return Poll::Ready(other),
+            }
+        }
+        let piece = self.rest.len().min(PIECE_BYTES);
+        let piece = self.rest.split_to(piece);
+        self.request.waits(true);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.rest.is_empty() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        let rest = self.rest.len() as u64;
+        let inner = self.inner.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }

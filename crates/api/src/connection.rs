@@ -3,6 +3,7 @@
 //! What is looked at is the same for HTTP/1 and HTTP/2, in the clear and in TLS: bytes that come, bytes that are not
 //! taken, and requests that are being answered.
 
+use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,6 +42,11 @@ struct State {
     head: Option<Instant>,
     /// Since when the other end takes nothing.
     stuck: Option<Instant>,
+    /// Answers of which the other end has taken nothing since then, by the number of their request: HTTP/2 lets it do
+    /// so while the connection itself is not stuck.
+    waiting: HashMap<u64, Instant>,
+    /// The number of the next request.
+    next: u64,
     is_new: bool,
     /// HTTP/2 has bytes between requests that belong to none.
     is_http2: bool,
@@ -54,6 +60,8 @@ impl Life {
                 idle: Instant::now(),
                 head: None,
                 stuck: None,
+                waiting: HashMap::new(),
+                next: 0,
                 is_new: true,
                 is_http2: false,
             }),
@@ -70,7 +78,9 @@ impl Life {
         let mut state = self.state();
         state.in_flight += 1;
         state.head = None;
-        InFlight(Arc::clone(self))
+        let number = state.next;
+        state.next += 1;
+        InFlight { life: Arc::clone(self), number }
     }
 
     /// Waits until the connection waits for too long, and says for what; for nothing if it is only idle.
@@ -94,7 +104,8 @@ impl Life {
             return Some((stuck + limits.write_time, Some(Why::WriteTime)));
         }
         if state.in_flight > 0 {
-            return None;
+            let oldest = state.waiting.values().min()?;
+            return Some((*oldest + limits.write_time, Some(Why::WriteTime)));
         }
         Some(match state.head {
             Some(head) => (head + limits.head_time, Some(Why::HeadTime)),
@@ -127,14 +138,30 @@ impl Life {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<Life>);
+pub(crate) struct InFlight {
+    life: Arc<Life>,
+    number: u64,
+}
+
+impl InFlight {
+    /// Whether a piece of its answer waits to be taken by the other end, from now on.
+    pub(crate) fn waits(&self, waits: bool) {
+        let mut state = self.life.state();
+        match waits {
+            true => drop(state.waiting.insert(self.number, Instant::now())),
+            false => drop(state.waiting.remove(&self.number)),
+        }
+        self.life.changed.notify_one();
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.life.state();
         state.in_flight -= 1;
+        state.waiting.remove(&self.number);
         state.idle = Instant::now();
-        self.0.changed.notify_one();
+        self.life.changed.notify_one();
     }
 }
 
@@ -278,6 +305,23 @@ mod tests {
                 vec![held]
             },
             Some(Some(Why::WriteTime)),
+        );
+        check(
+            |life| {
+                let held = life.request();
+                held.waits(true);
+                vec![held]
+            },
+            Some(Some(Why::WriteTime)),
+        );
+        check(
+            |life| {
+                let held = life.request();
+                held.waits(true);
+                held.waits(false);
+                vec![held]
+            },
+            None,
         );
         check(
             |life| {

@@ -11,7 +11,8 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, header};
-use intake::{Meter, Timer};
+use intake::{Counter, Meter, Timer};
+use model::PARCEL_BYTES_MAX;
 use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
@@ -30,6 +31,8 @@ pub(crate) struct Gate {
     pub(crate) limits: Limits,
     pub(crate) refused: Arc<Refused>,
     pub(crate) room: Arc<Room>,
+    /// How often the file of tokens could not be read, so that those before it went on counting.
+    pub(crate) unread_tokens: Counter,
     /// Who may decode a body now.
     pub(crate) decoding: Arc<Semaphore>,
     router: Router,
@@ -42,7 +45,13 @@ impl Gate {
         Gate {
             access,
             refused: Arc::new(Refused::new(meter)),
-            room: Room::new(limits.bodies_bytes),
+            // Smaller, and a parcel would never find room.
+            room: Room::new(limits.bodies_bytes.max(PARCEL_BYTES_MAX)),
+            unread_tokens: meter.counter(
+                "topdeck_http_tokens_unread_total",
+                "times that the file of tokens could not be read; those before go on counting",
+                &[],
+            ),
             decoding: Arc::new(Semaphore::new(processors * DECODING_PER_PROCESSOR)),
             router: router.layer(from_fn(remember_route)),
             times: Times { meter: Arc::clone(meter), known: RwLock::default() },
@@ -76,7 +85,14 @@ impl Gate {
     where
         B: http_body::Body<Data = Bytes, Error = hyper::Error> + Send + Unpin + 'static,
     {
-        let bound = Arc::new(Bound::new(Held::new(&self.room), &self.refused, &self.limits));
+        // How large a parcel is depends on the one who sends it, and it could never be sent in parts.
+        let body_bytes = match request.uri().path() == net::parcels::PATH {
+            true => self.limits.body_bytes.max(PARCEL_BYTES_MAX),
+            false => self.limits.body_bytes,
+        };
+        let held = Held::new(&self.room);
+        let bound = Bound::new(held, &self.refused, body_bytes, self.limits.body_time);
+        let bound = Arc::new(bound);
         if let Some(length) = length(request.headers())
             && let Err(problem) = bound.announced(length)
         {

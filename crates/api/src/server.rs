@@ -90,7 +90,9 @@ pub enum ServerError {
         address: SocketAddr,
     },
     /// Tokens are required and there are none.
-    #[error("tokens are required, and there is none: make one with `topdeck token DIR add NAME ingest`")]
+    #[error(
+        "tokens are required, and there is none: make one with `topdeck token DIR add NAME ingest`"
+    )]
     NoTokens,
     /// The tokens cannot be read.
     #[error(transparent)]
@@ -232,14 +234,14 @@ fn router(body_bytes: usize) -> Router<Context> {
     let batches = scoped(batches::routes(), Scope::Ingest);
     let router = ingest::routes().merge(batches).merge(openapi::routes(None));
     let router = asked.into_iter().fold(router, Router::merge);
-    router.fallback(nothing_there).method_not_allowed_fallback(not_so).layer(DefaultBodyLimit::max(body_bytes))
+    router
+        .fallback(nothing_there)
+        .method_not_allowed_fallback(not_so)
+        .layer(DefaultBodyLimit::max(body_bytes))
 }
 
 async fn not_so(method: Method, uri: Uri) -> Problem {
-    let what = format!(
-        "{method} is not answered at {}; /v1/openapi.json says what is",
-        uri.path()
-    );
+    let what = format!("{method} is not answered at {}; /v1/openapi.json says what is", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, what)
 }
 
@@ -306,10 +308,14 @@ async fn look_at_tokens(path: PathBuf, gate: Arc<Gate>) {
     loop {
         let now = changed(&path);
         if now != seen {
-            if let Ok(tokens) = Tokens::open(&path) {
-                put(&gate, tokens);
+            match Tokens::open(&path) {
+                Ok(tokens) => {
+                    put(&gate, tokens);
+                    seen = now;
+                }
+                // Looked at again soon, whether it changes or not.
+                Err(_) => gate.unread_tokens.add(1),
             }
-            seen = now;
         }
         tokio::time::sleep(TOKENS_LOOKED_AT).await;
     }

@@ -115,7 +115,11 @@ impl Books {
             (book.is_closed, book.is_lossy) = (false, locked(&books.killed).is_some());
         }
         books.before = books.book();
-        books.save(false)?;
+        // On a full disk, questions are answered all the same, and sites fetch what makes room again.
+        if let Err(error) = books.save(false) {
+            books.notes.push(format!("the books could not be written: {error}"));
+            books.has_new_names.store(true, Ordering::Relaxed);
+        }
         Ok(books)
     }
 
@@ -174,7 +178,12 @@ impl Books {
     pub(crate) fn mark_lossy(&self) -> Result<()> {
         self.is_lossy.store(true, Ordering::Relaxed);
         let was_lossy = std::mem::replace(&mut locked(&self.book).is_lossy, true);
-        if was_lossy { Ok(()) } else { self.save(false) }
+        if !was_lossy && let Err(error) = self.save(false) {
+            // Tried again with the next names; until then a kill leaves no gap.
+            self.has_new_names.store(true, Ordering::Relaxed);
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// What the process before this one may have lost, if it was killed.

@@ -19,6 +19,8 @@ use crate::meter::Timer;
 
 /// How long the thread waits before it tries again what failed for want of room.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long is waited at once; then it is looked at again.
+const WAIT: Duration = Duration::from_secs(60);
 /// After how long a sender is asked to try again when too much waits for the disk.
 const AFTER_CROWD: Duration = Duration::from_secs(1);
 
@@ -286,18 +288,30 @@ impl Receipt {
     /// Waits until the batch has reached its level.
     pub fn wait(&self) -> Result<()> {
         loop {
+            if let Some(outcome) = self.wait_for(WAIT) {
+                return outcome;
+            }
+        }
+    }
+
+    /// The same, but no longer than that; nothing if it has not reached it by then.
+    pub fn wait_for(&self, time: Duration) -> Option<Result<()>> {
+        let until = Instant::now() + time;
+        loop {
             let wanted = locked(&self.shared.wanted);
             let reached = self.shared.reached.borrow().clone();
-            if let Some(outcome) = self.outcome(&reached) {
+            let outcome = self.outcome(&reached);
+            let left = until.saturating_duration_since(Instant::now());
+            if outcome.is_some() || left.is_zero() {
                 return outcome;
             }
             if self.shared.has_thread {
-                drop(self.shared.done.wait(wanted));
+                drop(self.shared.done.wait_timeout(wanted, left));
                 continue;
             }
             drop(wanted);
             if let Flushed::Later = self.shared.flush() {
-                std::thread::sleep(RETRY);
+                std::thread::sleep(RETRY.min(left));
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The way in.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,10 @@ const OWN_WAY: u8 = 8;
 const OWN: &str = "topdeck";
 /// After how long a sender is asked to try again when the store's memory is full.
 const AFTER_CROWD: Duration = Duration::from_secs(1);
+/// How long a batch waits behind others of its producer that wait for room in the journal.
+const TURN_MAX: Duration = Duration::from_secs(2);
+/// How long it is waited at once for the batch that says that the process before was killed.
+const TELLING_MAX: Duration = Duration::from_secs(1);
 
 /// How batches are taken.
 #[derive(Clone)]
@@ -95,6 +100,12 @@ pub(crate) struct Shared {
     notes: Mutex<Vec<String>>,
     outcomes: Outcomes,
     appending: Timer,
+    /// The batch that says that the process before this one was killed, until it is durable.
+    telling: Mutex<Option<Receipt>>,
+    /// Something was given up at the end, and only the next start can say so.
+    is_left_open: AtomicBool,
+    /// What a batch may have, in bytes.
+    batch_bytes_max: usize,
     /// Whether to stop, for the thread.
     pub(crate) stop: (Mutex<bool>, Condvar),
 }
@@ -148,6 +159,9 @@ impl Intake {
                 "how long it takes to append a batch to the journal",
                 &[],
             ),
+            telling: Mutex::default(),
+            is_left_open: AtomicBool::new(false),
+            batch_bytes_max: batch_bytes_max(&home),
             commit,
             books,
             hops: Mutex::default(),
@@ -233,6 +247,12 @@ impl Intake {
         self.shared.books.mark_lossy()
     }
 
+    /// Something that was taken in without an acknowledgement could not be handed on before the end. The books stay
+    /// open, so that the next start writes a gap as if this process had been killed.
+    pub fn leave_open(&self) {
+        self.shared.is_left_open.store(true, Ordering::Relaxed);
+    }
+
     /// The file of a book of a hop behind the journal, in the journal's folder.
     pub fn book_file(&self, hop: &str) -> Result<BookFile> {
         let home = &self.shared.home;
@@ -289,6 +309,30 @@ impl Drop for Intake {
     }
 }
 
+/// A producer's turn to append. Where others of it wait for room, nobody waits behind them for long.
+fn turn(sequence: &Mutex<u64>) -> Result<MutexGuard<'_, u64>> {
+    let until = Instant::now() + TURN_MAX;
+    loop {
+        match sequence.try_lock() {
+            Ok(sequence) => return Ok(sequence),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let why = "others of the same sender wait for room in the journal".to_owned();
+                return Err(Error::Full { why, after: Duration::from_secs(1) });
+            }
+        }
+    }
+}
+
+/// What a batch may have: a quarter of a segment of the journal.
+fn batch_bytes_max(home: &Home) -> usize {
+    let segment = home.journal().stat().map_or(u64::MAX, |stat| stat.settings.segment_bytes);
+    usize::try_from(segment / 4).unwrap_or(usize::MAX)
+}
+
 impl Shared {
     fn producer(&self, name: &str) -> Producer {
         let mut producers = locked(&self.producers);
@@ -307,11 +351,12 @@ impl Shared {
     }
 
     fn writer(&self, way: u8) -> Writer {
-        Writer::new(Arc::clone(&self.cache), way, self.home.store().is_some())
+        let by_id = self.home.store().is_some();
+        Writer::new(Arc::clone(&self.cache), way, by_id, self.batch_bytes_max)
     }
 
     pub(crate) fn take(&self, producer: &Producer, writer: Writer) -> Result<Receipt> {
-        let mut sequence = locked(&producer.0.sequence);
+        let mut sequence = turn(&producer.0.sequence)?;
         // A number is never used twice, also where it is not known what became of its batch: otherwise the next
         // batch might be taken for a repeat, and be lost.
         *sequence += 1;
@@ -320,7 +365,12 @@ impl Shared {
     }
 
     fn take_written(&self, identity: Identity, writer: Writer) -> Result<Receipt> {
-        let Writer { told, named, batch, values, .. } = writer;
+        let Writer { told, named, batch, values, is_too_large, .. } = writer;
+        if is_too_large {
+            self.outcomes.refused.add(1);
+            let (found, max) = (batch.bytes() as u64, self.batch_bytes_max as u64);
+            return Err(Error::TooLarge { found, max });
+        }
         let batch = batch.finish();
         let counts = Counts { batches: 1, samples: batch.samples(), values, ..Counts::default() };
         let append = || match self.home.append(identity, &batch) {
@@ -421,16 +471,30 @@ impl Shared {
         let Some(gap) = self.books.killed() else { return };
         let mut writer = self.writer(OWN_WAY);
         writer.gap(gap);
-        match self.take(&self.producer(OWN), writer).and_then(|receipt| receipt.wait()) {
-            Ok(()) => self.books.settle_killed(),
-            Err(error) => self.note(format!("that topdeck was killed is not told yet: {error}")),
+        let mut telling = locked(&self.telling);
+        if telling.is_none() {
+            match self.take(&self.producer(OWN), writer) {
+                Ok(receipt) => *telling = Some(receipt),
+                Err(error) => {
+                    self.note(format!("that topdeck was killed is not told yet: {error}"))
+                }
+            }
+        }
+        // Where there is no room it may take long: others must not wait for it.
+        match telling.as_ref().and_then(|receipt| receipt.wait_for(TELLING_MAX)) {
+            Some(Ok(())) => self.books.settle_killed(),
+            Some(Err(error)) => {
+                self.note(format!("that topdeck was killed is not told yet: {error}"));
+                *telling = None;
+            }
+            None => {}
         }
     }
 
     pub(crate) fn keep_books(&self, is_closed: bool) -> Result<()> {
-        self.tell_killed();
         self.books.read_on()?;
-        self.books.save(is_closed)
+        self.tell_killed();
+        self.books.save(is_closed && !self.is_left_open.load(Ordering::Relaxed))
     }
 
     /// Remembers what whoever looks at the audit should know.

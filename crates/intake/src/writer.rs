@@ -21,12 +21,15 @@ pub struct Writer {
     /// Whether numbers are enough for series that the journal has.
     by_id: bool,
     key: Vec<u8>,
+    /// What a batch may have; beyond, rows are passed over and the whole is refused.
+    bytes_max: usize,
+    pub(crate) is_too_large: bool,
     /// Single measurements: a histogram's count, one for a number or a text.
     pub(crate) values: u64,
 }
 
 impl Writer {
-    pub(crate) fn new(cache: Arc<Cache>, way: u8, by_id: bool) -> Writer {
+    pub(crate) fn new(cache: Arc<Cache>, way: u8, by_id: bool, bytes_max: usize) -> Writer {
         Writer {
             cache,
             batch: BatchWriter::default(),
@@ -35,6 +38,8 @@ impl Writer {
             way,
             by_id,
             key: Vec::new(),
+            bytes_max,
+            is_too_large: false,
             values: 0,
         }
     }
@@ -56,7 +61,7 @@ impl Writer {
 
     /// Whether there is nothing to take.
     pub fn is_empty(&self) -> bool {
-        self.batch.is_empty()
+        self.batch.is_empty() && !self.is_too_large
     }
 }
 
@@ -66,6 +71,11 @@ impl Rows for Writer {
         key: &[u8],
         series: &mut dyn FnMut() -> model::Result<Series>,
     ) -> model::Result<()> {
+        // Growing any further serves nobody, and who sends it has to be told of the whole.
+        self.is_too_large |= self.batch.bytes() > self.bytes_max;
+        if self.is_too_large {
+            return Ok(());
+        }
         self.key.clear();
         self.key.push(self.way);
         self.key.extend_from_slice(key);
@@ -84,6 +94,10 @@ impl Rows for Writer {
     }
 
     fn sample(&mut self, sample: &Sample) -> model::Result<()> {
+        self.is_too_large |= self.batch.bytes() > self.bytes_max;
+        if self.is_too_large {
+            return Ok(());
+        }
         self.batch.sample(sample)?;
         self.values = self.values.saturating_add(match &sample.value {
             Value::Histogram(histogram) => histogram.count(),

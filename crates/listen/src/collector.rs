@@ -94,12 +94,16 @@ impl Collector {
         let ended = std::mem::take(&mut self.others).into_values().chain([current]);
         self.done.extend(ended.filter(|interval| !interval.is_empty()));
         (self.bytes, self.series) = (0, 0);
-        while self.done.len() > DONE_MAX {
+        self.done_bytes = self.done.iter().map(Interval::bytes).sum();
+        // Only where nobody takes them: the flusher comes each interval.
+        while self.done.len() > DONE_MAX
+            && self.done_bytes > self.common.limits.memory_bytes_max / 2
+        {
             let other = self.done.remove(1);
             // What is lost is in the interval, and counted when that is taken.
             self.done[0].merge(other);
+            self.done_bytes = self.done.iter().map(Interval::bytes).sum();
         }
-        self.done_bytes = self.done.iter().map(Interval::bytes).sum();
     }
 
     /// Intervals that are over; with `all`, also what came of the one that is not, as if it ended now.
@@ -253,16 +257,15 @@ impl Collector {
         if self.is_full() {
             return Err(Reason::Memory);
         }
-        let interval = match self.current.contains(at) {
-            true => &mut self.current,
-            false => {
-                let other = Interval::around(at, self.common.interval);
-                self.others.entry(other.start).or_insert(other)
-            }
+        let other = Interval::around(at, self.common.interval);
+        let known = match self.current.contains(at) {
+            true => Some(&self.current),
+            false => self.others.get(&other.start),
         };
-        if let Some(found) = interval.find(&self.key) {
+        if let Some(found) = known.and_then(|known| known.find(&self.key)) {
             return Ok(found);
         }
+        // Before an interval is made for it: one without series would cost nothing, and there could be any number.
         if self.series >= self.common.limits.series_max {
             return Err(Reason::Series);
         }
@@ -270,6 +273,10 @@ impl Collector {
         self.series += 1;
         // Another interval's own cost is that of its first series.
         self.bytes += SERIES_BYTES + self.key.len() + what.bytes();
+        let interval = match self.current.contains(at) {
+            true => &mut self.current,
+            false => self.others.entry(other.start).or_insert(other),
+        };
         Ok(interval.insert(self.key.as_slice().into(), Held { received: 0, what }))
     }
 

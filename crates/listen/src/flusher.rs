@@ -99,6 +99,8 @@ impl Flusher {
             let rung = bell.wait(Duration::from_nanos(left).min(SLEEP_MAX));
             self.collect(rung.stop || rung.pressed);
             self.write();
+            // What stayed, because there is no room for it.
+            self.bound();
             if rung.stop {
                 return self.finish();
             }
@@ -116,6 +118,10 @@ impl Flusher {
             lost.add_held(Reason::Full, &held);
         }
         self.common.counters.lost(&lost);
+        if !self.kept.is_empty() {
+            // Rows, or only what is known to be missing: nothing says so but the next start.
+            self.intake.leave_open();
+        }
     }
 
     fn collect(&mut self, all: bool) {
@@ -138,7 +144,6 @@ impl Flusher {
                 None => drop(self.kept.insert(interval.start, interval)),
             }
         }
-        self.bound();
     }
 
     /// Works out what gauges are.

@@ -147,18 +147,19 @@ impl Index {
     }
 
     /// Whether a series of that form is known, or may be taken in: it is canonical, and within the limits.
-    pub(crate) fn admit(&self, form: &[u8]) -> Result<(), Refused> {
+    /// `others` are new too and come before it. Whether it is new.
+    pub(crate) fn admit(&self, form: &[u8], others: u64) -> Result<bool, Refused> {
         let id = SeriesId::of_form(form);
         if self.known_form(&id, form)?.is_some() {
-            return Ok(());
+            return Ok(false);
         }
         let series = Series::from_form(form)?;
-        let found = self.forms.len() as u64 + 1;
+        let found = self.forms.len() as u64 + others + 1;
         let max = self.limits.series_max.min(u64::from(u32::MAX));
         if found > max {
             return Err(Refused::Series { series: series.to_string(), found, max });
         }
-        self.check(&series, &self.look_up(form))
+        self.check(&series, &self.look_up(form)).map(|()| true)
     }
 
     /// The number of the series of that form, which is taken in if it was not known, beyond any limit: what

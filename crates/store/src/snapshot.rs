@@ -69,7 +69,13 @@ impl Store {
         settings: &journal::Settings,
     ) -> Result<u128> {
         disk.create_dir(path.parent().unwrap_or(path)).doing("create", path)?;
-        match journal::Journal::create(&**disk, path, journal::random_id(), journal::wall_clock()(), settings) {
+        match journal::Journal::create(
+            &**disk,
+            path,
+            journal::random_id(),
+            journal::wall_clock()(),
+            settings,
+        ) {
             Ok(()) | Err(journal::Error::Exists { .. }) => {}
             Err(error) => return Err(error.into()),
         }

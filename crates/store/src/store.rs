@@ -5,7 +5,7 @@
 //! that with it the position and they are of one moment; an acknowledgement looks at them without it, and waits for
 //! nobody who reads.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -517,6 +517,7 @@ impl Inner {
     /// Whether all series of a batch can be taken.
     fn admit(&self, batch: &Batch) -> Result<()> {
         let mut tried = false;
+        let mut new: HashSet<&[u8]> = HashSet::new();
         for entry in batch.read() {
             let entry = entry.expect("BUG: the batch was checked");
             if !entry.begins {
@@ -530,7 +531,9 @@ impl Inner {
                         tried = true;
                         self.catch_up()?;
                     }
-                    self.index().admit(form)?;
+                    if !new.contains(form) && self.index().admit(form, new.len() as u64)? {
+                        new.insert(form);
+                    }
                 }
                 SeriesRef::Id(id) => {
                     let mut number = self.index().number(&id);

@@ -88,14 +88,14 @@ fn read(from: &mut dyn Read, name: &str, bound: &Bound) -> Result<Cow<'static, [
 mod tests {
     use std::io::Write as _;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::*;
-    use crate::limits::{Held, Limits, Refused, Room};
+    use crate::limits::{Held, Refused, Room};
 
     fn bound(bytes: usize, room: usize) -> Bound {
-        let limits = Limits { body_bytes: bytes, ..Limits::default() };
         let refused = Arc::new(Refused::new(&intake::Meter::default()));
-        Bound::new(Held::new(&Room::new(room)), &refused, &limits)
+        Bound::new(Held::new(&Room::new(room)), &refused, bytes, Duration::from_secs(60))
     }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {

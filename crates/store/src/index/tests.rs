@@ -86,7 +86,7 @@ fn limits_say_what_to_do() {
     let mut check = |series: Series, expected: Result<u32, &str>| {
         let len = index.len();
         let form = series.form();
-        let number = index.admit(&form).and_then(|()| index.insert(&form));
+        let number = index.admit(&form, 0).and_then(|_| index.insert(&form));
         let number = number.map(|number| number.0).map_err(|error| error.to_string());
         assert_eq!(number, expected.map_err(str::to_owned), "{series}");
         let is_new = number.is_ok_and(|number| number as usize == len);
