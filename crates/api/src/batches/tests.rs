@@ -36,7 +36,7 @@ fn folder() -> PathBuf {
 
 fn here(folder: PathBuf, home: Home) -> Here {
     let intake = Arc::new(Intake::new(home, intake::Settings::default()).unwrap());
-    Here { folder, context: Context { intake } }
+    Here { folder, context: Context::new(intake, crate::DeskSettings::default()) }
 }
 
 fn agent(settings: &journal::Settings) -> Here {

@@ -54,7 +54,7 @@ impl Fixture {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.unwrap();
-        let context = Context { intake: Arc::clone(&intake) };
+        let context = Context::new(Arc::clone(&intake), api::DeskSettings::default());
         let server = runtime.block_on(Server::start(settings, context))?;
         let address = server.addresses()[0];
         Ok(Fixture { runtime, server: Some(server), intake, store, address })
