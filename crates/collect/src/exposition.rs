@@ -123,12 +123,7 @@ impl Kind {
 
 impl Page {
     /// What is wrong with a line, and whether it is a line at all.
-    fn line(
-        &mut self,
-        number: u64,
-        line: &[u8],
-        sink: &mut dyn Sink,
-    ) -> Result<(), (Wrong, bool)> {
+    fn line(&mut self, number: u64, line: &[u8], sink: &mut dyn Sink) -> Result<(), (Wrong, bool)> {
         let text = std::str::from_utf8(line).map_err(|_| (("UTF-8", quote(line)), false))?.trim();
         if text.is_empty() {
             return Ok(());

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 use crate::pull::{Job, aside};
 use crate::schedule::counts_from;
-use crate::settings::{Check, Common, Try, way};
+use crate::settings::{BEYOND, Check, Common, Try, way};
 use crate::stale;
 
 /// Of an answer's body that is read.
@@ -47,7 +47,9 @@ impl Plan {
     pub(crate) fn new(check: &Check) -> Result<Plan> {
         let wrong = |what: String| Error::Setting { job: format!("check {:?}", check.name), what };
         if let Some((name, _)) = check.labels.iter().find(|of| OWN_LABELS.contains(&&*of.0)) {
-            return Err(wrong(format!("it has the label {name:?} of itself; name yours otherwise")));
+            return Err(wrong(format!(
+                "it has the label {name:?} of itself; name yours otherwise"
+            )));
         }
         let url = match &check.what {
             Try::Http { url, .. } => url.clone(),
@@ -64,12 +66,16 @@ impl Plan {
             tls: &check.tls,
             alpn: &alpn,
         })?;
-        let series = |name, kind| {
-            series(check, name, kind, &[]).map_err(|error| wrong(error.to_string()))
-        };
+        let series =
+            |name, kind| series(check, name, kind, &[]).map_err(|error| wrong(error.to_string()));
         // The largest of them has to be possible, too.
-        self::series(check, "check_duration", DURATIONS, &[("phase", "resolve"), ("outcome", "failed")])
-            .map_err(|error| wrong(error.to_string()))?;
+        self::series(
+            check,
+            "check_duration",
+            DURATIONS,
+            &[("phase", "resolve"), ("outcome", "failed")],
+        )
+        .map_err(|error| wrong(error.to_string()))?;
         Ok(Plan {
             up: series("check_up", Kind::Gauge)?,
             status: series("check_status", Kind::Gauge)?,
@@ -96,7 +102,7 @@ impl Plan {
             .header(header::ACCEPT, "*/*")
             .body(Bytes::new())
             .map_err(|error| error.to_string())?;
-        let allowed = Allowance { time: self.check.timeout, bytes: BODY_BYTES_MAX };
+        let allowed = Allowance { time: self.check.timeout * BEYOND, bytes: BODY_BYTES_MAX };
         let answer = connection.send_for_beginning(request, allowed).await;
         let answer = answer.map_err(|error| error.to_string())?;
         found.phases.extend([("wait", answer.waited), ("read", answer.reading)]);
@@ -197,12 +203,10 @@ impl Checking {
         let mut batches = self.ledger.batches();
         let written = self.write(found, took, end, &mut batches);
         written.expect("BUG: a series of a check was looked at when it began");
-        // What is not taken the ledger tells.
-        if self.ledger.take(batches, end).is_ok() {
-            match found.failed {
-                None => self.ledger.well.add(1),
-                Some(_) => self.ledger.failed.add(1),
-            }
+        match (self.ledger.take(batches, end), &found.failed) {
+            (Ok(()), None) => self.ledger.well.add(1),
+            (Ok(()), Some(_)) => self.ledger.failed.add(1),
+            (Err(_), _) => self.ledger.untaken.add(1),
         }
     }
 }

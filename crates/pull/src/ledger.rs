@@ -22,8 +22,9 @@ pub(crate) struct Ledger {
     pub(crate) well: Counter,
     /// Attempts that failed, and are stored as that.
     pub(crate) failed: Counter,
+    /// Attempts that were made, and there was no room for what they found.
+    pub(crate) untaken: Counter,
     missed: Counter,
-    untaken: Counter,
     gaps: Mutex<Gaps>,
 }
 
@@ -84,7 +85,6 @@ impl Ledger {
                 Err(error) => {
                     let left = &values[place..];
                     let lost = left.iter().map(|of| of.0).sum();
-                    self.untaken.add(1);
                     self.producer.dropped(left.iter().map(|of| of.1).sum(), "not taken");
                     let reason = format!("of {} something was not taken: {error}", self.job);
                     self.widen(&mut gaps.untaken, (at, at.saturating_add(1)), lost, reason);

@@ -81,9 +81,10 @@ enum Plan {
 }
 
 fn plans(settings: &Settings) -> Result<Vec<(What, Plan)>> {
-    let scrapes = settings.scrapes.iter().map(|scrape| {
-        Ok((What::Scrape(scrape.clone()), Plan::Scrape(scrape::Plan::new(scrape)?)))
-    });
+    let scrapes = settings
+        .scrapes
+        .iter()
+        .map(|scrape| Ok((What::Scrape(scrape.clone()), Plan::Scrape(scrape::Plan::new(scrape)?))));
     let checks = settings
         .checks
         .iter()

@@ -85,7 +85,9 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let now = Instant::now();
         let mut places: Vec<u64> = (0..100)
-            .map(|at| (Schedule::new(now, 0, hour, &format!("job {at}")).next - now).as_secs() / 360)
+            .map(|at| {
+                (Schedule::new(now, 0, hour, &format!("job {at}")).next - now).as_secs() / 360
+            })
             .collect();
         places.sort_unstable();
         places.dedup();

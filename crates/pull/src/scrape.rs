@@ -25,7 +25,7 @@ use crate::ledger::{Batches, Ledger};
 use crate::pull::{Job, aside};
 use crate::schedule::counts_from;
 use crate::scrape::page::{Attached, Page};
-use crate::settings::{Common, Scrape, way};
+use crate::settings::{BEYOND, Common, Scrape, way};
 use crate::stale::{Seen, Watching, end};
 
 /// What is asked for: protocol buffers have native histograms, which text has not.
@@ -68,8 +68,9 @@ impl Plan {
             alpn: &[],
         })?;
         let bearer = scrape.token.as_ref().map(|token| {
-            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| wrong("its token has characters that no header can have".to_owned()))?;
+            let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
+                wrong("its token has characters that no header can have".to_owned())
+            })?;
             value.set_sensitive(true);
             Ok(value)
         });
@@ -92,7 +93,10 @@ impl Plan {
         };
         Ok(Plan {
             authorization: bearer.transpose()?,
-            report: REPORT.map(|name| series(name, Kind::Gauge)).into_iter().collect::<Result<_>>()?,
+            report: REPORT
+                .map(|name| series(name, Kind::Gauge))
+                .into_iter()
+                .collect::<Result<_>>()?,
             failure: series("scrape_failure", Kind::Text)?,
             scrape: scrape.clone(),
             target,
@@ -115,7 +119,7 @@ impl Plan {
             request = request.header(header::AUTHORIZATION, authorization);
         }
         let request = request.body(Bytes::new()).map_err(|error| error.to_string())?;
-        let allowed = Allowance { time: timeout, bytes: self.scrape.bytes_max };
+        let allowed = Allowance { time: timeout * BEYOND, bytes: self.scrape.bytes_max };
         let answer = connection.send(request, allowed).await.map_err(|error| error.to_string())?;
         let status = answer.response.status();
         if status.is_redirection() {
@@ -168,8 +172,7 @@ impl Scraping {
     pub(crate) fn new(plan: Plan, intake: &Arc<Intake>) -> Scraping {
         let name = &plan.scrape.name;
         let about = "samples on pages that are written as they should be and cannot be";
-        let refused =
-            intake.meter().counter("topdeck_pull_refused_total", about, &[("job", name)]);
+        let refused = intake.meter().counter("topdeck_pull_refused_total", about, &[("job", name)]);
         let ledger = Ledger::new(intake, "scrape", name);
         Scraping { plan, ledger, refused, state: Mutex::default() }
     }
@@ -181,12 +184,11 @@ impl Scraping {
             Ok(found) => match self.take(found, at, took) {
                 Ok(()) => return self.ledger.well.add(1),
                 // There is no room for that it failed either; the ledger will tell.
-                Err(error) if error.is_temporary() => return,
+                Err(error) if error.is_temporary() => return self.ledger.untaken.add(1),
                 Err(error) => error.to_string(),
             },
             Err(why) => why,
         };
-        self.ledger.failed.add(1);
         let nothing = Found {
             batches: self.ledger.batches(),
             seen: Seen::default(),
@@ -194,8 +196,10 @@ impl Scraping {
             refused: 0,
             failed: Some(failed),
         };
-        // What is not taken the ledger tells.
-        let _ = self.take(nothing, at, took);
+        match self.take(nothing, at, took) {
+            Ok(()) => self.ledger.failed.add(1),
+            Err(_) => self.ledger.untaken.add(1),
+        }
     }
 
     fn read(&self, page: &Page, at: i64) -> Result<Found<'_>, String> {

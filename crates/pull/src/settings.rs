@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 /// Jobs begin so often.
 const INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
+/// A phase gets that many times the timeout, so that it is always the attempt as a whole that is given up.
+pub(crate) const BEYOND: u32 = 2;
 /// A timeout is no more intervals than that: so many attempts of a job may be on their way at a time.
 const INTERVALS_MAX: u32 = 60;
 
@@ -162,7 +164,9 @@ pub(crate) fn way(common: &Common<'_>) -> Result<(Target, Dialer)> {
         ));
     }
     if let Some((name, _)) = common.labels.iter().find(|label| label.0.starts_with("__")) {
-        return wrong(format!("it has the label {name:?}, and names that begin with __ have other uses"));
+        return wrong(format!(
+            "it has the label {name:?}, and names that begin with __ have other uses"
+        ));
     }
     let target =
         Target::parse(common.url).map_err(|source| Error::Target { job: job(), source })?;
@@ -175,6 +179,7 @@ pub(crate) fn way(common: &Common<'_>) -> Result<(Target, Dialer)> {
         }
         false => None,
     };
+    let limit = limit * BEYOND;
     let dialer = Dialer::new(Limits { resolve: limit, connect: limit, tls: limit }, tls);
     Ok((target, dialer))
 }

@@ -47,7 +47,9 @@ pub(crate) fn end(series: Series, at: i64, rows: &mut dyn Rows) -> Result<()> {
 fn with_kind(series: &Series, kind: Kind) -> Result<Series> {
     let like = Series::new(series.name(), kind).with_unit(series.unit());
     let labels = series.labels().iter();
-    labels.fold(like, |like, (name, value)| like.with_label(name.as_str(), value.as_str())).checked()
+    labels
+        .fold(like, |like, (name, value)| like.with_label(name.as_str(), value.as_str()))
+        .checked()
 }
 
 /// Rows that remember which series were read at a moment.

@@ -141,8 +141,8 @@ impl<R: Rows> Sink for Attached<'_, '_, R> {
 
 #[cfg(test)]
 mod tests {
-    use collect::place::Rules;
     use collect::RowsKept;
+    use collect::place::Rules;
 
     use super::*;
 

@@ -20,7 +20,7 @@ pub(crate) fn check(what: Try) -> Check {
     Check {
         name: "j".to_owned(),
         what,
-        interval: Duration::from_secs(5),
+        interval: Duration::from_secs(2),
         timeout: Duration::from_secs(20),
         ..Check::default()
     }
@@ -80,7 +80,10 @@ fn a_connection_is_a_check() {
     world.start(&only(check(Try::Tcp { address: server.address.to_string() })));
     world.wait("check", "well", 1);
     world.stop();
-    assert_eq!((phases(&world, "connect", "well").len(), world.of("check_up")), (1, vec!["1".to_owned()]));
+    assert_eq!(
+        (phases(&world, "connect", "well").len(), world.of("check_up")),
+        (1, vec!["1".to_owned()])
+    );
     assert!(phases(&world, "wait", "well").is_empty());
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn scrape(url: String) -> Scrape {
 
 /// As often as need be, with time.
 pub(crate) fn slowly(url: String) -> Scrape {
-    let long = Duration::from_secs(5);
+    let long = Duration::from_secs(2);
     Scrape { interval: long, timeout: long, ..scrape(url) }
 }
 
@@ -49,7 +49,10 @@ fn check_page(headers: &str, body: &[u8], expected: &[&str]) {
     let labels = format!("env=\"test\",instance=\"{}\",job=\"j\"", server.address);
     let all = world.values();
     let of = |name: &str| all[&format!("{name}{{{labels}}}")][0].clone();
-    assert_eq!([of("up"), of("scrape_samples_scraped")], ["1".to_owned(), expected.len().to_string()]);
+    assert_eq!(
+        [of("up"), of("scrape_samples_scraped")],
+        ["1".to_owned(), expected.len().to_string()]
+    );
     let is_report = |name: &str| name.starts_with("up{") || name.starts_with("scrape_");
     let page = all.iter().filter(|(series, _)| !is_report(series));
     let shown: Vec<_> = page
@@ -58,24 +61,33 @@ fn check_page(headers: &str, body: &[u8], expected: &[&str]) {
     assert_eq!(shown, expected);
 }
 
-const HISTOGRAM: &str = "# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 3\nh_count 3\nh_sum 4\n";
+const HISTOGRAM: &str =
+    "# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 3\nh_count 3\nh_sum 4\n";
 
 #[test]
 fn text_is_read() {
     let page = format!("# TYPE a counter\na{{b=\"c\"}} 3\n{HISTOGRAM}up_to 7 1700000000000\n");
-    check_page("content-type: text/plain; version=0.0.4\r\n", HISTOGRAM.as_bytes(), &["h{…} 3 values"]);
+    check_page(
+        "content-type: text/plain; version=0.0.4\r\n",
+        HISTOGRAM.as_bytes(),
+        &["h{…} 3 values"],
+    );
     check_page("", b"a 3\nb 4 1700000000000\n", &["a{…} 3", "b{…} 4"]);
-    check_page("content-type: text/plain\r\n", page.as_bytes(), &[
-        "a{b=\"c\",…} 3",
-        "h{…} 3 values",
-        "up_to{…} 7",
-    ]);
+    check_page(
+        "content-type: text/plain\r\n",
+        page.as_bytes(),
+        &["a{b=\"c\",…} 3", "h{…} 3 values", "up_to{…} 7"],
+    );
 }
 
 #[test]
 fn openmetrics_is_read() {
     let page = b"# TYPE a counter\na_total 3 # {id=\"7\"} 1\na_created 1700000000\n# EOF\n";
-    check_page("content-type: application/openmetrics-text; version=1.0.0\r\n", page, &["a_total{…} 3"]);
+    check_page(
+        "content-type: application/openmetrics-text; version=1.0.0\r\n",
+        page,
+        &["a_total{…} 3"],
+    );
 }
 
 #[test]
@@ -125,28 +137,33 @@ fn check_failure(bytes: Vec<u8>, why: &str) {
 
 #[test]
 fn what_is_no_page_is_told() {
+    let mut running = Vec::new();
+    let mut check = |bytes: Vec<u8>, why: &'static str| {
+        running.push(std::thread::spawn(move || check_failure(bytes, why)));
+    };
     let text_with = |body: &[u8]| answer("200 OK", "content-type: text/plain\r\n", body);
-    check_failure(answer("200 OK", "content-type: text/html\r\n", b"<p>a 1</p>"), "HTML");
-    check_failure(
+    check(answer("200 OK", "content-type: text/html\r\n", b"<p>a 1</p>"), "HTML");
+    check(
         answer("302 Found", "location: /other\r\n", b""),
         "302 Found; redirects are not followed",
     );
-    check_failure(answer("404 Not Found", "", b"a 1\n"), "answers 404 Not Found");
-    check_failure(text_with(b"a 1\nb{ 2\nc 3\n"), "the page is damaged: line 2");
-    check_failure(text_with(b"a 1\nb x\n"), "the page is damaged: line 2");
-    check_failure(text_with(&b"a 1\n".repeat(1000)), "more than 1000 bytes");
+    check(answer("404 Not Found", "", b"a 1\n"), "answers 404 Not Found");
+    check(text_with(b"a 1\nb{ 2\nc 3\n"), "the page is damaged: line 2");
+    check(text_with(b"a 1\nb x\n"), "the page is damaged: line 2");
+    check(text_with(&b"a 1\n".repeat(1000)), "more than 1000 bytes");
     let packed = "content-encoding: gzip\r\n";
-    check_failure(answer("200 OK", packed, &gzip(&b"a 1\n".repeat(1000))), "more than 1000 bytes");
-    check_failure(answer("200 OK", packed, b"a 1\n"), "no gzip");
-    check_failure(answer("200 OK", "content-encoding: br\r\n", b"a 1\n"), "\"br\"");
+    check(answer("200 OK", packed, &gzip(&b"a 1\n".repeat(1000))), "more than 1000 bytes");
+    check(answer("200 OK", packed, b"a 1\n"), "no gzip");
+    check(answer("200 OK", "content-encoding: br\r\n", b"a 1\n"), "\"br\"");
     let openmetrics = "content-type: application/openmetrics-text\r\n";
-    check_failure(answer("200 OK", openmetrics, b"a 1\n"), "# EOF");
+    check(answer("200 OK", openmetrics, b"a 1\n"), "# EOF");
     let protobuf = "content-type: application/vnd.google.protobuf; encoding=delimited\r\n";
-    check_failure(answer("200 OK", protobuf, b"\x09\x0a"), "the page is damaged: byte 0");
+    check(answer("200 OK", protobuf, b"\x09\x0a"), "the page is damaged: byte 0");
     let mut cut = text_with(b"a 1\nb 2\n");
     cut.truncate(cut.len() - 2);
-    check_failure(cut, "no answer");
-    check_failure(Vec::new(), "no answer");
+    check(cut, "no answer");
+    check(Vec::new(), "no answer");
+    running.into_iter().for_each(|one| one.join().unwrap());
 }
 
 #[test]
@@ -212,7 +229,7 @@ fn the_head_says_who_asks() {
     for line in [
         "authorization: bearer secret",
         "accept-encoding: gzip",
-        "x-prometheus-scrape-timeout-seconds: 5",
+        "x-prometheus-scrape-timeout-seconds: 2",
         &format!("host: {}", server.address),
     ] {
         assert!(head.contains(&format!("{line}\r\n")), "{line} is not in {head}");

@@ -71,8 +71,9 @@ pub(crate) fn head(stream: &mut impl Read) -> Option<String> {
 /// An answer with a body; `headers` are lines.
 pub(crate) fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
-    let head =
-        format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n");
+    let head = format!(
+        "HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n"
+    );
     [head.as_bytes(), body].concat()
 }
 
