@@ -37,12 +37,13 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn Sink) -> io::Result<()> {
     lines::for_each(input, LINE_BYTES_MAX, |number, line| {
         let read = match line {
             Line::Whole(line) => page.line(number, line, sink),
-            Line::TooLong { start } => Err(("a shorter line", quote(start))),
+            Line::TooLong { start } => Err((("a shorter line", quote(start)), false)),
         };
         let flow = match read {
             Ok(()) => ControlFlow::Continue(()),
-            Err((expected, found)) => {
-                sink.trouble(Trouble::new(Place::Line(number), expected, found))
+            Err(((expected, found), is_absurd)) => {
+                let trouble = Trouble::new(Place::Line(number), expected, found);
+                sink.trouble(Trouble { is_absurd, ..trouble })
             }
         };
         stopped = flow.is_break();
@@ -121,17 +122,23 @@ impl Kind {
 }
 
 impl Page {
-    fn line(&mut self, number: u64, line: &[u8], sink: &mut dyn Sink) -> Result<(), Wrong> {
-        let text = std::str::from_utf8(line).map_err(|_| ("UTF-8", quote(line)))?.trim();
+    /// What is wrong with a line, and whether it is a line at all.
+    fn line(&mut self, number: u64, line: &[u8], sink: &mut dyn Sink) -> Result<(), (Wrong, bool)> {
+        let text = std::str::from_utf8(line).map_err(|_| (("UTF-8", quote(line)), false))?.trim();
         if text.is_empty() {
             return Ok(());
         }
         if self.ended {
-            return Err(("nothing after # EOF", quote(line)));
+            return Err((("nothing after # EOF", quote(line)), false));
         }
         match text.strip_prefix('#') {
             Some(comment) => self.comment(comment.trim_start()),
-            None => self.sample(number, Sample::parse(text)?, sink)?,
+            None => {
+                let sample = Sample::parse(text).map_err(|wrong| (wrong, false))?;
+                let value = sample.value;
+                self.sample(number, sample, sink)
+                    .map_err(|wrong| (wrong, number::parse(value.as_bytes()).is_some()))?;
+            }
         }
         Ok(())
     }
@@ -287,7 +294,7 @@ impl Page {
                 Err(_) if cut && at == last => continue,
                 Err((expected, found)) => {
                     let found = format!("{found} in {}", series.metric);
-                    let trouble = Trouble::new(Place::Line(series.line), expected, found);
+                    let trouble = Trouble::absurd(Place::Line(series.line), expected, found);
                     if sink.trouble(trouble).is_break() {
                         return;
                     }

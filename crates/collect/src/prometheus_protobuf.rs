@@ -134,7 +134,7 @@ impl<'a> Family<'a> {
             }
             if let Err((expected, found)) = self.metric(Metric::read(field.message()?)?, sink)? {
                 let found = format!("{found} in {}", quote(self.name.as_bytes()));
-                if sink.trouble(Trouble::new(place, expected, found)).is_break() {
+                if sink.trouble(Trouble::absurd(place, expected, found)).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }

@@ -26,6 +26,8 @@ pub struct Trouble {
     pub expected: Cow<'static, str>,
     /// What stands there.
     pub found: String,
+    /// The piece is written as it should be, but what it says cannot be, such as counts of a histogram that fall.
+    pub is_absurd: bool,
 }
 
 impl Trouble {
@@ -34,7 +36,16 @@ impl Trouble {
         expected: impl Into<Cow<'static, str>>,
         found: impl Into<String>,
     ) -> Trouble {
-        Trouble { place, expected: expected.into(), found: found.into() }
+        Trouble { place, expected: expected.into(), found: found.into(), is_absurd: false }
+    }
+
+    /// Of something that is written as it should be.
+    pub(crate) fn absurd(
+        place: Place,
+        expected: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+    ) -> Trouble {
+        Trouble { is_absurd: true, ..Trouble::new(place, expected, found) }
     }
 }
 

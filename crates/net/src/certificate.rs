@@ -1,7 +1,7 @@
 //! The names in a certificate (RFC 5280, in DER as X.690 has it): the common name of the subject, and the alternative
-//! names that are texts (DNS names, mail and web addresses).
+//! names that are texts (DNS names, mail and web addresses). And until when it counts.
 //!
-//! It is asked of certificates whose signature has been verified, but what is not as it should be yields no name.
+//! It is asked of certificates whose signature has been verified, but what is not as it should be yields nothing.
 
 /// Object identifier 2.5.4.3, common name.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
@@ -14,6 +14,9 @@ const IDENTIFIER: u8 = 0x06;
 const UTF8_TEXT: u8 = 0x0c;
 const PRINTABLE_TEXT: u8 = 0x13;
 const IA5_TEXT: u8 = 0x16;
+/// Times of two and of four digits for the year.
+const UTC_TIME: u8 = 0x17;
+const GENERAL_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 /// The context tags of a certificate: its version, and its extensions.
@@ -30,12 +33,58 @@ pub fn names(certificate: &[u8]) -> Vec<String> {
     names
 }
 
-fn read(certificate: &[u8], names: &mut Vec<String>) -> Option<()> {
+/// Until when a certificate counts, in seconds since the Unix epoch.
+pub(crate) fn expiry(certificate: &[u8]) -> Option<i64> {
+    let mut fields = fields(certificate)?;
+    // Serial number, signature algorithm, issuer.
+    for _ in 0..3 {
+        fields.next()?;
+    }
+    let mut validity = Der(fields.expect(SEQUENCE)?);
+    validity.next()?;
+    let (tag, text) = validity.next()?;
+    moment(tag, std::str::from_utf8(text).ok()?)
+}
+
+/// RFC 5280, 4.1.2.5: always with seconds, always in UTC.
+fn moment(tag: u8, text: &str) -> Option<i64> {
+    let digits = text.strip_suffix('Z').filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
+    let (year, rest) = match (tag, digits.len()) {
+        (UTC_TIME, 12) => {
+            let year: i64 = digits[..2].parse().ok()?;
+            (if year < 50 { 2000 + year } else { 1900 + year }, &digits[2..])
+        }
+        (GENERAL_TIME, 14) => (digits[..4].parse().ok()?, &digits[4..]),
+        _ => return None,
+    };
+    let two = |at: usize| rest[at..at + 2].parse::<i64>().ok();
+    let (month, day) = (two(0)?, two(2)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    Some(days(year, month, day) * 86_400 + two(4)? * 3600 + two(6)? * 60 + two(8)?)
+}
+
+/// Days since the Unix epoch: <https://howardhinnant.github.io/date_algorithms.html#days_from_civil>
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// What is signed, behind the version.
+fn fields(certificate: &[u8]) -> Option<Der<'_>> {
     let mut whole = Der(Der(certificate).expect(SEQUENCE)?);
     let mut fields = Der(whole.expect(SEQUENCE)?);
     if fields.0.first() == Some(&VERSION) {
         fields.next()?;
     }
+    Some(fields)
+}
+
+fn read(certificate: &[u8], names: &mut Vec<String>) -> Option<()> {
+    let mut fields = fields(certificate)?;
     // Serial number, signature algorithm, issuer, validity.
     for _ in 0..4 {
         fields.next()?;
@@ -139,6 +188,36 @@ mod tests {
         );
         assert_eq!(names(&certificate(Some("a"), &["a", "10.0.0.1"])), ["a"]);
         assert_eq!(names(&certificate(None, &[])), [""; 0]);
+    }
+
+    #[track_caller]
+    fn check_moment(tag: u8, text: &str, expected: Option<i64>) {
+        assert_eq!(moment(tag, text), expected);
+    }
+
+    #[test]
+    fn times_are_read() {
+        check_moment(UTC_TIME, "700101000000Z", Some(0));
+        check_moment(UTC_TIME, "240229120000Z", Some(1_709_208_000));
+        check_moment(UTC_TIME, "491231235959Z", Some(2_524_607_999));
+        check_moment(UTC_TIME, "500101000000Z", Some(-631_152_000));
+        check_moment(GENERAL_TIME, "20500101000000Z", Some(2_524_608_000));
+        check_moment(GENERAL_TIME, "99991231235959Z", Some(253_402_300_799));
+        check_moment(GENERAL_TIME, "20501301000000Z", None);
+        check_moment(UTC_TIME, "700101000000", None);
+        check_moment(UTC_TIME, "70010100000éZ", None);
+        check_moment(UTC_TIME, "20500101000000Z", None);
+    }
+
+    #[test]
+    fn a_certificate_says_until_when_it_counts() {
+        let mut params = CertificateParams::new(vec!["a".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(2044, 3, 1);
+        let whole = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec();
+        assert_eq!(expiry(&whole), Some(2_340_403_200));
+        for end in 0..whole.len() {
+            assert_eq!(expiry(&whole[..end]), None);
+        }
     }
 
     #[test]

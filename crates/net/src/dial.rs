@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Uri, Version, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::certificate::expiry;
 use crate::target::Target;
 
 /// Addresses of a name that are tried at the most.
@@ -121,11 +123,16 @@ impl Dialer {
             return Ok((Connection::new(target, sender, driver), phases));
         }
         let stream = timed(&mut phases.tls, self.handshake(target, stream)).await?;
-        let (sender, driver) = match stream.get_ref().1.alpn_protocol() {
+        let tls = stream.get_ref().1;
+        let shown = tls.peer_certificates().unwrap_or_default();
+        let expires = shown.iter().filter_map(|shown| expiry(shown)).min();
+        let (sender, driver) = match tls.alpn_protocol() {
             Some(b"h2") => http2(target, stream).await?,
             _ => http1(target, stream).await?,
         };
-        Ok((Connection::new(target, sender, driver), phases))
+        let mut connection = Connection::new(target, sender, driver);
+        connection.expires = expires;
+        Ok((connection, phases))
     }
 
     async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>> {
@@ -263,6 +270,7 @@ pub struct Connection {
     target: Target,
     sender: Sender,
     driver: JoinHandle<()>,
+    expires: Option<i64>,
 }
 
 impl Drop for Connection {
@@ -273,7 +281,7 @@ impl Drop for Connection {
 
 impl Connection {
     fn new(target: &Target, sender: Sender, driver: JoinHandle<()>) -> Connection {
-        Connection { target: target.clone(), sender, driver }
+        Connection { target: target.clone(), sender, driver, expires: None }
     }
 
     /// Whether another request may be tried. The other side may close it at any time.
@@ -292,19 +300,46 @@ impl Connection {
         }
     }
 
+    /// When the first of the certificates ends that the other side has shown, in seconds since the Unix epoch.
+    pub fn expires(&self) -> Option<i64> {
+        self.expires
+    }
+
     /// Sends a request and reads the answer. Its URI is a path; host and scheme are the target's. After an
     /// error the connection is of no more use.
     pub async fn send(&mut self, request: Request<Bytes>, allowed: Allowance) -> Result<Answer> {
         let fail = failing(&self.target, Phase::Answer);
-        within(allowed.time, self.exchange(request, allowed.bytes, &fail), &fail).await?
+        let answer = async {
+            let (head, times) = self.exchange(request, &fail).await?;
+            let (head, body) = head.into_parts();
+            let body = whole(body, allowed.bytes, &fail).await?;
+            Ok::<_, Error>(times.answer(Response::from_parts(head, body)))
+        };
+        within(allowed.time, answer, &fail).await?
+    }
+
+    /// The same; of a longer answer than is allowed the beginning is enough. After that the connection is of no
+    /// more use.
+    pub async fn send_for_beginning(
+        &mut self,
+        request: Request<Bytes>,
+        allowed: Allowance,
+    ) -> Result<Answer> {
+        let fail = failing(&self.target, Phase::Answer);
+        let answer = async {
+            let (head, times) = self.exchange(request, &fail).await?;
+            let (head, body) = head.into_parts();
+            let body = beginning(body, allowed.bytes, &fail).await?;
+            Ok::<_, Error>(times.answer(Response::from_parts(head, body)))
+        };
+        within(allowed.time, answer, &fail).await?
     }
 
     async fn exchange(
         &mut self,
         request: Request<Bytes>,
-        bytes_max: usize,
         fail: &impl Fn(String, bool) -> Error,
-    ) -> Result<Answer> {
+    ) -> Result<(Response<Incoming>, Times)> {
         let began = Instant::now();
         let request = self.addressed(request).map_err(|error| fail(error.to_string(), false))?;
         let broken = |error: hyper::Error| fail(told(&error), false);
@@ -318,18 +353,7 @@ impl Connection {
                 sender.send_request(request).await.map_err(broken)?
             }
         };
-        let waited = began.elapsed();
-        let (head, body) = response.into_parts();
-        let body =
-            Limited::new(body, bytes_max).collect().await.map_err(|error| match error
-                .downcast_ref::<LengthLimitError>(
-            ) {
-                Some(_) => fail(format!("it has more than {bytes_max} bytes"), false),
-                None => fail(error.to_string(), false),
-            })?;
-        let reading = began.elapsed().saturating_sub(waited);
-        let response = Response::from_parts(head, body.to_bytes());
-        Ok(Answer { response, waited, reading })
+        Ok((response, Times { began, waited: began.elapsed() }))
     }
 
     /// HTTP/1 has the host in a header, HTTP/2 in the URI.
@@ -352,6 +376,50 @@ impl Connection {
         }
         Ok(Request::from_parts(head, Full::new(body)))
     }
+}
+
+/// When a request began, and how long it took until its answer began.
+struct Times {
+    began: Instant,
+    waited: Duration,
+}
+
+impl Times {
+    /// The answer is there.
+    fn answer(self, response: Response<Bytes>) -> Answer {
+        let reading = self.began.elapsed().saturating_sub(self.waited);
+        Answer { response, waited: self.waited, reading }
+    }
+}
+
+async fn whole(
+    body: Incoming,
+    bytes_max: usize,
+    fail: &impl Fn(String, bool) -> Error,
+) -> Result<Bytes> {
+    let collected = Limited::new(body, bytes_max).collect().await;
+    let body = collected.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+        Some(_) => fail(format!("it has more than {bytes_max} bytes"), false),
+        None => fail(error.to_string(), false),
+    })?;
+    Ok(body.to_bytes())
+}
+
+async fn beginning(
+    mut body: Incoming,
+    bytes_max: usize,
+    fail: &impl Fn(String, bool) -> Error,
+) -> Result<Bytes> {
+    let mut read = Vec::new();
+    while read.len() < bytes_max
+        && let Some(frame) = body.frame().await
+    {
+        let frame = frame.map_err(|error| fail(told(&error), false))?;
+        if let Some(data) = frame.data_ref() {
+            read.extend_from_slice(&data[..data.len().min(bytes_max - read.len())]);
+        }
+    }
+    Ok(read.into())
 }
 
 /// An error with its causes, in a line: hyper's own words say only where.

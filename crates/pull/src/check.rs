@@ -1,9 +1,9 @@
 //! Something that is tried: a page or a connection, with the time of each phase.
 //!
-//! Each attempt is a value in a distribution, `check_duration` in nanoseconds with the label `phase`: `resolve`,
+//! Each attempt is a value in distributions, `check_duration` in nanoseconds with the label `phase`: `resolve`,
 //! `connect`, `tls`, `wait` (until the answer begins), `read`, and `total`, which counts from the intended beginning.
-//! A failed attempt counts in `total` with the time it took to fail, labelled `outcome="failed"`: slow failures are
-//! people who waited.
+//! A failed attempt counts in `total` with the time it took to fail, labelled `outcome="failed"`, as do the phases that
+//! it came through: slow failures are people who waited.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,30 +13,138 @@ use collect::Rows;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use http::{Request, header};
-use intake::{Intake, Producer, Receipt};
+use intake::Intake;
 use model::{Kind, Sample, Series, Value};
 use net::Target;
-use net::dial::{Allowance, Dialer, Limits};
+use net::dial::{Allowance, Dialer};
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::pull::{Job, Outcomes};
-use crate::settings::{Check, Try};
+use crate::ledger::Ledger;
+use crate::pull::{Job, aside};
+use crate::schedule::counts_from;
+use crate::settings::{BEYOND, Check, Common, Try, way};
+use crate::stale;
 
-/// The source's number for keys of series, as `intake` asks for it; as scrapes, whose keys are made alike.
-const WAY: u8 = 6;
 /// Of an answer's body that is read.
 const BODY_BYTES_MAX: usize = 1 << 20;
+/// Labels that a check has of itself.
+const OWN_LABELS: [&str; 3] = ["check", "phase", "outcome"];
+
+/// A check that makes sense.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    check: Check,
+    target: Target,
+    dialer: Dialer,
+    up: Series,
+    status: Series,
+    expires: Series,
+    failure: Series,
+}
+
+impl Plan {
+    pub(crate) fn new(check: &Check) -> Result<Plan> {
+        let wrong = |what: String| Error::Setting { job: format!("check {:?}", check.name), what };
+        if let Some((name, _)) = check.labels.iter().find(|of| OWN_LABELS.contains(&&*of.0)) {
+            return Err(wrong(format!(
+                "it has the label {name:?} of itself; name yours otherwise"
+            )));
+        }
+        let url = match &check.what {
+            Try::Http { url, .. } => url.clone(),
+            Try::Tcp { address } => format!("http://{address}"),
+        };
+        let alpn: [&[u8]; 2] = [b"h2", b"http/1.1"];
+        let (target, dialer) = way(&Common {
+            kind: "check",
+            name: &check.name,
+            url: &url,
+            interval: check.interval,
+            timeout: check.timeout,
+            labels: &check.labels,
+            tls: &check.tls,
+            alpn: &alpn,
+        })?;
+        let series =
+            |name, kind| series(check, name, kind, &[]).map_err(|error| wrong(error.to_string()));
+        // The largest of them has to be possible, too.
+        self::series(
+            check,
+            "check_duration",
+            DURATIONS,
+            &[("phase", "resolve"), ("outcome", "failed")],
+        )
+        .map_err(|error| wrong(error.to_string()))?;
+        Ok(Plan {
+            up: series("check_up", Kind::Gauge)?,
+            status: series("check_status", Kind::Gauge)?,
+            expires: series("check_certificate_expires", Kind::Gauge)?,
+            failure: series("check_failure", Kind::Text)?,
+            check: check.clone(),
+            target,
+            dialer,
+        })
+    }
+
+    /// Tries; what was found until it is dropped is in `found`.
+    async fn look(&self, found: &mut Found) -> Result<(), String> {
+        let (mut connection, phases) =
+            self.dialer.dial(&self.target).await.map_err(|error| error.to_string())?;
+        found.phases = vec![("resolve", phases.resolve), ("connect", phases.connect)];
+        if self.target.secure {
+            found.phases.push(("tls", phases.tls));
+        }
+        found.expires = connection.expires();
+        let Try::Http { statuses, body, .. } = &self.check.what else { return Ok(()) };
+        let request = Request::get(&self.target.path)
+            .header(header::USER_AGENT, concat!("topdeck/", env!("CARGO_PKG_VERSION")))
+            .header(header::ACCEPT, "*/*")
+            .body(Bytes::new())
+            .map_err(|error| error.to_string())?;
+        let allowed = Allowance { time: self.check.timeout * BEYOND, bytes: BODY_BYTES_MAX };
+        let answer = connection.send_for_beginning(request, allowed).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        found.phases.extend([("wait", answer.waited), ("read", answer.reading)]);
+        let status = answer.response.status();
+        found.status = Some(status.as_u16());
+        if !statuses.holds(status.as_u16()) {
+            return Err(format!("it answers {status}"));
+        }
+        let bytes = answer.response.body();
+        match body {
+            Some(text) if !contains(bytes, text.as_bytes()) => {
+                Err(format!("{text:?} does not stand in the answer"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// How long phases took.
+const DURATIONS: Kind = Kind::Histogram(Temporality::Delta);
+
+fn series(check: &Check, name: &str, kind: Kind, own: &[(&str, &str)]) -> model::Result<Series> {
+    let unit = match name {
+        "check_duration" => "ns",
+        "check_certificate_expires" => "s",
+        _ => "",
+    };
+    let series = Series::new(name, kind).with_unit(unit).with_label("check", &*check.name);
+    let labels = check.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let labels = own.iter().copied().chain(labels);
+    labels.fold(series, |series, (name, value)| series.with_label(name, value)).checked()
+}
 
 /// One check.
 #[derive(Debug)]
 pub(crate) struct Checking {
-    check: Check,
-    target: Target,
-    dialer: Dialer,
-    intake: Arc<Intake>,
-    producer: Producer,
-    outcomes: Outcomes,
+    plan: Plan,
+    ledger: Ledger,
 }
 
 /// What an attempt found.
@@ -44,168 +152,106 @@ pub(crate) struct Checking {
 struct Found {
     phases: Vec<(&'static str, Duration)>,
     status: Option<u16>,
+    expires: Option<i64>,
     failed: Option<String>,
 }
 
 impl Checking {
-    pub(crate) fn new(check: &Check, intake: &Arc<Intake>) -> Result<Checking> {
-        let job = || format!("check {:?}", check.name);
-        let url = match &check.what {
-            Try::Http { url, .. } => url.clone(),
-            Try::Tcp { address } => format!("http://{address}"),
-        };
-        let target = Target::parse(&url).map_err(|source| Error::Target { job: job(), source })?;
-        let tls = match target.secure {
-            true => {
-                let mut config =
-                    check.tls.config().map_err(|source| Error::Tls { job: job(), source })?;
-                config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-                Some(Arc::new(config))
-            }
-            false => None,
-        };
-        let limit = check.timeout;
-        Ok(Checking {
-            target,
-            dialer: Dialer::new(Limits { resolve: limit, connect: limit, tls: limit }, tls),
-            producer: intake.producer(&format!("check {}", check.name)),
-            outcomes: Outcomes::new(intake, "check", &check.name),
-            intake: Arc::clone(intake),
-            check: check.clone(),
-        })
+    pub(crate) fn new(plan: Plan, intake: &Arc<Intake>) -> Checking {
+        let ledger = Ledger::new(intake, "check", &plan.check.name);
+        Checking { plan, ledger }
     }
 
-    async fn look(&self) -> Found {
-        let mut found = Found::default();
-        let (mut connection, phases) = match self.dialer.dial(&self.target).await {
-            Ok(dialled) => dialled,
-            Err(error) => {
-                found.failed = Some(error.to_string());
-                return found;
-            }
-        };
-        found.phases = vec![("resolve", phases.resolve), ("connect", phases.connect)];
-        if self.target.secure {
-            found.phases.push(("tls", phases.tls));
-        }
-        let Try::Http { statuses, body, .. } = &self.check.what else { return found };
-        let request = Request::get(&self.target.path)
-            .header(header::USER_AGENT, concat!("topdeck/", env!("CARGO_PKG_VERSION")))
-            .body(Bytes::new());
-        let allowed = Allowance { time: self.check.timeout, bytes: BODY_BYTES_MAX };
-        let answer = match request {
-            Ok(request) => {
-                connection.send(request, allowed).await.map_err(|error| error.to_string())
-            }
-            Err(error) => Err(error.to_string()),
-        };
-        match answer {
-            Err(why) => found.failed = Some(why),
-            Ok(answer) => {
-                found.phases.extend([("wait", answer.waited), ("read", answer.reading)]);
-                let status = answer.response.status().as_u16();
-                found.status = Some(status);
-                if !statuses.holds(status) {
-                    found.failed = Some(format!("it answers {status}"));
-                } else if let Some(text) = body.as_ref().filter(|text| {
-                    let bytes = text.as_bytes();
-                    !bytes.is_empty()
-                        && !answer.response.body().windows(bytes.len()).any(|w| w == bytes)
-                }) {
-                    found.failed = Some(format!("{text:?} does not stand in the answer"));
-                }
-            }
-        }
-        found
-    }
-
-    fn series(&self, name: &str, kind: Kind, labels: &[(&str, &str)]) -> model::Result<Series> {
-        let unit = if matches!(kind, Kind::Histogram(_)) { "ns" } else { "" };
-        let mut series =
-            Series::new(name, kind).with_unit(unit).with_label("check", &*self.check.name);
-        for (name, value) in labels {
-            series = series.with_label(*name, *value);
-        }
-        for (name, value) in &self.check.labels {
-            series = series.with_label(name.as_str(), value.as_str());
-        }
-        series.checked()
-    }
-
-    fn write(&self, found: &Found, took: Duration, rows: &mut dyn Rows) -> model::Result<()> {
-        let end = self.intake.now();
+    fn write(
+        &self,
+        found: &Found,
+        took: Duration,
+        end: i64,
+        rows: &mut dyn Rows,
+    ) -> model::Result<()> {
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let start = end.saturating_sub(ns(took));
         let outcome = if found.failed.is_none() { "well" } else { "failed" };
-        let mut row = |series: Series, start: i64, value: Value| {
+        let mut row = |series: &Series, start: i64, value: Value| {
             rows.series(&series.form(), &mut || Ok(series.clone()))?;
             rows.sample(&Sample { start, end, value })
         };
-        let delta = Kind::Histogram(Temporality::Delta);
         let total = [("total", took)];
         for (phase, time) in found.phases.iter().chain(&total) {
             let mut histogram = Histogram::default();
             histogram.record(ns(*time) as f64);
             let labels = [("phase", *phase), ("outcome", outcome)];
-            let series = self.series("check_duration", delta, &labels)?;
-            row(series, start, Value::Histogram(Box::new(histogram)))?;
+            let series = series(&self.plan.check, "check_duration", DURATIONS, &labels)?;
+            row(&series, start, Value::Histogram(Box::new(histogram)))?;
         }
-        let up = Value::Number(f64::from(u8::from(found.failed.is_none())));
-        row(self.series("check_up", Kind::Gauge, &[])?, end, up)?;
+        let up = f64::from(u8::from(found.failed.is_none()));
+        row(&self.plan.up, end, Value::Number(up))?;
         if let Some(status) = found.status {
-            let status = Value::Number(f64::from(status));
-            row(self.series("check_status", Kind::Gauge, &[])?, end, status)?;
+            row(&self.plan.status, end, Value::Number(f64::from(status)))?;
+        }
+        if let Some(expires) = found.expires {
+            row(&self.plan.expires, end, Value::Number(expires as f64))?;
         }
         if let Some(why) = &found.failed {
-            row(self.series("check_failure", Kind::Text, &[])?, end, Value::Text(why.clone()))?;
+            row(&self.plan.failure, end, Value::Text(why.clone()))?;
         }
         Ok(())
     }
 
-    fn keep(&self, found: &Found, took: Duration) -> Option<Receipt> {
-        let mut writer = self.intake.writer(WAY);
-        let written = self.write(found, took, &mut writer);
-        match found.failed {
-            None => self.outcomes.well.add(1),
-            Some(_) => self.outcomes.failed.add(1),
-        }
-        let taken = written.map_err(intake::Error::from);
-        match taken.and_then(|()| self.intake.take(&self.producer, writer)) {
-            Ok(receipt) => Some(receipt),
-            // It was made, but nobody will know.
-            Err(_) => {
-                self.outcomes.missed.add(1);
-                None
-            }
+    fn keep(&self, found: &Found, took: Duration) {
+        let end = self.ledger.now();
+        let mut batches = self.ledger.batches();
+        let written = self.write(found, took, end, &mut batches);
+        written.expect("BUG: a series of a check was looked at when it began");
+        match (self.ledger.take(batches, end), &found.failed) {
+            (Ok(()), None) => self.ledger.well.add(1),
+            (Ok(()), Some(_)) => self.ledger.failed.add(1),
+            (Err(_), _) => self.ledger.untaken.add(1),
         }
     }
 }
 
 impl Job for Checking {
     fn name(&self) -> &str {
-        &self.check.name
+        &self.plan.check.name
     }
 
-    fn interval(&self) -> Duration {
-        self.check.interval
+    fn times(&self) -> (Duration, Duration) {
+        (self.plan.check.interval, self.plan.check.timeout)
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     async fn attempt(self: Arc<Checking>, intended: Instant) {
-        let left = self.check.timeout.saturating_sub(intended.elapsed());
-        let found = match tokio::time::timeout(left, self.look()).await {
-            Ok(found) => found,
-            Err(_) => Found {
-                failed: Some(format!("not done within {} ms", self.check.timeout.as_millis())),
-                ..Found::default()
-            },
+        let began = counts_from(intended);
+        let left = self.plan.check.timeout.saturating_sub(began.elapsed());
+        let mut found = Found::default();
+        let looked = tokio::time::timeout(left, self.plan.look(&mut found)).await;
+        let took = began.elapsed();
+        found.failed = match looked {
+            Ok(looked) => looked.err(),
+            Err(_) => {
+                let what = if found.phases.is_empty() { "no connection" } else { "no answer" };
+                Some(format!("{what} within {} ms", self.plan.check.timeout.as_millis()))
+            }
         };
-        if let Some(receipt) = self.keep(&found, intended.elapsed()) {
-            // As with scrapes: nobody waits for this.
-            let _ = receipt.settled().await;
-        }
+        // The journal may be slow.
+        aside(move || self.keep(&found, took)).await;
     }
 
-    fn missed(&self, attempts: u64) {
-        self.outcomes.missed.add(attempts);
+    fn close(&self, is_ended: bool) {
+        if is_ended {
+            let at = self.ledger.now();
+            let mut batches = self.ledger.batches();
+            for series in [&self.plan.up, &self.plan.status, &self.plan.expires] {
+                let ended = stale::end(series.clone(), at, &mut batches);
+                ended.expect("BUG: a series of a check was looked at when it began");
+            }
+            // What is not taken the ledger tells, if that can be.
+            let _ = self.ledger.take(batches, at);
+        }
+        self.ledger.close();
     }
 }

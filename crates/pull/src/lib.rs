@@ -7,6 +7,7 @@
 
 mod check;
 mod error;
+mod ledger;
 mod pull;
 mod schedule;
 mod scrape;

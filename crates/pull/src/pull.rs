@@ -1,97 +1,207 @@
-//! All jobs, begun and ended together.
+//! All jobs, begun and ended together or one by one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use intake::{Counter, Intake};
+use intake::{Intake, Timer};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::check::Checking;
+use crate::check::{self, Checking};
 use crate::error::Result;
+use crate::ledger::Ledger;
 use crate::schedule::Schedule;
-use crate::scrape::Scraping;
-use crate::settings::Settings;
+use crate::scrape::{self, Scraping};
+use crate::settings::{Check, Scrape, Settings};
 
 /// Attempts of all jobs that are on their way at a time.
-const ATTEMPTS_MAX: usize = 256;
-/// Attempts of one job.
-const ATTEMPTS_PER_JOB_MAX: usize = 4;
-/// How long attempts that are on their way are waited for at a stop.
+const ATTEMPTS_MAX: usize = 1024;
+/// Attempts of a job beyond those that fit its timeout: what was found is being stored.
+const ATTEMPTS_STORING: u128 = 2;
+/// How long attempts that are on their way are waited for at a stop, and then what was found is stored.
 const STOP_MAX: Duration = Duration::from_secs(5);
+const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Jobs that run.
 #[derive(Debug)]
 pub struct Pull {
-    stop: watch::Sender<bool>,
-    jobs: JoinSet<()>,
+    intake: Arc<Intake>,
+    room: Arc<Semaphore>,
+    jobs: Vec<Running>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Running {
+    what: What,
+    state: watch::Sender<State>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum What {
+    Scrape(Scrape),
+    Check(Check),
+}
+
+impl What {
+    /// Whether files may say something else now.
+    fn has_files(&self) -> bool {
+        let (What::Scrape(Scrape { tls, .. }) | What::Check(Check { tls, .. })) = self;
+        tls.ca.is_some() || tls.certificate.is_some() || tls.key.is_some()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Runs,
+    /// The process stops; the job goes on after a restart.
+    Stops,
+    /// There is no such job any more.
+    Ends,
 }
 
 /// What a job does at each of its times.
 pub(crate) trait Job: Send + Sync + 'static {
     fn name(&self) -> &str;
-    fn interval(&self) -> Duration;
+    /// From one intended beginning to the next, and how long an attempt may take.
+    fn times(&self) -> (Duration, Duration);
+    fn ledger(&self) -> &Ledger;
     /// One attempt; `intended` is when it should have begun.
     fn attempt(self: Arc<Self>, intended: Instant) -> impl Future<Output = ()> + Send;
-    /// Attempts that were not made, because as many as may be were on their way or nobody was there to begin.
-    fn missed(&self, attempts: u64);
+    /// Says what is still to be said; if the job is no more, that too. It may wait for the journal.
+    fn close(&self, is_ended: bool);
+}
+
+/// A job that makes sense.
+enum Plan {
+    Scrape(scrape::Plan),
+    Check(check::Plan),
+}
+
+fn plans(settings: &Settings) -> Result<Vec<(What, Plan)>> {
+    let scrapes = settings
+        .scrapes
+        .iter()
+        .map(|scrape| Ok((What::Scrape(scrape.clone()), Plan::Scrape(scrape::Plan::new(scrape)?))));
+    let checks = settings
+        .checks
+        .iter()
+        .map(|check| Ok((What::Check(check.clone()), Plan::Check(check::Plan::new(check)?))));
+    scrapes.chain(checks).collect()
+}
+
+impl Settings {
+    /// Looks at all jobs, and at the files they name, and begins none.
+    pub fn check(&self) -> Result<()> {
+        plans(self).map(drop)
+    }
 }
 
 impl Pull {
     /// Begins all jobs; inside a runtime of tokio.
     pub fn start(settings: &Settings, intake: &Arc<Intake>) -> Result<Pull> {
-        let (stop, stopped) = watch::channel(false);
+        let plans = plans(settings)?;
         let room = Arc::new(Semaphore::new(ATTEMPTS_MAX));
-        // All are looked at before the first begins.
-        let scrapes: Vec<Scraping> = settings
-            .scrapes
-            .iter()
-            .map(|scrape| Scraping::new(scrape, intake))
-            .collect::<Result<_>>()?;
-        let checks: Vec<Checking> = settings
-            .checks
-            .iter()
-            .map(|check| Checking::new(check, intake))
-            .collect::<Result<_>>()?;
-        let mut jobs = JoinSet::new();
-        for scrape in scrapes {
-            jobs.spawn(run(Arc::new(scrape), stopped.clone(), Arc::clone(&room)));
-        }
-        for check in checks {
-            jobs.spawn(run(Arc::new(check), stopped.clone(), Arc::clone(&room)));
-        }
-        Ok(Pull { stop, jobs })
+        let mut pull = Pull { intake: Arc::clone(intake), room, jobs: Vec::new() };
+        plans.into_iter().for_each(|(what, plan)| pull.begin(what, plan));
+        Ok(pull)
     }
 
-    /// Begins nothing more, and waits a little for what is on its way.
+    /// Goes over to other jobs. Those that stay the same go on undisturbed; those that are no more, or other ones, end, and
+    /// so do their series. Jobs whose TLS is in files begin anew, with what is in them now. Where one of the jobs makes
+    /// no sense, all stays as it was.
+    pub async fn reload(&mut self, settings: &Settings) -> Result<()> {
+        let plans = plans(settings)?;
+        let stays =
+            |what: &What| !what.has_files() && plans.iter().any(|(wanted, _)| wanted == what);
+        let before = std::mem::take(&mut self.jobs);
+        let (staying, ending): (Vec<_>, Vec<_>) =
+            before.into_iter().partition(|job| stays(&job.what));
+        self.jobs = staying;
+        close(ending, State::Ends).await;
+        for (what, plan) in plans {
+            if !self.jobs.iter().any(|job| job.what == what) {
+                self.begin(what, plan);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, what: What, plan: Plan) {
+        let (state, seen) = watch::channel(State::Runs);
+        let room = Arc::clone(&self.room);
+        let late = self.intake.meter().timer(
+            "topdeck_pull_late",
+            "how long after its intended beginning an attempt began, by this process' fault",
+            &[],
+        );
+        let task = match plan {
+            Plan::Scrape(plan) => {
+                tokio::spawn(run(Arc::new(Scraping::new(plan, &self.intake)), seen, room, late))
+            }
+            Plan::Check(plan) => {
+                tokio::spawn(run(Arc::new(Checking::new(plan, &self.intake)), seen, room, late))
+            }
+        };
+        self.jobs.push(Running { what, state, task });
+    }
+
+    /// Begins nothing more, waits a little for what is on its way, and says of the rest that it was cut off.
     pub async fn stop(mut self) {
-        let _ = self.stop.send(true);
-        let all = async { while self.jobs.join_next().await.is_some() {} };
-        let _ = timeout(STOP_MAX, all).await;
+        close(std::mem::take(&mut self.jobs), State::Stops).await;
     }
 }
 
-async fn run<J: Job>(job: Arc<J>, mut stopped: watch::Receiver<bool>, room: Arc<Semaphore>) {
-    let mut schedule = Schedule::new(Instant::now(), job.interval(), job.name());
+impl Drop for Pull {
+    fn drop(&mut self) {
+        self.jobs.iter().for_each(|job| job.task.abort());
+    }
+}
+
+async fn close(jobs: Vec<Running>, state: State) {
+    // A job that is over hears nothing, and need not.
+    for job in &jobs {
+        let _ = job.state.send(state);
+    }
+    let end = Instant::now() + STOP_MAX + CLOSE_MAX;
+    for mut job in jobs {
+        let left = end.saturating_duration_since(Instant::now());
+        if timeout(left, &mut job.task).await.is_err() {
+            job.task.abort();
+        }
+    }
+}
+
+async fn run<J: Job>(
+    job: Arc<J>,
+    mut state: watch::Receiver<State>,
+    room: Arc<Semaphore>,
+    late: Timer,
+) {
+    let (interval, longest) = job.times();
+    let attempts_max = longest.as_nanos().div_ceil(interval.as_nanos().max(1)) + ATTEMPTS_STORING;
+    let mut schedule = Schedule::new(Instant::now(), job.ledger().now(), interval, job.name());
     let mut attempts = JoinSet::new();
     loop {
         let (intended, missed) = schedule.next(Instant::now());
         if missed > 0 {
-            job.missed(missed);
+            miss(&*job, missed, intended - interval, "nothing of this process ran");
         }
         tokio::select! {
             () = sleep_until(intended) => {}
-            _ = stopped.wait_for(|stopped| *stopped) => break,
+            _ = state.wait_for(|state| *state != State::Runs) => break,
         }
         while attempts.try_join_next().is_some() {}
-        let place = match attempts.len() < ATTEMPTS_PER_JOB_MAX {
+        let place = match (attempts.len() as u128) < attempts_max {
             true => Arc::clone(&room).try_acquire_owned().ok(),
             false => None,
         };
         match place {
-            None => job.missed(1),
+            None => miss(&*job, 1, intended, "too many others were on their way"),
             Some(place) => {
+                late.record(intended.elapsed());
                 let job = Arc::clone(&job);
                 attempts.spawn(async move {
                     job.attempt(intended).await;
@@ -100,26 +210,34 @@ async fn run<J: Job>(job: Arc<J>, mut stopped: watch::Receiver<bool>, room: Arc<
             }
         }
     }
-    while attempts.join_next().await.is_some() {}
-}
-
-/// What became of attempts, counted.
-#[derive(Debug)]
-pub(crate) struct Outcomes {
-    pub(crate) well: Counter,
-    pub(crate) failed: Counter,
-    pub(crate) missed: Counter,
-}
-
-impl Outcomes {
-    pub(crate) fn new(intake: &Intake, kind: &str, job: &str) -> Outcomes {
-        let counter = |outcome| {
-            intake.meter().counter(
-                "topdeck_pull_attempts_total",
-                "scrapes and checks by what became of them; those that were missed were not made",
-                &[("kind", kind), ("job", job), ("outcome", outcome)],
-            )
-        };
-        Outcomes { well: counter("well"), failed: counter("failed"), missed: counter("missed") }
+    let all = async { while attempts.join_next().await.is_some() {} };
+    if timeout(STOP_MAX, all).await.is_err() {
+        while attempts.try_join_next().is_some() {}
+        miss(&*job, attempts.len() as u64, Instant::now(), "topdeck or the job was stopped");
+        attempts.abort_all();
     }
+    let is_ended = *state.borrow() == State::Ends;
+    aside(move || job.close(is_ended)).await;
+}
+
+/// Does something that takes a while where nobody waits for his turn.
+pub(crate) async fn aside(work: impl FnOnce() + Send + 'static) {
+    // It is not done where the runtime ends, and only there.
+    if let Err(error) = tokio::task::spawn_blocking(work).await
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
+    }
+}
+
+/// `last` is when the last of them should have begun.
+fn miss<J: Job>(job: &J, attempts: u64, last: Instant, why: &str) {
+    if attempts == 0 {
+        return;
+    }
+    let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    let (interval, _) = job.times();
+    let end = job.ledger().now().saturating_sub(ns(last.elapsed())).saturating_add(1);
+    let before = ns(interval).saturating_mul(i64::try_from(attempts).unwrap_or(i64::MAX) - 1);
+    job.ledger().miss(attempts, (end.saturating_sub(before).saturating_sub(1), end), why);
 }

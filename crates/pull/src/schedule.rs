@@ -4,6 +4,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// A timer of tokio is late by up to a millisecond, and a little more; that is nobody's waiting time.
+/// <https://docs.rs/tokio/latest/tokio/time/fn.sleep.html>
+const TIMER: Duration = Duration::from_millis(2);
+
+/// From when an attempt's time counts that begins now: from the intended beginning, but for what timers cannot do better.
+pub(crate) fn counts_from(intended: Instant) -> Instant {
+    let now = Instant::now();
+    if now.saturating_duration_since(intended) <= TIMER { now } else { intended }
+}
+
 /// Intended beginnings of one job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
@@ -12,10 +22,13 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Begins within one interval from now. Names spread jobs of the same interval over it.
-    pub(crate) fn new(now: Instant, interval: Duration, name: &str) -> Schedule {
-        let ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1);
-        Schedule { next: now + Duration::from_nanos(spread(name) % ns), interval }
+    /// Begins within one interval from now, which the clock has as `time` in nanoseconds since the Unix epoch. Names
+    /// spread jobs of the same interval over it; a name has the same place on the clock after each start.
+    pub(crate) fn new(now: Instant, time: i64, interval: Duration, name: &str) -> Schedule {
+        let ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX).max(1);
+        let place = (spread(name) % ns.cast_unsigned()).cast_signed();
+        let left = place.wrapping_sub(time.rem_euclid(ns)).rem_euclid(ns);
+        Schedule { next: now + Duration::from_nanos(left.cast_unsigned()), interval }
     }
 
     /// The next intended beginning, and how many before it had passed unnoticed: their time was over before
@@ -30,7 +43,7 @@ impl Schedule {
     }
 }
 
-/// FNV-1a: the same name has the same place in its interval after each start.
+/// FNV-1a.
 /// <http://www.isthe.com/chongo/tech/comp/fnv/>
 fn spread(name: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -44,7 +57,7 @@ mod tests {
     #[test]
     fn beginnings_keep_to_the_schedule_and_missed_ones_are_counted() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
-        let mut schedule = Schedule::new(start, second, "a");
+        let mut schedule = Schedule::new(start, 7, second, "a");
         let first = schedule.next;
         assert!(first - start < second);
         assert_eq!(schedule.next(start), (first, 0));
@@ -56,11 +69,25 @@ mod tests {
     }
 
     #[test]
+    fn a_job_keeps_its_place_on_the_clock() {
+        let (now, minute) = (Instant::now(), Duration::from_secs(60));
+        let first = |time: i64| {
+            let next = Schedule::new(now, time, minute, "a").next - now;
+            assert!(next < minute);
+            (time + next.as_nanos() as i64) % 60_000_000_000
+        };
+        let place = first(0);
+        assert_eq!([59_000_000_000, 1_700_000_012_345_678_901, 1].map(first), [place; 3]);
+    }
+
+    #[test]
     fn names_spread() {
         let hour = Duration::from_secs(3600);
         let now = Instant::now();
         let mut places: Vec<u64> = (0..100)
-            .map(|at| (Schedule::new(now, hour, &format!("job {at}")).next - now).as_secs() / 360)
+            .map(|at| {
+                (Schedule::new(now, 0, hour, &format!("job {at}")).next - now).as_secs() / 360
+            })
             .collect();
         places.sort_unstable();
         places.dedup();

@@ -1,8 +1,22 @@
 //! What is fetched, how often, and what is well.
 
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
+use net::Target;
+use net::dial::{Dialer, Limits};
 use net::tls::ClientTls;
+
+use crate::error::{Error, Result};
+
+/// Jobs begin so often.
+const INTERVALS: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
+/// A phase gets that many times the timeout, so that it is always the attempt as a whole that is given up.
+pub(crate) const BEYOND: u32 = 2;
+/// A timeout is no more intervals than that: so many attempts of a job may be on their way at a time.
+const INTERVALS_MAX: u32 = 60;
 
 /// Everything that is fetched.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,15 +30,15 @@ pub struct Settings {
 /// A page of metrics: Prometheus text, OpenMetrics, or protocol buffers with native histograms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scrape {
-    /// The label `job`.
+    /// The label `job`; what it is known by in the books.
     pub name: String,
     /// Where it is; host and port become the label `instance`.
     pub url: String,
     /// From one intended beginning to the next: 15 s by default.
     pub interval: Duration,
-    /// How long it may take: 10 s by default.
+    /// How long it may take, from the intended beginning, at most the interval: 10 s by default.
     pub timeout: Duration,
-    /// Labels that its series get.
+    /// Labels that its series get; `job` and `instance` among them replace those.
     pub labels: Vec<(String, String)>,
     /// Whether the page's own labels count more than `job`, `instance` and `labels`; otherwise they become
     /// `exported_…`.
@@ -65,9 +79,9 @@ pub struct Check {
     pub what: Try,
     /// From one intended beginning to the next: 10 s by default.
     pub interval: Duration,
-    /// How long it may take, from the intended beginning: 10 s by default.
+    /// How long it may take, from the intended beginning, at most 60 intervals: 10 s by default.
     pub timeout: Duration,
-    /// Labels that its series get.
+    /// Labels that its series get, beside `check`, `phase` and `outcome`.
     pub labels: Vec<(String, String)>,
     /// Whom to trust, over `https`.
     pub tls: ClientTls,
@@ -117,7 +131,7 @@ impl Default for Statuses {
 
 impl Statuses {
     /// `200`, `200-299`, `200,301-302`.
-    pub fn parse(text: &str) -> Result<Statuses, String> {
+    pub fn parse(text: &str) -> std::result::Result<Statuses, String> {
         let expected =
             || format!("{text:?}: expected statuses such as 200, 200-299 or 200,301-302");
         let status = |text: &str| {
@@ -128,12 +142,59 @@ impl Statuses {
             let range = status(first).zip(status(last)).filter(|(first, last)| first <= last);
             range.ok_or_else(expected)
         };
-        text.split(',').map(range).collect::<Result<_, _>>().map(Statuses)
+        text.split(',').map(range).collect::<std::result::Result<_, _>>().map(Statuses)
     }
 
     pub(crate) fn holds(&self, status: u16) -> bool {
         self.0.iter().any(|&(first, last)| (first..=last).contains(&status))
     }
+}
+
+/// What is common to both kinds of jobs: where it goes and how, if its times and labels make sense.
+pub(crate) fn way(common: &Common<'_>) -> Result<(Target, Dialer)> {
+    let job = || format!("{} {:?}", common.kind, common.name);
+    let wrong = |what| Err(Error::Setting { job: job(), what });
+    let (interval, limit) = (common.interval, common.timeout);
+    if !INTERVALS.contains(&interval) {
+        return wrong(format!("its interval is {interval:?}, must be 100 ms to 24 h"));
+    }
+    if limit.is_zero() || limit > interval * INTERVALS_MAX {
+        return wrong(format!(
+            "its timeout is {limit:?}, must be more than nothing and at most {INTERVALS_MAX} intervals"
+        ));
+    }
+    if let Some((name, _)) = common.labels.iter().find(|label| label.0.starts_with("__")) {
+        return wrong(format!(
+            "it has the label {name:?}, and names that begin with __ have other uses"
+        ));
+    }
+    let target =
+        Target::parse(common.url).map_err(|source| Error::Target { job: job(), source })?;
+    let tls = match target.secure {
+        true => {
+            let config = common.tls.config();
+            let mut config = config.map_err(|source| Error::Tls { job: job(), source })?;
+            config.alpn_protocols = common.alpn.iter().map(|protocol| protocol.to_vec()).collect();
+            Some(Arc::new(config))
+        }
+        false => None,
+    };
+    let limit = limit * BEYOND;
+    let dialer = Dialer::new(Limits { resolve: limit, connect: limit, tls: limit }, tls);
+    Ok((target, dialer))
+}
+
+/// What both kinds of jobs have.
+pub(crate) struct Common<'a> {
+    pub(crate) kind: &'static str,
+    pub(crate) name: &'a str,
+    pub(crate) url: &'a str,
+    pub(crate) interval: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) labels: &'a [(String, String)],
+    pub(crate) tls: &'a ClientTls,
+    /// Protocols over TLS, the better first.
+    pub(crate) alpn: &'a [&'a [u8]],
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match Settings::read(&options.file) {
         Ok(settings) => {
+            settings.pull()?.check()?;
             let n = |n: usize, one: &str, many: &str| plural(n as u64, one, many);
             let text = format!(
                 "{}: sound, with {}, {} and {}\n",

@@ -62,6 +62,8 @@ impl Node {
                 "an agent hands all it takes to sites, and there is none: add a [[site]] to the settings"
             );
         }
+        let pull = settings.pull()?;
+        pull.check()?;
         let home = home(role, &settings, data)?;
         let intake = Arc::new(Intake::new(home, settings.intake())?);
         let context = api::Context::new(Arc::clone(&intake), settings.desk(data));
@@ -74,7 +76,7 @@ impl Node {
                 .with_context(|| format!("{name} cannot be listened to"))?;
             listeners.push((name, wanted, listener));
         }
-        let pull = Pull::start(&settings.pull()?, &intake)?;
+        let pull = Pull::start(&pull, &intake)?;
         let host = match settings.host() {
             Some(wanted) => Some(Host::start(wanted, Arc::clone(&intake))?),
             None => None,
@@ -112,6 +114,7 @@ impl Node {
         let mut notes = fixed(&self.settings, &settings);
         // Looked at as a whole before anything changes.
         let pull = settings.pull()?;
+        pull.check()?;
         let forward = settings.forward(&self.data, &host_name())?;
         if settings.sites != self.settings.sites {
             if self.role == Role::Agent && settings.sites.is_empty() {
@@ -121,9 +124,9 @@ impl Node {
             started.context("sites: as they were before, as far as they could be")?;
             notes.push(format!("forwards to {} sites", settings.sites.len()));
         }
+        // Tokens and certificates may be other ones in files of the same names.
+        self.pull.reload(&pull).await?;
         if settings.scrapes != self.settings.scrapes || settings.checks != self.settings.checks {
-            let started = Pull::start(&pull, &self.intake)?;
-            std::mem::replace(&mut self.pull, started).stop().await;
             notes.push("scrapes and checks are the new ones".to_owned());
         }
         self.replace_listeners(&settings, &mut notes);

@@ -82,6 +82,7 @@ impl<S: Sink> Sink for FromStart<S> {
                     place: Place::Line(1),
                     expected: "times since 1970, or ?start= to say when the log began".into(),
                     found: "times that count from the log's beginning".to_owned(),
+                    is_absurd: false,
                 };
                 let _ = self.sink.trouble(trouble);
                 return;

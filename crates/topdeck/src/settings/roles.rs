@@ -187,11 +187,13 @@ fn check(check: &Check) -> Result<pull::Check> {
         },
         (None, address) => pull::Try::Tcp { address: address.clone().unwrap_or_default() },
     };
+    let interval = length(check.interval, default.interval);
     Ok(pull::Check {
         name: check.name.clone(),
         what,
-        interval: length(check.interval, default.interval),
-        timeout: length(check.timeout, default.timeout),
+        interval,
+        // No more attempts than so are on their way at a time.
+        timeout: length(check.timeout, default.timeout.min(interval * 60)),
         labels: check.labels.clone().into_iter().collect(),
         tls: client_tls(&check.ca, &None, &None),
     })

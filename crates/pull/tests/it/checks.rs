@@ -1,0 +1,199 @@
+//! Things that are tried.
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use model::{Series, Value};
+use net::tls::{ClientTls, ServerTls};
+use pull::{Check, Settings, Statuses, Try};
+
+use crate::world::{Gate, Server, World, answer, head, text};
+
+fn only(check: Check) -> Settings {
+    Settings { scrapes: Vec::new(), checks: vec![check] }
+}
+
+pub(crate) fn check(what: Try) -> Check {
+    Check {
+        name: "j".to_owned(),
+        what,
+        interval: Duration::from_secs(2),
+        timeout: Duration::from_secs(20),
+        ..Check::default()
+    }
+}
+
+pub(crate) fn page(address: SocketAddr, body: Option<&str>) -> Try {
+    let url = format!("http://{address}/page?x");
+    Try::Http { url, statuses: Statuses::default(), body: body.map(str::to_owned) }
+}
+
+/// Milliseconds of each attempt, by phase.
+fn phases(world: &World, phase: &str, outcome: &str) -> Vec<f64> {
+    let is = |series: &Series| {
+        series.name() == "check_duration"
+            && series.label("phase") == Some(phase)
+            && series.label("outcome") == Some(outcome)
+    };
+    let (rows, _) = world.stored();
+    let milliseconds = |value: &Value| match value {
+        Value::Histogram(histogram) => histogram.max_side().value().unwrap() / 1e6,
+        other => panic!("{other:?}"),
+    };
+    rows.iter().filter(|row| is(&row.0)).map(|row| milliseconds(&row.1.value)).collect()
+}
+
+#[test]
+fn phases_are_what_they_were() {
+    let server = Server::new(|_| {
+        thread::sleep(Duration::from_millis(50));
+        text("Welcome")
+    });
+    let mut world = World::new();
+    let labels = vec![("env".to_owned(), "test".to_owned())];
+    world.start(&only(Check { labels, ..check(page(server.address, Some("come"))) }));
+    world.wait("check", "well", 1);
+    world.stop();
+    let of = |phase| phases(&world, phase, "well")[0];
+    assert!(of("wait") >= 50.0 && of("total") >= of("wait"), "{} {}", of("wait"), of("total"));
+    let parts: f64 = ["resolve", "connect", "wait", "read"].map(of).iter().sum();
+    assert!(parts <= of("total") * 1.001, "{parts} {}", of("total"));
+    let labels = "{check=\"j\",env=\"test\"}";
+    let values = world.values();
+    assert_eq!(values[&format!("check_up{labels}")], ["1"]);
+    assert_eq!(values[&format!("check_status{labels}")], ["200"]);
+    assert!(server.heads()[0].starts_with("GET /page?x HTTP/1.1\r\n"));
+    // The row stands for the time that it took.
+    let (rows, _) = world.stored();
+    let (_, total) =
+        rows.iter().find(|(series, _)| series.label("phase") == Some("total")).unwrap();
+    assert!(total.end - total.start >= 50_000_000);
+}
+
+#[test]
+fn a_connection_is_a_check() {
+    let server = Server::new(|_| Vec::new());
+    let mut world = World::new();
+    world.start(&only(check(Try::Tcp { address: server.address.to_string() })));
+    world.wait("check", "well", 1);
+    world.stop();
+    assert_eq!(
+        (phases(&world, "connect", "well").len(), world.of("check_up")),
+        (1, vec!["1".to_owned()])
+    );
+    assert!(phases(&world, "wait", "well").is_empty());
+}
+
+#[track_caller]
+fn check_failure(what: Try, came: &[&str], why: &str) {
+    let mut world = World::new();
+    let timeout = Duration::from_secs(2);
+    world.start(&only(Check { timeout, ..check(what) }));
+    world.wait("check", "failed", 1);
+    world.stop();
+    let up = world.of("check_up");
+    assert!(up.iter().all(|up| up == "0"), "{up:?}");
+    let said = world.of("check_failure");
+    assert!(said[0].contains(why), "{said:?}");
+    for phase in ["resolve", "connect", "wait", "read", "total"] {
+        let is_there = came.contains(&phase) || phase == "total";
+        let expected = if is_there { up.len() } else { 0 };
+        assert_eq!(phases(&world, phase, "failed").len(), expected, "{phase}");
+    }
+}
+
+#[test]
+fn failures_are_stored_with_how_far_they_came() {
+    let mut running = Vec::new();
+    let mut check = |what: Try, came: &'static [&'static str], why: &'static str| {
+        running.push(thread::spawn(move || check_failure(what, came, why)));
+    };
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    check(page(nobody, None), &[], "no connection");
+    let wrong = Server::new(|_| answer("500 Internal Server Error", "", b""));
+    let all = &["resolve", "connect", "wait", "read"];
+    check(page(wrong.address, None), all, "it answers 500");
+    let other = Server::new(|_| text("Sorry"));
+    check(page(other.address, Some("Welcome")), all, "does not stand in the answer");
+    let closed = Server::new(|_| Vec::new());
+    check(page(closed.address, None), &["resolve", "connect"], "no answer");
+    let silent = Server::new(|_| {
+        thread::sleep(Duration::from_secs(3600));
+        Vec::new()
+    });
+    let way = &["resolve", "connect"];
+    check(page(silent.address, None), way, "no answer within 2000 ms");
+    running.into_iter().for_each(|one| one.join().unwrap());
+}
+
+#[test]
+fn of_a_long_answer_the_beginning_is_enough() {
+    let body = format!("Welcome{}", "x".repeat(3 << 20));
+    let server = Server::new(move |_| text(&body));
+    let mut world = World::new();
+    world.start(&only(check(page(server.address, Some("Welcome")))));
+    world.wait("check", "well", 1);
+    world.stop();
+    assert_eq!(world.of("check_up"), ["1"]);
+}
+
+/// Five attempts have to be under way before any is answered: on a closed schedule there would never be a second.
+#[test]
+fn attempts_go_on_while_others_hang() {
+    let gate = Gate::of(5);
+    let server = Server::new(move |_| {
+        gate.pass();
+        text("")
+    });
+    let mut world = World::new();
+    let interval = Duration::from_millis(500);
+    world.start(&only(Check { interval, ..check(page(server.address, None)) }));
+    world.wait("check", "well", 5);
+    world.stop();
+    let mut totals = phases(&world, "total", "well");
+    totals.sort_by(f64::total_cmp);
+    // The first waited four intervals, but for what timers are late.
+    assert!(totals.last().unwrap() >= &1990.0, "{totals:?}");
+}
+
+#[test]
+fn a_certificate_says_until_when_it_counts() {
+    let dir = std::env::temp_dir().join(format!("topdeck-pull-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (certificate, key) = (dir.join("crt.pem"), dir.join("key.pem"));
+    let signing = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2044, 3, 1);
+    std::fs::write(&certificate, params.self_signed(&signing).unwrap().pem()).unwrap();
+    std::fs::write(&key, signing.serialize_pem()).unwrap();
+    let tls = ServerTls { certificate: certificate.clone(), key, client_ca: None };
+    let mut config = tls.config().unwrap();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(connection, stream.unwrap());
+            if head(&mut stream).is_some() {
+                stream.write_all(&text("")).unwrap();
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+            }
+        }
+    });
+    let url = format!("https://localhost:{port}/");
+    let mut world = World::new();
+    let tls = ClientTls { ca: Some(certificate), ..ClientTls::default() };
+    let what = Try::Http { url, statuses: Statuses::default(), body: None };
+    world.start(&only(Check { tls, ..check(what) }));
+    world.wait("check", "well", 1);
+    world.stop();
+    std::fs::remove_dir_all(dir).unwrap();
+    assert_eq!(world.of("check_certificate_expires"), ["2340403200"]);
+    assert_eq!(phases(&world, "tls", "well").len(), 1);
+}

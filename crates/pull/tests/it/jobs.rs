@@ -1,0 +1,137 @@
+//! How jobs begin, change and end, and what they do where the journal has no room.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use journal::{AtLimit, Codec, Limits, Start};
+use pull::{Check, Scrape, Settings, Try};
+
+use crate::checks::{check, page};
+use crate::scrapes::{only, slowly};
+use crate::world::{Server, World, text};
+
+#[track_caller]
+fn check_settings(settings: Settings, why: &str) {
+    let error = settings.check().unwrap_err().to_string();
+    assert!(error.contains(why), "{error}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_at_the_start() {
+    let sound = || slowly("http://127.0.0.1:1/".to_owned());
+    let tcp = || check(Try::Tcp { address: "127.0.0.1:1".to_owned() });
+    let with = |name: &str| vec![(name.to_owned(), "x".to_owned())];
+    let checks = |check| Settings { scrapes: Vec::new(), checks: vec![check] };
+    assert!(Settings { scrapes: vec![sound()], checks: vec![tcp()] }.check().is_ok());
+    for own in ["check", "phase", "outcome"] {
+        check_settings(checks(Check { labels: with(own), ..tcp() }), own);
+    }
+    let twice = [with("a"), with("a")].concat();
+    check_settings(checks(Check { labels: twice.clone(), ..tcp() }), "twice");
+    check_settings(only(Scrape { labels: twice, ..sound() }), "twice");
+    check_settings(only(Scrape { labels: with("__name__"), ..sound() }), "other uses");
+    check_settings(only(Scrape { interval: Duration::ZERO, ..sound() }), "interval");
+    check_settings(only(Scrape { timeout: Duration::from_secs(3), ..sound() }), "timeout");
+    check_settings(only(Scrape { timeout: Duration::ZERO, ..sound() }), "timeout");
+    check_settings(checks(Check { timeout: Duration::from_secs(121), ..tcp() }), "60 intervals");
+    check_settings(checks(check(Try::Tcp { address: "x".to_owned() + ":y" })), "cannot be dialled");
+    check_settings(only(Scrape { url: "ftp://x".to_owned(), ..sound() }), "cannot be dialled");
+    check_settings(only(Scrape { token: Some("a\nb".to_owned()), ..sound() }), "token");
+    let tls = net::tls::ClientTls { ca: Some("/nowhere.pem".into()), ..Default::default() };
+    check_settings(only(Scrape { url: "https://x".to_owned(), tls, ..sound() }), "/nowhere.pem");
+}
+
+#[test]
+fn a_reload_ends_what_is_no_more_and_leaves_the_rest() {
+    let server = Server::new(|_| text("a 1\n"));
+    let named = |name: &str| Scrape { name: name.to_owned(), ..slowly(server.url()) };
+    let both = Settings { scrapes: vec![named("j"), named("k")], checks: Vec::new() };
+    let mut world = World::new();
+    world.start(&both);
+    for job in ["j", "k"] {
+        while world.count("scrape", job, "well") == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    // What makes no sense changes nothing.
+    let wrong = Scrape { interval: Duration::ZERO, ..named("k") };
+    assert!(world.reload(&only(wrong)).is_err());
+    world.reload(&only(named("k"))).unwrap();
+    world.stop();
+    let values = world.values();
+    let of = |name: &str, job: &str| {
+        values[&format!("{name}{{instance=\"{}\",job=\"{job}\"}}", server.address)].clone()
+    };
+    assert_eq!(
+        [of("a", "j"), of("up", "j")].map(|of| of.last().cloned()),
+        [(); 2].map(|()| Some("ended".to_owned()))
+    );
+    assert!(!of("a", "k").contains(&"ended".to_owned()) && of("a", "k").len() <= 3);
+}
+
+#[test]
+fn a_page_that_finds_no_room_leaves_a_gap() {
+    let bytes_max = Some(256 << 10);
+    let settings = journal::Settings {
+        segment_bytes: 64 << 10,
+        buffer_bytes: 16 << 10,
+        codec: Codec::None,
+        limits: Limits { bytes_max, age_max: None, at_limit: AtLimit::Refuse },
+        ..journal::Settings::default()
+    };
+    let mut world = World::with(settings);
+    world.journal.add_subscriber("slow", Start::Begin, true).unwrap();
+    while world.journal.append(&[7; 4000], journal::Level::Disk).is_ok() {}
+    // Larger than what may be left of the last segment.
+    let lines: String = (0..100).map(|at| format!("a{at:0>40} {at}\n")).collect();
+    let server = Server::new(move |_| text(&lines));
+    let second = Duration::from_secs(1);
+    world.start(&only(Scrape { interval: second, timeout: second, ..slowly(server.url()) }));
+    world.wait("scrape", "untaken", 2);
+    assert_eq!(world.count("scrape", "j", "well"), 0);
+    world.journal.set_checkpoint("slow", Start::End).unwrap();
+    world.intake.keep_books().unwrap();
+    world.wait("scrape", "well", 1);
+    world.stop();
+    let (rows, gaps) = world.stored();
+    let untaken = world.count("scrape", "j", "untaken");
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
+    // Each with its report of five.
+    assert_eq!(gaps[0].lost, Some(untaken * 105));
+    assert!(gaps[0].reason.starts_with("of scrape \"j\" something was not taken: "), "{}", gaps[0]);
+    let first = rows.iter().map(|(_, sample)| sample.end).min().unwrap();
+    assert!(gaps[0].start < gaps[0].end && gaps[0].end <= first, "{} {first}", gaps[0]);
+    assert!(world.intake.audit().unwrap().producers.iter().all(|of| of.is_explained()));
+}
+
+/// What a stop cuts off is a gap.
+#[test]
+fn a_stop_does_not_wait_for_who_hangs() {
+    let seen = Arc::new(AtomicBool::new(false));
+    let is_there = Arc::clone(&seen);
+    let server = Server::new(move |_| {
+        is_there.store(true, Ordering::SeqCst);
+        thread::sleep(Duration::from_secs(3600));
+        Vec::new()
+    });
+    let mut world = World::new();
+    let settings = Settings {
+        scrapes: Vec::new(),
+        checks: vec![Check {
+            timeout: Duration::from_secs(120),
+            ..check(page(server.address, None))
+        }],
+    };
+    world.start(&settings);
+    while !seen.load(Ordering::SeqCst) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let began = Instant::now();
+    world.stop();
+    assert!(began.elapsed() < Duration::from_secs(60));
+    let (rows, gaps) = world.stored();
+    assert!(rows.is_empty() && gaps.len() == 1, "{gaps:?}");
+    assert!(gaps[0].lost >= Some(1) && gaps[0].reason.contains("stopped"), "{}", gaps[0]);
+}

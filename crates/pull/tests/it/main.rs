@@ -1,0 +1,6 @@
+//! Real servers, real connections: what they answer is what is in the journal, or why it is not.
+
+mod checks;
+mod jobs;
+mod scrapes;
+mod world;

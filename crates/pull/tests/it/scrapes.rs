@@ -1,0 +1,237 @@
+//! Pages.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use pull::{Scrape, Settings};
+
+use crate::world::{Server, World, answer, text};
+
+pub(crate) fn scrape(url: String) -> Scrape {
+    Scrape {
+        name: "j".to_owned(),
+        url,
+        interval: Duration::from_millis(100),
+        // No attempt of a healthy server fails on a loaded machine in one that may be later.
+        timeout: Duration::from_millis(100),
+        ..Scrape::default()
+    }
+}
+
+/// As often as need be, with time.
+pub(crate) fn slowly(url: String) -> Scrape {
+    let long = Duration::from_secs(2);
+    Scrape { interval: long, timeout: long, ..scrape(url) }
+}
+
+pub(crate) fn only(scrape: Scrape) -> Settings {
+    Settings { scrapes: vec![scrape], checks: Vec::new() }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// One attempt, and what is stored of the page: lines of series and values, without the report.
+#[track_caller]
+fn check_page(headers: &str, body: &[u8], expected: &[&str]) {
+    let bytes = answer("200 OK", headers, body);
+    let server = Server::new(move |_| bytes.clone());
+    let mut world = World::new();
+    let labels = vec![("env".to_owned(), "test".to_owned())];
+    world.start(&only(Scrape { labels, ..slowly(server.url()) }));
+    world.wait("scrape", "well", 1);
+    world.stop();
+    let labels = format!("env=\"test\",instance=\"{}\",job=\"j\"", server.address);
+    let all = world.values();
+    let of = |name: &str| all[&format!("{name}{{{labels}}}")][0].clone();
+    assert_eq!(
+        [of("up"), of("scrape_samples_scraped")],
+        ["1".to_owned(), expected.len().to_string()]
+    );
+    let is_report = |name: &str| name.starts_with("up{") || name.starts_with("scrape_");
+    let page = all.iter().filter(|(series, _)| !is_report(series));
+    let shown: Vec<_> = page
+        .map(|(series, values)| format!("{} {}", series.replace(&labels, "…"), values[0]))
+        .collect();
+    assert_eq!(shown, expected);
+}
+
+const HISTOGRAM: &str =
+    "# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 3\nh_count 3\nh_sum 4\n";
+
+#[test]
+fn text_is_read() {
+    let page = format!("# TYPE a counter\na{{b=\"c\"}} 3\n{HISTOGRAM}up_to 7 1700000000000\n");
+    check_page(
+        "content-type: text/plain; version=0.0.4\r\n",
+        HISTOGRAM.as_bytes(),
+        &["h{…} 3 values"],
+    );
+    check_page("", b"a 3\nb 4 1700000000000\n", &["a{…} 3", "b{…} 4"]);
+    check_page(
+        "content-type: text/plain\r\n",
+        page.as_bytes(),
+        &["a{b=\"c\",…} 3", "h{…} 3 values", "up_to{…} 7"],
+    );
+}
+
+#[test]
+fn openmetrics_is_read() {
+    let page = b"# TYPE a counter\na_total 3 # {id=\"7\"} 1\na_created 1700000000\n# EOF\n";
+    check_page(
+        "content-type: application/openmetrics-text; version=1.0.0\r\n",
+        page,
+        &["a_total{…} 3"],
+    );
+}
+
+#[test]
+fn gzip_is_undone() {
+    let headers = "content-type: text/plain\r\ncontent-encoding: gzip\r\n";
+    check_page(headers, &gzip(b"a 3\n"), &["a{…} 3"]);
+}
+
+#[test]
+fn protocol_buffers_bring_native_histograms() {
+    let page = include_bytes!("../../../../testdata/collect/prometheus/scrape.pb");
+    let headers = "content-type: application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited\r\n";
+    let bytes = answer("200 OK", headers, page);
+    let server = Server::new(move |_| bytes.clone());
+    let mut world = World::new();
+    world.start(&only(slowly(server.url())));
+    world.wait("scrape", "well", 1);
+    world.stop();
+    let (rows, _) = world.stored();
+    let (series, sample) = rows.iter().find(|(series, _)| series.name() == "both_seconds").unwrap();
+    assert_eq!((series.unit(), series.label("job")), ("s", Some("j")));
+    let model::Value::Histogram(histogram) = &sample.value else { panic!("{sample:?}") };
+    // As its source has it: buckets that grow by 2^(1/8).
+    assert_eq!(histogram.count(), 3);
+    let cell = histogram.cells().next().unwrap();
+    assert!((cell.upper / cell.lower - 2f64.powf(0.125)).abs() < 1e-9, "{cell:?}");
+    // A label of the page that is one of the job's, and a time of the page.
+    let (series, sample) = rows.iter().find(|(series, _)| series.name() == "sent_total").unwrap();
+    assert_eq!((series.label("job"), series.label("exported_job")), (Some("j"), Some("api")));
+    assert_eq!(sample.end, 1_700_000_000_000_000_000);
+}
+
+/// One attempt that fails: nothing is stored but that, and why.
+#[track_caller]
+fn check_failure(bytes: Vec<u8>, why: &str) {
+    let server = Server::new(move |_| bytes.clone());
+    let mut world = World::new();
+    world.start(&only(Scrape { bytes_max: 1000, ..slowly(server.url()) }));
+    world.wait("scrape", "failed", 1);
+    world.stop();
+    let values = world.values();
+    assert_eq!(values.len(), 6, "{values:?}");
+    assert_eq!([world.of("up"), world.of("scrape_samples_scraped")], [["0"], ["0"]]);
+    let said = world.of("scrape_failure");
+    assert!(said[0].contains(why), "{said:?}");
+}
+
+#[test]
+fn what_is_no_page_is_told() {
+    let mut running = Vec::new();
+    let mut check = |bytes: Vec<u8>, why: &'static str| {
+        running.push(std::thread::spawn(move || check_failure(bytes, why)));
+    };
+    let text_with = |body: &[u8]| answer("200 OK", "content-type: text/plain\r\n", body);
+    check(answer("200 OK", "content-type: text/html\r\n", b"<p>a 1</p>"), "HTML");
+    check(
+        answer("302 Found", "location: /other\r\n", b""),
+        "302 Found; redirects are not followed",
+    );
+    check(answer("404 Not Found", "", b"a 1\n"), "answers 404 Not Found");
+    check(text_with(b"a 1\nb{ 2\nc 3\n"), "the page is damaged: line 2");
+    check(text_with(b"a 1\nb x\n"), "the page is damaged: line 2");
+    check(text_with(&b"a 1\n".repeat(1000)), "more than 1000 bytes");
+    let packed = "content-encoding: gzip\r\n";
+    check(answer("200 OK", packed, &gzip(&b"a 1\n".repeat(1000))), "more than 1000 bytes");
+    check(answer("200 OK", packed, b"a 1\n"), "no gzip");
+    check(answer("200 OK", "content-encoding: br\r\n", b"a 1\n"), "\"br\"");
+    let openmetrics = "content-type: application/openmetrics-text\r\n";
+    check(answer("200 OK", openmetrics, b"a 1\n"), "# EOF");
+    let protobuf = "content-type: application/vnd.google.protobuf; encoding=delimited\r\n";
+    check(answer("200 OK", protobuf, b"\x09\x0a"), "the page is damaged: byte 0");
+    let mut cut = text_with(b"a 1\nb 2\n");
+    cut.truncate(cut.len() - 2);
+    check(cut, "no answer");
+    check(Vec::new(), "no answer");
+    running.into_iter().for_each(|one| one.join().unwrap());
+}
+
+#[test]
+fn a_slow_page_is_given_up() {
+    let server = Server::new(|_| {
+        std::thread::sleep(Duration::from_secs(3600));
+        Vec::new()
+    });
+    let mut world = World::new();
+    world.start(&only(scrape(server.url())));
+    world.wait("scrape", "failed", 1);
+    world.stop();
+    assert_eq!(world.of("scrape_failure")[0], "no page within 100 ms");
+    assert!(world.of("scrape_duration_seconds")[0].parse::<f64>().unwrap() >= 0.1);
+}
+
+#[test]
+fn what_cannot_be_is_left_out_alone() {
+    let page = "# TYPE h histogram\nh_bucket{le=\"1\"} 5\nh_bucket{le=\"+Inf\"} 3\na 1\nb{c=\"1\",c=\"2\"} 1\n";
+    let server = Server::new(move |_| text(page));
+    let mut world = World::new();
+    world.start(&only(slowly(server.url())));
+    world.wait("scrape", "well", 1);
+    world.stop();
+    assert_eq!([world.of("up"), world.of("a"), world.of("b")], [&["1"][..], &["1"], &[]]);
+    assert_eq!(world.of("scrape_samples_scraped"), ["3"]);
+    assert_eq!(world.of("scrape_samples_post_metric_relabeling"), ["1"]);
+    let refused = world.intake.meter().counter("topdeck_pull_refused_total", "", &[("job", "j")]);
+    assert_eq!(refused.get(), 2);
+}
+
+#[test]
+fn series_that_go_are_ended() {
+    let server = Server::new(|number| match number {
+        0 => text(&format!("a 1\nb 2\nc 3 1700000000000\n{HISTOGRAM}")),
+        1 => text("a 4\n"),
+        _ => Vec::new(),
+    });
+    let mut world = World::new();
+    let long = Duration::from_millis(500);
+    world.start(&only(Scrape { interval: long, timeout: long, ..slowly(server.url()) }));
+    world.wait("scrape", "failed", 2);
+    world.stop();
+    assert_eq!(world.of("a"), ["1", "4", "ended"]);
+    assert_eq!(world.of("b"), ["2", "ended"]);
+    // It says itself of when it is.
+    assert_eq!(world.of("c"), ["3"]);
+    assert_eq!(world.of("h"), ["3 values", "ended"]);
+    assert_eq!(world.of("up")[..4], ["1", "1", "0", "0"]);
+    assert_eq!(world.of("scrape_series_added")[..3], ["3", "0", "0"]);
+}
+
+#[test]
+fn the_head_says_who_asks() {
+    let server = Server::new(|_| text("a 1\n"));
+    let mut world = World::new();
+    let token = Some("secret".to_owned());
+    world.start(&only(Scrape { token, ..slowly(server.url()) }));
+    world.wait("scrape", "well", 1);
+    world.stop();
+    let head = server.heads()[0].to_ascii_lowercase();
+    assert!(head.starts_with("get /metrics http/1.1\r\n"), "{head}");
+    for line in [
+        "authorization: bearer secret",
+        "accept-encoding: gzip",
+        "x-prometheus-scrape-timeout-seconds: 2",
+        &format!("host: {}", server.address),
+    ] {
+        assert!(head.contains(&format!("{line}\r\n")), "{line} is not in {head}");
+    }
+}

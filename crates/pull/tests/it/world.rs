@@ -1,0 +1,202 @@
+//! Servers of this process, and an intake into a journal in memory.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use disk::{Disk, SimDisk};
+use intake::{Home, Intake};
+use journal::{Item, Journal, Start};
+use model::{Batch, Gap, Sample, Series, SeriesRef, Value};
+use pull::{Pull, Settings};
+
+/// Longer than any test takes on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The bits of Prometheus' stale marker.
+pub(crate) const STALE: u64 = 0x7ff0_0000_0000_0002;
+
+/// Answers one request a connection, each in a thread of its own.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// `answer` gets the number of the connection, from 0; what it gives is written as it is.
+    pub(crate) fn new(answer: impl Fn(usize) -> Vec<u8> + Send + Sync + 'static) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (answer, heads) = (Arc::new(answer), Arc::new(Mutex::new(Vec::new())));
+        let kept = Arc::clone(&heads);
+        thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                let (answer, heads) = (Arc::clone(&answer), Arc::clone(&kept));
+                let mut stream = stream.unwrap();
+                thread::spawn(move || {
+                    if let Some(head) = head(&mut stream) {
+                        heads.lock().unwrap().push(head);
+                        let _ = stream.write_all(&answer(number));
+                    }
+                });
+            }
+        });
+        Server { address, heads }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/metrics", self.address)
+    }
+
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+/// A request's head; none of a connection that is closed before.
+pub(crate) fn head(stream: &mut impl Read) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    Some(String::from_utf8(head).unwrap())
+}
+
+/// An answer with a body; `headers` are lines.
+pub(crate) fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+pub(crate) fn text(body: &str) -> Vec<u8> {
+    answer("200 OK", "content-type: text/plain; version=0.0.4\r\n", body.as_bytes())
+}
+
+/// A number of connections that wait for each other.
+pub(crate) struct Gate(AtomicUsize, usize);
+
+impl Gate {
+    pub(crate) fn of(connections: usize) -> Gate {
+        Gate(AtomicUsize::new(0), connections)
+    }
+
+    pub(crate) fn pass(&self) {
+        let began = Instant::now();
+        self.0.fetch_add(1, Ordering::SeqCst);
+        while self.0.load(Ordering::SeqCst) < self.1 && began.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) intake: Arc<Intake>,
+    runtime: tokio::runtime::Runtime,
+    pull: Option<Pull>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World::with(journal::Settings::default())
+    }
+
+    pub(crate) fn with(settings: journal::Settings) -> World {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        let dir = Path::new("/journal");
+        Journal::create(&*disk, dir, 7, 0, &settings).unwrap();
+        // A journal that is full says so at once.
+        let wait_max = Duration::from_millis(20);
+        let options = journal::Options { wait_max, ..journal::Options::default() };
+        let journal = Arc::new(Journal::open(disk, dir, &options).unwrap());
+        // Nothing of topdeck's own is written.
+        let settings = intake::Settings { background: false, ..intake::Settings::default() };
+        let intake = Arc::new(Intake::new(Home::Journal(Arc::clone(&journal)), settings).unwrap());
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        World { journal, intake, runtime: runtime.unwrap(), pull: None }
+    }
+
+    pub(crate) fn start(&mut self, settings: &Settings) {
+        let _entered = self.runtime.enter();
+        self.pull = Some(Pull::start(settings, &self.intake).unwrap());
+    }
+
+    pub(crate) fn reload(&mut self, settings: &Settings) -> pull::Result<()> {
+        self.runtime.block_on(self.pull.as_mut().unwrap().reload(settings))
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.runtime.block_on(self.pull.take().unwrap().stop());
+    }
+
+    pub(crate) fn count(&self, kind: &str, job: &str, outcome: &str) -> u64 {
+        let labels = [("kind", kind), ("job", job), ("outcome", outcome)];
+        self.intake.meter().counter("topdeck_pull_attempts_total", "", &labels).get()
+    }
+
+    /// Waits for a counter of the job `j`.
+    #[track_caller]
+    pub(crate) fn wait(&self, kind: &str, outcome: &str, count: u64) {
+        let began = Instant::now();
+        while self.count(kind, "j", outcome) < count {
+            assert!(began.elapsed() < PATIENCE, "{outcome}: {}", self.count(kind, "j", outcome));
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// All that is in the journal.
+    pub(crate) fn stored(&self) -> (Vec<(Series, Sample)>, Vec<Gap>) {
+        let mut reader = self.journal.reader(Start::Begin).unwrap();
+        let (mut rows, mut gaps) = (Vec::new(), Vec::new());
+        while let Some(item) = reader.next().unwrap() {
+            let Item::Batch(batch) = item else { panic!("nothing is missing") };
+            for record in batch.records() {
+                // What a test fills the journal with is no batch.
+                let Ok(batch) = Batch::check(record.bytes.to_vec()) else { continue };
+                let mut entries = batch.read();
+                for entry in entries.by_ref() {
+                    let entry = entry.unwrap();
+                    let SeriesRef::Form(form) = entry.series else { panic!("forms are sent") };
+                    let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());
+                    rows.push((Series::from_form(form).unwrap(), Sample { start, end, value }));
+                }
+                gaps.extend_from_slice(entries.gaps());
+            }
+        }
+        (rows, gaps)
+    }
+
+    /// Values of series in the order in which they came: numbers as they are, `ended`, texts, counts of histograms.
+    pub(crate) fn values(&self) -> BTreeMap<String, Vec<String>> {
+        let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (series, sample) in self.stored().0 {
+            let shown = match &sample.value {
+                Value::Number(number) if number.to_bits() == STALE => "ended".to_owned(),
+                Value::Number(number) => number.to_string(),
+                Value::Text(text) => text.clone(),
+                Value::Histogram(histogram) => format!("{} values", histogram.count()),
+            };
+            values.entry(series.to_string()).or_default().push(shown);
+        }
+        values
+    }
+
+    /// Of the one series of a name.
+    #[track_caller]
+    pub(crate) fn of(&self, name: &str) -> Vec<String> {
+        let is = |series: &str| series == name || series.starts_with(&format!("{name}{{"));
+        let mut values: Vec<_> = self.values().into_iter().filter(|of| is(&of.0)).collect();
+        assert!(values.len() <= 1, "{values:?}");
+        values.pop().map(|of| of.1).unwrap_or_default()
+    }
+}
