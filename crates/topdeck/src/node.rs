@@ -20,6 +20,7 @@ use store::{Keep, Store};
 
 use crate::command::say;
 use crate::settings::Settings;
+use crate::status;
 use crate::store::{disk, told};
 
 /// How long requests that are being answered are waited for at a stop.
@@ -80,7 +81,10 @@ impl Node {
             None => None,
         };
         let data = data.to_owned();
-        Ok(Node { role, settings, data, intake, context, server, forward, listeners, pull, host })
+        let node =
+            Node { role, settings, data, intake, context, server, forward, listeners, pull, host };
+        node.tell_status();
+        Ok(node)
     }
 
     /// Where it is reached, and what is not measured here, in lines.
@@ -135,10 +139,21 @@ impl Node {
             }
             notes.push("what this host tells is as the settings say".to_owned());
         }
+        self.tell_status();
         self.keep(&settings)?;
         self.server.reload()?;
         self.settings = settings;
         Ok(notes)
+    }
+
+    /// What the API cannot know of itself.
+    fn tell_status(&self) {
+        let watch = self.forward.watch();
+        self.context.desk.tell("sites", move || status::sites(&watch));
+        let watch = self.forward.watch();
+        self.context.desk.tell("former_sites", move || status::former_sites(&watch));
+        let notes = self.host.as_ref().map(Host::notes).unwrap_or_default();
+        self.context.desk.tell("host_notes", move || status::notes(&notes));
     }
 
     async fn replace_forward(&mut self, wanted: forward::Settings) -> Result<()> {
