@@ -98,6 +98,12 @@ impl Forward {
         }
     }
 
+    /// Whether other settings make it another one. What is in files of certificates may have changed: these count.
+    pub fn is_changed_by(&self, settings: &Settings) -> bool {
+        let has_files = |site: &Site| site.tls != net::tls::ClientTls::default();
+        self.settings != *settings || settings.sites.iter().any(has_files)
+    }
+
     /// How it is with each site.
     pub fn status(&self) -> Vec<Status> {
         self.watch().status()

@@ -116,7 +116,7 @@ impl Node {
         // Looked at as a whole before anything changes.
         let pull = settings.pull()?;
         let forward = settings.forward(&self.data, &host_name())?;
-        if settings.sites != self.settings.sites {
+        if self.forward.is_changed_by(&forward) {
             if self.role == Role::Agent && settings.sites.is_empty() {
                 bail!("an agent needs a [[site]]");
             }
