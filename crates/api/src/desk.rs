@@ -6,8 +6,8 @@ mod tests;
 
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
@@ -72,6 +72,20 @@ pub struct Desk {
     places: Arc<Semaphore>,
     refused: Counter,
     abandoned: Counter,
+    parts: Parts,
+}
+
+/// What the status says of parts of topdeck that are not known here, by name.
+#[derive(Default)]
+struct Parts(Mutex<Vec<(&'static str, Read)>>);
+
+/// Reads how a part is now; on a thread that may wait.
+type Read = Arc<dyn Fn() -> Json + Send + Sync>;
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Parts")
+    }
 }
 
 impl Desk {
@@ -94,9 +108,26 @@ impl Desk {
                 "topdeck_queries_abandoned_total",
                 "questions that were given up because their time was up or the client was gone",
             ),
+            parts: Parts::default(),
             intake,
             settings,
         }
+    }
+
+    /// From now on the status has a part of this name, in the place of one of the same name.
+    pub fn tell(&self, name: &'static str, read: impl Fn() -> Json + Send + Sync + 'static) {
+        let mut parts = self.parts.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let read: Read = Arc::new(read);
+        match parts.iter_mut().find(|(known, _)| *known == name) {
+            Some(part) => part.1 = read,
+            None => parts.push((name, read)),
+        }
+    }
+
+    /// How the parts are that told of themselves.
+    pub(crate) fn parts(&self) -> Vec<(&'static str, Json)> {
+        let parts = self.parts.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        parts.iter().map(|(name, read)| (*name, read())).collect()
     }
 
     /// Ends live streams, so that their connections can be closed.

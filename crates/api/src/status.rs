@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 
 pub(crate) const ROUTES: &[Route] = &[Route::get(
     "/v1/status",
-    "How topdeck is: store, journal, subscribers and how far they lag, damage.",
+    "How topdeck is: store, journal, subscribers and how far they lag, sites, damage.",
     &[],
     || routing::get(status),
 )];
@@ -36,14 +36,16 @@ async fn status(State(context): State<Context>) -> Result<Written, Refusal> {
                 (Null, self::journal(&stat))
             }
         };
-        shared.desk.answer(&Object(vec![
+        let mut fields = vec![
             ("schema", integer(1)),
             ("version", Text(env!("CARGO_PKG_VERSION").to_owned())),
             ("now_ns", Integer(now.into())),
             ("since_ns", Integer(shared.desk.since.into())),
             ("store", store),
             ("journal", journal),
-        ]))
+        ];
+        fields.extend(shared.desk.parts());
+        shared.desk.answer(&Object(fields))
     };
     context.desk.blocking("status", None, work).await
 }

@@ -1,5 +1,6 @@
-//! The folder for batches that a site will not take: `ASIDE/SITE/SEQUENCE.batch`, the bytes as they were in the
-//! journal, and beside it `SEQUENCE.why`, a line that says why.
+//! The folder for batches that a site will not take: `ASIDE/SITE/SEQUENCE.parcel`, a parcel that can be sent again by
+//! hand (`docs/agent.md` says how), or `SEQUENCE.batch`, the bytes as they were in the journal, of what can be no
+//! parcel; and beside it `SEQUENCE.why`, a line that says why.
 //!
 //! At most [`BYTES_MAX`] per site are kept. What comes beyond is told as a gap like all others, and its bytes are gone.
 
@@ -11,6 +12,15 @@ use crate::error::{Error, Result};
 
 /// Bytes kept for one site.
 pub(crate) const BYTES_MAX: u64 = 64 << 20;
+
+/// What is set aside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kept<'a> {
+    /// A parcel with one batch.
+    Parcel(&'a [u8]),
+    /// What can be none.
+    Batch(&'a [u8]),
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Aside {
@@ -24,17 +34,19 @@ impl Aside {
     }
 
     /// Keeps a batch, durably; where, unless there is no room for it.
-    pub(crate) fn put(&self, sequence: u64, batch: &[u8], why: &str) -> Result<Option<PathBuf>> {
+    pub(crate) fn put(&self, sequence: u64, kept: &Kept<'_>, why: &str) -> Result<Option<PathBuf>> {
+        let (Kept::Parcel(bytes) | Kept::Batch(bytes)) = *kept;
+        let kind = if let Kept::Parcel(_) = kept { "parcel" } else { "batch" };
         let failed =
             |path: &Path, source| Error::Folder { path: path.display().to_string(), source };
         fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, error))?;
         let used = self.bytes().map_err(|error| failed(&self.folder, error))?;
-        if used.saturating_add(batch.len() as u64) > self.bytes_max {
+        if used.saturating_add(bytes.len() as u64) > self.bytes_max {
             return Ok(None);
         }
         let name = format!("{sequence:020}");
-        let path = self.folder.join(format!("{name}.batch"));
-        write(&path, batch).map_err(|error| failed(&path, error))?;
+        let path = self.folder.join(format!("{name}.{kind}"));
+        write(&path, bytes).map_err(|error| failed(&path, error))?;
         let reason = self.folder.join(format!("{name}.why"));
         write(&reason, format!("{why}\n").as_bytes()).map_err(|error| failed(&reason, error))?;
         let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
@@ -61,11 +73,11 @@ mod tests {
     fn batches_are_kept_with_the_reason_up_to_the_limit() {
         let dir = std::env::temp_dir().join(format!("topdeck-aside-{}", std::process::id()));
         let aside = Aside { bytes_max: 10, ..Aside::new(&dir, "site") };
-        let path = aside.put(7, b"batch", "no").unwrap().unwrap();
+        let path = aside.put(7, &Kept::Batch(b"batch"), "no").unwrap().unwrap();
         assert_eq!(path, dir.join("site/00000000000000000007.batch"));
         assert_eq!(fs::read(&path).unwrap(), b"batch");
         assert_eq!(fs::read_to_string(path.with_extension("why")).unwrap(), "no\n");
-        assert_eq!(aside.put(8, b"batch", "no").unwrap(), None);
+        assert_eq!(aside.put(8, &Kept::Parcel(b"batch"), "no").unwrap(), None);
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -26,6 +26,9 @@ pub enum Error {
     /// The site is still in the settings.
     #[error("site \"{0}\" is in the settings; remove it there first")]
     InUse(String),
+    /// The site's book cannot be read or written.
+    #[error("the book of what a site has: {0}")]
+    Book(#[from] intake::Error),
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] journal::Error),

@@ -1,15 +1,16 @@
 //! All sites together.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use intake::Intake;
+use intake::{Hop, Intake};
 use journal::{Kind, Start};
 use net::dial::{Dialer, Limits};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, Result};
+use crate::ledger::Ledger;
 use crate::measure::Measure;
 use crate::settings::{Settings, Site};
 use crate::site::Task;
@@ -40,6 +41,9 @@ impl Forward {
         let tasks: Vec<Task> =
             sites.iter().map(|site| forward.task(site, &stopped)).collect::<Result<_>>()?;
         for task in tasks {
+            forward
+                .intake
+                .add_hop(task.subscriber.clone(), Arc::clone(&task.ledger) as Arc<dyn Hop>);
             forward.boards.push(task.board.clone());
             forward.tasks.push(tokio::spawn(task.run()));
         }
@@ -49,7 +53,8 @@ impl Forward {
     fn task(&self, site: &Site, stop: &watch::Receiver<Option<Instant>>) -> Result<Task> {
         let target = site.target()?;
         let subscriber = format!("{PREFIX}{}", site.name);
-        let position = self.subscriber(&subscriber)?;
+        let (position, is_new) = self.subscriber(&subscriber)?;
+        let ledger = Arc::new(Ledger::open_book(&self.intake, &subscriber, position, is_new)?);
         let tls = match target.secure {
             true => {
                 let config = site.tls.config().map_err(|error| site.wrong(error.to_string()))?;
@@ -61,7 +66,8 @@ impl Forward {
         let board = Board::new(Status {
             name: site.name.clone(),
             url: site.url.clone(),
-            position,
+            position: ledger.position(),
+            note: ledger.note.clone(),
             ..Status::default()
         });
         Ok(Task {
@@ -75,40 +81,44 @@ impl Forward {
             measure: Measure::new(&self.intake, &site.name, &board),
             intake: Arc::clone(&self.intake),
             board,
+            ledger,
             stop: stop.clone(),
         })
     }
 
-    /// Sees to it that there is one that holds; where it is.
-    fn subscriber(&self, name: &str) -> Result<u64> {
+    /// Sees to it that there is one that holds; where it is, and whether it is new.
+    fn subscriber(&self, name: &str) -> Result<(u64, bool)> {
         let journal = self.intake.home().journal();
         match journal.checkpoint(name) {
-            Ok(checkpoint) => Ok(checkpoint.position),
+            Ok(checkpoint) => Ok((checkpoint.position, false)),
             Err(journal::Error::NoCheckpoint { .. }) => {
-                Ok(journal.add_subscriber(name, Start::Begin, true)?.position)
+                Ok((journal.add_subscriber(name, Start::Begin, true)?.position, true))
             }
             Err(error) => Err(error.into()),
         }
     }
 
+    /// Whether other settings make it another one. What is in files of certificates may have changed: these count.
+    pub fn is_changed_by(&self, settings: &Settings) -> bool {
+        let has_files = |site: &Site| site.tls != net::tls::ClientTls::default();
+        self.settings != *settings || settings.sites.iter().any(has_files)
+    }
+
     /// How it is with each site.
     pub fn status(&self) -> Vec<Status> {
-        let journal = self.intake.home().journal();
-        self.boards.iter().map(|board| board.now(journal)).collect()
+        self.watch().status()
     }
 
     /// Places of sites that are in the settings no more. They hold what those sites did not get, and so the
     /// journal fills up, until the sites come back or are forgotten.
     pub fn orphans(&self) -> Result<Vec<Orphan>> {
-        let stat = self.intake.home().journal().stat()?;
-        let used = |name: &str| self.settings.sites.iter().any(|site| site.name == name);
-        let found = stat.checkpoints.iter().filter(|it| it.kind == Kind::Subscriber);
-        let orphans = found.filter_map(|it| {
-            let name = it.name.strip_prefix(PREFIX).filter(|name| !used(name))?.to_owned();
-            let lag = stat.marks.end.saturating_sub(it.position);
-            Some(Orphan { name, position: it.position, moved: it.moved, lag })
-        });
-        Ok(orphans.collect())
+        self.watch().orphans()
+    }
+
+    /// What can be asked how it is, by whoever does not own this, also when it has ended.
+    pub fn watch(&self) -> Watch {
+        let names = self.settings.sites.iter().map(|site| site.name.clone()).collect();
+        Watch { intake: Arc::downgrade(&self.intake), boards: self.boards.clone(), names }
     }
 
     /// Gives up the place of a site that is in the settings no more: what it did not get it never gets.
@@ -127,5 +137,39 @@ impl Forward {
             // It does not panic but for a bug, which it has told already.
             let _ = task.await;
         }
+        for site in &self.settings.sites {
+            self.intake.remove_hop(&format!("{PREFIX}{}", site.name));
+        }
+    }
+}
+
+/// How it is with all sites; holds nothing.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    intake: Weak<Intake>,
+    boards: Vec<Board>,
+    names: Vec<String>,
+}
+
+impl Watch {
+    /// How it is with each site.
+    pub fn status(&self) -> Vec<Status> {
+        let Some(intake) = self.intake.upgrade() else { return Vec::new() };
+        self.boards.iter().map(|board| board.now(intake.home().journal())).collect()
+    }
+
+    /// Places of sites that are in the settings no more, see [`Forward::orphans`].
+    pub fn orphans(&self) -> Result<Vec<Orphan>> {
+        let Some(intake) = self.intake.upgrade() else { return Ok(Vec::new()) };
+        let stat = intake.home().journal().stat()?;
+        let found = stat.checkpoints.iter().filter(|it| it.kind == Kind::Subscriber);
+        let orphans = found.filter_map(|it| {
+            let name = it.name.strip_prefix(PREFIX)?;
+            let lag = stat.marks.end.saturating_sub(it.position);
+            let is_used = self.names.iter().any(|used| used == name);
+            let (name, position, moved) = (name.to_owned(), it.position, it.moved);
+            (!is_used).then_some(Orphan { name, position, moved, lag })
+        });
+        Ok(orphans.collect())
     }
 }

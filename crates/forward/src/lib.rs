@@ -4,6 +4,8 @@
 //! does not have yet, and a task that reads what is durable here, sends it, and moves the subscriber when the site
 //! says that it is durable there. Sites do not wait for each other.
 //!
+//! What a site has is in a book of its own, see [`intake::Hop`]: the audit holds it to the journal's.
+//!
 //! A batch goes as (journal's number, its position): the site knows a repeat whatever was restarted in between, so
 //! what is not answered is sent again. What the journal has dropped goes as a gap. Nothing is skipped in silence: what
 //! a site will not take for good is set aside in a folder, and the site is told a gap in its place.
@@ -16,6 +18,7 @@ mod answer;
 mod aside;
 mod error;
 mod forward;
+mod ledger;
 mod load;
 mod measure;
 mod retry;
@@ -25,7 +28,7 @@ mod status;
 mod supply;
 
 pub use error::{Error, Result};
-pub use forward::Forward;
+pub use forward::{Forward, Watch};
 pub use settings::{NAME_BYTES_MAX, Settings, Site};
 pub use status::{Orphan, Status};
 pub use supply::PARCEL_BYTES;

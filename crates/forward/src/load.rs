@@ -1,6 +1,7 @@
 //! What goes to a site in one request.
 
 use bytes::Bytes;
+use intake::Counted;
 use model::ParcelWriter;
 
 use crate::error::{Error, Result};
@@ -19,14 +20,26 @@ pub(crate) enum Fate {
     SetAside,
 }
 
+/// What the book of a site says once it has a part.
+#[derive(Clone, Debug)]
+pub(crate) enum Account {
+    /// A record.
+    Record(Counted),
+    /// Records that are missing.
+    Gap(journal::Gap),
+}
+
 /// A batch of a parcel: what of the journal it stands for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Part {
     /// Its sequence: the position behind its last record.
     pub(crate) sequence: u64,
     pub(crate) records: u64,
     pub(crate) samples: u64,
     pub(crate) fate: Fate,
+    /// Of the journal.
+    pub(crate) bytes: u64,
+    pub(crate) account: Account,
 }
 
 /// A parcel, packed.

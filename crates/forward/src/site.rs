@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::answer::{Answer, Verdict};
 use crate::aside::Aside;
 use crate::error::{Error, Result};
+use crate::ledger::Ledger;
 use crate::load::{Fate, Load};
 use crate::measure::Measure;
 use crate::retry::Retry;
@@ -40,6 +41,7 @@ pub(crate) struct Task {
     pub(crate) settings: Settings,
     pub(crate) intake: Arc<Intake>,
     pub(crate) board: Board,
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) measure: Measure,
     /// Until when to go on after a stop was asked for; none as long as it was not.
     pub(crate) stop: watch::Receiver<Option<Instant>>,
@@ -101,6 +103,20 @@ impl Task {
             }
         }
         self.board.set().connected = None;
+        if let Err(error) = self.save(state.supply.take()).await {
+            self.board.set().trouble = Some((self.intake.now(), error.to_string()));
+        }
+    }
+
+    /// Writes the book of what the site has, and moves its subscriber; that is moved after the next start if it is
+    /// not open now.
+    async fn save(&self, supply: Option<Supply>) -> Result<()> {
+        let (ledger, now) = (Arc::clone(&self.ledger), self.intake.now());
+        let work = move || match supply {
+            Some(mut supply) => supply.save(now),
+            None => ledger.save(now).map(drop),
+        };
+        blocking(work).await
     }
 
     /// One parcel.
@@ -115,7 +131,7 @@ impl Task {
             () = over(self.stop.clone()) => Answer::none("stopped".to_owned()),
         };
         if let Some(accepted) = answer.accepted {
-            self.commit(state, accepted, &load).await?;
+            self.accepted(state, accepted, &load);
         }
         Ok(match answer.verdict {
             Verdict::Taken => {
@@ -133,10 +149,11 @@ impl Task {
         let intake = Arc::clone(&self.intake);
         let (site, subscriber) = (self.name.clone(), self.subscriber.clone());
         let aside = Aside::new(&self.settings.aside, &site);
+        let ledger = Arc::clone(&self.ledger);
         let work = move || -> Result<_> {
             let mut supply = match supply {
                 Some(supply) => supply,
-                None => Supply::open(intake.home(), &site, &subscriber, aside)?,
+                None => Supply::open(intake.home(), &site, &subscriber, aside, &ledger)?,
             };
             if let Some(condemned) = condemned {
                 supply.condemn(condemned);
@@ -192,6 +209,8 @@ impl Task {
             }
         };
         let allowed = Allowance { time: self.settings.answer_max, bytes: ANSWER_BYTES_MAX };
+        // From here on it may be taken and the answer lost.
+        self.ledger.send(load.last());
         let answer = connection.send(self.request(load), allowed).await?;
         state.connection = Some(connection);
         Ok(answer)
@@ -209,10 +228,8 @@ impl Task {
     }
 
     /// The site has everything up to `accepted`.
-    async fn commit(&self, state: &mut State, accepted: u64, load: &Load) -> Result<()> {
-        let mut supply = state.supply.take().expect("BUG: a parcel without who read it");
-        let work = move || supply.commit(accepted).map(|()| supply);
-        state.supply = Some(blocking(work).await?);
+    fn accepted(&self, state: &mut State, accepted: u64, load: &Load) {
+        self.ledger.add(load.done(accepted));
         state.retry.reset();
         if state.suspect.as_ref().is_some_and(|suspect| suspect.sequence <= accepted) {
             (state.suspect, state.condemned) = (None, None);
@@ -228,7 +245,6 @@ impl Task {
             }
             self.measure.done(part);
         }
-        Ok(())
     }
 
     /// A batch was refused by name: again, and at last it is condemned.

@@ -31,6 +31,8 @@ pub struct Status {
     pub missing: u64,
     /// Batches that were set aside since the process began.
     pub set_aside: u64,
+    /// What was found wrong with the book of what it has, when the process began.
+    pub note: Option<String>,
 }
 
 /// A place in the journal whose site is in the settings no more. It goes on holding what the site did not get.

@@ -4,15 +4,19 @@
 //! segment from the beginning.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use intake::Home;
+use intake::{Counted, Home};
 use journal::{Item, Level, Subscriber};
-use model::{Batch, BatchReader, BatchWriter, Gap, PARCEL_BYTES_MAX, SeriesId, SeriesRef};
+use model::{
+    Batch, BatchReader, BatchWriter, Gap, PARCEL_BYTES_MAX, ParcelWriter, SeriesId, SeriesRef,
+};
 
-use crate::aside::Aside;
+use crate::aside::{Aside, Kept};
 use crate::error::Result;
-use crate::load::{Fate, Load, Packing, Part};
+use crate::ledger::Ledger;
+use crate::load::{Account, Fate, Load, Packing, Part};
 
 /// When a parcel has as many bytes, before it is compressed, it goes.
 pub const PARCEL_BYTES: usize = 3 << 20;
@@ -34,30 +38,44 @@ pub(crate) struct Supply {
     site: String,
     journal: u128,
     aside: Aside,
+    ledger: Arc<Ledger>,
     condemned: Option<Condemned>,
     /// Up to when everything was read: from there on a gap may be whose time is not known.
     seen: i64,
 }
 
 impl Supply {
-    pub(crate) fn open(home: &Home, site: &str, name: &str, aside: Aside) -> Result<Supply> {
-        let journal = home.journal().stat()?.id;
+    /// Reads on where the book ends.
+    pub(crate) fn open(
+        home: &Home,
+        site: &str,
+        name: &str,
+        aside: Aside,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Supply> {
+        let journal = home.journal().id();
         let mut subscriber = home.journal().subscribe(name)?;
         subscriber.set_level(Level::Disk);
         let seen = subscriber.checkpoint().moved;
+        match subscriber.seek(ledger.position()) {
+            // What the journal has dropped since is told when it is read on from before.
+            Err(journal::Error::Position { found, first, .. }) if found < first => {}
+            sought => sought?,
+        }
         Ok(Supply {
             subscriber,
             home: home.clone(),
             site: site.to_owned(),
             journal,
             aside,
+            ledger: Arc::clone(ledger),
             condemned: None,
             seen,
         })
     }
 
     pub(crate) fn position(&self) -> u64 {
-        self.subscriber.checkpoint().position
+        self.ledger.position()
     }
 
     /// When this batch comes, it is set aside, and a gap goes in its place.
@@ -65,13 +83,18 @@ impl Supply {
         self.condemned = Some(condemned);
     }
 
-    /// Everything below is durable at the site.
-    pub(crate) fn commit(&mut self, position: u64) -> Result<()> {
-        Ok(self.subscriber.commit(position, Level::Disk)?)
+    /// Writes the book of what the site has, and lets the journal go what is in it.
+    pub(crate) fn save(&mut self, now: i64) -> Result<()> {
+        let position = self.ledger.save(now)?.min(self.subscriber.position());
+        // If the power takes this back, the book still leads.
+        Ok(self.subscriber.commit(position, Level::Process)?)
     }
 
     /// The next parcel; none if nothing comes in time.
     pub(crate) fn next(&mut self, now: i64, timeout: Duration) -> Result<Option<Load>> {
+        if self.ledger.is_due() {
+            self.save(now)?;
+        }
         let load = self.pack(now)?;
         if load.is_some() || !self.subscriber.wait(Some(timeout))? {
             return Ok(load);
@@ -86,6 +109,7 @@ impl Supply {
                 &mut self.subscriber,
                 Rest {
                     home: &self.home,
+                    journal: self.journal,
                     site: &self.site,
                     aside: &self.aside,
                     condemned: self.condemned.as_ref(),
@@ -95,12 +119,12 @@ impl Supply {
             let mut full = None;
             match item {
                 Item::Gap(gap) => {
-                    let (batch, end) = told(&gap, self.seen, now);
                     packing.note(self.seen);
-                    let (sequence, records) = (gap.positions.end, gap.records());
-                    packing
-                        .push(Part { sequence, records, samples: 0, fate: Fate::Missing }, &batch);
-                    self.seen = self.seen.max(end);
+                    for gap in pieces(&gap, self.ledger.position(), self.ledger.unanswered()) {
+                        let (batch, end) = told(&gap, self.seen, now);
+                        packing.push(missing(gap), &batch);
+                        self.seen = self.seen.max(end);
+                    }
                 }
                 Item::Batch(batch) => {
                     packing.note(batch.times().0);
@@ -110,8 +134,14 @@ impl Supply {
                             full = Some(record.position);
                             break;
                         }
-                        let (sequence, samples) = (record.position + 1, ready.samples);
-                        let part = Part { sequence, records: 1, samples, fate: ready.fate };
+                        let part = Part {
+                            sequence: record.position + 1,
+                            records: 1,
+                            samples: ready.samples,
+                            fate: ready.fate,
+                            bytes: record.bytes.len() as u64,
+                            account: Account::Record(ready.counted),
+                        };
                         packing.push(part, &ready.batch);
                     }
                     self.seen = batch.times().1;
@@ -131,6 +161,7 @@ struct Ready<'a> {
     batch: Cow<'a, [u8]>,
     samples: u64,
     fate: Fate,
+    counted: Counted,
 }
 
 /// What is in a batch, as far as it is read here.
@@ -161,6 +192,7 @@ impl Contents {
 /// What is needed beside the subscriber, which lends its memory meanwhile.
 struct Rest<'a> {
     home: &'a Home,
+    journal: u128,
     site: &'a str,
     aside: &'a Aside,
     condemned: Option<&'a Condemned>,
@@ -188,12 +220,12 @@ impl Rest<'_> {
             },
         };
         // Alone in a parcel it has to fit.
-        let alone = model::ParcelWriter::new(0).bytes_with(batch.len());
-        if alone > PARCEL_BYTES_MAX {
+        if !fits_alone(&batch) {
             let why = format!("{} bytes do not fit into a parcel", batch.len());
             return self.set_aside(record, Some(&contents), frame, &why);
         }
-        Ok(Ready { batch, samples, fate: Fate::Sent })
+        let counted = Counted::passed_on(record.position, record.identity, record.bytes);
+        Ok(Ready { batch, samples, fate: Fate::Sent, counted })
     }
 
     /// Numbers are known to this store only: elsewhere they need forms.
@@ -211,7 +243,12 @@ impl Rest<'_> {
         frame: (i64, i64),
         why: &str,
     ) -> Result<Ready<'a>> {
-        let kept = self.aside.put(record.position + 1, record.bytes, why)?;
+        let parcel = contents.and_then(|contents| self.parcel(record, contents));
+        let kept = match &parcel {
+            Some(parcel) => Kept::Parcel(parcel),
+            None => Kept::Batch(record.bytes),
+        };
+        let kept = self.aside.put(record.position + 1, &kept, why)?;
         let kept = if kept.is_some() { "set aside" } else { "dropped, no room to set it aside" };
         let (start, end) = contents.and_then(|contents| contents.times).unwrap_or(frame);
         let gap = Gap {
@@ -222,10 +259,58 @@ impl Rest<'_> {
             reason: format!("not taken by site {}, {kept}: {why}", self.site),
         };
         let mut writer = BatchWriter::default();
-        writer.gap(gap);
+        writer.gap(gap.clone());
         let batch = writer.finish().bytes().to_owned();
-        Ok(Ready { batch: batch.into(), samples: 0, fate: Fate::SetAside })
+        let counted = Counted::lost(record.position, record.identity, gap);
+        Ok(Ready { batch: batch.into(), samples: 0, fate: Fate::SetAside, counted })
     }
+
+    /// A batch as a parcel that anybody can send again. To the site it comes from somebody else: the agent's own
+    /// sequence has passed it.
+    fn parcel(&self, record: &journal::Record<'_>, contents: &Contents) -> Option<Vec<u8>> {
+        let batch = match contents.has_ids {
+            false => Cow::Borrowed(record.bytes),
+            true => Cow::Owned(self.with_forms(record.bytes).ok()?),
+        };
+        let sequence = record.position + 1;
+        let source = [&self.journal.to_le_bytes()[..], &sequence.to_le_bytes()].concat();
+        let mut parcel = ParcelWriter::new(u128::from_le_bytes(SeriesId::of_form(&source).0));
+        parcel.push(sequence, &batch);
+        fits_alone(&batch).then(|| parcel.finish())
+    }
+}
+
+/// Whether a batch can be a parcel.
+fn fits_alone(batch: &[u8]) -> bool {
+    ParcelWriter::new(0).bytes_with(batch.len()) <= PARCEL_BYTES_MAX
+}
+
+/// A gap that a site is told.
+fn missing(gap: journal::Gap) -> Part {
+    let (sequence, records) = (gap.positions.end, gap.records());
+    Part {
+        sequence,
+        records,
+        samples: 0,
+        fate: Fate::Missing,
+        bytes: 0,
+        account: Account::Gap(gap),
+    }
+}
+
+/// What of a gap is to be told a site that has everything before `has`, and may have it before `unanswered`. What it
+/// may have ends a piece of its own, with the sequence that it had then: so nothing is told twice.
+fn pieces(gap: &journal::Gap, has: u64, unanswered: u64) -> Vec<journal::Gap> {
+    let end = gap.positions.end;
+    let start = gap.positions.start.max(has);
+    let cut = if (start + 1..end).contains(&unanswered) { unanswered } else { end };
+    let pieces = [start..cut, cut..end].into_iter().filter(|piece| !piece.is_empty());
+    let piece = |positions: std::ops::Range<u64>| journal::Gap {
+        complete: gap.complete && positions == gap.positions,
+        positions,
+        ..gap.clone()
+    };
+    pieces.map(piece).collect()
 }
 
 /// What the journal is missing, as a batch, and when it ends. If it is not known when that was, it was since
@@ -255,4 +340,36 @@ fn told(gap: &journal::Gap, seen: i64, now: i64) -> (Vec<u8>, i64) {
         None => writer.gap(part(None, gap.records())),
     }
     (writer.finish().bytes().to_owned(), end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(has: u64, unanswered: u64, expected: &[(u64, u64, bool)]) {
+        let gap = journal::Gap {
+            positions: 10..20,
+            reason: journal::Reason::BytesLimit,
+            time: None,
+            producers: Vec::new(),
+            complete: true,
+        };
+        let found: Vec<_> = pieces(&gap, has, unanswered)
+            .into_iter()
+            .map(|piece| (piece.positions.start, piece.positions.end, piece.complete))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_gap_that_has_grown_is_told_in_pieces() {
+        check(0, 0, &[(10, 20, true)]);
+        check(10, 20, &[(10, 20, true)]);
+        check(10, 15, &[(10, 15, false), (15, 20, false)]);
+        check(12, 15, &[(12, 15, false), (15, 20, false)]);
+        check(12, 12, &[(12, 20, false)]);
+        check(20, 20, &[]);
+        check(15, 0, &[(15, 20, false)]);
+    }
 }

@@ -229,6 +229,9 @@ impl Facts {
         let received = if is_whole { entry.counts } else { stored };
         let missing = i128::from(received.records()) - i128::from(stored.records());
         let behind = self.book.position().saturating_sub(book.position());
+        let gone = stored.missing.saturating_sub(received.missing);
+        let others = |book: &Book| i128::from(book.others().counts.missing);
+        let nobodys = others(book) - others(&self.book);
         let (is_explained, why) = match missing {
             _ if !is_whole => (
                 true,
@@ -238,13 +241,26 @@ impl Facts {
                     plural(behind, "record"),
                 ),
             ),
-            0 => (true, "all of the journal is there".to_owned()),
+            0 => match gone {
+                0 => (true, "all of the journal is there".to_owned()),
+                n => (true, format!("{} did not get there; the reasons are beside it", batches(n))),
+            },
             n if n > 0 && n <= i128::from(behind) => {
                 (true, format!("{n} of {} that wait for the site", batches(behind)))
             }
             // It is ahead: what it has was counted there first.
             n if n < 0 && book.position() > self.book.position() => {
                 (true, "the site is ahead of the journal's book".to_owned())
+            }
+            // Lost to the site before it had them, and only how many is known: they are in the line of all others.
+            n if n > 0 && n <= nobodys + i128::from(behind) => (
+                true,
+                format!(
+                    "{n} batches did not get there: of {nobodys} whose is not known, see others"
+                ),
+            ),
+            n if n < 0 && id.is_none() && -n <= nobodys => {
+                (true, format!("{} did not get there, whose they were is not known", -n))
             }
             n => (false, format!("{n} batches are not there: a fault of topdeck")),
         };

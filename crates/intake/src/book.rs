@@ -53,6 +53,36 @@ impl Entry {
     }
 }
 
+/// A record that was read and counted, and is in no book yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    position: u64,
+    identity: Option<Identity>,
+    /// None of a record that cannot be read.
+    counts: Option<Counts>,
+    gaps: Vec<Gap>,
+}
+
+impl Counted {
+    /// A record of a journal, and the gaps in it.
+    pub fn of(position: u64, identity: Option<Identity>, bytes: &[u8]) -> Counted {
+        let (counts, gaps) =
+            count(bytes).map_or((None, Vec::new()), |(counts, gaps)| (Some(counts), gaps));
+        Counted { position, identity, counts, gaps }
+    }
+
+    /// A record that is passed on: the gaps in it are losses of the hop before.
+    pub fn passed_on(position: u64, identity: Option<Identity>, bytes: &[u8]) -> Counted {
+        Counted { gaps: Vec::new(), ..Counted::of(position, identity, bytes) }
+    }
+
+    /// A record that a hop does not take; `gap` says why.
+    pub fn lost(position: u64, identity: Option<Identity>, gap: Gap) -> Counted {
+        let counts = Counts { missing: 1, ..Counts::default() };
+        Counted { position, identity, counts: Some(counts), gaps: vec![gap] }
+    }
+}
+
 /// What was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Book {
@@ -86,6 +116,11 @@ impl Book {
             entries: BTreeMap::new(),
             others: Entry { name: "others".to_owned(), ..Entry::default() },
         }
+    }
+
+    /// The number of the journal.
+    pub fn journal(&self) -> u128 {
+        self.journal
     }
 
     /// The position of the first record that is counted.
@@ -145,6 +180,14 @@ impl Book {
     /// Counts a record. One that is counted already is passed over; those that were passed over on the way to it are
     /// missing.
     pub fn add(&mut self, position: u64, identity: Option<Identity>, bytes: &[u8]) {
+        if position >= self.position {
+            self.add_counted(&Counted::of(position, identity, bytes));
+        }
+    }
+
+    /// The same of a record that was counted before.
+    pub fn add_counted(&mut self, counted: &Counted) {
+        let &Counted { position, identity, ref counts, ref gaps } = counted;
         if position < self.position {
             return;
         }
@@ -158,14 +201,14 @@ impl Book {
             entry.counts.repeated = entry.counts.repeated.saturating_add(1);
             return;
         }
-        match count(bytes) {
-            Ok((counts, gaps)) => {
-                entry.counts.add(&counts);
-                for gap in &gaps {
+        match counts {
+            Some(counts) => {
+                entry.counts.add(counts);
+                for gap in gaps {
                     self.lose(gap.producer.or(producer), gap);
                 }
             }
-            Err(_) => entry.counts.unreadable = entry.counts.unreadable.saturating_add(1),
+            None => entry.counts.unreadable = entry.counts.unreadable.saturating_add(1),
         }
     }
 

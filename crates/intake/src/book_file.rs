@@ -92,6 +92,12 @@ impl BookFile {
         })
     }
 
+    /// Sets the time of writing, and replaces it, durably and at once.
+    pub fn save_at(&self, book: &mut Book, now: i64) -> Result<()> {
+        book.saved = now;
+        self.save(book)
+    }
+
     /// Replaces it, durably and at once.
     pub fn save(&self, book: &Book) -> Result<()> {
         let mut new = self.path.clone().into_os_string();

@@ -26,7 +26,7 @@ mod writer;
 mod audit;
 
 pub use audit::{Account, Audit, Hop, Line, Source};
-pub use book::{Book, Entry, PRODUCERS_MAX};
+pub use book::{Book, Counted, Entry, PRODUCERS_MAX};
 pub use book_file::{BookFile, Found, VERSION as BOOK_VERSION};
 pub use commit::Receipt;
 pub use counts::{Counts, Loss};

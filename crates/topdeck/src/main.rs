@@ -22,6 +22,7 @@ mod serve;
 mod server;
 mod settings;
 mod snapshot;
+mod status;
 mod store;
 mod svg;
 mod time;

@@ -20,6 +20,7 @@ use store::{Keep, Store};
 
 use crate::command::say;
 use crate::settings::Settings;
+use crate::status;
 use crate::store::{disk, told};
 
 /// How long requests that are being answered are waited for at a stop.
@@ -70,6 +71,8 @@ impl Node {
         let agent = host_name();
         let forward = Forward::start(settings.forward(data, &agent)?, Arc::clone(&intake))?;
         let server = api::Server::start(settings.server(data), context.clone()).await?;
+        // Before the first of them takes anything.
+        mark_lossy(&intake, &settings)?;
         let mut listeners = Vec::new();
         for (name, wanted) in settings.listeners() {
             let listener = Listener::start(wanted.clone(), Arc::clone(&intake))
@@ -81,9 +84,11 @@ impl Node {
             Some(wanted) => Some(Host::start(wanted, Arc::clone(&intake))?),
             None => None,
         };
-        mark_lossy(&intake, &settings)?;
         let data = data.to_owned();
-        Ok(Node { role, settings, data, intake, context, server, forward, listeners, pull, host })
+        let node =
+            Node { role, settings, data, intake, context, server, forward, listeners, pull, host };
+        node.tell_status();
+        Ok(node)
     }
 
     /// Where it is reached, and what is not measured here, in lines.
@@ -116,7 +121,9 @@ impl Node {
         let pull = settings.pull()?;
         pull.check()?;
         let forward = settings.forward(&self.data, &host_name())?;
-        if settings.sites != self.settings.sites {
+        self.server.reload()?;
+        mark_lossy(&self.intake, &settings)?;
+        if self.forward.is_changed_by(&forward) {
             if self.role == Role::Agent && settings.sites.is_empty() {
                 bail!("an agent needs a [[site]]");
             }
@@ -139,11 +146,20 @@ impl Node {
             }
             notes.push("what this host tells is as the settings say".to_owned());
         }
-        mark_lossy(&self.intake, &settings)?;
+        self.tell_status();
         self.keep(&settings)?;
-        self.server.reload()?;
         self.settings = settings;
         Ok(notes)
+    }
+
+    /// What the API cannot know of itself.
+    fn tell_status(&self) {
+        let watch = self.forward.watch();
+        self.context.desk.tell("sites", move || status::sites(&watch));
+        let watch = self.forward.watch();
+        self.context.desk.tell("former_sites", move || status::former_sites(&watch));
+        let notes = self.host.as_ref().map(Host::notes).unwrap_or_default();
+        self.context.desk.tell("host_notes", move || status::notes(&notes));
     }
 
     async fn replace_forward(&mut self, wanted: forward::Settings) -> Result<()> {

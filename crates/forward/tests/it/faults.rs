@@ -7,7 +7,7 @@ use std::time::Duration;
 use forward::Forward;
 use intake::{Home, Intake};
 
-use crate::agent::{Dice, Folder, create, end, latencies, open, put, settings};
+use crate::agent::{Dice, Folder, caught_up, create, end, latencies, open, put, settings};
 use crate::site::{Fault, Site, by_dice, these};
 
 fn check_whole(site: &Site, batches: u64, count: u64) {
@@ -46,6 +46,11 @@ async fn ordeal(seed: u64) {
     let intake = open(&folder.0, journal::wall_clock());
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     site.reaches(batches).await;
+    caught_up(&forward, batches).await;
+    let audit = intake.audit().unwrap();
+    let line = audit.producers[0].lines.last().unwrap();
+    assert_eq!((&*line.hop, line.stored.values, line.difference), ("site a", count, 0), "{line:?}");
+    assert_eq!(line.why, "all of the journal is there");
     end(forward, intake).await;
     check_whole(&site, batches, count);
 }

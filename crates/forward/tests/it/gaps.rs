@@ -24,6 +24,13 @@ async fn a_batch_that_is_refused_for_good_is_set_aside_and_told() {
     let status = caught_up(&forward, 7).await;
     assert_eq!((status.records, status.set_aside, status.missing, status.lag), (5, 2, 0, 0));
     let producer = intake.producer("test").id();
+    let audit = intake.audit().unwrap();
+    let account = audit.producers.iter().find(|account| account.id == Some(producer)).unwrap();
+    let line = account.lines.last().unwrap();
+    assert_eq!((&*line.hop, line.received.values, line.stored.values), ("site a", 42, 35));
+    assert_eq!((line.difference, line.is_explained), (7, true));
+    assert_eq!(line.why, "1 batch did not get there; the reasons are beside it");
+    assert_eq!(line.lost[0].reason, "not taken by site a, set aside: 400: so!");
     end(forward, intake).await;
 
     let state = site.state();
@@ -41,8 +48,12 @@ async fn a_batch_that_is_refused_for_good_is_set_aside_and_told() {
     ];
     assert_eq!(gaps, expected);
     assert_eq!((state.gaps[0].start, state.gaps[0].end), (10, 20));
-    let kept = std::fs::read(folder.0.join("refused/a/00000000000000000003.batch")).unwrap();
-    assert_eq!(model::Batch::check(kept).unwrap().samples(), 1);
+    let kept = std::fs::read(folder.0.join("refused/a/00000000000000000003.parcel")).unwrap();
+    let kept = model::Parcel::read(&kept).unwrap();
+    assert_eq!((kept.entries.len(), kept.entries[0].0), (1, 3));
+    assert_eq!(model::Batch::check(kept.entries[0].1.to_owned()).unwrap().samples(), 1);
+    let raw = std::fs::read(folder.0.join("refused/a/00000000000000000006.batch")).unwrap();
+    assert_eq!(raw, b"what is this");
     let why = std::fs::read_to_string(folder.0.join("refused/a/00000000000000000003.why")).unwrap();
     assert_eq!(why, "400: so!\n");
 }
@@ -70,6 +81,10 @@ async fn what_the_journal_dropped_is_told_as_a_gap() {
     let status = caught_up(&forward, written).await;
     assert_eq!((status.records, status.set_aside), (written - first, 0));
     assert_eq!((status.missing, status.lag), (first, 0));
+    let audit = intake.audit().unwrap();
+    let line = audit.producers[0].lines.last().unwrap();
+    assert_eq!((line.stored.batches, line.stored.missing), (written - first, first));
+    assert!(audit.producers.iter().all(|account| account.is_explained()), "{audit:?}");
     end(forward, intake).await;
 
     let state = site.state();

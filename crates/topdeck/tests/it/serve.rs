@@ -2,6 +2,7 @@
 
 mod client;
 mod deck;
+mod forward;
 mod link;
 mod matrix;
 mod sender;

@@ -1,0 +1,309 @@
+//! Agents before sites: who is let in, what the audit says at both ends, how fast a backlog is drained.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use collect::Rows as _;
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use intake::{Home, Intake};
+use model::{Kind, Sample, Series, Value as Measured};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use serde_json::Value;
+
+use super::deck::{Deck, Folder, append, until};
+use super::sender::Sender;
+
+fn topdeck(arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        .args(arguments)
+        .env_clear()
+        .output()
+        .expect("the binary starts");
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of this test is text")
+}
+
+/// An authority, and certificates of it in a folder.
+struct Authority {
+    folder: Folder,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let folder = Folder::new();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        std::fs::write(folder.path("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        Authority { folder, issuer: Issuer::new(params, key) }
+    }
+
+    fn issue(&self, name: &str, hosts: &[&str]) {
+        let key = KeyPair::generate().unwrap();
+        let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        std::fs::write(self.folder.path(&format!("{name}.pem")), certificate.pem()).unwrap();
+        std::fs::write(self.folder.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+
+    fn file(&self, name: &str) -> String {
+        text(&self.folder.path(name)).to_owned()
+    }
+
+    /// Makes a token of the deck, or lets in a certificate; the file of the token.
+    fn admit(&self, deck: &Deck, name: &str, more: &[&str]) -> String {
+        let data = deck.folder.path("data");
+        let arguments = [&["token", text(&data), "add", name], more].concat();
+        let (done, token) = topdeck(&arguments);
+        assert!(done, "{arguments:?}");
+        let file = self.folder.path(&format!("{name}.token"));
+        std::fs::write(&file, token).unwrap();
+        text(&file).to_owned()
+    }
+}
+
+/// A site that speaks TLS and lets nobody in who does not show who he is.
+fn secured(authority: &Authority) -> Deck {
+    authority.issue("site", &["localhost", "127.0.0.1"]);
+    let tls = format!(
+        "[http.tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {:?}\n",
+        authority.file("site.pem"),
+        authority.file("site.key"),
+        authority.file("ca.pem")
+    );
+    let deck = Deck::new("serve", &tls);
+    let settings = std::fs::read_to_string(deck.settings()).unwrap();
+    let settings = settings.replace("[http]\n", "[http]\nrequire_tokens = true\n");
+    std::fs::write(deck.settings(), settings).unwrap();
+    deck
+}
+
+fn agent_of(url: &str, more: &str) -> Deck {
+    let agent = Deck::new("agent", "");
+    append(&agent.settings(), &format!("[[site]]\nname = \"north\"\nurl = {url:?}\n{more}"));
+    agent
+}
+
+/// Values that an agent says a site has.
+fn at_north(audit: &Value) -> u64 {
+    let lines = audit["producers"].as_array().unwrap().iter();
+    let lines = lines.flat_map(|producer| producer["hops"].as_array().unwrap());
+    let lines = lines.filter(|line| line["hop"] == "site north");
+    lines.map(|line| line["stored"]["values"].as_u64().unwrap()).sum()
+}
+
+/// Values that a site has of agents, in its store.
+fn of_agents(audit: &Value) -> u64 {
+    let producers = audit["producers"].as_array().unwrap().iter();
+    let agents = producers.filter(|it| it["name"].as_str().unwrap().starts_with("agent "));
+    agents.map(|agent| agent["hops"][1]["stored"]["values"].as_u64().unwrap()).sum()
+}
+
+/// What the agent says of the sender's values and a site.
+fn line_of_sender(audit: &Value) -> Value {
+    let producers = audit["producers"].as_array().unwrap();
+    let sender = producers.iter().find(|it| it["id"] == "0000000000000001").unwrap();
+    sender["hops"].as_array().unwrap().last().unwrap().clone()
+}
+
+/// Both ends have the same, to the unit, and nobody misses anything. Agents go on telling of themselves meanwhile.
+#[track_caller]
+fn await_balance(agents: &[(&Deck, u64)], site: impl Fn() -> Option<Value>) {
+    let mut last = String::new();
+    let balanced = || {
+        let audits: Vec<Value> =
+            agents.iter().map(|(agent, _)| agent.get("/v1/audit").json()).collect();
+        let Some(site) = site() else { return false };
+        let sent: u64 = audits.iter().map(at_north).sum();
+        last = format!("{audits:#?}\n{site:#?}");
+        let are_explained = audits.iter().chain([&site]).all(|audit| audit["explained"] == true);
+        let have_all = audits.iter().zip(agents).all(|(audit, &(_, sent))| {
+            let line = line_of_sender(audit);
+            (line["stored"]["values"].as_u64(), line["difference"].as_i64())
+                == (Some(sent), Some(0))
+        });
+        are_explained && have_all && sent == of_agents(&site)
+    };
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        until("both ends balance", balanced)
+    }));
+    assert!(done.is_ok(), "both ends do not balance: {last}");
+}
+
+fn send(agent: &Deck, values: u64) -> u64 {
+    let sender = Sender::start(agent.port, 1);
+    until("the sender gets on", || sender.sent() >= values);
+    sender.stop()
+}
+
+#[test]
+fn a_site_lets_in_who_shows_a_token_or_a_certificate() {
+    let authority = Authority::new();
+    authority.issue("web-1", &[]);
+    let mut site = secured(&authority);
+    let url = format!("https://localhost:{}", site.port);
+    let token = authority.admit(&site, "agent", &["ingest"]);
+    authority.admit(&site, "web-1", &["ingest", "--certificate", "web-1"]);
+    let admin = authority.admit(&site, "admin", &["read", "admin"]);
+    let wrong = authority.file("wrong.token");
+    std::fs::write(&wrong, "no-such-token\n").unwrap();
+    let ca = authority.file("ca.pem");
+    let ask = || {
+        let (_, json) =
+            topdeck(&["audit", "--json", "--server", &url, "--token-file", &admin, "--ca", &ca]);
+        serde_json::from_str::<Value>(&json).ok()
+    };
+    site.spawn();
+    until("the site answers", || ask().is_some());
+    let mut by_token = agent_of(&url, &format!("ca = {ca:?}\ntoken_file = {token:?}\n"));
+    let (certificate, key) = (authority.file("web-1.pem"), authority.file("web-1.key"));
+    let shown = format!("ca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\n");
+    let mut by_certificate = agent_of(&url, &shown);
+    let mut late = agent_of(&url, &format!("ca = {ca:?}\ntoken_file = {wrong:?}\n"));
+    by_token.start();
+    by_certificate.start();
+    late.start();
+    let sent = [send(&by_token, 50), send(&by_certificate, 50), send(&late, 50)];
+    // Who is not let in says so, and keeps what it has.
+    until("the status has the trouble", || {
+        let status = late.get("/v1/status").json();
+        let trouble = &status["sites"][0]["trouble"]["why"];
+        trouble.as_str().is_some_and(|why| why.starts_with("401"))
+    });
+    assert_eq!(late.get("/v1/status").json()["sites"][0]["position"], 0);
+    std::fs::copy(&token, &wrong).unwrap();
+    late.reload();
+    await_balance(&[(&by_token, sent[0]), (&by_certificate, sent[1]), (&late, sent[2])], ask);
+    assert_eq!(late.get("/v1/status").json()["sites"][0]["trouble"], Value::Null);
+}
+
+#[test]
+fn the_audit_balances_whoever_is_killed() {
+    let mut site = Deck::new("serve", "");
+    let mut agent = agent_of(&format!("http://127.0.0.1:{}", site.port), "");
+    site.start();
+    agent.start();
+    let sender = Sender::start(agent.port, 1);
+    for round in 1..=3 {
+        until("the sender gets on", || sender.sent() >= round * 60);
+        agent.kill();
+        agent.start();
+        until("the sender gets on", || sender.sent() >= round * 60 + 30);
+        site.kill();
+        site.start();
+    }
+    let sent = sender.stop();
+    await_balance(&[(&agent, sent)], || Some(site.get("/v1/audit").json()));
+    // In order it is the same, and the books are found again.
+    agent.stop();
+    agent.start();
+    await_balance(&[(&agent, sent)], || Some(site.get("/v1/audit").json()));
+    let (explained, table) =
+        topdeck(&["audit", "--server", &format!("http://127.0.0.1:{}", agent.port)]);
+    assert!(explained, "{table}");
+    let line = table.lines().find(|line| line.contains("site north")).expect(&table);
+    assert!(line.ends_with("all of the journal is there"), "{table}");
+}
+
+/// Rows of a batch.
+const ROWS: u64 = 1_000;
+
+/// Fills an agent's journal while the agent is down: rows with the latencies of an interval, a hundred each. How many.
+fn fill(agent: &Deck, bytes: u64) -> u64 {
+    let disk: Arc<dyn disk::Disk> = Arc::new(disk::OsDisk);
+    let folder = agent.folder.path("data/journal");
+    let journal = journal::Journal::open(disk, &folder, &journal::Options::default()).unwrap();
+    let intake =
+        Intake::new(Home::Journal(Arc::new(journal)), intake::Settings::default()).unwrap();
+    let series: Vec<(String, Series)> = (0..ROWS)
+        .map(|n| {
+            let name = format!("request_{}", n % 20);
+            let kind = Kind::Histogram(Temporality::Delta);
+            let series =
+                Series::new(&name, kind).with_unit("ns").with_label("path", &format!("/{n}"));
+            (format!("{n}"), series.checked().unwrap())
+        })
+        .collect();
+    let (producer, mut dice) = (intake.producer("test"), 1u64);
+    let (mut rows, mut time, mut receipt) = (0, 0, None);
+    while intake.home().journal().stat().unwrap().segment_bytes < bytes {
+        for _ in 0..10 {
+            let mut writer = intake.writer(5);
+            for (key, series) in &series {
+                let mut histogram = Histogram::default();
+                for _ in 0..100 {
+                    dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    histogram.record(((dice >> 40) as f64 / 1e6).exp());
+                }
+                writer.series(key.as_bytes(), &mut || Ok(series.clone())).unwrap();
+                let value = Measured::Histogram(Box::new(histogram));
+                writer.sample(&Sample { start: time, end: time + 1_000_000_000, value }).unwrap();
+            }
+            time += 1_000_000_000;
+            rows += ROWS;
+            receipt = Some(intake.take(&producer, writer).unwrap());
+        }
+        receipt.as_ref().unwrap().wait().unwrap();
+    }
+    intake.stop();
+    rows
+}
+
+/// `TOPDECK_BACKLOG_MB` says how much, 1000 by default; `--release --nocapture` to measure.
+#[test]
+#[ignore = "a gigabyte; `make soak` runs it"]
+fn soak_a_backlog_is_drained_in_little_memory() {
+    let megabytes = std::env::var("TOPDECK_BACKLOG_MB").map_or(1_000, |text| text.parse().unwrap());
+    let mut site = Deck::new("serve", "");
+    let mut agent =
+        agent_of(&format!("http://127.0.0.1:{}", site.port), "[journal]\nsize = \"100GiB\"\n");
+    // It gets its journal, with the site's place in it.
+    agent.start();
+    agent.stop();
+    let rows = fill(&agent, megabytes << 20);
+    site.start();
+    agent.start();
+    let (began, mut most, mut last) = (Instant::now(), 0, 0);
+    loop {
+        most = most.max(agent.resident_bytes());
+        let status = agent.get("/v1/status").json();
+        let site = &status["sites"][0];
+        let (position, lag) = (site["position"].as_u64().unwrap(), site["lag"].as_u64().unwrap());
+        if position > last {
+            last = position;
+        }
+        // What the agent tells of itself comes every second.
+        if lag < 10 {
+            break;
+        }
+        assert!(began.elapsed().as_secs() < 3_600, "{status:#?}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "{megabytes} MB, {rows} rows in {seconds:.1} s: {:.0} rows/s, {:.1} MB/s of journal, agent's memory {} MB at the most, site's {} MB",
+        rows as f64 / seconds,
+        megabytes as f64 / seconds,
+        most >> 20,
+        site.resident_bytes() >> 20,
+    );
+    assert!(most < 200 << 20, "{most} bytes of memory");
+    let audit = agent.get("/v1/audit").json();
+    assert_eq!(audit["explained"], true, "{audit:#?}");
+    let producers = audit["producers"].as_array().unwrap();
+    let test = producers.iter().find(|it| it["name"] == "test").unwrap();
+    let line = test["hops"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (line["stored"]["values"].as_u64(), line["difference"].as_i64()),
+        (Some(rows * 100), Some(0))
+    );
+}
