@@ -101,7 +101,7 @@ impl Access {
             if self.is_required || !is_loopback(peer.local.ip()) {
                 return Err(unauthorized(&format!(
                     "a token with the scope {scope} is needed: send `Authorization: Bearer TOKEN`; \
-                     `topdeck token add NAME --scope {scope}` makes one"
+                     `topdeck token DIR add NAME {scope}` makes one"
                 )));
             }
             self.host(request.uri(), headers)?;

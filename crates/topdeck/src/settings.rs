@@ -49,6 +49,8 @@ pub(crate) struct Http {
     pub(crate) listen: Option<Vec<SocketAddr>>,
     /// Whether a token is asked for on loopback too; on other addresses it always is.
     pub(crate) require_tokens: bool,
+    /// Names under which it is asked for without a token, beside localhost: of a proxy before it.
+    pub(crate) hosts: Vec<String>,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) limits: Limits,
 }
@@ -73,7 +75,7 @@ pub(crate) struct Limits {
     pub(crate) body: Option<Size>,
     /// Of all bodies that are being read or worked on: `256MiB`.
     pub(crate) bodies: Option<Size>,
-    /// Connections at a time: 20,000.
+    /// Connections at a time: 16,384.
     pub(crate) connections: Option<usize>,
     /// From the first byte of a request to the end of its head: `10s`.
     pub(crate) header_time: Option<Length>,

@@ -11,6 +11,8 @@ use crate::refusal::Refusal;
 
 /// Names that are told where a selector picks nothing.
 const NAMES_LISTED: usize = 10;
+/// What somebody sent, who may have mistyped its name: told before what topdeck and this host tell by themselves.
+const FOREIGN: &str = "and(not(__name:topdeck_*),not(__name:host_*))";
 
 /// The series of histograms that a selector picks, one at least and no more than may be.
 pub(crate) fn histograms(
@@ -36,19 +38,29 @@ pub(crate) fn histograms(
 }
 
 fn nothing(view: &View, selector: &Selector) -> String {
+    let foreign = Selector::parse(FOREIGN).expect("BUG: it is a selector");
+    let names = match names(view, &foreign) {
+        none if none.is_empty() => names(view, &Selector::All),
+        some => some,
+    };
+    if names.is_empty() {
+        return format!("{selector} picks no series: there is nothing in the store yet");
+    }
+    let more = if names.len() > NAMES_LISTED { " and more" } else { "" };
+    let listed = &names[..names.len().min(NAMES_LISTED)];
+    format!("{selector} picks no series; there are: {}{more}", listed.join(", "))
+}
+
+/// The first names, one more than are listed at the most.
+fn names(view: &View, of: &Selector) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    let n = view.each_series(&Selector::All, &mut |series| {
+    view.each_series(of, &mut |series| {
         if !names.iter().any(|name| name == series.name()) {
             names.push(series.name().to_owned());
         }
         if names.len() > NAMES_LISTED { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    if n == 0 {
-        return format!("{selector} picks no series: there is nothing in the store yet");
-    }
-    let more = if names.len() > NAMES_LISTED { " and more" } else { "" };
-    names.truncate(NAMES_LISTED);
-    format!("{selector} picks no series; there are: {}{more}", names.join(", "))
+    names
 }
 
 /// The unit of all of them.

@@ -44,6 +44,7 @@ impl Settings {
             listen: listen.map(|address| api::Listen { address, tls: tls.clone() }).collect(),
             tokens: Some(crate::token::file(data)),
             tokens_required: self.http.require_tokens,
+            hosts: self.http.hosts.clone(),
             limits: api::Limits {
                 body_bytes: bytes(limits.body, default.body_bytes),
                 bodies_bytes: bytes(limits.bodies, default.bodies_bytes),
@@ -52,7 +53,6 @@ impl Settings {
                 connections: limits.connections.unwrap_or(default.connections),
                 ..default
             },
-            ..api::Settings::default()
         }
     }
 
