@@ -7,7 +7,7 @@ export PATH := $(CARGO_BIN):$(PATH)
 endif
 
 # What `make run` gives to topdeck: `make run ARGS="hist --help"`.
-ARGS ?= hist testdata/hist/hdr/jHiccup-2.0.7S.logV2.hlog
+ARGS ?= serve
 
 .PHONY: help run test ci conformance bench soak dist
 

@@ -90,7 +90,7 @@ impl Annotation {
                     Read::String(text) => text.clone(),
                     other => other.to_string(),
                 };
-                let at = moment::moment(&written, now);
+                let at = moment::parameter(&written, now);
                 at.map(Some).ok_or_else(|| Refusal::parameter(&name, &written, MOMENT))
             };
             match (name.as_str(), &value) {

@@ -17,11 +17,12 @@ use crate::json::{integer, number};
 
 /// A statistic with the bounds that the truth lies in.
 pub fn bracket(b: Bracket) -> Json {
-    Object(vec![
-        ("lower", number(b.lower)),
-        ("estimate", number(b.estimate)),
-        ("upper", number(b.upper)),
-    ])
+    Object(fields(b))
+}
+
+/// The same, for an object that has more fields.
+pub fn fields(b: Bracket) -> Vec<(&'static str, Json)> {
+    vec![("lower", number(b.lower)), ("estimate", number(b.estimate)), ("upper", number(b.upper))]
 }
 
 /// A count with its bounds.

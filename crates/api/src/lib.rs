@@ -21,7 +21,7 @@ pub mod json;
 mod limits;
 pub mod maxima;
 mod metrics;
-mod moment;
+pub mod moment;
 mod openapi;
 mod parameters;
 mod problem;

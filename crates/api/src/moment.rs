@@ -1,47 +1,81 @@
-//! Moments and lengths of time as parameters write them. All times are UTC unless they say otherwise; what they
-//! become is nanoseconds since the Unix epoch.
+//! Moments and lengths of time as people and programs write them. All times are UTC unless they say otherwise; what
+//! they become is nanoseconds since the Unix epoch.
 //!
-//! A moment is `2026-11-09`, RFC 3339 (`2026-11-09T12:30:00.5+02:00`), Unix seconds with or without decimals as
-//! Prometheus takes them (`1794225600.5`), nanoseconds as answers have them (`1794225600500000000ns`), `now`, or
-//! `-2h`. A length is Prometheus' (`1h30m`), a number of seconds, or what topdeck's commands take (`90min`, `250us`).
+//! A moment is `2026-11-09`, RFC 3339 (`2026-11-09T12:30:00.5+02:00`, also with a blank, and without seconds or an
+//! offset), nanoseconds as answers have them (`1794225600500000000ns`), `now`, `-2h`, or `+12 s`, as times are told of a
+//! log that does not know its date. A length is Prometheus' (`1h30m`), or a number and a unit (`90min`, `1.5w`, `250us`).
+//!
+//! Parameters of requests may be plain numbers too, which are seconds, as Prometheus takes them. On a command line
+//! they may not: a year would become a second of 1970.
 
 use collect::{Quantity, Unit};
-use jiff::{Timestamp, civil};
+use jiff::civil::DateTime;
+use jiff::{Timestamp, tz::TimeZone};
 
-/// What a moment may be.
+/// What a moment may be in a request.
 pub(crate) const MOMENT: &str = "a time such as 2026-11-09T12:30:00Z, Unix seconds, nanoseconds as 1794225600000000000ns, now or -2h";
-/// What a length may be.
+/// What a length may be in a request.
 pub(crate) const LENGTH: &str = "a length of time such as 30s, 5m, 1h30m or 250ms, or seconds";
 
 const SECOND: f64 = 1e9;
+const DAY: f64 = 86_400.0 * SECOND;
 
-/// Reads a moment.
-pub(crate) fn moment(text: &str, now: i64) -> Option<i64> {
-    let text = text.trim();
-    if text == "now" {
-        return Some(now);
-    }
-    if let Some(ns) = text.strip_suffix("ns").filter(|_| !text.starts_with('-')) {
-        return ns.parse().ok();
-    }
-    if let Some(seconds) = seconds(text) {
-        return Some(seconds);
-    }
-    if let Some(ago) = text.strip_prefix('-') {
-        return length(ago).and_then(|ago| now.checked_sub(ago));
-    }
-    let time = match text.parse::<Timestamp>() {
-        Ok(time) => time,
-        Err(_) => {
-            let date: civil::Date = text.parse().ok().filter(|_| text.len() == DATE_CHARS)?;
-            date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp()
-        }
-    };
-    i64::try_from(time.as_nanosecond()).ok()
+/// A moment, perhaps one that depends on when it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// In nanoseconds since the Unix epoch.
+    At(i64),
+    /// So many nanoseconds before now.
+    Ago(i64),
 }
 
-/// `2026-11-09`.
-const DATE_CHARS: usize = 10;
+impl Moment {
+    /// Reads what people write.
+    pub fn parse(text: &str) -> Option<Moment> {
+        let text = text.trim();
+        if text == "now" {
+            return Some(Moment::Ago(0));
+        }
+        if let Some(ago) = text.strip_prefix('-') {
+            return length(ago).map(Moment::Ago);
+        }
+        if let Some(since) = text.strip_prefix('+') {
+            return length(since).map(Moment::At);
+        }
+        if let Some(ns) = text.strip_suffix("ns") {
+            return ns.parse().ok().map(Moment::At);
+        }
+        date_time(text).map(Moment::At)
+    }
+
+    /// In nanoseconds since the Unix epoch.
+    pub fn ns(self, now: i64) -> i64 {
+        match self {
+            Moment::At(ns) => ns,
+            Moment::Ago(ns) => now.saturating_sub(ns),
+        }
+    }
+}
+
+/// Where the month begins in `2026-11-09`: other dates of ISO 8601 are too easily something else.
+const MONTH_AT: usize = 4;
+
+fn date_time(text: &str) -> Option<i64> {
+    let dashed = text.as_bytes().get(MONTH_AT) == Some(&b'-');
+    let time = match text.parse::<Timestamp>() {
+        Ok(time) => Some(time),
+        Err(_) => {
+            let time: Option<DateTime> = text.parse().ok();
+            time.and_then(|time| Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp()))
+        }
+    };
+    time.filter(|_| dashed).and_then(|time| i64::try_from(time.as_nanosecond()).ok())
+}
+
+/// Reads a moment of a request.
+pub(crate) fn parameter(text: &str, now: i64) -> Option<i64> {
+    seconds(text.trim()).or_else(|| Moment::parse(text).map(|moment| moment.ns(now)))
+}
 
 /// Unix seconds: whole ones and decimals apart, as a double has not room for both. Beyond a nanosecond they are cut.
 fn seconds(text: &str) -> Option<i64> {
@@ -62,22 +96,36 @@ fn seconds(text: &str) -> Option<i64> {
     ns.checked_add(fraction.parse().ok()?).map(|ns| sign * ns)
 }
 
-/// Reads a length, more than nothing.
-pub(crate) fn length(text: &str) -> Option<i64> {
+/// Units that are not among those of values; a year has 365 days, and a minute is also `m`, as in Prometheus.
+const UNITS: [(&str, f64); 3] = [("w", 7.0 * DAY), ("y", 365.0 * DAY), ("m", 60.0 * SECOND)];
+
+/// Reads a length with its unit, more than nothing, in nanoseconds.
+pub fn length(text: &str) -> Option<i64> {
     let text = text.trim();
+    if let Ok(ns) = query::promql::parse_duration(text) {
+        return (ns > 0).then_some(ns);
+    }
+    let long = || {
+        UNITS.iter().find_map(|(unit, ns)| {
+            let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+            Some(number * ns)
+        })
+    };
     let in_unit = || {
         let written = Quantity::parse(text).filter(|written| written.unit().is_some())?;
         written.value_in(Some(&Unit::Nanoseconds))
     };
-    let plain = || text.parse::<f64>().ok().map(|seconds| seconds * SECOND);
-    let ns = match query::promql::parse_duration(text) {
-        Ok(ns) => ns,
-        Err(_) => {
-            let ns = plain().or_else(in_unit).filter(|ns| (1.0..9.2e18).contains(ns))?;
-            ns.round() as i64
-        }
-    };
-    (ns > 0).then_some(ns)
+    in_unit().or_else(long).and_then(whole)
+}
+
+/// Reads a length of a request.
+pub(crate) fn parameter_length(text: &str) -> Option<i64> {
+    let plain = || text.trim().parse::<f64>().ok().and_then(|seconds| whole(seconds * SECOND));
+    length(text).or_else(plain)
+}
+
+fn whole(ns: f64) -> Option<i64> {
+    (1.0..9.2e18).contains(&ns).then(|| ns.round() as i64)
 }
 
 #[cfg(test)]
@@ -85,48 +133,83 @@ mod tests {
     use super::*;
 
     const NOON: i64 = 1_794_225_600_000_000_000;
+    const HOUR: i64 = 3_600_000_000_000;
 
     #[track_caller]
     fn check(text: &str, expected: Option<i64>) {
-        assert_eq!(moment(text, NOON), expected, "{text}");
-    }
-
-    #[test]
-    fn moments() {
-        check("2026-11-09", Some(NOON - 12 * 3_600_000_000_000));
-        check("2026-11-09T12:00:00Z", Some(NOON));
-        check("2026-11-09T14:00:00.25+02:00", Some(NOON + 250_000_000));
-        check("1794225600", Some(NOON));
-        check("1794225600.123456789", Some(NOON + 123_456_789));
-        check("1.7942256e9", Some(NOON));
-        check("-1.5", Some(-1_500_000_000));
-        check("1794225600000000001ns", Some(NOON + 1));
-        check("now", Some(NOON));
-        check("-2h", Some(NOON - 7_200_000_000_000));
-        check("-90min", Some(NOON - 5_400_000_000_000));
-        for text in
-            ["", "-", "2026", "yesterday", "9999-01-01", "1e300", "NaN", "2026-13-01", "-1x"]
-        {
-            let expected = if text == "2026" { Some(2_026_000_000_000) } else { None };
-            check(text, expected);
+        assert_eq!(Moment::parse(text).map(|moment| moment.ns(NOON)), expected, "{text}");
+        if expected.is_some() {
+            assert_eq!(parameter(text, NOON), expected, "{text}");
         }
     }
 
     #[test]
+    fn moments() {
+        check("2026-11-09", Some(NOON - 12 * HOUR));
+        check("2026-11-09T12:00:00Z", Some(NOON));
+        check("2026-11-09 12:00", Some(NOON));
+        check("2026-11-09 12:00:00Z", Some(NOON));
+        check("2026-11-09T14:00:00.25+02:00", Some(NOON + 250_000_000));
+        check("2026-11-09t11:30:00.25-00:30", Some(NOON + 250_000_000));
+        check("1970-01-01T00:00:00.000000001Z", Some(1));
+        check("1969-12-31T23:59:59Z", Some(-1_000_000_000));
+        check("1794225600000000001ns", Some(NOON + 1));
+        check("now", Some(NOON));
+        check("-2h", Some(NOON - 2 * HOUR));
+        check("-90min", Some(NOON - HOUR - HOUR / 2));
+        check("+12 s", Some(12_000_000_000));
+        for text in ["", "-", "-2", "-1x", "2026", "20261109", "2026-13-01", "2026-02-29", "1e3"] {
+            check(text, None);
+        }
+        for text in ["2026-11-09T25:00Z", "2026-11-09T12:00:00.Z", "tomorrow", "9999-01-01"] {
+            check(text, None);
+        }
+        for text in ["2026-11-09T12:00:00+2", "2026-11-09T12:00:00x", "1677-01-01", "é026-1"] {
+            check(text, None);
+        }
+    }
+
+    #[track_caller]
+    fn check_number(text: &str, expected: Option<i64>) {
+        assert_eq!(parameter(text, NOON), expected, "{text}");
+    }
+
+    #[test]
+    fn requests_may_have_seconds() {
+        check_number("1794225600", Some(NOON));
+        check_number("1794225600.123456789", Some(NOON + 123_456_789));
+        check_number("1.7942256e9", Some(NOON));
+        check_number("-1.5", Some(-1_500_000_000));
+        check_number("2026", Some(2_026_000_000_000));
+        check_number("1e300", None);
+        check_number("NaN", None);
+        check_number("-", None);
+    }
+
+    #[track_caller]
+    fn check_length(text: &str, expected: Option<i64>) {
+        assert_eq!(length(text), expected, "{text}");
+    }
+
+    #[test]
     fn lengths() {
-        for (text, expected) in [
-            ("1h30m", Some(5_400_000_000_000)),
-            ("90min", Some(5_400_000_000_000)),
-            ("15", Some(15_000_000_000)),
-            ("0.5", Some(500_000_000)),
-            ("250us", Some(250_000)),
-            ("0", None),
-            ("-1s", None),
-            ("5B", None),
-            ("1e300", None),
-            ("", None),
-        ] {
-            assert_eq!(length(text), expected, "{text}");
+        check_length("1h30m", Some(HOUR + HOUR / 2));
+        check_length("90min", Some(HOUR + HOUR / 2));
+        check_length("1.5h", Some(HOUR + HOUR / 2));
+        check_length("1.5m", Some(90_000_000_000));
+        check_length("1.5w", Some(252 * HOUR));
+        check_length("30d", Some(720 * HOUR));
+        check_length("1y", Some(365 * 24 * HOUR));
+        check_length("250us", Some(250_000));
+        check_length("17ns", Some(17));
+        for text in ["", "30", "0", "0s", "-1s", "-1d", "5B", "1e9y", "1e300", "d"] {
+            check_length(text, None);
+        }
+        for (text, expected) in [("15", Some(15_000_000_000)), ("0.5", Some(500_000_000))] {
+            assert_eq!(parameter_length(text), expected, "{text}");
+        }
+        for text in ["0", "-1", "1e300", "NaN", "5m", ""] {
+            assert_eq!(parameter_length(text), length(text), "{text}");
         }
     }
 }

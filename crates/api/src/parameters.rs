@@ -112,12 +112,12 @@ impl Parameters {
 
     /// A moment.
     pub(crate) fn moment(&self, name: &str, now: i64) -> Result<Option<i64>, Refusal> {
-        self.read_by(name, MOMENT, |text| moment::moment(text, now))
+        self.read_by(name, MOMENT, |text| moment::parameter(text, now))
     }
 
     /// A length of time in nanoseconds.
     pub(crate) fn length(&self, name: &str) -> Result<Option<i64>, Refusal> {
-        self.read_by(name, LENGTH, moment::length)
+        self.read_by(name, LENGTH, moment::parameter_length)
     }
 
     /// How long an answer may take.

@@ -73,17 +73,17 @@ impl Default for Settings {
 #[non_exhaustive]
 pub enum ServerError {
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {why}")]
     Listen {
         /// Which.
         address: SocketAddr,
         /// Why.
-        source: io::Error,
+        why: io::Error,
     },
     /// The address is not this host's own, and everybody would come in.
     #[error(
         "will not listen on {address} without tokens, because whoever reaches it could read and write: \
-         name a file of tokens with at least one in it (`topdeck token DIR add NAME ingest`), or listen on 127.0.0.1"
+         name a file of tokens with at least one in it (`topdeck token DIR add NAME read`), or listen on 127.0.0.1"
     )]
     Open {
         /// Which.
@@ -91,19 +91,19 @@ pub enum ServerError {
     },
     /// Tokens are required and there are none.
     #[error(
-        "tokens are required, and there is none: make one with `topdeck token DIR add NAME ingest`"
+        "tokens are required, and there is none: make one with `topdeck token DIR add NAME admin`"
     )]
     NoTokens,
     /// The tokens cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenError),
     /// The certificates cannot be used.
-    #[error("TLS on {address}: {source}")]
+    #[error("TLS on {address}: {why}")]
     Tls {
         /// Where.
         address: SocketAddr,
         /// Why.
-        source: TlsError,
+        why: TlsError,
     },
 }
 
@@ -194,7 +194,7 @@ impl Server {
         let mut changed = Vec::new();
         for (listen, (address, secured)) in self.settings.listen.iter().zip(&self.listeners) {
             if let (Some(tls), Some(secured)) = (&listen.tls, secured) {
-                let wrong = |source| ServerError::Tls { address: *address, source };
+                let wrong = |why| ServerError::Tls { address: *address, why };
                 changed.push((secured, Arc::new(tls.config().map_err(wrong)?)));
             }
         }
@@ -254,9 +254,14 @@ async fn nothing_there(uri: Uri) -> Problem {
             "topdeck takes metrics, neither traces nor logs: leave them out of the exporter"
                 .to_owned()
         }
-        path => format!("there is nothing at {path}; /v1/openapi.json says what there is"),
+        path => format!("there is nothing at {path}; /v1/openapi.json has all there is"),
     };
     Problem::new(StatusCode::NOT_FOUND, what)
+}
+
+async fn not_so(method: Method, uri: Uri) -> Problem {
+    let what = format!("{method} is not for {}; the header Allow says what is", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, what)
 }
 
 /// The tokens, if there may be a server with them.
@@ -286,11 +291,11 @@ async fn bind(listen: &Listen) -> Result<(TcpListener, SocketAddr, Secured), Ser
     let secured = match &listen.tls {
         None => None,
         Some(tls) => {
-            let config = tls.config().map_err(|source| ServerError::Tls { address, source })?;
+            let config = tls.config().map_err(|why| ServerError::Tls { address, why })?;
             Some(Arc::new(RwLock::new(Arc::new(config))))
         }
     };
-    let wrong = |source| ServerError::Listen { address, source };
+    let wrong = |why| ServerError::Listen { address, why };
     let listener = TcpListener::bind(address).await.map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
     Ok((listener, bound, secured))

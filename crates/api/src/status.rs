@@ -87,7 +87,7 @@ fn journal(stat: &journal::Stat) -> Json {
     };
     Object(vec![
         ("id", Text(format!("{:032x}", stat.id))),
-        ("created_ns", Integer(stat.created.into())),
+        ("created_ns", if stat.created == 0 { Null } else { Integer(stat.created.into()) }),
         ("first", integer(stat.marks.first)),
         ("durable", integer(stat.marks.durable)),
         ("flushed", integer(stat.marks.flushed)),

@@ -51,7 +51,7 @@ pub struct Account {
 /// What a source of this process counts, in values and since the process began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// Came from outside; 0 of sources that do not count it.
+    /// Came from outside.
     pub received: u64,
     /// Are in batches that were taken.
     pub taken: u64,

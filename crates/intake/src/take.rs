@@ -521,7 +521,9 @@ impl Shared {
         let source = |producer: &Producer| {
             let (received, dropped) = producer.tally();
             let values = taken.get(&Some(producer.id())).map_or(0, |counts| counts.values);
-            let source = Source { received, taken: values, dropped };
+            // Of sources that do not count what comes, all that came is here.
+            let known = dropped.iter().fold(values, |sum, (_, n)| sum.saturating_add(*n));
+            let source = Source { received: received.max(known), taken: values, dropped };
             (producer.id(), (producer.name().to_owned(), source))
         };
         let sources = locked(&self.producers).values().map(source).collect();

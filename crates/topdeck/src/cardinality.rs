@@ -8,8 +8,6 @@ use store::Cardinality;
 
 use crate::command::{plain, print};
 use crate::journal::show;
-use crate::json::Json::{self, List, Object, Text};
-use crate::json::integer;
 use crate::store::{open, plural, told};
 
 /// Show what a store has many series of: metrics, labels, and values of labels
@@ -46,7 +44,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
     let cardinality = store.cardinality(options.top as usize).map_err(told(&options.dir))?;
     let text = match options.json {
-        true => format!("{}\n", document(&cardinality)),
+        true => format!("{}\n", api::document::cardinality::of(&cardinality)),
         false => text(&options.dir, &cardinality),
     };
     print(text.as_bytes())?;
@@ -86,34 +84,4 @@ fn text(dir: &Path, cardinality: &Cardinality) -> String {
         }
     }
     text
-}
-
-fn document(cardinality: &Cardinality) -> Json {
-    let metrics = cardinality
-        .by_metric
-        .iter()
-        .map(|(name, n)| Object(vec![("metric", Text(name.clone())), ("series", integer(*n))]));
-    let labels = cardinality.by_label.iter().map(|label| {
-        Object(vec![
-            ("label", Text(label.name.clone())),
-            ("values", integer(label.values)),
-            ("series", integer(label.series)),
-        ])
-    });
-    let pairs = cardinality.by_pair.iter().map(|(name, value, n)| {
-        Object(vec![
-            ("label", Text(name.clone())),
-            ("value", Text(value.clone())),
-            ("series", integer(*n)),
-        ])
-    });
-    Object(vec![
-        ("schema", integer(1)),
-        ("series", integer(cardinality.series)),
-        ("metrics", integer(cardinality.metrics)),
-        ("labels", integer(cardinality.labels)),
-        ("by_metric", List(metrics.collect())),
-        ("by_label", List(labels.collect())),
-        ("by_pair", List(pairs.collect())),
-    ])
 }

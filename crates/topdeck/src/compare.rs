@@ -1,6 +1,5 @@
 //! `topdeck compare`: two selections of a store side by side, or one at two times.
 
-mod document;
 mod quantiles;
 mod show;
 
@@ -107,7 +106,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Err(error) => bail!("{}", flags(&error)),
     };
     let text = match options.json {
-        true => format!("{}\n", document::of(&sides, &comparison)),
+        true => format!("{}\n", api::document::compare::of(&sides, &comparison)),
         false => show::text(
             [&options.a.text, &b.text],
             &sides,

@@ -1,6 +1,5 @@
 //! `topdeck explain`: what sets a rectangle of a heatmap apart.
 
-mod document;
 mod show;
 
 use std::path::PathBuf;
@@ -120,7 +119,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let unit = unit.as_ref().map(ToString::to_string);
     let text = match options.json {
-        true => format!("{}\n", document::of(&rectangle, unit, &explanation)),
+        true => format!("{}\n", api::document::explain::of(&rectangle, unit, &explanation)),
         false => {
             let selector = &options.selector.text;
             show::text(selector, &rectangle, unit, &explanation, options.top, &Terminal::new(false))

@@ -24,11 +24,11 @@ use crate::import::look::Looked;
 use crate::import::source::Source;
 use crate::journal::progress::Progress;
 use crate::journal::show;
-use crate::json::Json::{self, Bool, List, Null, Object, Text};
-use crate::json::integer;
 use crate::store::seal::settle;
 use crate::store::{create, open, plural, told};
 use crate::time::{self, Moment};
+use api::json::Json::{self, Bool, List, Null, Object, Text};
+use api::json::integer;
 
 /// Put files into a store: all that `topdeck hist` reads, and what `topdeck store export` wrote
 ///

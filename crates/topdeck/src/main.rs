@@ -13,7 +13,6 @@ mod heatmap;
 mod hist;
 mod import;
 mod journal;
-mod json;
 mod man;
 mod node;
 mod query;

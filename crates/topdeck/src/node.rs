@@ -106,12 +106,22 @@ impl Node {
         lines.extend(self.host.iter().flat_map(Host::notes));
         for orphan in self.forward.orphans().unwrap_or_default() {
             lines.push(format!(
-                "site {:?} is in the settings no more, and the journal keeps {} records for it; \
-                 `topdeck journal subscribers` removes its place",
-                orphan.name, orphan.lag
+                "site {:?} is in the settings no more, and the journal keeps {} records for it: to give them \
+                 up, stop topdeck and run `topdeck journal subscribers {} remove \"site {}\"`",
+                orphan.name,
+                orphan.lag,
+                self.journal_dir().display(),
+                orphan.name
             ));
         }
         lines
+    }
+
+    fn journal_dir(&self) -> PathBuf {
+        match self.role {
+            Role::Serve => self.data.join("store/journal"),
+            Role::Agent => self.data.join("journal"),
+        }
     }
 
     /// Goes over to other settings, as far as that goes without a restart; says what does not.

@@ -1,7 +1,5 @@
 //! `topdeck query`: an expression of PromQL or CAQL, answered from a store.
 
-mod document;
-mod maxima;
 pub(crate) mod numbers;
 mod plot;
 mod show;
@@ -20,11 +18,11 @@ use store::View;
 
 use crate::command::{print, say};
 use crate::hist::terminal::Terminal;
-use crate::query::maxima::{Maxima, Wanted};
 use crate::query::plot::Window;
 use crate::store::stat::gap_text;
 use crate::store::{open, pick, plural, told};
 use crate::time::{self, Moment};
+use api::maxima::{Maxima, Wanted};
 
 /// Ask a store anything about whole distributions, in PromQL or CAQL
 ///
@@ -135,7 +133,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let maxima = asked.maxima(&answer)?;
     let text = match (options.json, options.plot) {
-        (true, _) => format!("{}\n", document::of(&answer, &maxima)),
+        (true, _) => format!("{}\n", api::document::answer::of(&answer, &maxima)),
         (_, true) => {
             let asked = (&*options.expression, asked.window());
             plot::text(&answer, &maxima, asked, &Terminal::new(options.ascii))?
@@ -210,8 +208,8 @@ impl Asked<'_> {
             return Ok(Vec::new());
         }
         let wanted = match self.language() {
-            Language::PromQl => maxima::wanted(&self.options.expression, &self.parts()),
-            Language::Caql => maxima::wanted_caql(&self.options.expression),
+            Language::PromQl => api::maxima::wanted(&self.options.expression, &self.parts()),
+            Language::Caql => api::maxima::wanted_caql(&self.options.expression),
         };
         let mut maxima = Vec::new();
         for Wanted { question, is_beside, by } in wanted {

@@ -49,6 +49,8 @@ pub(crate) struct Http {
     pub(crate) listen: Option<Vec<SocketAddr>>,
     /// Whether a token is asked for on loopback too; on other addresses it always is.
     pub(crate) tokens_required: bool,
+    /// Names under which it is asked for without a token, beside localhost: of a proxy before it.
+    pub(crate) hosts: Vec<String>,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) limits: Limits,
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         })
         .collect();
     let made = options.server.ask(Method::POST, &format!("/v1/snapshots?name={name}"))?;
-    let folder = made["folder"].as_str().unwrap_or("its folder of snapshots");
+    let folder = made["path"].as_str().unwrap_or("its folder of snapshots");
     print(format!("made a snapshot in {}\n", plain(folder)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

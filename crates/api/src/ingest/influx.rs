@@ -34,7 +34,7 @@ async fn write(posted: Posted) -> Result<Response, Problem> {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let (taken, dropped, why) = (placed.readings, placed.refused, placed.troubles.join("; "));
-    let what = format!("partial write: {why} dropped={dropped}, taken={taken}");
+    let what = format!("partial write: {why}; dropped={dropped}, taken={taken}");
     let answer = json!({ "code": "invalid", "message": what, "error": what });
     Ok(json(StatusCode::BAD_REQUEST, &answer))
 }

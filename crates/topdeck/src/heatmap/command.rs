@@ -13,15 +13,15 @@ use store::{Found, PartInfo, Resolution, View};
 use crate::command::print;
 use crate::heatmap::steps::{Rhythm, Steps};
 use crate::heatmap::{self, Column, Heatmap};
-use crate::hist::json::{bracket, count};
 use crate::hist::options::parse_quantity;
 use crate::hist::terminal::Terminal;
 use crate::hist::whole::Whole;
 use crate::journal::progress::Progress;
-use crate::json::Json::{self, List, Null, Object, Text};
-use crate::json::{integer, number};
-use crate::store::{open, pick, plural, stat, told, unit, units};
+use crate::store::{open, pick, plural, told, unit, units};
 use crate::time::{self, Moment};
+use api::document::{count, statistic};
+use api::json::Json::{self, List, Null, Object, Text};
+use api::json::{integer, number};
 
 /// Draw the distribution of series over time: a column for each stretch of time
 ///
@@ -306,7 +306,6 @@ fn document(drawn: &Drawn<'_>, most: usize) -> Result<Json> {
     let step = columns.first().map_or(0, |column| column.end - column.start);
     let column = |column: store::Column<hist::Mixture>| {
         let values = Whole::from(column.value);
-        let statistic = |value: Option<hist::Bracket>| value.map_or(Null, bracket);
         let quantiles = QUANTILES
             .iter()
             .map(|&q| Object(vec![("q", number(q)), ("value", statistic(values.quantile(q)))]));
@@ -317,13 +316,6 @@ fn document(drawn: &Drawn<'_>, most: usize) -> Result<Json> {
                 ("count", count(values.above(limit))),
             ])
         });
-        let cells = values.cells().map(|cell| {
-            Object(vec![
-                ("lower", number(cell.lower)),
-                ("upper", number(cell.upper)),
-                ("count", integer(cell.count)),
-            ])
-        });
         Object(vec![
             ("start_ns", Json::Integer(column.start.into())),
             ("end_ns", Json::Integer(column.end.into())),
@@ -332,8 +324,8 @@ fn document(drawn: &Drawn<'_>, most: usize) -> Result<Json> {
             ("max", statistic(values.max())),
             ("quantiles", List(quantiles.collect())),
             ("above", List(above.collect())),
-            ("gaps", List(column.gaps.iter().map(stat::gap).collect())),
-            ("cells", List(cells.collect())),
+            ("gaps", List(column.gaps.iter().map(api::document::gap).collect())),
+            ("cells", Json::Cells(values.cells().collect())),
         ])
     };
     Ok(Object(vec![

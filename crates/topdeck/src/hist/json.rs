@@ -5,7 +5,8 @@
 //! `schema`.
 
 use anyhow::Result;
-use hist::{Bracket, Side, Sum};
+use api::document::{bracket, count, fields as bracket_fields, statistic};
+use hist::{Side, Sum};
 
 use crate::hist::group::Group;
 use crate::hist::input::{self, Collected};
@@ -13,8 +14,8 @@ use crate::hist::options::Options;
 use crate::hist::show::Show;
 use crate::hist::whole::Whole;
 use crate::hist::{above, compare, decades, intervals};
-use crate::json::Json::{self, Bool, List, Null, Object, Text};
-use crate::json::{integer, number};
+use api::json::Json::{self, Bool, List, Null, Object, Text};
+use api::json::{integer, number};
 
 const SCHEMA: u64 = 1;
 
@@ -110,7 +111,6 @@ fn whole(options: &Options, whole: &Whole) -> Vec<(&'static str, Json)> {
             ("max", side(part.max_side(), |max| max)),
         ])
     });
-    let statistic = |value: Option<Bracket>| value.map_or(Null, bracket);
     vec![
         ("count", integer(whole.count())),
         ("not_a_number", integer(whole.nan())),
@@ -128,14 +128,13 @@ fn whole(options: &Options, whole: &Whole) -> Vec<(&'static str, Json)> {
 }
 
 fn pair(options: &Options, pair: &compare::Pair<'_>) -> Result<Json> {
-    let optional = |value: Option<Bracket>| value.map_or(Null, bracket);
     let rows = compare::rows(options, pair).into_iter().map(|(name, a, b)| {
         let ratio = a.zip(b).and_then(|(a, b)| compare::ratio(a, b));
         Object(vec![
             ("name", Text(name)),
-            ("a", optional(a)),
-            ("b", optional(b)),
-            ("ratio", optional(ratio)),
+            ("a", statistic(a)),
+            ("b", statistic(b)),
+            ("ratio", statistic(ratio)),
         ])
     });
     let apart = compare::distances(&pair.a.whole, &pair.b.whole)?;
@@ -144,8 +143,8 @@ fn pair(options: &Options, pair: &compare::Pair<'_>) -> Result<Json> {
         ("by", pair.a.key.by.clone().map_or(Null, Text)),
         ("unit", pair.a.key.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
         ("rows", List(rows.collect())),
-        ("wasserstein", optional(apart.wasserstein)),
-        ("kolmogorov_smirnov", optional(apart.kolmogorov_smirnov)),
+        ("wasserstein", statistic(apart.wasserstein)),
+        ("kolmogorov_smirnov", statistic(apart.kolmogorov_smirnov)),
         ("flattened", Bool(apart.flattened)),
     ]))
 }
@@ -157,20 +156,4 @@ fn side<T: Copy>(side: Side<T>, value: impl Fn(T) -> f64) -> Json {
         Side::Absent => ("absent", Null),
     };
     Object(vec![("standing", Text(standing.into())), ("value", value)])
-}
-
-pub(crate) fn bracket(b: Bracket) -> Json {
-    Object(bracket_fields(b))
-}
-
-fn bracket_fields(b: Bracket) -> Vec<(&'static str, Json)> {
-    vec![("lower", number(b.lower)), ("estimate", number(b.estimate)), ("upper", number(b.upper))]
-}
-
-pub(crate) fn count(n: Bracket<u64>) -> Json {
-    Object(vec![
-        ("lower", integer(n.lower)),
-        ("estimate", integer(n.estimate)),
-        ("upper", integer(n.upper)),
-    ])
 }

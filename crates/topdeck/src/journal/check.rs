@@ -10,8 +10,8 @@ use journal::{Damage, Report};
 use crate::command::{plain, print};
 use crate::journal::progress::Progress;
 use crate::journal::{show, stat, told};
-use crate::json::Json::{Bool, List, Object, Text};
-use crate::json::integer;
+use api::json::Json::{Bool, List, Object, Text};
+use api::json::integer;
 
 /// Read everything in a journal and say what is damaged; nothing is changed
 ///

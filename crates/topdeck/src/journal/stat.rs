@@ -9,8 +9,8 @@ use journal::{AtLimit, Checkpoint, Error, Gap, Kind, Level, Limits, Stat};
 
 use crate::command::{plain, print};
 use crate::journal::{show, told, try_open};
-use crate::json::Json::{self, Bool, List, Null, Object, Text};
-use crate::json::integer;
+use api::json::Json::{self, Bool, List, Null, Object, Text};
+use api::json::integer;
 
 /// Show how a journal is: records, segments, limits, subscribers, gaps
 #[derive(clap::Args)]

@@ -12,9 +12,9 @@ use crate::hist::terminal::{Paint, Terminal};
 use crate::hist::whole::Whole;
 use crate::store::stat::gap_text;
 
-use super::maxima::Maxima;
 use super::numbers::{Numbers, bracket};
 use super::show::{self, NOTHING, Names};
+use api::maxima::Maxima;
 
 /// Lines of a picture, without its axis.
 const ROWS: usize = 16;

@@ -10,9 +10,9 @@ use crate::hist::terminal::{Paint, Terminal};
 use crate::store::plural;
 use crate::time;
 
-use super::maxima::Maxima;
 use super::numbers::{Doubt, Numbers, bracket};
 use super::table::{TIME, Table};
+use api::maxima::Maxima;
 
 /// Streams that are told moment by moment; of more, each has a line.
 const STREAMS_MAX: usize = 6;

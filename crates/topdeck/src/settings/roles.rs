@@ -44,6 +44,7 @@ impl Settings {
             listen: listen.map(|address| api::Listen { address, tls: tls.clone() }).collect(),
             tokens: Some(crate::token::file(data)),
             tokens_required: self.http.tokens_required,
+            hosts: self.http.hosts.clone(),
             limits: api::Limits {
                 body_bytes: bytes(limits.body_bytes, default.body_bytes),
                 bodies_bytes: bytes(limits.bodies_bytes, default.bodies_bytes),
@@ -55,7 +56,6 @@ impl Settings {
                 idle_time: length(limits.idle_time, default.idle_time),
                 connections: limits.connections.unwrap_or(default.connections),
             },
-            ..api::Settings::default()
         }
     }
 

@@ -9,10 +9,10 @@ use store::{Damage, Report};
 use crate::command::{plain, print};
 use crate::journal::progress::Progress;
 use crate::journal::{parse, show};
-use crate::json::Json::{self, Bool, List, Null, Object, Text};
-use crate::json::integer;
 use crate::store::{open, plural, rows, told};
 use crate::time;
+use api::json::Json::{self, Bool, List, Null, Object, Text};
+use api::json::integer;
 
 /// Read everything, and say what is damaged; changes nothing
 #[derive(clap::Args)]

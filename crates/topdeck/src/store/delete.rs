@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use model::Selector;
 
 use crate::command::print;
-use crate::json::Json::{self, Object};
-use crate::json::integer;
 use crate::store::{open, pick, plural, rows, selector, told};
 use crate::time::{self, Moment};
+use api::json::Json::{self, Object};
+use api::json::integer;
 
 /// Delete rows of series within a time, at every resolution
 ///

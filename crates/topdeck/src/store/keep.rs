@@ -7,9 +7,9 @@ use anyhow::Result;
 use store::Keep;
 
 use crate::command::print;
-use crate::json::Json::{self, List, Null, Object, Text};
-use crate::json::integer;
 use crate::store::{open, rules, told};
+use api::json::Json::{self, List, Null, Object, Text};
+use api::json::integer;
 
 /// Show or replace the rules by which rows are kept
 ///

@@ -9,11 +9,11 @@ use store::{PartInfo, Resolution, Stat};
 
 use crate::command::{plain, print};
 use crate::journal::show;
-use crate::json::Json::{self, List, Null, Object, Text};
-use crate::json::integer;
 use crate::store::keep;
 use crate::store::{open, plural, rows, rules, told};
 use crate::time;
+use api::json::Json::{self, List, Null, Object, Text};
+use api::json::integer;
 
 /// Show how a store is: series, parts, time, journal, gaps, what it keeps
 #[derive(clap::Args)]
@@ -201,18 +201,7 @@ fn document(seen: &Seen) -> Json {
         ("resolutions", List(sums.collect())),
         ("parts", List(parts.collect())),
         ("keep", keep::document(&stat.keep)),
-        ("gaps", List(stat.gaps.iter().map(gap).collect())),
+        ("gaps", List(stat.gaps.iter().map(api::document::gap).collect())),
         ("notes", List(stat.notes.iter().cloned().map(Text).collect())),
-    ])
-}
-
-/// A gap as JSON.
-pub(crate) fn gap(gap: &Gap) -> Json {
-    Object(vec![
-        ("start_ns", Json::Integer(gap.start.into())),
-        ("end_ns", Json::Integer(gap.end.into())),
-        ("producer", gap.producer.map_or(Null, |producer| Text(format!("{producer:016x}")))),
-        ("lost", gap.lost.map_or(Null, integer)),
-        ("reason", Text(gap.reason.clone())),
     ])
 }
