@@ -240,11 +240,6 @@ fn router(body_bytes: usize) -> Router<Context> {
         .layer(DefaultBodyLimit::max(body_bytes))
 }
 
-async fn not_so(method: Method, uri: Uri) -> Problem {
-    let what = format!("{method} is not answered at {}; /v1/openapi.json says what is", uri.path());
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, what)
-}
-
 async fn nothing_there(uri: Uri) -> Problem {
     let what = match uri.path() {
         "/v1/traces"

@@ -12,8 +12,6 @@ use crate::refusal::Refusal;
 
 /// Names that are told where a selector picks nothing.
 const NAMES_LISTED: usize = 10;
-/// What somebody sent, who may have mistyped its name: told before what topdeck and this host tell by themselves.
-const FOREIGN: &str = "and(not(__name:topdeck_*),not(__name:host_*))";
 
 /// The series of histograms that a selector picks, one at least and no more than may be.
 pub(crate) fn histograms(

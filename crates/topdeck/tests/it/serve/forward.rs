@@ -82,7 +82,7 @@ fn secured(authority: &Authority) -> Deck {
     );
     let deck = Deck::new("serve", &tls);
     let settings = std::fs::read_to_string(deck.settings()).unwrap();
-    let settings = settings.replace("[http]\n", "[http]\nrequire_tokens = true\n");
+    let settings = settings.replace("[http]\n", "[http]\ntokens_required = true\n");
     std::fs::write(deck.settings(), settings).unwrap();
     deck
 }
