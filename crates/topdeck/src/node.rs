@@ -230,9 +230,8 @@ impl Node {
             self.host.map(Host::stop)
         });
         self.pull.stop().await;
-        match stopped.await.context("a thread ended before its time")? {
-            Some(Err(error)) => say(format_args!("host: {error}")),
-            Some(Ok(())) | None => {}
+        if let Some(Err(error)) = stopped.await.context("a thread ended before its time")? {
+            say(format_args!("host: {error}"));
         }
         self.context.desk.stop();
         if !self.server.stop(STOP_MAX).await {
@@ -295,7 +294,7 @@ fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> R
         Store::create(&disk(), dir, journal).map_err(&told)?;
     }
     let default = store::Options::default();
-    let series = settings.store.series.and_then(|series| series.try_into().ok());
+    let series = settings.store.series;
     let options = store::Options {
         head_bytes_max: settings
             .store

@@ -229,7 +229,7 @@ fn fill(agent: &Deck, bytes: u64) -> u64 {
             let name = format!("request_{}", n % 20);
             let kind = Kind::Histogram(Temporality::Delta);
             let series =
-                Series::new(&name, kind).with_unit("ns").with_label("path", &format!("/{n}"));
+                Series::new(&name, kind).with_unit("ns").with_label("path", format!("/{n}"));
             (format!("{n}"), series.checked().unwrap())
         })
         .collect();
