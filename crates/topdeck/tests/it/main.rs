@@ -9,6 +9,7 @@ mod journal;
 mod page;
 mod query;
 mod reports;
+mod serve;
 mod store;
 
 use std::io::Write as _;

@@ -1,7 +1,11 @@
 //! `topdeck serve` and `topdeck agent`, as processes.
 
 mod client;
+mod command;
 mod deck;
 mod link;
+mod loss;
 mod matrix;
+mod network;
+mod robust;
 mod sender;
