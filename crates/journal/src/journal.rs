@@ -389,6 +389,21 @@ impl Journal {
         born.create(&*store.disk, &store.places)
     }
 
+    /// Whether it takes no more; [`Journal::stat`] says why.
+    pub fn is_full(&self) -> bool {
+        self.inner.store.buffer.state() & FULL != 0
+    }
+
+    /// Whether segments that a reader at `position` has not passed take more than half of what all may.
+    pub fn takes_half(&self, position: u64) -> Result<bool> {
+        let store = &self.inner.store;
+        let Some(max) = store.born.settings.limits.bytes_max else { return Ok(false) };
+        let firsts = crate::segment::list(&*store.disk, &store.places)?;
+        let passed = firsts.iter().skip(1).filter(|&&first| first <= position).count() as u64;
+        let ahead = firsts.len() as u64 - passed.min(firsts.len() as u64);
+        Ok(ahead.saturating_mul(store.born.settings.segment_bytes) > max / 2)
+    }
+
     /// The journal in numbers.
     pub fn stat(&self) -> Result<Stat> {
         let store = &self.inner.store;

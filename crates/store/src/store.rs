@@ -146,6 +146,15 @@ pub(crate) struct State {
     stopped: Option<String>,
 }
 
+/// What sealing came to.
+#[derive(Clone, Copy, Debug)]
+struct Sealed {
+    /// Something on disk is other than it was.
+    changed: bool,
+    /// Nothing of what was read is left.
+    whole: bool,
+}
+
 /// A head that takes no more rows, and what the journal had given when it was closed.
 #[derive(Clone)]
 struct Sealing {
@@ -165,6 +174,15 @@ impl State {
         let sealing = self.sealing.as_ref().map(|sealing| Arc::clone(&sealing.head));
         sealing.into_iter().chain([Arc::clone(&self.active)]).collect()
     }
+}
+
+/// Notes a batch; whether it is new.
+fn hear(producers: &mut Producers, identity: Identity, position: u64) -> bool {
+    let is_new = !producers.have_heard(identity);
+    if is_new {
+        producers.hear(identity, position);
+    }
+    is_new
 }
 
 /// A lock whose owner panicked is taken all the same: what it guards is changed in single steps.
@@ -572,7 +590,9 @@ impl Inner {
             };
             let active = Arc::clone(&self.state().active);
             let mut head = active.write().unwrap_or_else(PoisonError::into_inner);
-            self.take_in(&mut head, item);
+            self.take_in(&mut head, item, &mut |identity, position| {
+                hear(&mut locked(&self.producers), identity, position)
+            });
         }
         Ok(true)
     }
@@ -582,9 +602,39 @@ impl Inner {
     fn read_all(&self) -> Result<bool> {
         let mut sealed = false;
         while self.read_on(self.options.head_bytes_max.max(1))? {
-            sealed |= self.seal_read()?;
+            sealed |= self.seal_read()?.changed;
         }
         Ok(sealed)
+    }
+
+    /// Puts in the place of the head one with only what is durable in the journal, and the feed behind it. A journal
+    /// without room for what it has in memory gives room when what it has on disk is sealed: the rows that leave the
+    /// head here are read again by whoever reads on.
+    fn go_back(&self, feed: &mut Subscriber) -> Result<()> {
+        let manifest = Arc::clone(&self.state().manifest);
+        let (mut head, mut producers) = (Head::default(), manifest.producers.clone());
+        let read_to = feed.position();
+        feed.seek(manifest.position)?;
+        feed.set_level(Level::Disk);
+        let read = loop {
+            match feed.next() {
+                Ok(Some(item)) => self.take_in(&mut head, item, &mut |identity, position| {
+                    hear(&mut producers, identity, position)
+                }),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        feed.set_level(Level::Memory);
+        if let Err(error) = read {
+            // The head is as it was.
+            feed.seek(read_to)?;
+            return Err(error.into());
+        }
+        let mut state = self.state();
+        state.active = Arc::new(RwLock::new(head));
+        *locked(&self.producers) = producers;
+        Ok(())
     }
 
     fn count_head_bytes(&self) -> usize {
@@ -596,16 +646,18 @@ impl Inner {
         bytes
     }
 
-    fn take_in(&self, head: &mut Head, item: Item<'_>) {
+    /// Takes an item in; `hear` says of a batch whether it is new.
+    fn take_in(
+        &self,
+        head: &mut Head,
+        item: Item<'_>,
+        hear: &mut dyn FnMut(Identity, u64) -> bool,
+    ) {
         match item {
             Item::Batch(batch) => {
                 for record in batch.records() {
-                    if let Some(identity) = record.identity {
-                        let mut producers = locked(&self.producers);
-                        if producers.have_heard(identity) {
-                            continue;
-                        }
-                        producers.hear(identity, record.position);
+                    if record.identity.is_some_and(|identity| !hear(identity, record.position)) {
+                        continue;
                     }
                     if let Err((lost, error)) = self.apply(head, record.bytes) {
                         head.gaps.push(Gap {
@@ -726,38 +778,68 @@ impl Inner {
     pub(crate) fn seal(&self) -> Result<bool> {
         self.check_running()?;
         self.catch_up()?;
-        self.seal_read()
+        let sealed = self.seal_read()?;
+        if sealed.whole {
+            return Ok(sealed.changed);
+        }
+        // That may have given the journal room for the rest.
+        self.journal.flush(Level::Disk)?;
+        self.catch_up()?;
+        self.seal_read()?;
+        Ok(true)
     }
 
-    /// Seals what was read of the journal, and what could not be sealed before. The caller has `work`.
-    fn seal_read(&self) -> Result<bool> {
+    /// Seals what was read of the journal, and what could not be sealed before. Of a journal that is full, what is
+    /// durable: it may be full because that is not sealed. The caller has `work`.
+    fn seal_read(&self) -> Result<Sealed> {
         self.check_running()?;
-        let sealed = self.state().sealing.is_some();
-        if sealed {
+        let changed = self.state().sealing.is_some();
+        if changed {
             self.seal_closed()?;
         }
-        // A journal that takes nothing more is met before a head is closed for it.
-        self.journal.flush(Level::Disk)?;
-        {
-            let feed = locked(&self.feed);
+        // With nobody's way barred; what is read from here on is rare, and little.
+        let full = self.make_durable()?;
+        let whole = {
+            let mut feed = locked(&self.feed);
+            let mut full = full;
+            if full.is_none() && feed.position() > self.journal.marks().durable {
+                full = self.make_durable()?;
+            }
+            let is_ahead = feed.position() > self.journal.marks().durable;
+            if is_ahead {
+                self.go_back(&mut feed)?;
+            }
             let mut state = self.state();
             let head = state.active.read().unwrap_or_else(PoisonError::into_inner);
             let position = feed.position();
             if head.is_empty() && position == state.manifest.position {
-                return Ok(sealed);
+                return match full.filter(|_| is_ahead) {
+                    Some(full) => Err(full.into()),
+                    None => Ok(Sealed { changed, whole: true }),
+                };
             }
             drop(head);
             let head = std::mem::take(&mut state.active);
             let producers = locked(&self.producers).clone();
             state.sealing = Some(Sealing { head, position, producers });
-        }
+            !is_ahead
+        };
         self.seal_closed()?;
-        Ok(true)
+        Ok(Sealed { changed: true, whole })
     }
 
+    /// Makes durable what the journal has; the error of one that has no room for all of it.
+    fn make_durable(&self) -> Result<Option<journal::Error>> {
+        match self.journal.flush(Level::Disk) {
+            Ok(_) => Ok(None),
+            Err(full @ journal::Error::Full(_)) => Ok(Some(full)),
+            // A journal that takes nothing more is met before a head is closed for it.
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What a part contains must never be given anew by the journal: it is durable when the head is closed.
     fn seal_closed(&self) -> Result<()> {
-        // What a part contains must never be given anew by the journal.
-        self.journal.flush(Level::Disk)?;
         let sealing = self.state().sealing.clone().expect("BUG: there is a closed head");
         let head = sealing.head.read().unwrap_or_else(PoisonError::into_inner);
         let mut change = Change::new(self)?;
@@ -783,11 +865,12 @@ impl Inner {
         let _work = locked(&self.work);
         self.check_running()?;
         let mut changed = self.read_all()?;
-        if self.is_seal_due() {
-            changed |= self.seal()?;
-        }
+        let sealed = match self.is_seal_due()? {
+            true => self.catch_up().and_then(|()| self.seal_read()).map(|sealed| sealed.changed),
+            false => Ok(false),
+        };
         // What stands in the way of one, such as a part that cannot be read, is no reason to leave the others.
-        let done = [self.roll_due(), self.put_together(), self.drop_expired()];
+        let done = [sealed, self.roll_due(), self.put_together(), self.drop_expired()];
         self.sweep();
         for done in done {
             changed |= done?;
@@ -795,15 +878,20 @@ impl Inner {
         Ok(changed)
     }
 
-    fn is_seal_due(&self) -> bool {
+    fn is_seal_due(&self) -> Result<bool> {
+        let position = self.state().manifest.position;
+        // The journal must not be full on account of what is only in memory here.
+        if self.journal.is_full() || self.journal.takes_half(position)? {
+            return Ok(true);
+        }
         let state = self.state();
         if state.sealing.is_some() {
-            return true;
+            return Ok(true);
         }
         let head = state.active.read().unwrap_or_else(PoisonError::into_inner);
         let latest = self.now().saturating_sub(self.options.grace);
         let is_over = |start: i64| start.saturating_add(Resolution::Base.partition()) <= latest;
-        head.bytes() >= self.options.head_bytes_max || head.partitions().any(is_over)
+        Ok(head.bytes() >= self.options.head_bytes_max || head.partitions().any(is_over))
     }
 
     fn stat(&self) -> Result<Stat> {

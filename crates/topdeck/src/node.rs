@@ -72,7 +72,7 @@ impl Node {
         let forward = Forward::start(settings.forward(data, &agent)?, Arc::clone(&intake))?;
         let server = api::Server::start(settings.server(data), context.clone()).await?;
         // Before the first of them takes anything.
-        mark_lossy(&intake, &settings)?;
+        mark_lossy(&settings, &intake);
         let mut listeners = Vec::new();
         for (name, wanted) in settings.listeners() {
             let listener = Listener::start(wanted.clone(), Arc::clone(&intake))
@@ -132,7 +132,6 @@ impl Node {
         pull.check()?;
         let forward = settings.forward(&self.data, &host_name())?;
         self.server.reload()?;
-        mark_lossy(&self.intake, &settings)?;
         if self.forward.is_changed_by(&forward) {
             if self.role == Role::Agent && settings.sites.is_empty() {
                 bail!("an agent needs a [[site]]");
@@ -146,6 +145,7 @@ impl Node {
         if settings.scrapes != self.settings.scrapes || settings.checks != self.settings.checks {
             notes.push("scrapes and checks are the new ones".to_owned());
         }
+        mark_lossy(&settings, &self.intake);
         self.replace_listeners(&settings, &mut notes);
         if settings.host() != self.settings.host() {
             if let Some(host) = self.host.take() {
@@ -243,12 +243,13 @@ impl Node {
     }
 }
 
-/// What these put together in an interval is gone when the process is killed: the next start has to say so.
-fn mark_lossy(intake: &Intake, settings: &Settings) -> Result<()> {
-    if !settings.listeners().is_empty() || settings.host().is_some() {
-        intake.mark_lossy()?;
+/// What listeners and this host's own sources put together is lost when the process is killed: the next start says so.
+fn mark_lossy(settings: &Settings, intake: &Intake) {
+    let is_lossy = !settings.listeners().is_empty() || settings.host().is_some();
+    // Without room on the disk it is written with the books, when there is.
+    if is_lossy && let Err(error) = intake.mark_lossy() {
+        say(format_args!("whether topdeck was killed may not be known at the next start: {error}"));
     }
-    Ok(())
 }
 
 /// What needs a restart, if it is another one now.
@@ -307,8 +308,13 @@ fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> R
         },
         ..default
     };
-    let store = Store::open(disk(), dir, &options).map_err(&told)?;
-    store.journal().set_limits(journal.limits)?;
+    let mut store = Store::open(disk(), dir, &options).map_err(&told)?;
+    if store.journal().stat()?.settings.limits != journal.limits {
+        // They count for those who open it from now on.
+        store.journal().set_limits(journal.limits)?;
+        drop(store);
+        store = Store::open(disk(), dir, &options).map_err(&told)?;
+    }
     if let Some(rules) = &settings.store.keep {
         keep(&store, rules.iter().map(|rule| rule.0.clone()).collect(), dir)?;
     }
@@ -330,8 +336,13 @@ fn journal_home(dir: &Path, settings: &journal::Settings) -> Result<Home> {
         Journal::create(&*disk, dir, journal::random_id(), now, settings)?;
     }
     let options = journal::Options { alone: true, ..journal::Options::default() };
-    let journal = Journal::open(disk, dir, &options)?;
-    journal.set_limits(settings.limits)?;
+    let mut journal = Journal::open(Arc::clone(&disk), dir, &options)?;
+    if journal.stat()?.settings.limits != settings.limits {
+        // They count for those who open it from now on.
+        journal.set_limits(settings.limits)?;
+        drop(journal);
+        journal = Journal::open(disk, dir, &options)?;
+    }
     Ok(Home::Journal(Arc::new(journal)))
 }
 

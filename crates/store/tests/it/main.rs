@@ -12,6 +12,7 @@ mod golden;
 mod kill;
 mod layout;
 mod life;
+mod limit;
 mod memory;
 mod model;
 mod power;

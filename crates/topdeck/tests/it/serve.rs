@@ -1,8 +1,12 @@
 //! `topdeck serve` and `topdeck agent`, as processes.
 
 mod client;
+mod command;
 mod deck;
 mod forward;
 mod link;
+mod loss;
 mod matrix;
+mod network;
+mod robust;
 mod sender;

@@ -26,7 +26,7 @@ impl Answer {
 /// How long a server may be silent: one that is frozen is left alone after this.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// One request on a connection of its own.
+/// One request to a server of this host.
 pub(crate) fn request(
     port: u16,
     method: &str,
@@ -34,12 +34,22 @@ pub(crate) fn request(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> io::Result<Answer> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    request_at(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), method, path, headers, body)
+}
+
+/// One request on a connection of its own.
+pub(crate) fn request_at(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
     stream.set_read_timeout(Some(SILENCE))?;
     stream.set_write_timeout(Some(SILENCE))?;
     let mut head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\nContent-Length: {}\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n",
         body.len()
     );
     for (name, value) in headers {

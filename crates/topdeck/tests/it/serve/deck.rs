@@ -1,13 +1,13 @@
 //! A `topdeck serve` or `topdeck agent` as a process: started, stopped, killed, frozen.
 
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::client::{Answer, request};
+use super::client::{Answer, request_at};
 
 /// How long anything may take that should take a moment, on a machine that is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,7 +19,8 @@ impl Folder {
     pub(crate) fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("topdeck-serve-{}-{number}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("topdeck-serve-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a folder can be made");
         Folder(path)
     }
@@ -46,6 +47,11 @@ pub(crate) struct Deck {
     role: &'static str,
     pub(crate) folder: Folder,
     pub(crate) port: u16,
+    host: Ipv4Addr,
+    /// The network it is in, if not this one.
+    network: Option<String>,
+    /// What it wants to be shown, if anything.
+    token: Option<String>,
     child: Option<Child>,
 }
 
@@ -59,7 +65,42 @@ impl Deck {
              [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nhiccup = false\n"
         );
         std::fs::write(folder.path("topdeck.toml"), settings).expect("settings are written");
-        Deck { role, folder, port, child: None }
+        let host = Ipv4Addr::LOCALHOST;
+        Deck { role, folder, port, host, network: None, token: None, child: None }
+    }
+
+    /// A server in another network, reached at an address.
+    pub(crate) fn within(network: &str, host: impl Into<Ipv4Addr>) -> Deck {
+        let mut deck = Deck::new("serve", "");
+        (deck.host, deck.network) = (host.into(), Some(network.to_owned()));
+        let text = std::fs::read_to_string(deck.settings()).expect("there are settings");
+        let text = text.replace("127.0.0.1", &deck.host.to_string());
+        std::fs::write(deck.settings(), text).expect("settings are written");
+        let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+            .arg("token")
+            .arg(deck.folder.path("data"))
+            .args(["add", "test", "ingest", "read"])
+            .output()
+            .expect("the binary starts");
+        let secret = String::from_utf8(output.stdout).expect("it is UTF-8");
+        deck.token = Some(secret.trim().to_owned());
+        deck
+    }
+
+    pub(crate) fn token(&self) -> &str {
+        self.token.as_deref().expect("it has one")
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from((self.host, self.port))
+    }
+
+    /// Asks it something.
+    pub(crate) fn ask(&self, method: &str, path: &str) -> std::io::Result<Answer> {
+        let shown = self.token.as_ref().map(|token| format!("Bearer {token}"));
+        let headers: Vec<(&str, &str)> =
+            shown.iter().map(|shown| ("Authorization", shown.as_str())).collect();
+        request_at(self.address(), method, path, &headers, b"")
     }
 
     pub(crate) fn settings(&self) -> PathBuf {
@@ -85,10 +126,23 @@ impl Deck {
             .open(self.folder.path("log"))
             .expect("a log can be written");
         let again = log.try_clone().expect("a descriptor is free");
-        let child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        let binary = env!("CARGO_BIN_EXE_topdeck");
+        let mut command = match &self.network {
+            // It becomes the binary: the process is the same.
+            Some(network) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", network, binary]);
+                command
+            }
+            None => {
+                let mut command = Command::new(binary);
+                command.env_clear();
+                command
+            }
+        };
+        let child = command
             .args([self.role, "--config"])
             .arg(self.settings())
-            .env_clear()
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(again)
@@ -101,21 +155,28 @@ impl Deck {
     pub(crate) fn await_ready(&mut self) {
         let began = Instant::now();
         loop {
-            if let Ok(answer) = request(self.port, "GET", "/health", &[], b"")
+            if let Ok(answer) = self.ask("GET", "/health")
                 && answer.status == 200
             {
                 return;
             }
-            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok()).flatten() {
+            if let Some(status) =
+                self.child.as_mut().and_then(|child| child.try_wait().ok()).flatten()
+            {
                 panic!("topdeck {} ended ({status}):\n{}", self.role, self.log());
             }
-            assert!(began.elapsed() < PATIENCE, "topdeck {} does not answer:\n{}", self.role, self.log());
+            assert!(
+                began.elapsed() < PATIENCE,
+                "topdeck {} does not answer:\n{}",
+                self.role,
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     fn signal(&self, signal: &str) {
-        let pid = self.child.as_ref().expect("it runs").id().to_string();
+        let pid = self.pid().to_string();
         let status = Command::new("kill").args([signal, &pid]).status().expect("kill starts");
         assert!(status.success(), "kill {signal} {pid}");
     }
@@ -130,15 +191,34 @@ impl Deck {
     /// Asks it to stop, and waits until it has.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
+        self.ask_to_stop();
+        self.await_end();
+    }
+
+    pub(crate) fn ask_to_stop(&self) {
         self.signal("-TERM");
+    }
+
+    #[track_caller]
+    pub(crate) fn await_end(&mut self) {
         let mut child = self.child.take().expect("it runs");
         let began = Instant::now();
         loop {
             if let Some(status) = child.try_wait().expect("it can be waited for") {
-                assert!(status.success(), "topdeck {} ended with {status}:\n{}", self.role, self.log());
+                assert!(
+                    status.success(),
+                    "topdeck {} ended with {status}:\n{}",
+                    self.role,
+                    self.log()
+                );
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "topdeck {} does not stop:\n{}", self.role, self.log());
+            assert!(
+                began.elapsed() < PATIENCE,
+                "topdeck {} does not stop:\n{}",
+                self.role,
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -157,12 +237,68 @@ impl Deck {
 
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Answer {
-        request(self.port, "GET", path, &[], b"").expect("it answers")
+        self.ask("GET", path).expect("it answers")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    /// Starts it a second time, which has to end by itself: its status, and what it says.
+    #[track_caller]
+    pub(crate) fn start_another(&self, more: &[&str]) -> (Option<i32>, String) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+            .args([self.role, "--config"])
+            .arg(self.settings())
+            .args(more)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("it can be waited for") {
+                break status;
+            }
+            if began.elapsed() > PATIENCE {
+                let _ = child.kill();
+                panic!("it does not end");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let mut said = String::new();
+        let mut stderr = child.stderr.take().expect("it was asked for");
+        std::io::Read::read_to_string(&mut stderr, &mut said).expect("it is UTF-8");
+        (status.code(), said)
+    }
+
+    /// The audit: every difference has to be explained.
+    #[track_caller]
+    pub(crate) fn audit(&self) -> serde_json::Value {
+        let audit = self.get("/v1/audit").json();
+        assert_eq!(audit["explained"], true, "{audit:#}");
+        audit
+    }
+
+    /// What the audit says is lost, each as `reason: gaps/lost/unknown`.
+    #[track_caller]
+    pub(crate) fn losses(&self) -> Vec<String> {
+        let audit = self.audit();
+        let producers = audit["producers"].as_array().expect("producers");
+        let losses =
+            producers.iter().flat_map(|producer| producer["losses"].as_array().expect("losses"));
+        let of = |loss: &serde_json::Value| {
+            let reason = loss["reason"].as_str().expect("a reason");
+            format!("{reason}: {}/{}/{}", loss["gaps"], loss["lost"], loss["unknown"])
+        };
+        losses.map(of).collect()
     }
 
     /// A process's memory in bytes, as the system counts it.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let pid = self.child.as_ref().expect("it runs").id();
+        let pid = self.pid();
         let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).expect("it runs");
         let pages: u64 = statm.split(' ').nth(1).and_then(|n| n.parse().ok()).expect("statm");
         pages * 4096
@@ -190,6 +326,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Adds to a file of settings.
 pub(crate) fn append(path: &Path, text: &str) {
-    let mut file = std::fs::File::options().append(true).open(path).expect("the settings are there");
+    let mut file =
+        std::fs::File::options().append(true).open(path).expect("the settings are there");
     file.write_all(text.as_bytes()).expect("settings are written");
 }

@@ -45,7 +45,8 @@ fn run(port: u16, producer: u64, stop: &AtomicBool, sent: &AtomicU64) {
     while !stop.load(Ordering::SeqCst) {
         sequence += 1;
         let values = 1 + sequence % 7;
-        let body: String = (0..values).map(|at| format!("{}\n", 1 + (sequence * 31 + at) % 3_000)).collect();
+        let body: String =
+            (0..values).map(|at| format!("{}\n", 1 + (sequence * 31 + at) % 3_000)).collect();
         let batch = format!("{producer:016x}/{boot}/{sequence}");
         let mut times = 0;
         // Twice: the second is a repeat, whoever was restarted in between.
@@ -53,7 +54,14 @@ fn run(port: u16, producer: u64, stop: &AtomicBool, sent: &AtomicU64) {
             let path = "/v1/record?metric=took&unit=ms";
             match request(port, "POST", path, &[("Topdeck-Batch", &batch)], body.as_bytes()) {
                 Ok(answer) if answer.status == 200 => times += 1,
-                Ok(answer) if answer.status == 429 || answer.status == 503 => pause(),
+                Ok(answer) if answer.status == 429 || answer.status == 503 => {
+                    assert!(
+                        answer.head.to_ascii_lowercase().contains("\nretry-after:"),
+                        "{}",
+                        answer.head
+                    );
+                    pause();
+                }
                 Ok(answer) => panic!("{}: {}", answer.status, answer.text()),
                 Err(_) => pause(),
             }

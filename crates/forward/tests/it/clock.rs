@@ -1,0 +1,56 @@
+//! A clock that is set while everything runs, by an hour, on and back: nothing is lost, or sent as something new.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use forward::Forward;
+use journal::Clock;
+
+use crate::agent::{Folder, caught_up, create, end, open, put, settings};
+use crate::site::{Fault, Site};
+
+const HOUR: i64 = 3_600_000_000_000;
+const BATCHES: u64 = 40;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_set_loses_nothing() {
+    let folder = Folder::new();
+    create(&folder.0, &journal::Settings::default());
+    let site = Site::start(|| Fault::None).await;
+    let offset = Arc::new(AtomicI64::new(0));
+    let clock: Clock = {
+        let (wall, offset) = (journal::wall_clock(), Arc::clone(&offset));
+        Arc::new(move || wall() + offset.load(Ordering::SeqCst))
+    };
+    let settings = settings(&folder.0, &[("a", &site.url)]);
+    let mut sent = 0;
+    // The second process begins an hour before the first one ended.
+    for process in 0..2 {
+        let intake = open(&folder.0, Arc::clone(&clock));
+        let forward = Forward::start(settings.clone(), Arc::clone(&intake)).unwrap();
+        for at in 0..BATCHES {
+            offset.fetch_add(if at % 3 == 0 { -HOUR } else { HOUR / 2 }, Ordering::SeqCst);
+            let writing = Arc::clone(&intake);
+            tokio::task::spawn_blocking(move || put(&writing, 1 + at)).await.unwrap();
+            sent += 1 + at;
+            if at % 10 == 0 {
+                intake.keep_books().unwrap();
+            }
+        }
+        let position = intake.home().journal().marks().end;
+        caught_up(&forward, position).await;
+        let audit = intake.audit().unwrap();
+        for account in &audit.producers {
+            assert!(account.is_explained() && account.losses.is_empty(), "{process}: {account:#?}");
+        }
+        end(forward, intake).await;
+        offset.fetch_sub(HOUR, Ordering::SeqCst);
+    }
+    let state = site.state();
+    assert_eq!((state.count, &state.gaps[..], state.repeated), (sent, &[][..], 0));
+    assert!(
+        state.order.is_sorted() && state.order.len() as u64 >= 2 * BATCHES,
+        "{:?}",
+        state.order
+    );
+}

@@ -1,0 +1,119 @@
+//! A journal at its limit: what the store has only in memory must not be what keeps it there.
+
+use std::path::Path;
+
+use journal::{Level, Limits, Start};
+use model::BatchWriter;
+use store::{DAY, Error, Grid, Store};
+
+use crate::world::{World, columns, histogram, identity, latency, sample, settings};
+
+const SMALL: &str = "/small";
+/// Values in a batch.
+const VALUES: u64 = 50;
+
+struct Small {
+    world: World,
+    store: Store,
+    sequence: u64,
+}
+
+impl Small {
+    fn new() -> Small {
+        let world = World::new();
+        let segment_bytes = settings().segment_bytes;
+        let limits = Limits { bytes_max: Some(2 * segment_bytes), ..settings().limits };
+        let journal = journal::Settings { codec: journal::Codec::None, limits, ..settings() };
+        Store::create(&world.disk, Path::new(SMALL), &journal).unwrap();
+        let store = world.open_at(SMALL).unwrap();
+        Small { world, store, sequence: 0 }
+    }
+
+    /// Takes batches as a server does until no more are taken.
+    fn fill(&mut self) -> u64 {
+        let before = self.sequence;
+        loop {
+            assert!(self.sequence - before < 10_000, "the limit is no limit");
+            let mut batch = BatchWriter::default();
+            batch.series(&latency("a"));
+            for at in 0..VALUES {
+                let end = (self.sequence * VALUES + at + 1) as i64;
+                batch.sample(&sample(end - 1, end, histogram(&[end as f64]))).unwrap();
+            }
+            let identity = identity(self.sequence + 1);
+            match self.store.ingest(Some(identity), &batch.finish(), Level::Process) {
+                Ok(ack) => assert!(!ack.repeated),
+                Err(Error::Journal(journal::Error::Full(_))) => return self.sequence - before,
+                Err(error) => panic!("{error}"),
+            }
+            self.sequence += 1;
+        }
+    }
+
+    /// Maintains it as its thread does, whatever that says, and whether there is room then.
+    fn maintain(&self) -> Result<(), Error> {
+        // It may be full on account of somebody else.
+        drop(self.store.maintain());
+        self.store.journal().flush(Level::Disk)?;
+        Ok(())
+    }
+
+    #[track_caller]
+    fn check(&self) {
+        let grid = Grid { start: 0, step: DAY, columns: 1 };
+        let count: u64 =
+            columns(&self.store, "latency", grid).iter().map(|column| column.value.count()).sum();
+        assert_eq!(count, self.sequence * VALUES);
+    }
+
+    fn finish(self) {
+        let Small { world, store, sequence } = self;
+        drop(store);
+        let store = world.open_at(SMALL).unwrap();
+        Small { world, store, sequence }.check();
+    }
+}
+
+#[test]
+fn sealing_frees_a_journal_that_is_full_of_what_is_not_sealed() {
+    let mut small = Small::new();
+    for round in 0..5 {
+        assert!(small.fill() > 0, "round {round}");
+        small.check();
+        small.maintain().unwrap();
+        small.check();
+    }
+    small.finish();
+}
+
+#[test]
+fn sealing_on_demand_brings_all_of_a_full_journal_into_parts() {
+    let mut small = Small::new();
+    assert!(small.fill() > 0);
+    small.store.seal().unwrap();
+    assert_eq!(small.store.stat().unwrap().head_rows, 0);
+    small.finish();
+}
+
+/// What the journal keeps for somebody else it keeps, and goes on when that one has read it.
+#[test]
+fn a_journal_that_is_full_on_account_of_a_site_goes_on_with_it() {
+    let mut small = Small::new();
+    small.store.journal().add_subscriber("site", Start::Begin, true).unwrap();
+    for round in 0..5 {
+        assert!(small.fill() > 0, "round {round}");
+        for _ in 0..3 {
+            assert!(small.maintain().is_err(), "nobody has read it");
+            small.check();
+        }
+        let mut site = small.store.journal().subscribe("site").unwrap();
+        site.set_level(Level::Disk);
+        while site.next().unwrap().is_some() {}
+        let position = site.position();
+        site.commit(position, Level::Disk).unwrap();
+        drop(site);
+        small.maintain().unwrap();
+        small.check();
+    }
+    small.finish();
+}

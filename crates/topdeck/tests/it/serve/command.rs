@@ -1,0 +1,151 @@
+//! The commands themselves: what a second start, a port in use, bad settings and signals come to.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::thread;
+
+use super::deck::{Deck, append, until};
+use super::matrix::{await_stored, stored};
+use super::sender::Sender;
+
+#[test]
+fn a_second_start_in_the_same_folder_says_how_to_find_the_first() {
+    let mut deck = Deck::new("serve", "");
+    deck.start();
+    let (status, said) = deck.start_another(&[]);
+    assert_eq!(status, Some(1), "{said}");
+    let folder = deck.folder.path("data/store");
+    assert!(said.contains("is open in another process"), "{said}");
+    assert!(said.contains(&format!("fuser {}", folder.join("lock").display())), "{said}");
+    deck.stop();
+    deck.start();
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = taken.local_addr().expect("it has an address").port();
+    let deck = Deck::new("serve", "");
+    let text = std::fs::read_to_string(deck.settings()).expect("there are settings");
+    let http = format!("127.0.0.1:{}", deck.port);
+    std::fs::write(deck.settings(), text.replace(&http, &format!("127.0.0.1:{port}")))
+        .expect("settings");
+    let (status, said) = deck.start_another(&[]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains(&format!("127.0.0.1:{port}")), "{said}");
+    for section in ["statsd", "graphite"] {
+        let deck = Deck::new("serve", &format!("[{section}]\ntcp = [\"127.0.0.1:{port}\"]\n"));
+        let (status, said) = deck.start_another(&[]);
+        assert_eq!(status, Some(1), "{section}: {said}");
+        assert!(said.contains(&format!("127.0.0.1:{port}")), "{section}: {said}");
+    }
+}
+
+#[test]
+fn bad_settings_are_told_with_their_lines() {
+    for (more, words) in [
+        ("[jurnal]\nsize = \"1GiB\"\n", "journal"),
+        ("[journal]\nsize = \"much\"\n", "much"),
+        ("[statsd]\nudp = 8125\n", "udp"),
+        ("nothing but words\n", "topdeck.toml"),
+    ] {
+        let deck = Deck::new("serve", more);
+        let (status, said) = deck.start_another(&[]);
+        assert_eq!(status, Some(1), "{said}");
+        assert!(said.contains(words) && said.contains("topdeck.toml:"), "{said}");
+        assert!(!deck.folder.path("data").exists(), "nothing was begun");
+    }
+    let deck = Deck::new("agent", "");
+    let (status, said) = deck.start_another(&[]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("[[site]]"), "{said}");
+}
+
+fn site(name: &str, port: u16) -> String {
+    format!("[[site]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:{port}\"\n")
+}
+
+/// Settings that are read anew while somebody sends: sites come and go, and broken ones change nothing.
+#[test]
+fn settings_are_read_anew() {
+    let (mut north, mut south) = (Deck::new("serve", ""), Deck::new("serve", ""));
+    north.start();
+    south.start();
+    let mut agent = Deck::new("agent", "");
+    let base = std::fs::read_to_string(agent.settings()).expect("there are settings");
+    append(&agent.settings(), &site("north", north.port));
+    agent.start();
+    let sender = Sender::start(agent.port, 1);
+    until("it forwards", || stored(&north).is_some_and(|stored| stored > 0));
+
+    let broken = format!("{base}[[site]]\nname = 7\n");
+    std::fs::write(agent.settings(), broken).expect("settings are written");
+    agent.reload();
+    until("it says so", || agent.log().contains("goes on as before"));
+    let before = stored(&north).expect("it answers");
+    until("it goes on", || stored(&north).is_some_and(|stored| stored > before));
+
+    let both = base.clone() + &site("north", north.port) + &site("south", south.port);
+    std::fs::write(agent.settings(), both).expect("settings are written");
+    agent.reload();
+    until("it says so", || agent.log().contains("forwards to 2 sites"));
+    let sent = sender.stop();
+    await_stored(&north, sent);
+    // The new one has what came after, and what the journal still had.
+    until("it has some", || stored(&south).is_some_and(|stored| stored > 0));
+    agent.audit();
+    agent.stop();
+}
+
+/// A page of metrics.
+fn page(name: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it has an address").port();
+    thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let body = format!("# TYPE {name} gauge\n{name} 7\n");
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close";
+            let _ = std::io::Read::read(&mut client, &mut [0; 4096]);
+            let _ = write!(client, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    port
+}
+
+#[test]
+fn scrapes_are_read_anew() {
+    let scrape = |port: u16| {
+        format!(
+            "[[scrape]]\nname = \"shop\"\nurl = \"http://127.0.0.1:{port}/metrics\"\ninterval = \"1s\"\ntimeout = \"1s\"\n"
+        )
+    };
+    let mut deck = Deck::new("serve", "");
+    let base = std::fs::read_to_string(deck.settings()).expect("there are settings");
+    append(&deck.settings(), &scrape(page("first_page")));
+    deck.start();
+    let names = || deck.get("/v1/names").text();
+    until("the page is read", || names().contains("first_page"));
+    std::fs::write(deck.settings(), base + &scrape(page("second_page")))
+        .expect("settings are written");
+    deck.reload();
+    until("the other page is read", || names().contains("second_page"));
+}
+
+#[test]
+fn it_may_be_asked_twice_to_stop() {
+    let mut deck = Deck::new("serve", "");
+    deck.start();
+    let sender = Sender::start(deck.port, 1);
+    until("some is taken", || sender.sent() > 50);
+    deck.ask_to_stop();
+    deck.ask_to_stop();
+    deck.await_end();
+    deck.start();
+    let sent = sender.stop();
+    await_stored(&deck, sent);
+    deck.stop();
+    // Right at its start, too.
+    deck.start();
+    deck.stop();
+}
