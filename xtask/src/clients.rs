@@ -142,7 +142,7 @@ fn curl_clients(deck: &Deck) -> Result<Vec<Sent>> {
             sum,
             min,
             max,
-            within: false,
+            within: Vec::new(),
         }
     };
     Ok(vec![

@@ -44,7 +44,7 @@ func hlog(path string) error {
 	}
 	client := named("hdrhistogram-go", "github.com/HdrHistogram/hdrhistogram-go")
 	pauses := sent.distribution(client, "interval log, by curl", "hdr_pause", 1_000)
-	pauses.Within = true
+	pauses.Within = []string{"sum", "min", "max"}
 	pauses.print()
 	return nil
 }

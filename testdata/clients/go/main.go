@@ -56,8 +56,8 @@ type sent struct {
 	Sum *float64 `json:"sum"`
 	Min *float64 `json:"min"`
 	Max *float64 `json:"max"`
-	// The format has buckets alone: sum, min and max must lie between the bounds of the answer.
-	Within bool `json:"within"`
+	// Those of sum, min and max that the format has by buckets alone: they must lie between the bounds of the answer.
+	Within []string `json:"within"`
 }
 
 func (it sent) print() {

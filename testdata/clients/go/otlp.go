@@ -88,8 +88,14 @@ func otlpIn(address, name string, temporality metricdata.Temporality) error {
 
 	client := named("OpenTelemetry Go", "go.opentelemetry.io/otel/sdk/metric")
 	what := "gRPC, " + name
-	sent.distribution(client, what+" exponential", `{"go.exponential.`+name+`"}`, 1).print()
-	sent.distribution(client, what+" explicit", `{"go.explicit.`+name+`"}`, 1).print()
+	for _, kind := range []string{"exponential", "explicit"} {
+		it := sent.distribution(client, what+" "+kind, `{"go.`+kind+`.`+name+`"}`, 1)
+		if name == "cumulative" {
+			// They are since the start: of what lies between two readings nobody knows them.
+			it.Within = []string{"min", "max"}
+		}
+		it.print()
+	}
 	number(client, what+" counter", `exact_increase({"go.counter.`+name+`"}[1h])`, len(sent), float64(total))
 	number(client, what+" up-down counter", `{"go.up_down.`+name+`"}`, len(sent), float64(height))
 	number(client, what+" gauge", `{"go.gauge.`+name+`"}`, len(sent), sent[len(sent)-1])

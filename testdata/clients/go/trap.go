@@ -45,7 +45,7 @@ func trap(url string) error {
 
 	client := named("circonus-gometrics", "github.com/circonus-labs/circonus-gometrics")
 	timing := sent.distribution(client, "HTTPTrap timing", "trap_timing", 0.001)
-	timing.Within = true
+	timing.Within = []string{"sum", "min", "max"}
 	timing.print()
 	number(client, "HTTPTrap counter", "trap_count", len(sent), float64(total))
 	number(client, "HTTPTrap gauge", "trap_gauge", len(sent), sent[len(sent)-1])

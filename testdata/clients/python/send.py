@@ -22,8 +22,8 @@ def tell(client, what, ask, of, count, **more):
     print(json.dumps({"client": client, "what": what, "ask": ask, "of": of, "count": count, **more}))
 
 
-def distribution(client, what, selector, values):
-    facts = {"sum": sum(values), "min": min(values), "max": max(values)}
+def distribution(client, what, selector, values, within=()):
+    facts = {"sum": sum(values), "min": min(values), "max": max(values), "within": within}
     tell(client, what, "distribution", selector, len(values), **facts)
 
 
@@ -64,7 +64,9 @@ def otlp(url):
                 sys.exit("an export failed")
         provider.shutdown()
         what = f"HTTP, {name}"
-        distribution(client, f"{what} explicit", f'{{"python.took.{name}"}}', values)
+        # Since the start: of what lies between two readings nobody knows the extremes.
+        within = ["min", "max"] if name == "cumulative" else []
+        distribution(client, f"{what} explicit", f'{{"python.took.{name}"}}', values, within)
         number(client, f"{what} counter", f'exact_increase({{"python.counter.{name}"}}[1h])', 3_000, total)
         number(client, f"{what} gauge", f'{{"python.gauge.{name}"}}', 3_000, values[-1])
 

@@ -147,19 +147,14 @@ impl Deck {
     }
 
     fn ask(&self, sent: &Sent) -> Result<String> {
-        let of = |name: &str| format!("{name}={}", sent.of);
+        let (selector, query) = (format!("selector={}", sent.of), format!("query={}", sent.of));
         match sent.ask {
-            Ask::Distribution => {
-                self.curl(&["-G", "--data-urlencode", &of("selector")], "/v1/histogram")
-            }
-            Ask::Native | Ask::Number => {
-                self.curl(&["--data-urlencode", &of("query")], "/api/v1/query")
-            }
+            Ask::Distribution => self.curl(&["-G", "--data-urlencode", &selector], "/v1/histogram"),
+            Ask::Native | Ask::Number => self.curl(&["--data-urlencode", &query], "/api/v1/query"),
             Ask::Range => {
                 let now = SystemTime::UNIX_EPOCH.elapsed()?.as_secs();
                 let [start, end] = [format!("start={}", now - 300), format!("end={}", now + 1)];
-                let form = ["-d", &start, "-d", &end, "-d", "step=1"];
-                let form = [&["--data-urlencode", &of("query")], &form[..]].concat();
+                let form = ["-d", &start, "-d", &end, "-d", "step=1", "--data-urlencode", &query];
                 self.curl(&form, "/api/v1/query_range")
             }
         }

@@ -30,8 +30,8 @@ pub(super) struct Sent {
     pub(super) sum: Option<f64>,
     pub(super) min: Option<f64>,
     pub(super) max: Option<f64>,
-    /// The format has buckets alone: the truth lies between the bounds of the answer.
-    pub(super) within: bool,
+    /// Those of `sum`, `min` and `max` that the format has by buckets alone: they lie between the bounds of the answer.
+    pub(super) within: Vec<String>,
 }
 
 impl Sent {
@@ -50,6 +50,7 @@ impl Sent {
         };
         let count = value["count"].as_u64().with_context(|| format!("no count: {line}"))?;
         let number = |key: &str| value[key].as_f64();
+        let within = value["within"].as_array().map_or(&[][..], Vec::as_slice);
         Ok(Sent {
             client: text("client")?,
             what: text("what")?,
@@ -59,7 +60,7 @@ impl Sent {
             sum: number("sum"),
             min: number("min"),
             max: number("max"),
-            within: value["within"].as_bool().unwrap_or(false),
+            within: within.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         })
     }
 
@@ -72,16 +73,18 @@ impl Sent {
             stored.text = number.to_string();
             return self.answer(is_right, stored, answer);
         }
-        let is = |truth: Option<f64>, stored: Option<(f64, f64)>| match (truth, stored) {
+        let is = |name, truth: Option<f64>, stored: Option<(f64, f64)>| match (truth, stored) {
             (None, _) => true,
             (Some(_), None) => false,
-            (Some(truth), Some((lower, upper))) if self.within => lower <= truth && truth <= upper,
+            (Some(truth), Some((lower, upper))) if self.has_bounds(name) => {
+                lower <= truth && truth <= upper
+            }
             (Some(truth), Some(bounds)) => bounds == (truth, truth),
         };
         let is_right = stored.count == Some(self.count)
-            && is(self.sum, stored.sum)
-            && is(self.min, stored.min)
-            && is(self.max, stored.max);
+            && is("sum", self.sum, stored.sum)
+            && is("min", self.min, stored.min)
+            && is("max", self.max, stored.max);
         stored.text = stored.count.map_or_else(|| "nothing".to_owned(), |count| count.to_string());
         self.answer(is_right, stored, answer)
     }
@@ -106,9 +109,17 @@ impl Sent {
             return "value".to_owned();
         }
         let facts = [("sum", self.sum), ("min", self.min), ("max", self.max)];
-        let names = facts.iter().filter(|(_, value)| value.is_some()).map(|(name, _)| *name);
-        let names: Vec<&str> = std::iter::once("count").chain(names).collect();
-        names.join(", ") + if self.within { " (bounds)" } else { "" }
+        let known = facts.iter().filter(|(_, value)| value.is_some());
+        let names = known.map(|(name, _)| match self.has_bounds(name) {
+            true => format!("{name} within"),
+            false => (*name).to_owned(),
+        });
+        let names: Vec<String> = std::iter::once("count".to_owned()).chain(names).collect();
+        names.join(", ")
+    }
+
+    fn has_bounds(&self, name: &str) -> bool {
+        self.within.iter().any(|within| within == name)
     }
 }
 
@@ -212,7 +223,7 @@ mod tests {
         check(LINE, &answer(2, 6.5), false);
         check(LINE, &answer(3, 6.25), false);
         check(LINE, "{}", false);
-        let within = LINE.replace("null}", "null,\"within\":true}");
+        let within = LINE.replace("null}", "null,\"within\":[\"sum\"]}");
         check(&within, &answer(3, 6.25), true);
         check(&within, &answer(3, 6.75), false);
     }
