@@ -30,7 +30,15 @@ impl Tools {
         let mut or_missing = |found: Result<PathBuf>| {
             found.map_err(|reason| missing.push(format!("{reason:#}"))).ok()
         };
-        let go = or_missing(go(part, &folder));
+        // Fetching may fail for want of a network, which is no fault of ours; that the program does not compile is.
+        let go = match or_missing(go_modules(part).map(|()| folder.join("clients-go"))) {
+            Some(program) => {
+                let build = format!("go -C {GO} build -mod=readonly -o");
+                Line::new(&build).word(text(&program)?).word(".").run(part)?;
+                Some(program)
+            }
+            None => None,
+        };
         let python = or_missing(python(part, &folder));
         let prometheus = or_missing(prometheus());
         Ok(Tools { topdeck: target().join("debug/topdeck"), go, python, prometheus, missing })
@@ -43,18 +51,13 @@ fn target() -> PathBuf {
     root().join(named.map_or_else(|| PathBuf::from("target"), PathBuf::from))
 }
 
-fn go(part: &str, folder: &Path) -> Result<PathBuf> {
+fn go_modules(part: &str) -> Result<()> {
     ensure!(
         Line::new("go version").succeeds(),
         "the clients in Go: Go is not installed (Debian package golang-go)"
     );
-    let program = folder.join("clients-go");
-    // Fetching may fail for want of a network, which is no fault of ours; that the program does not compile is.
     let fetch = Line::new(&format!("go -C {GO} mod download"));
-    fetch.run(part).context("the clients in Go: their modules cannot be fetched")?;
-    let build = Line::new(&format!("go -C {GO} build -mod=readonly -o")).word(text(&program)?);
-    build.word(".").run(part).context("the clients in Go do not compile")?;
-    Ok(program)
+    fetch.run(part).context("the clients in Go: their modules cannot be fetched")
 }
 
 /// The packages are installed anew when their list is another one.
