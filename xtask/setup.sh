@@ -22,6 +22,10 @@ main() {
         need_compiler
         need git git # lists the files for the tidy test
         want c++ g++ # libFuzzer; without it that part is skipped
+        # Clients that others wrote, and Prometheus' module; without them these are skipped.
+        want curl curl
+        want go golang-go
+        want_python
         ;;
     *)
         echo "usage: $0 run|test" >&2
@@ -43,6 +47,13 @@ want() {
     command -v "$1" >/dev/null && return
     echo "missing: $1 (Debian package $2)" >&2
     wanted="$wanted $2"
+}
+
+# Debian has Python without what makes an environment for packages.
+want_python() {
+    python3 -c 'import ensurepip, venv' 2>/dev/null && return
+    echo "missing: python3 with venv (Debian package python3-venv)" >&2
+    wanted="$wanted python3-venv"
 }
 
 # A compiler without the headers and start files of the C library is there and of no use: so try it.

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::line::{Line, root};
 use crate::part::{Outcome, Part, run_all};
-use crate::{conformance, fuzz, loom, miri};
+use crate::{clients, conformance, fuzz, loom, miri};
 
 /// Check everything, or the parts named. Ends with a table and non-zero status if any part failed.
 #[derive(clap::Args)]
@@ -26,7 +26,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 /// Fast ones first: who broke the format should not wait for the fuzzers to hear it.
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part { name: "fmt", about: "rustfmt finds nothing to change", run: fmt },
     Part { name: "clippy", about: "no warning anywhere", run: clippy },
     Part { name: "tidy", about: "facts about the tree; tests of xtask", run: tidy },
@@ -41,6 +41,7 @@ const PARTS: [Part; 11] = [
         about: "answers of a Prometheus, if built",
         run: conformance::compared,
     },
+    Part { name: "clients", about: "libraries of others send to topdeck", run: clients::run },
     Part { name: "release", about: "the binary as people get it", run: release },
     Part { name: "loom", about: "interleavings of threads, up to a bound", run: loom_bounded },
     Part { name: "miri", about: "undefined behaviour (nightly)", run: miri::run },

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::clients;
 use crate::line::{Line, root};
 use crate::part::{Outcome, Part, run_all};
 
@@ -20,9 +21,10 @@ pub(crate) fn run(_: &Options) -> ExitCode {
     run_all(&PARTS)
 }
 
-const PARTS: [Part; 2] = [
+const PARTS: [Part; 3] = [
     Part { name: "scripts", about: "Prometheus' own scripts of questions", run: scripts },
     Part { name: "compared", about: "answers of a Prometheus", run: built_and_compared },
+    Part { name: "clients", about: "libraries of others send to topdeck", run: clients::run },
 ];
 
 const MODULE: &str = "github.com/prometheus/prometheus";
@@ -91,7 +93,7 @@ fn module(part: &str) -> Result<PathBuf> {
 }
 
 /// Where the program is, or will be.
-fn program() -> Result<PathBuf> {
+pub(crate) fn program() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
         let program = PathBuf::from(program);
         ensure!(program.exists(), "{PROGRAM_VARIABLE} names no program: {}", program.display());

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod clients;
 mod conformance;
 mod dist;
 mod fuzz;

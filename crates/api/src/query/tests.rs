@@ -1,7 +1,10 @@
 //! Answers to questions over HTTP, of rows that are known.
 
 use expect_test::{Expect, expect};
+use hist::Histogram;
+use hist::codec::header::Temporality;
 use http::StatusCode;
+use model::{Kind, Sample, Series, Value};
 
 use crate::desk::DeskSettings;
 use crate::trial::{NOW, START, Trial};
@@ -233,4 +236,23 @@ async fn an_answer_has_a_limit() {
     let (status, text) = trial.get("/v1/query?query=1&from=-29s&step=1s").await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(text.contains("the answer has more than 1000 bytes (max_answer_bytes)"), "{text}");
+}
+
+#[tokio::test]
+async fn what_a_first_reading_counted_is_a_part_of_the_whole() {
+    let trial = Trial::over(crate::trial::store(), DeskSettings::default());
+    let total = Series::new("total", Kind::Histogram(Temporality::Cumulative)).checked().unwrap();
+    let mut histogram = Histogram::default();
+    for minute in 1..=3 {
+        histogram.record(5.0);
+        let value = Value::Histogram(Box::new(histogram.clone()));
+        let end = START + minute * store::MINUTE;
+        trial.send(&total, Sample { start: START, end, value });
+        let whole = trial.json("/v1/histogram?selector=total").await;
+        assert_eq!(whole["count"].as_i64(), Some(minute), "{whole}");
+        assert_eq!(
+            trial.json("/v1/heatmap?selector=total").await["total"]["count"].as_i64(),
+            Some(minute)
+        );
+    }
 }

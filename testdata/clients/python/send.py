@@ -1,0 +1,97 @@
+"""Sends known measurements to a topdeck by libraries that others wrote, and prints what it sent.
+
+    send.py otlp URL                    OTLP over HTTP, protocol buffers
+    send.py statsd HOST UDP-PORT TCP-PORT
+
+The lines that it prints are those of ../go/main.go.
+"""
+
+import json
+import random
+import sys
+from importlib.metadata import version
+
+
+def latencies(seed, count):
+    """Whole numbers of 1024ths: their sum in floating point is exact, in whatever order."""
+    rng = random.Random(seed)
+    return [(1 + int(rng.expovariate(1 / 200))) / 1024 for _ in range(count)]
+
+
+def tell(client, what, ask, of, count, **more):
+    print(json.dumps({"client": client, "what": what, "ask": ask, "of": of, "count": count, **more}))
+
+
+def distribution(client, what, selector, values, within=()):
+    facts = {"sum": sum(values), "min": min(values), "max": max(values), "within": within}
+    tell(client, what, "distribution", selector, len(values), **facts)
+
+
+def number(client, what, query, count, value):
+    tell(client, what, "number", query, count, sum=value)
+
+
+def otlp(url):
+    from opentelemetry.exporter.otlp.proto.http import Compression
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk import metrics
+    from opentelemetry.sdk.metrics import export
+
+    client = f"OpenTelemetry Python {version('opentelemetry-sdk')}"
+    ways = [
+        ("cumulative", export.AggregationTemporality.CUMULATIVE, Compression.NoCompression),
+        ("delta", export.AggregationTemporality.DELTA, Compression.Gzip),
+    ]
+    for name, temporality, compression in ways:
+        kinds = {metrics.Histogram: temporality, metrics.Counter: temporality}
+        exporter = OTLPMetricExporter(
+            endpoint=url, compression=compression, preferred_temporality=kinds
+        )
+        reader = export.PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
+        provider = metrics.MeterProvider(metric_readers=[reader])
+        meter = provider.get_meter("topdeck/clients")
+        took = meter.create_histogram(f"python.took.{name}", unit="s")
+        counter = meter.create_counter(f"python.counter.{name}")
+        gauge = meter.create_gauge(f"python.gauge.{name}")
+        values = latencies(11, 3_000)
+        total = 0
+        for i, value in enumerate(values):
+            took.record(value, {"route": "/cart", "retried": False})
+            counter.add(i % 7)
+            total += i % 7
+            gauge.set(value)
+            if i % 1_000 == 999 and not provider.force_flush():
+                sys.exit("an export failed")
+        provider.shutdown()
+        what = f"HTTP, {name}"
+        # Since the start: of what lies between two readings nobody knows the extremes.
+        within = ["min", "max"] if name == "cumulative" else []
+        distribution(client, f"{what} explicit", f'{{"python.took.{name}"}}', values, within)
+        number(client, f"{what} counter", f'exact_increase({{"python.counter.{name}"}}[1h])', 3_000, total)
+        number(client, f"{what} gauge", f'{{"python.gauge.{name}"}}', 3_000, values[-1])
+
+
+def statsd(host, udp, tcp):
+    from statsd import StatsClient, TCPStatsClient
+
+    client = f"statsd (Python) {version('statsd')}"
+    for way, to in [("UDP", StatsClient(host, int(udp))), ("TCP", TCPStatsClient(host, int(tcp)))]:
+        values = [float(1 + int(value * 1024)) for value in latencies(12, 2_000)]
+        total = 0
+        # Few datagrams with many lines: over UDP the kernel drops what it has no room for.
+        with to.pipeline() as lines:
+            for i, value in enumerate(values):
+                lines.timing(f"statsd.took.{way}", value)
+                lines.incr(f"statsd.counter.{way}", i % 7)
+                total += i % 7
+        with to.pipeline() as lines:
+            lines.gauge(f"statsd.gauge.{way}", 42.5)
+            lines.gauge(f"statsd.gauge.{way}", -2, delta=True)
+        distribution(client, f"{way} timing", f'{{"statsd.took.{way}"}}', values)
+        number(client, f"{way} counter", f'exact_increase({{"statsd.counter.{way}"}}[1h])', 2_000, total)
+        number(client, f"{way} gauge", f'{{"statsd.gauge.{way}"}}', 2, 40.5)
+        to.close()
+
+
+if __name__ == "__main__":
+    {"otlp": otlp, "statsd": statsd}[sys.argv[1]](*sys.argv[2:])

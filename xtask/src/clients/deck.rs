@@ -1,0 +1,190 @@
+//! A `topdeck serve` as a process, and questions to it by curl.
+
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use super::sent::{Answer, Ask, Sent};
+
+/// How long anything may take that should take a moment, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between one question and the same again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) struct Deck {
+    program: PathBuf,
+    folder: PathBuf,
+    http: u16,
+    udp: u16,
+    tcp: u16,
+    child: Option<Child>,
+}
+
+impl Deck {
+    /// Everything of it is in `folder`; `more` are settings beside the addresses.
+    pub(super) fn start(program: &Path, folder: &Path, more: &str) -> Result<Deck> {
+        // A port that was free a moment ago: it is the same after a restart.
+        let tcp = || anyhow::Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port());
+        let (http, lines) = (tcp()?, tcp()?);
+        let udp = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
+        let settings = format!(
+            "interval = \"1s\"\n[http]\nlisten = [\"127.0.0.1:{http}\"]\n\
+             [statsd]\nudp = [\"127.0.0.1:{udp}\"]\ntcp = [\"127.0.0.1:{lines}\"]\nunix = \"statsd.sock\"\n\
+             [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nhiccup = false\n{more}"
+        );
+        fs::write(folder.join("topdeck.toml"), settings)?;
+        let (program, folder) = (program.to_owned(), folder.to_owned());
+        let mut deck = Deck { program, folder, http, udp, tcp: lines, child: None };
+        deck.spawn()?;
+        Ok(deck)
+    }
+
+    pub(super) fn http(&self) -> String {
+        format!("127.0.0.1:{}", self.http)
+    }
+
+    pub(super) fn udp(&self) -> String {
+        format!("127.0.0.1:{}", self.udp)
+    }
+
+    pub(super) fn tcp(&self) -> String {
+        format!("127.0.0.1:{}", self.tcp)
+    }
+
+    /// The end of what it said.
+    pub(super) fn log(&self) -> String {
+        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let start = log.floor_char_boundary(log.len().saturating_sub(4_000));
+        format!("topdeck said:\n{}", &log[start..])
+    }
+
+    fn spawn(&mut self) -> Result<()> {
+        let log = fs::File::options().create(true).append(true).open(self.folder.join("log"))?;
+        let child = Command::new(&self.program)
+            .arg("serve")
+            .arg("--config")
+            .arg(self.folder.join("topdeck.toml"))
+            .arg("--data")
+            .arg(self.folder.join("data"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.program.display()))?;
+        self.child = Some(child);
+        let began = Instant::now();
+        while self.curl(&[], "/health").is_err() {
+            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok()?) {
+                bail!("topdeck ended with {status}; {}", self.log());
+            }
+            ensure!(began.elapsed() < PATIENCE, "topdeck does not answer; {}", self.log());
+            sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Tells it to stop, and waits until it has.
+    pub(super) fn stop(&mut self) -> Result<()> {
+        let mut child = self.child.take().context("BUG: it runs")?;
+        let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
+        ensure!(status.success(), "topdeck cannot be told to stop");
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if let Some(status) = child.try_wait()? {
+                ensure!(status.success(), "topdeck ended with {status}; {}", self.log());
+                return Ok(());
+            }
+            sleep(PAUSE);
+        }
+        self.child = Some(child);
+        bail!("topdeck does not stop; {}", self.log())
+    }
+
+    pub(super) fn restart(&mut self) -> Result<()> {
+        self.stop()?;
+        self.spawn()
+    }
+
+    /// What is answered with a status of success.
+    pub(super) fn curl(&self, options: &[&str], path: &str) -> Result<String> {
+        let url = format!("http://{}{path}", self.http());
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--fail-with-body", "--max-time", "30"]).args(options).arg(&url);
+        let output = command.stdin(Stdio::null()).output().context("cannot start curl")?;
+        let answer = String::from_utf8_lossy(&output.stdout);
+        ensure!(
+            output.status.success(),
+            "{url}: {answer}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(answer.into_owned())
+    }
+
+    /// Asks until the answers are what was sent, for as long as patience goes: some are on their way for an interval.
+    pub(super) fn wait_for(&self, sent: &[Sent]) -> Result<Vec<Answer>> {
+        let began = Instant::now();
+        sent.iter().map(|sent| self.wait_for_one(sent, began)).collect()
+    }
+
+    fn wait_for_one(&self, sent: &Sent, began: Instant) -> Result<Answer> {
+        loop {
+            // A series that is not there yet is an error to some questions.
+            let answer = match self.ask(sent) {
+                Ok(answer) => sent.check(&serde_json::from_str::<Value>(&answer)?),
+                Err(error) => sent.check(&Value::String(format!("{error:#}"))),
+            };
+            if answer.wrong.is_none() || began.elapsed() > PATIENCE {
+                return Ok(answer);
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    fn ask(&self, sent: &Sent) -> Result<String> {
+        let (selector, query) = (format!("selector={}", sent.of), format!("query={}", sent.of));
+        match sent.ask {
+            Ask::Distribution => self.curl(&["-G", "--data-urlencode", &selector], "/v1/histogram"),
+            Ask::Native | Ask::Number => self.curl(&["--data-urlencode", &query], "/api/v1/query"),
+            Ask::Range => {
+                let now = SystemTime::UNIX_EPOCH.elapsed()?.as_secs();
+                let [start, end] = [format!("start={}", now - 300), format!("end={}", now + 1)];
+                let form = ["-d", &start, "-d", &end, "-d", "step=1", "--data-urlencode", &query];
+                self.curl(&form, "/api/v1/query_range")
+            }
+        }
+    }
+
+    /// What Grafana asks before it shows anything: "Save & test", the lists of its editor, and what it is that answers.
+    pub(super) fn grafana_starts(&self) -> Result<()> {
+        let matching = ["--data-urlencode", "match[]={__name__=~\".+\"}"];
+        let asked: [(&[&str], &str); 6] = [
+            (&["-d", "query=1%2B1", "-d", "time=1794906565.123"], "/api/v1/query"),
+            (&[], "/api/v1/status/buildinfo"),
+            (&[], "/api/v1/metadata"),
+            (&["-X", "GET"], "/api/v1/label/__name__/values"),
+            (&matching, "/api/v1/labels"),
+            (&matching, "/api/v1/series"),
+        ];
+        for (options, path) in asked {
+            let answer = self.curl(options, path)?;
+            let value: Value = serde_json::from_str(&answer)?;
+            ensure!(value["status"] == "success" && !value["data"].is_null(), "{path}: {answer}");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Deck {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
