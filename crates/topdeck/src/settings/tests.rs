@@ -113,9 +113,9 @@ fn what_is_wrong_has_its_line_and_the_nearest_key() {
     check(
         "[http]\nlisten = [\"localhost\"]",
         expect![[r#"
-        line 2: invalid socket address syntax
-          | listen = ["localhost"]
-          |           ^"#]],
+            line 2: expected an IP address and a port, as in "127.0.0.1:7717"
+              | listen = ["localhost"]
+              |           ^"#]],
     );
     check(
         "[store]\nkeep = [\"base\"]",
@@ -147,11 +147,14 @@ fn what_does_not_fit_is_told_all_at_once() {
          [[check]]\nname = \"c\"\n[[check]]\nname = \"d\"\ntcp = \"x\"\n\
          [http]\nlisten = [\"127.0.0.1:9\", \"127.0.0.1:9\"]\n",
         expect![[r#"
-            line 14: 127.0.0.1:9 is listened on twice
-              | listen = ["127.0.0.1:9", "127.0.0.1:9"]
+            line 3: url is "a:1", must begin with http:// or https:// and a host
+              | url = "a:1"
               | ^
             line 5: there is another [[site]] named "a"
               | name = "a"
+              | ^
+            line 7: token_file: cannot read /etc/topdeck/none: No such file or directory (os error 2)
+              | token_file = "none"
               | ^
             line 9: a check has either http or tcp
               | name = "c"
@@ -159,11 +162,8 @@ fn what_does_not_fit_is_told_all_at_once() {
             line 12: tcp is "x", must be host:port
               | tcp = "x"
               | ^
-            line 3: url is "a:1", must begin with http:// or https:// and a host
-              | url = "a:1"
-              | ^
-            line 7: token_file: cannot read /etc/topdeck/none: No such file or directory (os error 2)
-              | token_file = "none"
+            line 14: 127.0.0.1:9 is listened on twice
+              | listen = ["127.0.0.1:9", "127.0.0.1:9"]
               | ^"#]],
     );
 }

@@ -159,8 +159,14 @@ fn every_subcommand_has_a_page_and_completions() {
     let (store, others): (Vec<String>, Vec<String>) =
         others.into_iter().partition(|page| page.starts_with("topdeck-store-"));
     assert_eq!(store.len(), 11, "{store:?}");
+    let (token, others): (Vec<String>, Vec<String>) =
+        others.into_iter().partition(|page| page.starts_with("topdeck-token-"));
+    assert_eq!(token, ["add", "list", "remove"].map(|name| format!("topdeck-token-{name}.1")));
     let one = [
+        "agent",
+        "audit",
         "cardinality",
+        "check-config",
         "compare",
         "completions",
         "explain",
@@ -171,7 +177,11 @@ fn every_subcommand_has_a_page_and_completions() {
         "journal",
         "man",
         "query",
+        "restore",
+        "serve",
+        "snapshot",
         "store",
+        "token",
     ];
     let one = one.map(|name| format!("topdeck-{name}.1"));
     assert_eq!(others, [&one[..], &["topdeck.1".to_owned()]].concat());
