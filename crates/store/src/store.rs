@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -123,6 +123,8 @@ pub(crate) struct Inner {
     producers: Mutex<Producers>,
     /// Bytes of memory that rows in heads take, as of the last record read.
     head_bytes: AtomicUsize,
+    /// When the batch that was read last was appended; the smallest number before there is one.
+    seen: AtomicI64,
     /// Bytes of batches that were appended and are not read yet, about.
     unread_bytes: AtomicUsize,
     state: Mutex<State>,
@@ -264,6 +266,7 @@ impl Store {
             feed: Mutex::new(subscriber),
             producers: Mutex::new(producers),
             head_bytes: AtomicUsize::new(0),
+            seen: AtomicI64::new(i64::MIN),
             unread_bytes: AtomicUsize::new(0),
             state: Mutex::new(state),
             work: Mutex::new(()),
@@ -655,6 +658,7 @@ impl Inner {
     ) {
         match item {
             Item::Batch(batch) => {
+                self.seen.store(batch.times().1, Ordering::Relaxed);
                 for record in batch.records() {
                     if record.identity.is_some_and(|identity| !hear(identity, record.position)) {
                         continue;
@@ -671,9 +675,14 @@ impl Inner {
                 }
             }
             Item::Gap(gap) => {
-                let time = gap.time.clone();
-                let (start, end) =
-                    time.map_or((self.now(), self.now()), |time| (*time.start(), *time.end()));
+                // If it is not known when that was, it was since the batch before it.
+                let (start, end) = match &gap.time {
+                    Some(time) => (*time.start(), *time.end()),
+                    None => {
+                        let (seen, now) = (self.seen.load(Ordering::Relaxed), self.now());
+                        (if seen == i64::MIN { now } else { seen.min(now) }, now)
+                    }
+                };
                 let reason =
                     format!("{} batches missing in the journal: {}", gap.records(), gap.reason);
                 head.gaps.push(Gap { start, end, producer: None, lost: None, reason });
@@ -865,12 +874,20 @@ impl Inner {
         let _work = locked(&self.work);
         self.check_running()?;
         let mut changed = self.read_all()?;
-        let sealed = match self.is_seal_due()? {
-            true => self.catch_up().and_then(|()| self.seal_read()).map(|sealed| sealed.changed),
-            false => Ok(false),
-        };
+        let is_due = self.is_seal_due();
+        if is_due || self.is_journal_short()? {
+            self.catch_up()?;
+            match self.seal_read() {
+                // A day is rolled up when all that there is of it is sealed.
+                Ok(sealed) if is_due && !sealed.whole => return Ok(true),
+                Ok(sealed) => changed |= sealed.changed,
+                // It is full on account of somebody else, and nothing is due.
+                Err(Error::Journal(journal::Error::Full(_))) if !is_due => {}
+                Err(error) => return Err(error),
+            }
+        }
         // What stands in the way of one, such as a part that cannot be read, is no reason to leave the others.
-        let done = [sealed, self.roll_due(), self.put_together(), self.drop_expired()];
+        let done = [self.roll_due(), self.put_together(), self.drop_expired()];
         self.sweep();
         for done in done {
             changed |= done?;
@@ -878,20 +895,21 @@ impl Inner {
         Ok(changed)
     }
 
-    fn is_seal_due(&self) -> Result<bool> {
+    /// Whether the journal is full, or soon may be, on account of what is only in memory here.
+    fn is_journal_short(&self) -> Result<bool> {
         let position = self.state().manifest.position;
-        // The journal must not be full on account of what is only in memory here.
-        if self.journal.is_full() || self.journal.takes_half(position)? {
-            return Ok(true);
-        }
+        Ok(self.journal.is_full() || self.journal.takes_half(position)?)
+    }
+
+    fn is_seal_due(&self) -> bool {
         let state = self.state();
         if state.sealing.is_some() {
-            return Ok(true);
+            return true;
         }
         let head = state.active.read().unwrap_or_else(PoisonError::into_inner);
         let latest = self.now().saturating_sub(self.options.grace);
         let is_over = |start: i64| start.saturating_add(Resolution::Base.partition()) <= latest;
-        Ok(head.bytes() >= self.options.head_bytes_max || head.partitions().any(is_over))
+        head.bytes() >= self.options.head_bytes_max || head.partitions().any(is_over)
     }
 
     fn stat(&self) -> Result<Stat> {

@@ -1,9 +1,11 @@
 //! A `topdeck serve` or `topdeck agent` as a process: started, stopped, killed, frozen.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -36,10 +38,18 @@ impl Drop for Folder {
     }
 }
 
-/// A port that was free a moment ago. A process that is started again needs the same one.
+/// A port that was free a moment ago, for streams and datagrams. A process that is started again needs the same one,
+/// so none is given twice.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it has an address").port()
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it has an address").port();
+        let is_free = UdpSocket::bind(("127.0.0.1", port)).is_ok();
+        if is_free && GIVEN.lock().expect("no thread panics with it").insert(port) {
+            return port;
+        }
+    }
 }
 
 /// One process, and how to start it again.

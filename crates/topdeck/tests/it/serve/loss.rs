@@ -237,13 +237,15 @@ impl Small {
         }
     }
 
-    /// Takes all the room that is left.
+    /// Takes all the room that is left but a MiB: books can be written, a segment cannot be begun.
     fn fill(&self) {
         let mut file = File::create(self.0.join("ballast")).expect("a file can be made");
-        for block in [1 << 20, 4096] {
-            let zeros = vec![0; block];
-            while std::io::Write::write_all(&mut file, &zeros).is_ok() {}
+        let zeros = vec![0; 1 << 20];
+        let mut written = 0;
+        while std::io::Write::write_all(&mut file, &zeros).is_ok() {
+            written += 1 << 20;
         }
+        file.set_len(written - (1 << 20)).expect("it can be cut off");
     }
 
     fn make_room(&self) {
