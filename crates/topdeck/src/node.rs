@@ -70,7 +70,6 @@ impl Node {
         let context = api::Context::new(Arc::clone(&intake), settings.desk(data));
         let agent = host_name();
         let forward = Forward::start(settings.forward(data, &agent)?, Arc::clone(&intake))?;
-        let server = api::Server::start(settings.server(data), context.clone()).await?;
         // Before the first of them takes anything.
         mark_lossy(&settings, &intake);
         let mut listeners = Vec::new();
@@ -84,6 +83,8 @@ impl Node {
             Some(wanted) => Some(Host::start(wanted, Arc::clone(&intake))?),
             None => None,
         };
+        // Last: who is told that it is well may send to all of it.
+        let server = api::Server::start(settings.server(data), context.clone()).await?;
         let data = data.to_owned();
         let node =
             Node { role, settings, data, intake, context, server, forward, listeners, pull, host };
