@@ -43,6 +43,10 @@ async fn take(context: &Context, turns: &Semaphore, request: Request) -> Result<
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
     let packed = is_packed(headers)?;
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+    if length.is_some_and(|bytes: u64| bytes > PARCEL_BYTES_MAX as u64) {
+        return Err(too_large());
+    }
     let body = receive(body).await?;
     let turn = turns.acquire().await.expect("BUG: nobody closes it");
     // A parcel says itself whose it is: what comes with another token is somebody else's.

@@ -45,8 +45,7 @@ impl Gate {
         Gate {
             access,
             refused: Arc::new(Refused::new(meter)),
-            // Smaller, and a parcel would never find room.
-            room: Room::new(limits.bodies_bytes.max(PARCEL_BYTES_MAX)),
+            room: Room::new(limits.bodies_bytes),
             unread_tokens: meter.counter(
                 "topdeck_http_tokens_unread_total",
                 "times that the file of tokens could not be read; those before go on counting",

@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::settings::{Check, Length, Problem, Problems, Scrape, Settings, Site};
+use crate::settings::{Check, Length, Problem, Problems, Scrape, Settings, Site, Size};
 
+/// A parcel has to find room, or the agent that sends it never gets on.
+const BODIES_BYTES_MIN: u64 = 32 << 20;
 const INTERVAL: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(60);
 
@@ -20,6 +22,14 @@ pub(crate) fn check(settings: &Settings, text: &str) -> Problems {
     }
     checked.tls(settings);
     checked.addresses(settings);
+    if let Some(Size(bytes)) = settings.http.limits.bodies_bytes
+        && bytes < BODIES_BYTES_MIN
+    {
+        let what = format!(
+            "bodies_bytes is {bytes} bytes, must be at least 32MiB: a parcel of an agent has that"
+        );
+        checked.wrong("http.limits", "bodies_bytes", what);
+    }
     let names = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
     checked.names("scrape", &names(settings.scrapes.iter().map(|one| &*one.name).collect()));
     checked.names("check", &names(settings.checks.iter().map(|one| &*one.name).collect()));

@@ -111,7 +111,8 @@ fn of_agents(audit: &Value) -> u64 {
 /// What the agent says of the sender's values and a site.
 fn line_of_sender(audit: &Value) -> Value {
     let producers = audit["producers"].as_array().unwrap();
-    let sender = producers.iter().find(|it| it["id"] == "0000000000000001").unwrap();
+    let sender =
+        producers.iter().find(|it| it["name"].as_str().unwrap().starts_with("record")).unwrap();
     sender["hops"].as_array().unwrap().last().unwrap().clone()
 }
 
