@@ -31,6 +31,9 @@ impl Target {
     /// Reads a URL.
     pub fn parse(url: &str) -> Result<Target, TargetError> {
         let wrong = |why: &str| TargetError { url: url.to_owned(), why: why.to_owned() };
+        if url.split_once("://").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with('/')) {
+            return Err(wrong("it names no host"));
+        }
         let uri: Uri =
             url.parse().map_err(|error: http::uri::InvalidUri| wrong(&error.to_string()))?;
         let secure = match uri.scheme_str() {
@@ -113,7 +116,8 @@ mod tests {
         check("ftp://site", "it begins with neither http:// nor https://");
         check("http://me:secret@site/", "it has a user in it, and those are not sent");
         check("http://site:99999/", "its port is no number from 0 to 65535");
-        check("http://", "invalid format");
+        check("http://", "it names no host");
+        check("http:///metrics", "it names no host");
     }
 
     #[test]
