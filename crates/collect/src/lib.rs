@@ -21,7 +21,6 @@ pub mod numbers;
 pub mod otlp;
 pub mod place;
 pub mod prometheus_protobuf;
-#[allow(dead_code)]
 mod protobuf;
 mod reading;
 pub mod remote_write;
