@@ -3,7 +3,7 @@
 //! Writes `docs/benchmarks.md` and the samples behind it, `bench/results/*.tsv`. Everything that can disturb
 //! a comparison is said in the report itself. `record.rs` … `accuracy.rs` hold one comparison of histograms each,
 //! with the peers; `topdeck.rs` is topdeck's side of all of them. `journal.rs` has those of journals,
-//! `store.rs` that of stores, `query.rs` that of questions to them.
+//! `store.rs` that of stores, `query.rs` that of questions to them, `serve.rs` that of servers under load.
 #![forbid(unsafe_code)]
 
 mod accuracy;
@@ -20,6 +20,7 @@ mod query;
 mod record;
 mod report;
 mod rounds;
+mod serve;
 mod store;
 mod threads;
 mod topdeck;
@@ -72,8 +73,9 @@ enum Run {
 
 const STORE: &str = "store";
 const QUERY: &str = "query";
+const SERVE: &str = "serve";
 /// Those on stores come last.
-const COMPARISONS: [(&str, Run); 11] = [
+const COMPARISONS: [(&str, Run); 12] = [
     ("record", Run::Alone(record::run)),
     ("threads", Run::Alone(threads::run)),
     ("merge", Run::Alone(merge::run)),
@@ -83,6 +85,7 @@ const COMPARISONS: [(&str, Run); 11] = [
     ("journal-append", Run::Alone(journal::append)),
     ("journal-durable", Run::Alone(journal::durable)),
     ("journal-read", Run::Alone(journal::read)),
+    (SERVE, Run::Alone(serve::run)),
     (STORE, Run::OnStores),
     (QUERY, Run::OnStores),
 ];

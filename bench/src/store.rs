@@ -4,10 +4,10 @@
 //! cost as [`Figures`]. A store takes part by a file with a function that returns them: `prometheus.rs` is one.
 
 mod figures;
-mod http;
+pub(crate) mod http;
 pub(crate) mod prometheus;
 mod remote_write;
-mod server;
+pub(crate) mod server;
 pub(crate) mod topdeck;
 
 use collect::synthetic::{Dataset, Scale, Which};

@@ -81,10 +81,22 @@ pub(crate) fn run_a_as_gauges(work: &Work) -> Result<(Figures, Asked)> {
 
 /// The program, built unless that was done before: it takes minutes, which a quick run does not have.
 fn build(work: &Work) -> Result<PathBuf> {
-    let folder = program::build_folder("prometheus")?;
-    let program = folder.join(format!("prometheus-{}", version()));
+    let program = place()?;
     if !program.exists() {
         ensure!(!work.quick, "not built yet, which a run that is not quick does");
+    }
+    self::program()
+}
+
+fn place() -> Result<PathBuf> {
+    Ok(program::build_folder("prometheus")?.join(format!("prometheus-{}", version())))
+}
+
+/// The program, built if it is not there.
+pub(crate) fn program() -> Result<PathBuf> {
+    let program = place()?;
+    if !program.exists() {
+        let folder = program::build_folder("prometheus")?;
         program::run_tool(Command::new("go").arg("version"))?;
         eprintln!("        building {}, which takes minutes …", name());
         let made = folder.join("made");

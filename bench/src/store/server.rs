@@ -73,10 +73,24 @@ impl Server {
 
     /// Greatest resident size since it started, or since [`Self::forget_memory`].
     pub(crate) fn memory_bytes(&self) -> Result<u64> {
+        self.status("VmHWM")
+    }
+
+    /// Resident size now.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        self.status("VmRSS")
+    }
+
+    /// What of it are pages of files, first of all the program's own, which the system may drop and read again.
+    pub(crate) fn resident_file_bytes(&self) -> Result<u64> {
+        self.status("RssFile")
+    }
+
+    fn status(&self, name: &str) -> Result<u64> {
         let status = self.file("status")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let kib: Option<u64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        Ok(kib.context("no VmHWM in /proc")? * 1024)
+        Ok(kib.with_context(|| format!("no {name} in /proc"))? * 1024)
     }
 
     /// The greatest resident size is that of now.

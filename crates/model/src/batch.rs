@@ -38,7 +38,9 @@ pub struct BatchWriter {
     /// The group that is being filled.
     group: Vec<u8>,
     samples: u64,
-    series: Option<(String, Kind, Meaning)>,
+    series: Option<(Kind, Meaning)>,
+    /// Of that series, for errors; its memory is that of the one before.
+    name: String,
     gaps: Vec<Gap>,
     /// Of the sample before: most samples of a batch are of one stretch of time.
     start: i64,
@@ -54,6 +56,7 @@ impl Default for BatchWriter {
             group: Vec::new(),
             samples: 0,
             series: None,
+            name: String::new(),
             gaps: Vec::new(),
             start: 0,
             span: 0,
@@ -88,7 +91,9 @@ impl BatchWriter {
             Temporality::Delta
         };
         let meaning = Meaning { unit: frame_unit(series.unit()), temporality };
-        self.series = Some((series.name().to_owned(), series.kind(), meaning));
+        self.series = Some((series.kind(), meaning));
+        self.name.clear();
+        self.name.push_str(series.name());
     }
 
     /// One more sample of the series named last.
@@ -97,14 +102,14 @@ impl BatchWriter {
     ///
     /// If no series was named.
     pub fn sample(&mut self, sample: &Sample) -> Result<()> {
-        let (name, kind, meaning) = self.series.as_ref().expect("BUG: a sample before its series");
-        if !sample.value.is_of(*kind) {
+        let (kind, meaning) = self.series.expect("BUG: a sample before its series");
+        if !sample.value.is_of(kind) {
             let (kind, found) = (kind.name(), sample.value.name());
-            return Err(Error::Kind { series: name.clone(), kind, found });
+            return Err(Error::Kind { series: self.name.clone(), kind, found });
         }
         let (start, end) = (sample.start, sample.end);
         let Some(span) = end.checked_sub(start).filter(|&span| span >= 0) else {
-            return Err(Error::Backwards { series: name.clone(), start, end });
+            return Err(Error::Backwards { series: self.name.clone(), start, end });
         };
         put_zigzag(&mut self.group, start.wrapping_sub(self.start));
         put_zigzag(&mut self.group, span - self.span);
@@ -112,7 +117,7 @@ impl BatchWriter {
         match &sample.value {
             Value::Histogram(histogram) => {
                 self.frame.clear();
-                hist::codec::frame::encode(histogram, *meaning, &mut self.frame);
+                hist::codec::frame::encode(histogram, meaning, &mut self.frame);
                 put_bytes(&mut self.group, &self.frame);
             }
             Value::Number(number) => self.group.extend_from_slice(&number.to_le_bytes()),
@@ -210,7 +215,7 @@ impl Batch {
             let series = reader.head()?;
             let head_end = reader.reader.offset();
             if let Some((SeriesRef::Id(id), tag)) = series {
-                let form = form_of(id).ok_or(Error::UnknownSeries { id })?;
+                let form = form_of(id).ok_or_else(|| Error::UnknownSeries { id })?;
                 let kind = Series::check_form(&form)?;
                 if value_tag(kind) != tag {
                     let series = Series::from_form(&form)?.to_string();

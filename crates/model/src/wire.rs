@@ -56,7 +56,8 @@ impl<'a> Reader<'a> {
     /// The next `len` bytes.
     pub fn take(&mut self, len: usize, field: &'static str) -> Result<&'a [u8]> {
         let rest = &self.bytes[self.offset..];
-        let taken = rest.get(..len).ok_or(Error::Truncated { offset: self.offset, field })?;
+        let taken =
+            rest.get(..len).ok_or_else(|| Error::Truncated { offset: self.offset, field })?;
         self.offset += len;
         Ok(taken)
     }
@@ -127,7 +128,8 @@ impl<'a> Reader<'a> {
         let offset = self.offset;
         let count = self.varint(field)?;
         let max = self.remaining() / bytes_min.max(1);
-        usize::try_from(count).ok().filter(|&count| count <= max).ok_or(Error::Invalid {
+        let fits = usize::try_from(count).ok().filter(|&count| count <= max);
+        fits.ok_or_else(|| Error::Invalid {
             offset,
             field,
             found: count.to_string(),

@@ -539,37 +539,36 @@ impl Inner {
     fn admit(&self, batch: &Batch) -> Result<()> {
         let mut tried = false;
         let mut new: HashSet<&[u8]> = HashSet::new();
+        let mut index = self.index();
         for entry in batch.read() {
             let entry = entry.expect("BUG: the batch was checked");
             if !entry.begins {
                 continue;
             }
+            let id = entry.series.id();
+            let mut number = index.number(&id);
+            if number.is_none() && !tried {
+                // What was acknowledged and not read yet counts: otherwise limits hold nothing back while nobody
+                // asks.
+                tried = true;
+                drop(index);
+                self.catch_up()?;
+                index = self.index();
+                number = index.number(&id);
+            }
             match entry.series {
                 SeriesRef::Form(form) => {
-                    // What was acknowledged and not read yet counts: otherwise limits hold nothing back while
-                    // nobody asks.
-                    if !tried && self.index().number(&entry.series.id()).is_none() {
-                        tried = true;
-                        self.catch_up()?;
-                    }
-                    if !new.contains(form) && self.index().admit(form, new.len() as u64)? {
+                    if !new.contains(form) && index.admit(form, new.len() as u64)? {
                         new.insert(form);
                     }
                 }
                 SeriesRef::Id(id) => {
-                    let mut number = self.index().number(&id);
-                    if number.is_none() && !tried {
-                        tried = true;
-                        self.catch_up()?;
-                        number = self.index().number(&id);
-                    }
                     let number = number.ok_or(Error::UnknownSeries { id })?;
-                    let series = self.index().series(number);
-                    if !entry.is_of(series.kind()) {
-                        let (kind, found) = (series.kind().name(), "another kind of value");
-                        return Err(
-                            model::Error::Kind { series: series.to_string(), kind, found }.into()
-                        );
+                    let kind = index.kind(number);
+                    if !entry.is_of(kind) {
+                        let (series, kind) = (index.series(number).to_string(), kind.name());
+                        let found = "another kind of value";
+                        return Err(model::Error::Kind { series, kind, found }.into());
                     }
                 }
             }

@@ -1,0 +1,450 @@
+//! Servers under load: what they take in, how soon they answer, and what they cost when nobody asks.
+//!
+//! `bodies.rs` writes what is sent, `node.rs` starts the servers, `lanes.rs` sends, `statsd.rs` offers datagrams,
+//! `idle.rs` watches. With `TOPDECK_BENCH_SERVE="idle,remote write 1,topdeck"` only parts are run whose names hold one of
+//! those, and only those servers if any is named; each figure is printed as it comes.
+
+mod bodies;
+mod grpc;
+mod idle;
+mod lanes;
+mod node;
+mod statsd;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use self::bodies::{BUCKETS, Bodies, Format, LABELS, LANES};
+use self::idle::Idle;
+use self::lanes::{Pace, Taken};
+use self::node::{Node, Role, Who};
+use self::statsd::{Offered, Way};
+use crate::Effort;
+use crate::report::{Samples, Section, Table, Target, number};
+
+/// Readings of a request: when all is sent as fast as it goes, and on a schedule.
+const NUMBERS: usize = 2_000;
+const NUMBERS_SCHEDULED: usize = 500;
+const HISTOGRAMS: usize = 200;
+const HISTOGRAMS_SCHEDULED: usize = 100;
+/// What is to be taken each second.
+const NUMBERS_RATE: f64 = 500_000.0;
+const HISTOGRAMS_RATE: f64 = 150_000.0;
+const TIMINGS_RATE: f64 = 1e6;
+
+const FORMATS: [Format; 4] =
+    [Format::RemoteWrite1, Format::RemoteWrite2, Format::OtlpHttp, Format::OtlpGrpc];
+const SERVERS: [Who; 3] = [Who::Topdeck, Who::Prometheus, Who::VictoriaMetrics];
+const ROLES: [Role; 4] = [Role::ServeWithHost, Role::Serve, Role::AgentWithHost, Role::Agent];
+
+/// What was measured of one server in one format.
+struct Loaded {
+    who: Who,
+    format: Format,
+    fast: Vec<Taken>,
+    scheduled: Option<Taken>,
+    failed: Option<String>,
+}
+
+struct Stream {
+    way: Way,
+    per_datagram: usize,
+    rounds: Vec<Offered>,
+}
+
+/// How much work there is.
+struct Work {
+    rounds: usize,
+    /// How long a load goes on, at the rate that is aimed at.
+    fast: f64,
+    scheduled: f64,
+    idle: Duration,
+}
+
+/// All of it.
+pub(crate) fn run(effort: &Effort) -> Section {
+    let work = match effort.quick {
+        true => Work { rounds: 1, fast: 2.0, scheduled: 4.0, idle: Duration::from_secs(5) },
+        false => Work { rounds: 3, fast: 10.0, scheduled: 20.0, idle: Duration::from_secs(60) },
+    };
+    let mut method = method(effort);
+    let mut loads = Vec::new();
+    if let Err(error) = node::topdeck() {
+        method += &format!("\n\ntopdeck could not be built: {error:#}.");
+    }
+    for format in FORMATS.into_iter().filter(|format| is_wanted(format.name())) {
+        loads.extend(load(format, &work));
+    }
+    let mut streams = Vec::new();
+    for (way, per_datagram) in [(Way::Udp, 10), (Way::Udp, 1), (Way::Unix, 10), (Way::Unix, 1)] {
+        if !is_wanted("StatsD") {
+            continue;
+        }
+        says(&format!("StatsD, {way:?}, {per_datagram} in a datagram …"));
+        let mut rounds = Vec::new();
+        for _ in 0..work.rounds {
+            let during = Duration::from_secs_f64(work.fast / 2.0);
+            match statsd::offer(way, per_datagram, TIMINGS_RATE, during) {
+                Ok(offered) => rounds.push(offered),
+                Err(error) => method += &format!("\n\nStatsD, {way:?}: {error:#}."),
+            }
+        }
+        streams.push(Stream { way, per_datagram, rounds });
+    }
+    let mut idles = Vec::new();
+    for role in ROLES.into_iter().filter(|_| is_wanted("idle")) {
+        says(&format!("idle: {} …", role.name()));
+        match idle::watch(role, work.idle) {
+            Ok(idle) => idles.push(idle),
+            Err(error) => method += &format!("\n\n{}: {error:#}.", role.name()),
+        }
+    }
+    for one in &loads {
+        if let Some(why) = &one.failed {
+            let why = why.replace(['|', '\n'], " ");
+            method += &format!("\n\n{}, {}: {why}.", one.who.name(), one.format.name());
+        }
+    }
+    Section {
+        name: crate::SERVE,
+        title: "Servers under load",
+        method,
+        tables: vec![taken(&loads), answered(&loads), datagrams(&streams), idling(&idles)],
+        targets: targets(&loads, &streams, &idles),
+        samples: samples(&loads, &streams),
+    }
+}
+
+/// The parts that were asked for, if not all.
+fn parts() -> Option<String> {
+    std::env::var("TOPDECK_BENCH_SERVE").ok()
+}
+
+fn is_wanted(name: &str) -> bool {
+    parts().is_none_or(|parts| parts.split(',').any(|part| name.contains(part)))
+}
+
+fn is_server_wanted(who: Who) -> bool {
+    let named = |who: Who| who.name().to_lowercase();
+    let Some(parts) = parts() else { return true };
+    let of = |who: Who| parts.split(',').any(|part| named(who).contains(&part.to_lowercase()));
+    of(who) || !SERVERS.into_iter().any(of)
+}
+
+fn says(what: &str) {
+    eprintln!("        {what}");
+}
+
+/// All servers in turn, in each round.
+fn load(format: Format, work: &Work) -> Vec<Loaded> {
+    let (points, scheduled, rate) = match format.is_otlp() {
+        true => (HISTOGRAMS, HISTOGRAMS_SCHEDULED, HISTOGRAMS_RATE),
+        false => (NUMBERS, NUMBERS_SCHEDULED, NUMBERS_RATE),
+    };
+    let takes = |who: &Who| who.path(format).is_some() && is_server_wanted(*who);
+    let servers = SERVERS.into_iter().filter(takes);
+    let mut loads: Vec<Loaded> = servers
+        .map(|who| Loaded { who, format, fast: Vec::new(), scheduled: None, failed: None })
+        .collect();
+    let requests = |seconds: f64, points: usize| (rate * seconds / points as f64) as usize;
+    let bodies = Bodies::new(format, points, requests(work.fast, points));
+    for round in 0..work.rounds {
+        for one in loads.iter_mut().filter(|one| one.failed.is_none()) {
+            says(&format!("{}, {}, round {round} …", one.who.name(), format.name()));
+            match once(one.who, &bodies, Pace::Closed) {
+                Ok(taken) => one.fast.push(taken),
+                Err(error) => one.failed = Some(format!("{error:#}")),
+            }
+        }
+    }
+    drop(bodies);
+    let half = rate / 2.0;
+    let bodies = Bodies::new(format, scheduled, requests(work.scheduled, scheduled) / 2);
+    for one in loads.iter_mut().filter(|one| one.failed.is_none()) {
+        says(&format!("{}, {}, on a schedule …", one.who.name(), format.name()));
+        match once(one.who, &bodies, Pace::Open(half)) {
+            Ok(taken) => one.scheduled = Some(taken),
+            Err(error) => one.failed = Some(format!("{error:#}")),
+        }
+    }
+    loads
+}
+
+fn once(who: Who, bodies: &Bodies, pace: Pace) -> Result<Taken> {
+    let mut node = Node::start(who, Role::Serve)?;
+    let taken = lanes::send(&mut node, who, bodies, pace)?;
+    node.stop()?;
+    if parts().is_some() {
+        says(&format!(
+            "{:.0} points/s, server {:.2} s ({:.2} s until idle) of {:.2} s, sender {:.2} s, put off {}, {} MB, {:.0} B a request, \
+             p50 {:.2} p99 {:.2} p99.9 {:.2} max {:.2} ms",
+            taken.per_second(),
+            taken.cpu.as_secs_f64(),
+            taken.cpu_until_idle.as_secs_f64(),
+            taken.passed.as_secs_f64(),
+            taken.sender_cpu.as_secs_f64(),
+            taken.put_off,
+            taken.memory_bytes / 1_000_000,
+            bodies.bytes(),
+            taken.latency_ms(0.5),
+            taken.latency_ms(0.99),
+            taken.latency_ms(0.999),
+            taken.latency_ms(1.0),
+        ));
+    }
+    Ok(taken)
+}
+
+fn method(effort: &Effort) -> String {
+    let mut text = format!(
+        "\
+Real servers as processes of their own, each with an empty folder on the same disk, loaded over loopback by this program, \
+which shares the two processors with them. Requests are written before the clock starts. Processor time is that of the whole \
+process, in user and system mode, as `/proc/PID/stat` has it; that of the senders stands beside it.
+
+Numbers: {LANES} connections, each with {NUMBERS} series of {LABELS} labels; a request has one reading of each \
+({NUMBERS_SCHEDULED} on a schedule), in snappy. Histograms: cumulative exponential histograms of {BUCKETS} buckets and 4 attributes, \
+{HISTOGRAMS} in a request ({HISTOGRAMS_SCHEDULED} on a schedule), not packed. Times rise by 5 s from request to request of a series. \
+The series are told before the clock starts. “As fast as it goes”: each connection sends the next request when the last was \
+answered; a request that was put off (429) is sent again and is in the time. “Until idle” is the processor time until the \
+server had nothing more to do. On a schedule, requests leave at half the rate that is aimed at, and the latency counts from \
+the moment that was intended, so that what waits because of an answer that was late is late too.
+
+What an acknowledgement promises differs: topdeck's says that the request is on disk and survives the loss of power \
+(`acknowledge = \"disk\"`, the default); Prometheus has written its log and does not wait for the disk; VictoriaMetrics has it in \
+memory. Neither of them has a setting to wait for the disk. Prometheus takes no OTLP over gRPC; VictoriaMetrics is Debian's \
+package, which takes neither remote write 2 nor OTLP.
+
+StatsD: two senders offer a million timings of 1,000 series each second, of one length; over UDP several datagrams go by one \
+system call (`UDP_SEGMENT`), so that the sender is not what is measured. What a sender cannot send in time is not offered. \
+Dropped is what the kernel had no room for, as topdeck counts and tells it. Neither peer takes StatsD."
+    );
+    if effort.quick {
+        text += "\n\nThis was a quick run: one round, and less of everything.";
+    }
+    text
+}
+
+fn of(what: &str, values: impl IntoIterator<Item = f64>) -> Samples {
+    Samples { values: values.into_iter().collect(), ..Samples::new(what, "") }
+}
+
+fn taken(loads: &[Loaded]) -> Table {
+    let header = [
+        "as fast as it goes",
+        "server",
+        "acknowledged means",
+        "points/s",
+        "server, CPU µs/point",
+        "until idle",
+        "senders, CPU µs/point",
+        "put off",
+        "memory MB",
+    ];
+    let mut table = Table::new("Acknowledged points: median (least–greatest).", 3, &header);
+    for one in loads {
+        let per_point = |time: fn(&Taken) -> Duration| {
+            let us = |taken: &Taken| time(taken).as_secs_f64() * 1e6 / taken.points as f64;
+            of("", one.fast.iter().map(us)).cell()
+        };
+        table.rows.push(vec![
+            one.format.name().to_owned(),
+            one.who.name(),
+            one.who.promise().to_owned(),
+            of("", one.fast.iter().map(Taken::per_second)).cell(),
+            per_point(|taken| taken.cpu),
+            per_point(|taken| taken.cpu_until_idle),
+            per_point(|taken| taken.sender_cpu),
+            number(of("", one.fast.iter().map(|taken| taken.put_off as f64)).median()),
+            number(of("", one.fast.iter().map(|taken| taken.memory_bytes as f64 / 1e6)).median()),
+        ]);
+    }
+    table
+}
+
+fn answered(loads: &[Loaded]) -> Table {
+    let header = [
+        "on a schedule",
+        "server",
+        "acknowledged means",
+        "intended points/s",
+        "answered points/s",
+        "p50 ms",
+        "p99 ms",
+        "p99.9 ms",
+        "greatest ms",
+        "server, CPU %",
+        "senders, CPU %",
+        "requests",
+    ];
+    let mut table = Table::new("How soon requests are answered.", 3, &header);
+    for one in loads {
+        let Some(taken) = &one.scheduled else { continue };
+        let percent =
+            |time: Duration| number(time.as_secs_f64() / taken.passed.as_secs_f64() * 100.0);
+        let mut row = vec![
+            one.format.name().to_owned(),
+            one.who.name(),
+            one.who.promise().to_owned(),
+            number(rate(one.format) / 2.0),
+            number(taken.per_second()),
+        ];
+        row.extend([0.5, 0.99, 0.999, 1.0].map(|share| number(taken.latency_ms(share))));
+        row.extend([percent(taken.cpu), percent(taken.sender_cpu)]);
+        row.push(taken.latencies.len().to_string());
+        table.rows.push(row);
+    }
+    table
+}
+
+fn rate(format: Format) -> f64 {
+    if format.is_otlp() { HISTOGRAMS_RATE } else { NUMBERS_RATE }
+}
+
+fn datagrams(streams: &[Stream]) -> Table {
+    let header = [
+        "StatsD timings",
+        "in a datagram",
+        "offered/s",
+        "taken/s",
+        "dropped by the kernel",
+        "dropped by topdeck",
+        "not accounted for",
+        "server, CPU µs/timing",
+        "senders, CPU µs/timing",
+    ];
+    let mut table = Table::new("Datagrams: median (least–greatest).", 1, &header);
+    for stream in streams {
+        let cell = |of_one: fn(&Offered) -> f64| of("", stream.rounds.iter().map(of_one)).cell();
+        table.rows.push(vec![
+            match stream.way {
+                Way::Udp => "UDP".to_owned(),
+                Way::Unix => "Unix socket".to_owned(),
+            },
+            stream.per_datagram.to_string(),
+            cell(offered_per_second),
+            cell(|one| one.taken as f64 / one.passed.as_secs_f64()),
+            cell(|one| one.dropped as f64),
+            cell(|one| one.refused as f64),
+            cell(|one| missing(one) as f64),
+            cell(|one| one.cpu.as_secs_f64() * 1e6 / one.offered as f64),
+            cell(|one| one.sender_cpu.as_secs_f64() * 1e6 / one.offered as f64),
+        ]);
+    }
+    table
+}
+
+fn offered_per_second(one: &Offered) -> f64 {
+    one.offered as f64 / one.passed.as_secs_f64()
+}
+
+/// Neither taken nor told as dropped.
+fn missing(one: &Offered) -> i64 {
+    one.offered as i64 - (one.taken + one.dropped + one.refused) as i64
+}
+
+fn idling(idles: &[Idle]) -> Table {
+    let header = [
+        "nobody sends",
+        "CPU % of one processor",
+        "resident MB",
+        "of it pages of files",
+        "greatest since the start",
+    ];
+    let mut table = Table::new("At rest.", 1, &header);
+    for one in idles {
+        table.rows.push(vec![
+            one.role.name().to_owned(),
+            number(one.cpu_percent),
+            number(one.resident_bytes as f64 / 1e6),
+            number(one.file_bytes as f64 / 1e6),
+            number(one.greatest_bytes as f64 / 1e6),
+        ]);
+    }
+    table
+}
+
+fn targets(loads: &[Loaded], streams: &[Stream], idles: &[Idle]) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for stream in streams {
+        let median = |of_one: fn(&Offered) -> f64| {
+            let values = of("", stream.rounds.iter().map(of_one));
+            (!values.values.is_empty()).then(|| values.median())
+        };
+        let name = match stream.way {
+            Way::Udp => "UDP",
+            Way::Unix => "Unix socket",
+        };
+        let what = format!("StatsD, {name}, {} in a datagram", stream.per_datagram);
+        let offered = median(offered_per_second);
+        targets.push(Target::at_least(
+            &format!("{what}, offered"),
+            TIMINGS_RATE * 0.999,
+            "timings/s",
+            offered,
+        ));
+        let lost = median(|one| missing(one).unsigned_abs() as f64);
+        targets.push(Target::at_most(&format!("{what}, not accounted for"), 0.0, "timings", lost));
+    }
+    for one in loads.iter().filter(|one| one.who == Who::Topdeck) {
+        let name = one.format.name();
+        let fast = of("", one.fast.iter().map(Taken::per_second));
+        let fast = (!fast.values.is_empty()).then(|| fast.median());
+        let what = match one.format.is_otlp() {
+            true => format!("{name}, exponential histograms acknowledged"),
+            false => format!("{name}, samples acknowledged"),
+        };
+        targets.push(Target::at_least(&what, rate(one.format), "points/s", fast));
+        let late = one.scheduled.as_ref().map(|taken| taken.latency_ms(0.999));
+        let what = format!("{name}, p99.9 of an acknowledgement on disk at half that rate");
+        targets.push(Target::at_most(&what, 50.0, "ms", late));
+    }
+    for one in idles {
+        let (cpu, memory) = match one.role {
+            Role::Serve | Role::ServeWithHost => (1.0, 64.0),
+            Role::Agent | Role::AgentWithHost => (1.0, 16.0),
+        };
+        let what = format!("at rest, {}", one.role.name());
+        targets.push(Target::at_most(&what, cpu, "% of a processor", Some(one.cpu_percent)));
+        let megabytes = one.resident_bytes as f64 / 1e6;
+        targets.push(Target::at_most(
+            &format!("{what}, resident memory"),
+            memory,
+            "MB",
+            Some(megabytes),
+        ));
+    }
+    targets
+}
+
+fn samples(loads: &[Loaded], streams: &[Stream]) -> Vec<(String, Vec<Samples>)> {
+    let mut sets = Vec::new();
+    for format in FORMATS {
+        let rows = |value: fn(&Taken) -> f64| -> Vec<Samples> {
+            let loads = loads.iter().filter(|one| one.format == format);
+            loads.map(|one| of(&one.who.name(), one.fast.iter().map(value))).collect()
+        };
+        let name = format.name();
+        sets.push((format!("{name}, points/s"), rows(Taken::per_second)));
+        sets.push((format!("{name}, server CPU s"), rows(|taken| taken.cpu.as_secs_f64())));
+        let of_format = loads.iter().filter(|one| one.format == format);
+        let latencies = of_format.filter_map(|one| {
+            let ms = one.scheduled.as_ref()?.latencies.iter().map(|it| it.as_secs_f64() * 1e3);
+            Some(of(&one.who.name(), ms))
+        });
+        sets.push((format!("{name}, latency on a schedule, ms, sorted"), latencies.collect()));
+    }
+    for one in streams {
+        let set = format!("StatsD, {:?}, {} in a datagram", one.way, one.per_datagram);
+        sets.push((
+            set,
+            vec![
+                of("offered", one.rounds.iter().map(|round| round.offered as f64)),
+                of("taken", one.rounds.iter().map(|round| round.taken as f64)),
+                of("dropped", one.rounds.iter().map(|round| round.dropped as f64)),
+            ],
+        ));
+    }
+    sets
+}

@@ -1,0 +1,154 @@
+//! Timings of StatsD as datagrams: what was offered, what was taken, and what became of the rest.
+
+use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use nix::sys::socket::{setsockopt, sockopt};
+
+use super::node::{Node, Role, Who};
+use crate::clock::{cpu_time_of_program, wall_time};
+
+/// Series that timings are of, all in turn.
+const SERIES: usize = 1_000;
+/// Bytes of a line, all alike: the kernel cuts a long send into datagrams of one length.
+const LINE: &str = "shop.checkout.0000:0000.0|ms\n";
+/// The most that one send may hold of UDP, in datagrams and bytes (`UDP_MAX_SEGMENTS`, RFC 768).
+const SEGMENTS_MAX: usize = 64;
+const SEND_BYTES_MAX: usize = 65_000;
+/// Threads that send; each has a socket.
+const SENDERS: usize = 2;
+/// How far behind its schedule a sender may be before it drops what it is behind.
+const BEHIND_MAX: Duration = Duration::from_millis(100);
+const BURST: Duration = Duration::from_millis(1);
+
+/// Which way datagrams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Udp,
+    Unix,
+}
+
+/// What became of a stream of timings.
+#[derive(Clone, Debug)]
+pub(crate) struct Offered {
+    pub(crate) offered: u64,
+    pub(crate) taken: u64,
+    /// Datagrams that the kernel dropped, as topdeck counts them, in values.
+    pub(crate) dropped: u64,
+    /// Dropped by topdeck, each with its reason in a gap.
+    pub(crate) refused: u64,
+    pub(crate) passed: Duration,
+    pub(crate) cpu: Duration,
+    pub(crate) sender_cpu: Duration,
+}
+
+enum Socket {
+    Udp(UdpSocket),
+    Unix(UnixDatagram),
+}
+
+/// Offers `rate` timings a second for so long.
+pub(crate) fn offer(way: Way, per_datagram: usize, rate: f64, during: Duration) -> Result<Offered> {
+    let mut node = Node::start(Who::Topdeck, Role::Serve)?;
+    let count = |node: &Node, what: &str| -> Result<u64> {
+        let parts = ["source=\"statsd\"", &format!("outcome=\"{what}\"")];
+        Ok(node.metric("topdeck_listen_values_total", &parts)? as u64)
+    };
+    let lines: Vec<String> = (0..SERIES)
+        .map(|at| format!("shop.checkout.{at:04}:{:04}.{}|ms\n", at * 7919 % 2_000, at % 10))
+        .collect();
+    ensure!(lines.iter().all(|line| line.len() == LINE.len()), "BUG: lines differ in length");
+    let datagram = LINE.len() * per_datagram;
+    let in_send = match way {
+        Way::Udp => SEGMENTS_MAX.min(SEND_BYTES_MAX / datagram),
+        Way::Unix => 1,
+    };
+    let (cpu, sender_cpu) = (node.server.cpu()?, cpu_time_of_program());
+    let began = wall_time();
+    let sent: Result<Vec<u64>> = std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..SENDERS)
+            .map(|sender| {
+                let (lines, node) = (&lines, &node);
+                scope.spawn(move || {
+                    let socket = match way {
+                        Way::Udp => {
+                            let socket = UdpSocket::bind(("127.0.0.1", 0))?;
+                            socket.connect(("127.0.0.1", node.statsd))?;
+                            setsockopt(&socket, sockopt::UdpGsoSegment, &(datagram as i32))?;
+                            Socket::Udp(socket)
+                        }
+                        Way::Unix => {
+                            let socket = UnixDatagram::unbound()?;
+                            socket.connect(node.socket())?;
+                            Socket::Unix(socket)
+                        }
+                    };
+                    let all: Vec<u8> = (0..SERIES.max(per_datagram * in_send) * 2)
+                        .flat_map(|at| lines[(sender * 37 + at) % SERIES].bytes())
+                        .collect();
+                    let values = per_datagram * in_send;
+                    let share = rate / SENDERS as f64;
+                    Ok(stream(&socket, &all, datagram * in_send, values, share, began, during)?)
+                })
+            })
+            .collect();
+        senders.into_iter().map(|one| one.join().expect("sending does not panic")).collect()
+    });
+    let passed = wall_time() - began;
+    let offered = sent?.iter().sum();
+    let (cpu, sender_cpu) = (node.server.cpu()? - cpu, cpu_time_of_program() - sender_cpu);
+    // What was counted is told when its interval is over.
+    node.server.wait_until_idle()?;
+    std::thread::sleep(Duration::from_secs(11));
+    let (taken, kernel) = (count(&node, "taken")?, count(&node, "kernel")?);
+    let mut refused = 0;
+    for reason in ["series_max", "memory_max", "refused", "full", "broken"] {
+        refused += count(&node, reason)?;
+    }
+    node.stop()?;
+    let dropped = kernel * per_datagram as u64;
+    Ok(Offered { offered, taken, dropped, refused, passed, cpu, sender_cpu })
+}
+
+/// Sends on a schedule; returns how many values went out.
+fn stream(
+    socket: &Socket,
+    all: &[u8],
+    bytes: usize,
+    values: usize,
+    rate: f64,
+    began: Duration,
+    during: Duration,
+) -> std::io::Result<u64> {
+    let (mut sent, mut skipped, mut at) = (0u64, 0.0, 0);
+    loop {
+        let passed = wall_time() - began;
+        if passed > during {
+            return Ok(sent);
+        }
+        let due = passed.as_secs_f64() * rate - skipped;
+        let behind = due - sent as f64;
+        if behind > rate * BEHIND_MAX.as_secs_f64() {
+            // What cannot be sent in time is not offered.
+            skipped += behind - rate * BURST.as_secs_f64();
+        }
+        while (sent as f64) < due {
+            if at + bytes > all.len() {
+                at = 0;
+            }
+            let part = &all[at..at + bytes];
+            match socket {
+                Socket::Udp(socket) => socket.send(part)?,
+                Socket::Unix(socket) => socket.send(part)?,
+            };
+            at += bytes;
+            sent += values as u64;
+            if wall_time() - began > during {
+                return Ok(sent);
+            }
+        }
+        std::thread::sleep(BURST);
+    }
+}
