@@ -19,13 +19,14 @@
 //! block/blk-mq.c (`blk_update_request`), block/blk-flush.c, include/trace/events/block.h.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bpf::btf::Btf;
 use crate::bpf::grid::{self, Adding, BUCKETS, Counts};
 use crate::bpf::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
 use crate::bpf::instruction::{Arithmetic, Assembler, Function, Instruction, Label, When, Width};
-use crate::bpf::{Cost, Program};
+use crate::bpf::{Cells, Cost, Program};
 
 /// What requests do, by the number of their cells.
 pub(crate) const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "other"];
@@ -34,6 +35,8 @@ const TRACEPOINT: &str = "block_rq_complete";
 const HEAD: usize = 8;
 /// Words of an operation.
 const OPERATION: usize = 8 + 2 * BUCKETS;
+/// Words of a slot.
+const SLOT: usize = OPERATIONS.len() * OPERATION;
 const ERRORS: usize = 0;
 const WITHOUT_START: usize = 1;
 const SUM_TOTAL: usize = 2;
@@ -266,48 +269,71 @@ struct Kept {
     device: Counts,
 }
 
+/// A device, by the name it has now.
+#[derive(Clone, Debug, Default)]
+struct Device {
+    name: String,
+    /// Errors of another device that had these numbers before, by operation.
+    errors_before: [u64; OPERATIONS.len()],
+}
+
 /// Reads what the program counted.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    slots: usize,
-    names: HashMap<u64, String>,
+    devices: HashMap<u64, Device>,
     kept: HashMap<(usize, usize), Kept>,
     read: HashMap<(usize, usize), Kept>,
 }
 
 impl Ledger {
-    /// What was counted since [`Self::keep`].
-    fn read(&mut self, cells: &[AtomicU64], name: &mut dyn FnMut(u64) -> String) -> Vec<Found> {
+    /// What was counted since [`Self::keep`] in one slot, which is the device's whose key that is. `name` is its name
+    /// now, if it is there.
+    fn read(
+        &mut self,
+        slot: usize,
+        key: u64,
+        name: Option<String>,
+        cells: &[AtomicU64],
+    ) -> Vec<Found> {
         let mut all = Vec::new();
-        for slot in 0..self.slots {
-            let key = cells[HEAD + slot].load(Ordering::Relaxed);
-            if key == 0 {
+        let cells: Vec<&[AtomicU64]> = cells.chunks_exact(OPERATION).collect();
+        let errors = |number: usize| cells[number][ERRORS].load(Ordering::Relaxed);
+        let name = name.or_else(|| Some(self.devices.get(&key)?.name.clone()));
+        let name = name.unwrap_or_else(|| format!("{}:{}", major(key), minor(key)));
+        let device = self
+            .devices
+            .entry(key)
+            .or_insert_with(|| Device { name: name.clone(), ..Device::default() });
+        if device.name != name {
+            // Numbers are given again: what follows is another device's.
+            *device = Device { name, errors_before: std::array::from_fn(errors) };
+        }
+        for (number, operation) in OPERATIONS.into_iter().enumerate() {
+            let cells = cells[number];
+            let [without_start, sum] =
+                [WITHOUT_START, SUM_TOTAL].map(|at| cells[at].load(Ordering::Relaxed));
+            if errors(number) | without_start | sum == 0 {
                 continue;
             }
-            let device = self.names.entry(key).or_insert_with(|| name(key)).clone();
-            for (number, operation) in OPERATIONS.into_iter().enumerate() {
-                let at = HEAD + self.slots + (slot * OPERATIONS.len() + number) * OPERATION;
-                let cells = &cells[at..at + OPERATION];
-                let [errors, without_start, sum] =
-                    [ERRORS, WITHOUT_START, SUM_TOTAL].map(|at| cells[at].load(Ordering::Relaxed));
-                // Cells of operations that never were are not touched, so that they take no memory.
-                if errors | without_start | sum == 0 {
-                    continue;
-                }
-                let mut now = Kept::default();
-                now.total.add(&cells[TOTAL..DEVICE], &cells[SUM_TOTAL]);
-                now.device.add(&cells[DEVICE..], &cells[SUM_DEVICE]);
-                let before = self.kept.entry((slot, number)).or_default();
-                let times = [
-                    (Part::Total, now.total.since(&before.total)),
-                    (Part::Device, now.device.since(&before.device)),
-                ];
-                let times =
-                    times.into_iter().filter_map(|(part, times)| Some((part, times?))).collect();
-                self.read.insert((slot, number), now);
-                let device = device.clone();
-                all.push(Found { device, operation, times, errors, without_start });
-            }
+            let mut now = Kept::default();
+            now.total.add(&cells[TOTAL..DEVICE], &cells[SUM_TOTAL]);
+            now.device.add(&cells[DEVICE..], &cells[SUM_DEVICE]);
+            let before = self.kept.entry((slot, number)).or_default();
+            let times = [
+                (Part::Total, now.total.since(&before.total)),
+                (Part::Device, now.device.since(&before.device)),
+            ];
+            let times =
+                times.into_iter().filter_map(|(part, times)| Some((part, times?))).collect();
+            self.read.insert((slot, number), now);
+            let errors = errors(number).saturating_sub(device.errors_before[number]);
+            all.push(Found {
+                device: device.name.clone(),
+                operation,
+                times,
+                errors,
+                without_start,
+            });
         }
         all
     }
@@ -322,6 +348,10 @@ impl Ledger {
 #[derive(Debug)]
 pub(crate) struct BlockIo {
     program: Program,
+    /// What stands before the slots.
+    head: Cells,
+    /// Those of slots that have a device.
+    slots: HashMap<usize, Cells>,
     ledger: Ledger,
 }
 
@@ -331,15 +361,32 @@ impl BlockIo {
         let fields = Fields::find(btf)?;
         let devices = std::fs::read_dir("/sys/block").map_or(0, Iterator::count);
         let slots = (2 * devices).next_power_of_two().clamp(SLOTS_MIN, SLOTS_MAX);
-        let words = HEAD + slots + slots * OPERATIONS.len() * OPERATION;
+        let words = HEAD + slots + slots * SLOT;
         let make = |map| program(&fields, slots, map);
         let program = Program::start("topdeck_block", words, btf.tracepoint(TRACEPOINT)?, make)?;
-        Ok(BlockIo { program, ledger: Ledger { slots, ..Ledger::default() } })
+        let head = program.cells(0..HEAD + slots)?;
+        Ok(BlockIo { program, head, slots: HashMap::new(), ledger: Ledger::default() })
     }
 
     /// What was counted since [`Self::keep`].
-    pub(crate) fn read(&mut self) -> Vec<Found> {
-        self.ledger.read(&self.program.cells, &mut name_of)
+    pub(crate) fn read(&mut self) -> Result<Vec<Found>, String> {
+        let mut found = Vec::new();
+        let keys = &self.head[HEAD..];
+        for (slot, key) in keys.iter().enumerate() {
+            let key = key.load(Ordering::Relaxed);
+            if key == 0 {
+                continue;
+            }
+            let cells = match self.slots.entry(slot) {
+                Entry::Occupied(held) => held.into_mut(),
+                Entry::Vacant(free) => {
+                    let at = HEAD + keys.len() + slot * SLOT;
+                    free.insert(self.program.cells(at..at + SLOT)?)
+                }
+            };
+            found.extend(self.ledger.read(slot, key, name_of(key), cells));
+        }
+        Ok(found)
     }
 
     /// What was read last is safe.
@@ -349,7 +396,7 @@ impl BlockIo {
 
     /// Requests of devices for which there was no slot.
     pub(crate) fn without_slot(&self) -> u64 {
-        self.program.cells[0].load(Ordering::Relaxed)
+        self.head[0].load(Ordering::Relaxed)
     }
 
     /// What the program cost.
@@ -358,12 +405,18 @@ impl BlockIo {
     }
 }
 
-/// The name of a key's device, or its numbers where it has gone already.
-fn name_of(key: u64) -> String {
-    let (major, minor) = ((key - 1) >> 20, (key - 1) & 0xf_ffff);
-    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
-    let name = link.ok().and_then(|link| Some(link.file_name()?.to_str()?.replace('!', "/")));
-    name.unwrap_or_else(|| format!("{major}:{minor}"))
+fn major(key: u64) -> u64 {
+    (key - 1) >> 20
+}
+
+fn minor(key: u64) -> u64 {
+    (key - 1) & 0xf_ffff
+}
+
+/// The name of a key's device, unless it has gone.
+fn name_of(key: u64) -> Option<String> {
+    let link = std::fs::read_link(format!("/sys/dev/block/{}:{}", major(key), minor(key))).ok()?;
+    Some(link.file_name()?.to_str()?.replace('!', "/"))
 }
 
 #[cfg(test)]

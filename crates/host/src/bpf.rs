@@ -1,8 +1,8 @@
 //! Programs in the kernel, without a compiler: assembled here, with the kernel's own word for where its fields are.
 //!
 //! Needs Linux 5.12 or later with BTF (`/sys/kernel/btf/vmlinux`) and the right to load programs: root, or
-//! CAP_BPF and CAP_PERFMON. A program counts in the single value of an array map, which is mapped here and read
-//! without a system call.
+//! CAP_BPF and CAP_PERFMON. A program counts in the single value of an array map, of which parts are mapped here and
+//! read without a system call.
 
 pub(crate) mod btf;
 pub(crate) mod grid;
@@ -12,12 +12,13 @@ pub(crate) mod machine;
 mod syscall;
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use self::btf::Btf;
 use self::instruction::Instruction;
-use self::syscall::Cells;
+pub(crate) use self::syscall::Cells;
 
 /// Where the kernel describes its types.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -29,8 +30,7 @@ const LOG_TAIL_BYTES: usize = 1_500;
 /// A program at its tracepoint. Dropped, it is detached and unloaded, and its map freed.
 #[derive(Debug)]
 pub(crate) struct Program {
-    /// What it counted.
-    pub(crate) cells: Cells,
+    map: OwnedFd,
     program: OwnedFd,
     _link: OwnedFd,
 }
@@ -72,13 +72,16 @@ impl Program {
         let bytes = u32::try_from(8 * words).map_err(|_| format!("{words} words are too many"))?;
         let map =
             syscall::create_map(name, bytes).map_err(|error| refused("make a BPF map", &error))?;
-        let cells = Cells::map(&map, words).map_err(|error| refused("map a BPF map", &error))?;
         let program = syscall::load(name, &code(map.as_raw_fd()), tracepoint)
             .map_err(|(error, log)| refused("load a BPF program", &error) + &last_of(&log))?;
         let link =
             syscall::attach(&program).map_err(|error| refused("attach a BPF program", &error))?;
-        // The program holds the map.
-        Ok(Program { cells, program, _link: link })
+        Ok(Program { map, program, _link: link })
+    }
+
+    /// Some words of what it counts. Only what is asked for takes memory of this process.
+    pub(crate) fn cells(&self, range: Range<usize>) -> Result<Cells, String> {
+        Cells::map(&self.map, range).map_err(|error| refused("map a BPF map", &error))
     }
 
     /// What it cost so far; nothing where the kernel does not count.

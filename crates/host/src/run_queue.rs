@@ -15,7 +15,7 @@ use crate::bpf::btf::Btf;
 use crate::bpf::grid::{self, Adding, BUCKETS, Counts};
 use crate::bpf::instruction::Register::{R0, R1, R2, R3, R6, R7, R8};
 use crate::bpf::instruction::{Arithmetic, Assembler, Function, Instruction, When, Width};
-use crate::bpf::{Cost, Program};
+use crate::bpf::{Cells, Cost, Program};
 
 const TRACEPOINT: &str = "sched_switch";
 const HEAD: usize = 8;
@@ -114,6 +114,7 @@ fn program(fields: &Fields, processors: usize, map: i32) -> Vec<Instruction> {
 #[derive(Debug)]
 pub(crate) struct RunQueue {
     program: Program,
+    cells: Cells,
     processors: usize,
     kept: Counts,
     read: Counts,
@@ -127,15 +128,16 @@ impl RunQueue {
         let words = HEAD + processors * LANE;
         let make = |map| program(&fields, processors, map);
         let program = Program::start("topdeck_queue", words, btf.tracepoint(TRACEPOINT)?, make)?;
-        Ok(RunQueue { program, processors, kept: Counts::default(), read: Counts::default() })
+        let cells = program.cells(0..words)?;
+        let (kept, read) = (Counts::default(), Counts::default());
+        Ok(RunQueue { program, cells, processors, kept, read })
     }
 
     /// What was counted since [`Self::keep`], of all processors.
     pub(crate) fn read(&mut self) -> Option<hist::Histogram> {
         let mut now = Counts::default();
         for processor in 0..self.processors {
-            let lane = &self.program.cells[HEAD + processor * LANE..][..LANE];
-            // Lanes of processors that are not there are not touched, so that they take no memory.
+            let lane = &self.cells[HEAD + processor * LANE..][..LANE];
             if lane[SUM].load(Ordering::Relaxed) != 0 {
                 now.add(&lane[TIMES..], &lane[SUM]);
             }
@@ -151,7 +153,7 @@ impl RunQueue {
 
     /// Switches on processors without cells.
     pub(crate) fn without_cells(&self) -> u64 {
-        self.program.cells[0].load(Ordering::Relaxed)
+        self.cells[0].load(Ordering::Relaxed)
     }
 
     /// What the program cost.

@@ -119,8 +119,12 @@ impl Sources {
 
     fn read_block_io(&mut self, report: &mut Report<'_>) {
         let Some(block_io) = &mut self.block_io else { return };
+        let Ok(all) = block_io.read() else {
+            // No memory for a window into the kernel's: it comes with the next reading.
+            return self.unread.add(1);
+        };
         let mut untimed = 0;
-        for found in block_io.read() {
+        for found in all {
             let labels = [("device", found.device.as_str()), ("operation", found.operation)];
             for (part, times) in found.times {
                 let metric = match part {

@@ -45,7 +45,7 @@ const READ: Request = Request {
 };
 
 fn machine() -> Machine {
-    let mut machine = Machine::new(HEAD + SLOTS + SLOTS * OPERATIONS.len() * OPERATION);
+    let mut machine = Machine::new(HEAD + SLOTS + SLOTS * SLOT);
     machine.now = NOW;
     machine
 }
@@ -70,9 +70,22 @@ fn complete(machine: &mut Machine, request: Request) {
     machine.run(&program(&FIELDS, SLOTS, 3), &arguments);
 }
 
-fn read(machine: &Machine, ledger: &mut Ledger) -> Vec<Found> {
+/// As `name` has them, by their minor number.
+fn read_as(machine: &Machine, ledger: &mut Ledger, name: fn(u64) -> Option<String>) -> Vec<Found> {
     let cells: Vec<AtomicU64> = machine.map().into_iter().map(AtomicU64::new).collect();
-    ledger.read(&cells, &mut |key| format!("{}:{}", (key - 1) >> 20, (key - 1) & 0xf_ffff))
+    let (head, slots) = cells.split_at(HEAD + SLOTS);
+    let mut found = Vec::new();
+    for (slot, cells) in slots.chunks_exact(SLOT).enumerate() {
+        let key = head[HEAD + slot].load(Ordering::Relaxed);
+        if key != 0 {
+            found.extend(ledger.read(slot, key, name(minor(key)), cells));
+        }
+    }
+    found
+}
+
+fn read(machine: &Machine, ledger: &mut Ledger) -> Vec<Found> {
+    read_as(machine, ledger, |_| None)
 }
 
 /// Device, operation, counts of total and device time, errors.
@@ -94,7 +107,7 @@ fn lines(machine: &Machine, ledger: &mut Ledger) -> Vec<Line> {
 fn check(requests: &[Request], expected: &[(&str, &'static str, u64, u64, u64)]) {
     let mut machine = machine();
     requests.iter().for_each(|&request| complete(&mut machine, request));
-    let mut ledger = Ledger { slots: SLOTS, ..Ledger::default() };
+    let mut ledger = Ledger::default();
     let mut found = lines(&machine, &mut ledger);
     found.sort();
     let expected: Vec<Line> =
@@ -141,7 +154,7 @@ fn times_are_in_their_buckets() {
     // A clock that seems to run backwards makes no huge value.
     complete(&mut machine, Request { operation: 1, start: NOW + 5, io_start: NOW + 5, ..READ });
     complete(&mut machine, Request { operation: 1, ..READ });
-    let found = read(&machine, &mut Ledger { slots: SLOTS, ..Ledger::default() });
+    let found = read(&machine, &mut Ledger::default());
     let [(_, total), (_, device)] = found[0].times.as_slice() else { panic!("{found:?}") };
     assert_eq!((total.sum().estimate, device.sum().estimate), (70_000.0, 60_000.0));
     let held =
@@ -160,7 +173,7 @@ fn devices_do_not_meet() {
             complete(&mut machine, Request { minor: 16 * minor, ..READ });
         }
     }
-    let mut found = lines(&machine, &mut Ledger { slots: SLOTS, ..Ledger::default() });
+    let mut found = lines(&machine, &mut Ledger::default());
     found.sort_by_key(|line| line.2);
     let expected: Vec<Line> = (0..8)
         .map(|minor| (format!("254:{}", 16 * minor), "read", minor + 1, minor + 1, 0))
@@ -173,7 +186,7 @@ fn devices_do_not_meet() {
 fn devices_without_slot_are_counted() {
     let mut machine = machine();
     (0..40).for_each(|minor| complete(&mut machine, Request { minor, ..READ }));
-    let found = lines(&machine, &mut Ledger { slots: SLOTS, ..Ledger::default() });
+    let found = lines(&machine, &mut Ledger::default());
     assert!(found.len() <= SLOTS && found.len() >= SLOTS / 2);
     assert_eq!(machine.map()[0] + found.len() as u64, 40);
 }
@@ -181,7 +194,7 @@ fn devices_without_slot_are_counted() {
 #[test]
 fn what_is_not_kept_comes_again_with_the_next() {
     let mut machine = machine();
-    let mut ledger = Ledger { slots: SLOTS, ..Ledger::default() };
+    let mut ledger = Ledger::default();
     complete(&mut machine, READ);
     assert_eq!(lines(&machine, &mut ledger)[0].2, 1);
     complete(&mut machine, READ);
@@ -191,4 +204,27 @@ fn what_is_not_kept_comes_again_with_the_next() {
     assert_eq!(lines(&machine, &mut ledger)[0].2, 1);
     ledger.keep();
     assert_eq!(read(&machine, &mut ledger)[0].times, []);
+}
+
+#[test]
+fn a_device_that_gets_the_numbers_of_another_starts_anew() {
+    let mut machine = machine();
+    let mut ledger = Ledger::default();
+    let failed = Request { error: 10, ..READ };
+    let told = |found: Vec<Found>| {
+        let told = |one: &Found| (one.device.clone(), one.times.len(), one.errors);
+        found.iter().map(told).collect::<Vec<_>>()
+    };
+    let of = |name: &str, times, errors| vec![(name.to_owned(), times, errors)];
+    complete(&mut machine, failed);
+    // It has gone before it was looked at first, and is there again.
+    assert_eq!(told(read_as(&machine, &mut ledger, |_| None)), of("254:0", 2, 1));
+    assert_eq!(told(read_as(&machine, &mut ledger, |_| Some("a".into()))), of("a", 2, 0));
+    ledger.keep();
+    complete(&mut machine, failed);
+    assert_eq!(told(read_as(&machine, &mut ledger, |_| None)), of("a", 2, 1));
+    ledger.keep();
+    assert_eq!(told(read_as(&machine, &mut ledger, |_| Some("b".into()))), of("b", 0, 0));
+    complete(&mut machine, failed);
+    assert_eq!(told(read_as(&machine, &mut ledger, |_| Some("b".into()))), of("b", 2, 1));
 }

@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "bpf(2) has no safe form; each use carries its argument")]
 
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
@@ -25,6 +25,8 @@ const MMAPABLE: u32 = 1 << 10;
 const PROG_TYPE_TRACING: u32 = 26;
 /// The kind of attachment that gets a tracepoint's arguments as typed pointers.
 const TRACE_RAW_TP: u32 = 23;
+/// Bytes of a map's word.
+const WORD: usize = size_of::<AtomicU64>();
 /// Bytes of a name, the zero at the end included.
 const NAME_BYTES: usize = 16;
 /// Bytes of the verifier's log at the most.
@@ -162,10 +164,12 @@ pub(crate) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
     unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut attributes) }
 }
 
-/// A map's value: `Deref` gives its words. The kernel adds to them; here they are only loaded.
+/// Words of a map's value: `Deref` gives them. The kernel adds to them; here they are only loaded.
 #[derive(Debug)]
 pub(crate) struct Cells {
     base: NonNull<AtomicU64>,
+    /// Words that are mapped because pages begin where they do.
+    before: usize,
     words: usize,
 }
 
@@ -175,14 +179,18 @@ unsafe impl Send for Cells {}
 unsafe impl Sync for Cells {}
 
 impl Cells {
-    /// Maps the value of a map that [`create_map`] made with `words` words.
-    pub(crate) fn map(map: &OwnedFd, words: usize) -> io::Result<Cells> {
+    /// Maps words of the value of a map that [`create_map`] made.
+    pub(crate) fn map(map: &OwnedFd, range: Range<usize>) -> io::Result<Cells> {
+        let before = range.start % (rustix::param::page_size() / WORD);
+        let (start, words) = (range.start - before, before + range.len());
+        let (offset, bytes) = ((WORD * start) as u64, WORD * words);
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours. The kernel refuses
         // one that is longer than the map's value, rounded up to pages.
-        let base =
-            unsafe { mmap(ptr::null_mut(), 8 * words, ProtFlags::READ, MapFlags::SHARED, map, 0)? };
+        let base = unsafe {
+            mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, map, offset)?
+        };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Cells { base, words })
+        Ok(Cells { base, before, words })
     }
 }
 
@@ -193,13 +201,14 @@ impl Deref for Cells {
         // SAFETY: `map` saw the kernel accept a mapping of `words` words, aligned to a page, which `drop` alone undoes.
         // They are only loaded, relaxed, which read-only memory allows for words (std::sync::atomic, "Atomic accesses
         // to read-only memory"): no code of this crate stores to `Cells`, and a store would fault, not corrupt.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
+        let words = unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) };
+        &words[self.before..]
     }
 }
 
 impl Drop for Cells {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and nothing borrows from it any more. That it fails is impossible for it.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), 8 * self.words) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), WORD * self.words) };
     }
 }
