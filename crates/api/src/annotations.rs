@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::routing;
 use collect::Rows as _;
 use http::StatusCode;
+use intake::Way;
 use model::{Kind, Sample, Selector, Series, Value, selector};
 use serde_json::Value as Read;
 use store::View;
@@ -28,8 +29,6 @@ use crate::token::Scope;
 
 /// The series that they are of.
 const NAME: &str = "annotation";
-/// The way in which keys of annotations are made, as `intake::Intake::writer` tells ways apart.
-const WAY: u8 = 9;
 /// Bytes of one, as it is sent.
 const BYTES_MAX: usize = 64 << 10;
 /// How long one may be: all that touch a time are found in so much more.
@@ -168,7 +167,7 @@ async fn add(
     let intake = context.intake.clone();
     // Appending may wait for the disk.
     let appended = tokio::task::spawn_blocking(move || {
-        let mut writer = intake.writer(WAY);
+        let mut writer = intake.writer(Way::Form);
         writer.series(&series.form(), &mut || Ok(series.clone()))?;
         writer.sample(&sample)?;
         intake.take(&intake.producer("annotations"), writer)

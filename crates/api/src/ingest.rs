@@ -19,14 +19,6 @@ use crate::access::scoped;
 use crate::context::Context;
 use crate::token::Scope;
 
-/// Numbers of the ways to make keys (see [`intake::Intake::writer`]).
-const WAY_PLACED: u8 = 1;
-const WAY_REMOTE_WRITE_1: u8 = 2;
-const WAY_REMOTE_WRITE_2: u8 = 3;
-const WAY_OTLP: u8 = 4;
-/// Beyond those that other crates use.
-const WAY_INFLUX: u8 = 9;
-
 pub(crate) fn routes() -> Router<Context> {
     let router = record::routes()
         .merge(httptrap::routes())

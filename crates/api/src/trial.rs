@@ -101,7 +101,7 @@ impl Trial {
     /// Takes one row.
     pub(crate) fn send(&self, series: &Series, sample: Sample) {
         let intake = &self.context.intake;
-        let mut writer = intake.writer(200);
+        let mut writer = intake.writer(intake::Way::Form);
         writer.series(&series.form(), &mut || Ok(series.clone())).unwrap();
         writer.sample(&sample).unwrap();
         intake.take(&intake.producer("trial"), writer).unwrap().wait().unwrap();
@@ -110,7 +110,7 @@ impl Trial {
     /// Takes a gap.
     pub(crate) fn lose(&self, gap: Gap) {
         let intake = &self.context.intake;
-        let mut writer = intake.writer(200);
+        let mut writer = intake.writer(intake::Way::Form);
         writer.gap(gap);
         intake.take(&intake.producer("trial"), writer).unwrap().wait().unwrap();
     }

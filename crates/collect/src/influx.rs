@@ -252,7 +252,6 @@ impl<'a> Line<'a> {
         };
         // A space that stands alone is in none of the pieces.
         key.clear();
-        key.push(b'i');
         key.push(u8::from(kind == Kind::Text));
         key.extend_from_slice(self.series.as_bytes());
         key.push(b' ');

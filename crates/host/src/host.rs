@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use collect::Rows;
-use intake::{Counter, Intake, Producer, Timer};
+use intake::{Counter, Intake, Producer, Timer, Way};
 use model::Gap;
 
 use crate::error::{Error, Result};
@@ -15,8 +15,6 @@ use crate::metric::Report;
 use crate::settings::Settings;
 use crate::sources::{Note, Sources};
 
-/// The number of this source's way to make keys.
-const WAY: u8 = 7;
 /// Where the system's name stands.
 const NAME: &str = "/proc/sys/kernel/hostname";
 /// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise the last
@@ -213,7 +211,7 @@ impl Worker {
     /// Reads all, as of `end`, and waits until it is taken.
     fn read(&mut self, end: i64) -> intake::Result<()> {
         let began = Instant::now();
-        let mut writer = self.intake.writer(WAY);
+        let mut writer = self.intake.writer(Way::Host);
         if let Some((start, lost)) = self.missed {
             let reason = "there was no room for readings of the host; only what adds up came later";
             let producer = Some(self.producer.id());

@@ -21,6 +21,7 @@ mod producer;
 mod series;
 mod take;
 mod upkeep;
+mod way;
 mod writer;
 
 mod audit;
@@ -35,4 +36,5 @@ pub use home::Home;
 pub use meter::{Counter, Measured, Meter, Now, Timer};
 pub use producer::Producer;
 pub use take::{Intake, Settings};
+pub use way::Way;
 pub use writer::Writer;

@@ -40,7 +40,7 @@ impl Known {
     }
 }
 
-/// All that were seen, by key. A key begins with the number of the source's way to make keys.
+/// All that were seen, by key. A key begins with its [`Way`](crate::way::Way).
 #[derive(Debug)]
 pub(crate) struct Cache {
     ages: RwLock<Ages>,

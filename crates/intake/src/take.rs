@@ -22,10 +22,9 @@ use crate::own;
 use crate::producer::Producer;
 use crate::series::Cache;
 use crate::upkeep;
+use crate::way::Way;
 use crate::writer::Writer;
 
-/// The way of topdeck's own measurements.
-const OWN_WAY: u8 = 8;
 /// The producer of topdeck's own measurements.
 const OWN: &str = "topdeck";
 /// After how long a sender is asked to try again when the store's memory is full.
@@ -220,9 +219,8 @@ impl Intake {
         self.shared.producer(name)
     }
 
-    /// Something to write rows to. `way` is the number of the source's way to make keys: those of different ways
-    /// are never mixed up.
-    pub fn writer(&self, way: u8) -> Writer {
+    /// Something to write rows to. `way` is how the source makes keys: those of different ways are never mixed up.
+    pub fn writer(&self, way: Way) -> Writer {
         self.shared.writer(way)
     }
 
@@ -357,7 +355,7 @@ impl Shared {
         producer
     }
 
-    fn writer(&self, way: u8) -> Writer {
+    fn writer(&self, way: Way) -> Writer {
         let by_id = self.home.store().is_some();
         Writer::new(Arc::clone(&self.cache), way, by_id, self.batch_bytes_max)
     }
@@ -391,7 +389,7 @@ impl Shared {
             }
             done => done,
         };
-        let receipt = self.append(batch.bytes().len(), Some(identity.producer), &counts, append)?;
+        let receipt = self.append(batch.bytes().len(), identity.producer, &counts, append)?;
         // A repeat is not in the journal, and the forms in it need not be either.
         if !receipt.is_repeated() {
             told.iter().for_each(|known| known.set_told());
@@ -408,7 +406,7 @@ impl Shared {
         }
         let (counts, _) = counts::count(batch.bytes())?;
         let append = || self.home.append(identity, batch);
-        let receipt = self.append(batch.bytes().len(), Some(identity.producer), &counts, append)?;
+        let receipt = self.append(batch.bytes().len(), identity.producer, &counts, append)?;
         if !name.is_empty() {
             self.books.name(identity.producer, name);
         }
@@ -418,7 +416,7 @@ impl Shared {
     fn append(
         &self,
         bytes: usize,
-        producer: Option<u64>,
+        producer: u64,
         counts: &Counts,
         append: impl FnOnce() -> Result<Ack, store::Error>,
     ) -> Result<Receipt> {
@@ -457,16 +455,16 @@ impl Shared {
         self.commit.reserve(bytes, self.settings.in_flight_bytes_max)
     }
 
-    fn count_taken(&self, producer: Option<u64>, counts: &Counts) {
+    /// Those beyond the first so many are counted together.
+    fn count_taken(&self, producer: u64, counts: &Counts) {
         let mut taken = locked(&self.taken);
-        let is_listed =
-            taken.len() < PRODUCERS_MAX || producer.is_some_and(|id| taken.contains_key(&Some(id)));
-        taken.entry(producer.filter(|_| is_listed)).or_default().add(counts);
+        let is_listed = taken.len() < PRODUCERS_MAX || taken.contains_key(&Some(producer));
+        taken.entry(is_listed.then_some(producer)).or_default().add(counts);
     }
 
     /// Writes what topdeck measures of itself, as of `end`.
     pub(crate) fn write_own(&self, end: i64) -> Result<()> {
-        let mut writer = self.writer(OWN_WAY);
+        let mut writer = self.writer(Way::Form);
         self.meter.write(self.booted.min(end), end, &mut writer)?;
         // Nobody waits for it.
         self.take(&self.producer(OWN), writer).map(drop)
@@ -476,7 +474,7 @@ impl Shared {
     fn tell_killed(&self) {
         use collect::Rows as _;
         let Some(gap) = self.books.killed() else { return };
-        let mut writer = self.writer(OWN_WAY);
+        let mut writer = self.writer(Way::Form);
         writer.gap(gap);
         let mut telling = locked(&self.telling);
         if telling.is_none() {
@@ -591,10 +589,10 @@ mod tests {
         let intake = Intake::new(Home::Store(Arc::clone(&store)), settings).unwrap();
         let producer = intake.producer("p");
         let series = |name: &str| Series::new(name, Kind::Gauge).checked().unwrap();
-        let key = |name: &str| [&[1], name.as_bytes()].concat();
+        let key = |name: &str| [&[Way::Placed as u8], name.as_bytes()].concat();
         intake.shared.cache.insert(&key("forgotten"), series("forgotten")).set_told();
         for rows in 1..3 {
-            let mut writer = intake.writer(1);
+            let mut writer = intake.writer(Way::Placed);
             for name in ["forgotten", "new"] {
                 writer.series(name.as_bytes(), &mut || Ok(series(name))).unwrap();
                 writer.sample(&Sample { start: 0, end: 1, value: Value::Number(1.0) }).unwrap();
@@ -621,7 +619,7 @@ mod tests {
         let intake = Intake::new(Home::Store(Arc::clone(&store)), settings).unwrap();
         let producer = intake.producer("p");
         let take = |names: &[&str]| {
-            let mut writer = intake.writer(1);
+            let mut writer = intake.writer(Way::Placed);
             for name in names {
                 let series = || Series::new(*name, Kind::Gauge).checked();
                 writer.series(name.as_bytes(), &mut { series }).unwrap();
@@ -631,7 +629,7 @@ mod tests {
         };
         take(&["a"]).unwrap();
         assert!(matches!(take(&["a", "b"]), Err(Error::Refused(_))));
-        assert!(!intake.shared.cache.get(b"\x01b").unwrap().is_told());
+        assert!(!intake.shared.cache.get(&[Way::Placed as u8, b'b']).unwrap().is_told());
         assert_eq!(intake.in_flight_bytes(), 0);
         take(&["a"]).unwrap();
         let audit = intake.audit().unwrap();

@@ -6,6 +6,7 @@ use collect::Rows;
 use model::{BatchWriter, Gap, Sample, Series, Value};
 
 use crate::series::{Cache, Known};
+use crate::way::Way;
 
 /// Puts rows together to a batch. Many small requests make small batches; a batch is taken whole or not at all.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub struct Writer {
     /// Series that the batch names by number only.
     pub(crate) named: Vec<Arc<Known>>,
     /// Which way the keys of this source are made.
-    way: u8,
+    way: Way,
     /// Whether numbers are enough for series that the journal has.
     by_id: bool,
     key: Vec<u8>,
@@ -29,7 +30,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(cache: Arc<Cache>, way: u8, by_id: bool, bytes_max: usize) -> Writer {
+    pub(crate) fn new(cache: Arc<Cache>, way: Way, by_id: bool, bytes_max: usize) -> Writer {
         Writer {
             cache,
             batch: BatchWriter::default(),
@@ -77,7 +78,7 @@ impl Rows for Writer {
             return Ok(());
         }
         self.key.clear();
-        self.key.push(self.way);
+        self.key.push(self.way as u8);
         self.key.extend_from_slice(key);
         let known = match self.cache.get(&self.key) {
             Some(known) => known,

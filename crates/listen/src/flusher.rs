@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use intake::Intake;
+use intake::{Intake, Way};
 
 use crate::collector::{Collector, Common, lost_in};
 use crate::counters::{Lost, Reason};
@@ -16,8 +16,6 @@ use crate::held::{Held, What};
 use crate::interval::{Interval, Row};
 use crate::write::{self, POINTS_MAX};
 
-/// The number of the way in which keys are made.
-const WAY: u8 = 5;
 /// Bytes of a batch, about: a journal's buffer holds several.
 const BATCH_BYTES: usize = 768 << 10;
 /// Intervals that are kept while the intake is full, before they are merged.
@@ -270,7 +268,7 @@ impl Flusher {
         rows: &mut [Row],
         lost: &mut Lost,
     ) -> (usize, intake::Result<()>) {
-        let mut writer = self.intake.writer(WAY);
+        let mut writer = self.intake.writer(Way::Listened);
         let (mut count, mut received, mut booked, mut refused) = (0, 0, 0, Lost::default());
         for (key, held) in rows {
             count += 1;
@@ -310,7 +308,7 @@ impl Flusher {
         if interval.lost.is_empty() {
             return true;
         }
-        let mut writer = self.intake.writer(WAY);
+        let mut writer = self.intake.writer(Way::Listened);
         write::gaps(interval, &interval.lost, self.common.counters.producer.id(), &mut writer);
         match self.intake.take(&self.common.counters.producer, writer) {
             Ok(receipt) => drop(receipt),

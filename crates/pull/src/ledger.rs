@@ -4,11 +4,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use collect::Rows;
-use intake::{Counter, Intake, Producer, Writer};
+use intake::{Counter, Intake, Producer, Way, Writer};
 use model::{Gap, Sample, Series};
 
-/// The source's number for keys of series, as `intake` asks for it. All of this crate are forms of series.
-const WAY: u8 = 6;
 /// A batch that has so many bytes gets no more series: a page may be larger than what is taken at once.
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -61,7 +59,7 @@ impl Ledger {
     }
 
     pub(crate) fn batches(&self) -> Batches<'_> {
-        Batches { intake: &self.intake, full: Vec::new(), last: self.intake.writer(WAY) }
+        Batches { intake: &self.intake, full: Vec::new(), last: self.intake.writer(Way::Form) }
     }
 
     fn gaps(&self) -> MutexGuard<'_, Gaps> {
@@ -143,7 +141,7 @@ impl Rows for Batches<'_> {
         series: &mut dyn FnMut() -> model::Result<Series>,
     ) -> model::Result<()> {
         if self.last.bytes() >= BATCH_BYTES {
-            let next = self.intake.writer(WAY);
+            let next = self.intake.writer(Way::Form);
             self.full.push(std::mem::replace(&mut self.last, next));
         }
         self.last.series(key, series)

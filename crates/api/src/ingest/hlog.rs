@@ -10,11 +10,10 @@ use axum::routing::post;
 use collect::place::{Placed, Placing, Rules};
 use collect::{Place, Reading, Sink, Trouble};
 use http::StatusCode;
-use intake::Writer;
+use intake::{Way, Writer};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::ingest::WAY_PLACED;
 use crate::ingest::posted::{Posted, json};
 use crate::ingest::record::whole;
 use crate::problem::Problem;
@@ -32,7 +31,7 @@ async fn hlog(posted: Posted) -> Result<Response, Problem> {
         return Err(Problem::bad("what was measured? name it: /v1/hlog?metric=NAME"));
     }
     let start = start(&posted)?;
-    let taken = posted.take("hlog", WAY_PLACED, move |posted, body, _, rows| {
+    let taken = posted.take("hlog", Way::Placed, move |posted, body, _, rows| {
         whole(read(posted, start, body, rows))
     });
     let taken = taken.await?;

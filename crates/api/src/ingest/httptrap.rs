@@ -10,10 +10,10 @@ use axum::response::Response;
 use axum::routing::put;
 use collect::place::{Placing, Rules};
 use http::{HeaderName, StatusCode};
+use intake::Way;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::ingest::WAY_PLACED;
 use crate::ingest::posted::{Posted, json};
 use crate::problem::Problem;
 
@@ -39,7 +39,7 @@ async fn of_any(posted: Posted) -> Result<Response, Problem> {
 async fn trap(posted: Posted, check: Option<String>) -> Result<Response, Problem> {
     posted.only(&[])?;
     let debug = posted.headers.get(&DEBUG).cloned();
-    let taken = posted.take("httptrap", WAY_PLACED, move |posted, body, now, rows| {
+    let taken = posted.take("httptrap", Way::Placed, move |posted, body, now, rows| {
         let mut labels = posted.labels();
         labels.extend(check.map(|check| ("check".to_owned(), check)));
         let rules = Rules { labels: &labels, time: Some(now), ..Rules::default() };

@@ -5,12 +5,13 @@ use axum::response::Response;
 use axum::routing::post;
 use collect::Format;
 use http::StatusCode;
+use intake::Way;
 use serde_json::json;
 
 use crate::context::Context;
+use crate::ingest::hlog;
 use crate::ingest::posted::{Posted, json};
 use crate::ingest::record::{read, whole};
-use crate::ingest::{WAY_PLACED, hlog};
 use crate::problem::Problem;
 
 pub(crate) fn routes() -> Router<Context> {
@@ -22,7 +23,7 @@ async fn import(posted: Posted) -> Result<Response, Problem> {
     let unit = posted.unit()?;
     let named = posted.parameter("format").map(format).transpose()?;
     let start = hlog::start(&posted)?;
-    let taken = posted.take("import", WAY_PLACED, move |posted, body, now, rows| {
+    let taken = posted.take("import", Way::Placed, move |posted, body, now, rows| {
         let found = named.map_or_else(|| collect::detect(body), Ok);
         let format = found.map_err(|trouble| Problem::bad(trouble.to_string()))?;
         let placed = match format {

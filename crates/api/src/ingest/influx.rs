@@ -8,10 +8,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use collect::influx::{self, Precision};
 use http::StatusCode;
+use intake::Way;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::ingest::WAY_INFLUX;
 use crate::ingest::posted::{Posted, json};
 use crate::problem::Problem;
 
@@ -26,7 +26,7 @@ async fn write(posted: Posted) -> Result<Response, Problem> {
             Problem::bad(format!("precision={text}: expected ns, us, ms, s, m or h"))
         })?,
     };
-    let taken = posted.take("influx", WAY_INFLUX, move |_, body, now, rows| {
+    let taken = posted.take("influx", Way::Influx, move |_, body, now, rows| {
         Ok(influx::read(body, precision, now, rows))
     });
     let placed = taken.await?.found;

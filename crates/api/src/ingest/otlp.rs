@@ -9,11 +9,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use collect::otlp::{self, Taken};
 use http::{HeaderValue, StatusCode, header};
+use intake::Way;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::grpc;
-use crate::ingest::WAY_OTLP;
 use crate::ingest::posted::{Posted, json};
 use crate::ingest::unpack::Packing;
 use crate::problem::Problem;
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Router<Context> {
 }
 
 async fn take(posted: Posted, encoding: Encoding) -> Result<Taken, Problem> {
-    let taken = posted.take("otlp", WAY_OTLP, move |_, body, now, rows| {
+    let taken = posted.take("otlp", Way::Otlp, move |_, body, now, rows| {
         let taken = match encoding {
             Encoding::Protobuf => otlp::read_protobuf(body, now, rows),
             Encoding::Json => otlp::read_json(body, now, rows),

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use collect::Unit;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use intake::{Receipt, Writer};
+use intake::{Receipt, Way, Writer};
 use journal::Identity;
 
 use crate::access::Client;
@@ -152,7 +152,7 @@ impl Posted {
     pub(crate) async fn take<T: Send + 'static>(
         self,
         source: &'static str,
-        way: u8,
+        way: Way,
         read: impl FnOnce(&Posted, &[u8], i64, &mut Writer) -> Result<T, Problem> + Send + 'static,
     ) -> Result<Taken<T>, Problem> {
         let slots = Arc::clone(&self.gate.decoding);

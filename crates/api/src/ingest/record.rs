@@ -8,11 +8,10 @@ use axum::routing::post;
 use collect::place::{Placed, Placing, Rules};
 use collect::{Format, Unit};
 use http::StatusCode;
-use intake::Writer;
+use intake::{Way, Writer};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::ingest::WAY_PLACED;
 use crate::ingest::posted::{Posted, json};
 use crate::problem::Problem;
 
@@ -26,7 +25,7 @@ async fn record(posted: Posted) -> Result<Response, Problem> {
         return Err(Problem::bad("what was measured? name it: /v1/record?metric=NAME&unit=ms"));
     }
     let unit = posted.unit()?;
-    let taken = posted.take("record", WAY_PLACED, move |posted, body, now, rows| {
+    let taken = posted.take("record", Way::Placed, move |posted, body, now, rows| {
         whole(read(posted, Format::Numbers, unit, body, now, rows))
     });
     let taken = taken.await?;

@@ -8,11 +8,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use collect::remote_write::{self, Version, Written};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use intake::Way;
 
 use crate::context::Context;
 use crate::ingest::posted::Posted;
 use crate::ingest::unpack::{Packing, unsupported};
-use crate::ingest::{WAY_REMOTE_WRITE_1, WAY_REMOTE_WRITE_2};
 use crate::problem::Problem;
 
 const SAMPLES: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
@@ -54,8 +54,8 @@ async fn take(posted: Posted) -> Result<Written, Problem> {
         return Err(unsupported(&found, "snappy"));
     }
     let way = match version {
-        Version::V1 => WAY_REMOTE_WRITE_1,
-        Version::V2 => WAY_REMOTE_WRITE_2,
+        Version::V1 => Way::RemoteWrite1,
+        Version::V2 => Way::RemoteWrite2,
     };
     let taken = posted.take("remote write", way, move |_, body, _, rows| {
         remote_write::read(version, body, rows).map_err(|trouble| {

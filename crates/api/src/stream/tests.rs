@@ -85,7 +85,7 @@ async fn the_slow_are_told_what_they_missed_and_hold_up_nobody() {
     let mut quick = Listener::new(&trial, "/v1/stream?selector=mark").await;
     let more = 10;
     let intake = &trial.context.intake;
-    let mut writer = intake.writer(201);
+    let mut writer = intake.writer(intake::Way::Placed);
     use collect::Rows as _;
     writer.series(b"depth", &mut || Ok(gauge("depth"))).unwrap();
     for at in 0..EVENTS_MAX + more {

@@ -24,7 +24,7 @@ fn put_text(intake: &Intake, dice: &mut Dice) {
     // Not to be compressed.
     let text: String = (0..BATCH_BYTES).map(|_| char::from(b'!' + dice.roll(90) as u8)).collect();
     let series = Series::new("text", Kind::Text).checked().unwrap();
-    let mut writer = intake.writer(1);
+    let mut writer = intake.writer(intake::Way::Placed);
     writer.series(b"text", &mut || Ok(series.clone())).unwrap();
     writer.sample(&Sample { start: 1, end: 2, value: Value::Text(text) }).unwrap();
     drop(intake.take(&intake.producer("test"), writer).unwrap());

@@ -9,13 +9,13 @@ use collect::Rows as _;
 use disk::{Disk, SimDisk};
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use intake::{Book, Found, Home, Intake, Settings, Writer};
+use intake::{Book, Found, Home, Intake, Settings, Way, Writer};
 use journal::{Journal, Start};
 use model::{Batch, BatchWriter, Kind, Sample, Series, Value};
 use store::Store;
 
 pub(crate) const DIR: &str = "/data/store";
-pub(crate) const WAY: u8 = 1;
+pub(crate) const WAY: Way = Way::Placed;
 
 /// A mark in the journal of which nothing is freed.
 const ALL: &str = "all";

@@ -238,7 +238,7 @@ fn fill(agent: &Deck, bytes: u64) -> u64 {
     let (mut rows, mut time, mut receipt) = (0, 0, None);
     while intake.home().journal().stat().unwrap().segment_bytes < bytes {
         for _ in 0..10 {
-            let mut writer = intake.writer(5);
+            let mut writer = intake.writer(intake::Way::Placed);
             for (key, series) in &series {
                 let mut histogram = Histogram::default();
                 for _ in 0..100 {

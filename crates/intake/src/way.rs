@@ -1,0 +1,24 @@
+//! Ways to make the keys that series are named by.
+
+/// Which decoder made a series' key. Keys of different ways are never mixed up, so two that make different things of
+/// the same bytes need two ways. The numbers live no longer than the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Way {
+    /// The series' canonical form: what is made here, and whatever has no cheaper key.
+    Form,
+    /// `collect::place`: JSON, HDR logs, single records.
+    Placed,
+    /// Remote write, version 1.
+    RemoteWrite1,
+    /// Remote write, version 2.
+    RemoteWrite2,
+    /// OTLP.
+    Otlp,
+    /// InfluxDB's lines.
+    Influx,
+    /// StatsD and Graphite.
+    Listened,
+    /// This host's metrics.
+    Host,
+}
