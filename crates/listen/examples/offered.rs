@@ -13,7 +13,7 @@ use intake::{Home, Intake};
 use journal::Journal;
 use rustix::time::{ClockId, clock_gettime};
 
-use listen::{Address, Listener, Statsd};
+use listen::{Address, Listener, Settings};
 
 /// Series that the timings are of.
 const SERIES: usize = 100;
@@ -36,10 +36,10 @@ fn run(is_unix: bool, timings: usize, time: Duration) -> Result<(), Box<dyn Erro
     std::fs::create_dir_all(&dir)?;
     let intake = intake(&dir.join("journal"))?;
     let path = dir.join("socket");
-    let settings = Statsd {
+    let settings = Settings {
         udp: if is_unix { vec![] } else { vec!["127.0.0.1:0".parse()?] },
         unix: is_unix.then(|| path.clone()),
-        ..Statsd::default()
+        ..Settings::statsd()
     };
     let listener = Listener::start(settings, Arc::clone(&intake))?;
     let address = listener.addresses()[0].clone();

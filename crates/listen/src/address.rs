@@ -13,8 +13,6 @@ pub enum Address {
     Tcp(SocketAddr),
     /// Datagrams, on this host.
     Unix(PathBuf),
-    /// Connections, on this host.
-    UnixStream(PathBuf),
 }
 
 impl fmt::Display for Address {
@@ -23,7 +21,6 @@ impl fmt::Display for Address {
             Address::Udp(address) => write!(f, "udp {address}"),
             Address::Tcp(address) => write!(f, "tcp {address}"),
             Address::Unix(path) => write!(f, "unix {}", path.display()),
-            Address::UnixStream(path) => write!(f, "unix stream {}", path.display()),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use collect::graphite;
 use collect::statsd::{self, Metric, Type, Value};
@@ -31,11 +32,23 @@ pub(crate) struct Common {
     pub(crate) counters: Counters,
     pub(crate) troubles: Troubles,
     pub(crate) members: Members,
+    /// What is kept for the intake has no room for more: nothing is taken from collectors.
+    pub(crate) is_stuck: AtomicBool,
+}
+
+/// What becomes of values when memory is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtFull {
+    /// They are lost, and counted: nobody can ask the senders of datagrams to wait.
+    Lose,
+    /// They are taken: who reads looks first, so that it is one read more at the most.
+    Wait,
 }
 
 #[derive(Debug)]
 pub(crate) struct Collector {
     common: Arc<Common>,
+    at_full: AtFull,
     now: i64,
     current: Interval,
     /// What has a time of its own that is not now.
@@ -59,13 +72,15 @@ struct Tally {
     skipped: u64,
     /// As how many values timings count.
     weight: u64,
+    lost: Lost,
 }
 
 impl Collector {
-    pub(crate) fn new(common: Arc<Common>, now: i64, random: Random) -> Collector {
+    pub(crate) fn new(common: Arc<Common>, at_full: AtFull, now: i64, random: Random) -> Collector {
         Collector {
             current: Interval::around(now, common.interval),
             common,
+            at_full,
             now,
             others: BTreeMap::new(),
             done: Vec::new(),
@@ -95,18 +110,19 @@ impl Collector {
         self.done.extend(ended.filter(|interval| !interval.is_empty()));
         (self.bytes, self.series) = (0, 0);
         self.done_bytes = self.done.iter().map(Interval::bytes).sum();
-        // Only where nobody takes them: the flusher comes each interval.
+        // Only where nobody takes them: while there is room the flusher comes each interval.
         while self.done.len() > DONE_MAX
             && self.done_bytes > self.common.limits.memory_bytes_max / 2
         {
             let other = self.done.remove(1);
-            // What is lost is in the interval, and counted when that is taken.
-            self.done[0].merge(other);
+            let lost = self.done[0].merge(other);
+            self.common.counters.lost(&lost);
             self.done_bytes = self.done.iter().map(Interval::bytes).sum();
         }
     }
 
-    /// Intervals that are over; with `all`, also what came of the one that is not, as if it ended now.
+    /// Intervals that are over, with what was lost in them, which is counted already. With `all`, also what came of the
+    /// one that is not, as if it ended now.
     pub(crate) fn take(&mut self, now: i64, all: bool) -> Vec<Interval> {
         self.turn(now);
         if all {
@@ -125,7 +141,7 @@ impl Collector {
         self.bytes + self.done_bytes > self.common.limits.memory_bytes_max / 2
     }
 
-    /// No more will be taken.
+    /// No more is to come.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes + self.done_bytes >= self.common.limits.memory_bytes_max
     }
@@ -162,8 +178,9 @@ impl Collector {
     }
 
     fn count(&mut self) {
-        let Tally { received, refused, skipped, weight } = std::mem::take(&mut self.tally);
+        let Tally { received, refused, skipped, weight, lost } = std::mem::take(&mut self.tally);
         let counters = &self.common.counters;
+        counters.lost(&lost);
         counters.producer.received(weight);
         counters.received.add(received);
         counters.lines_refused.add(refused);
@@ -180,7 +197,10 @@ impl Collector {
 
     /// Datagrams that the kernel dropped in the interval.
     pub(crate) fn kernel_lost(&mut self, n: u64) {
-        self.current.lost.add(Reason::Kernel, n);
+        let mut lost = Lost::default();
+        lost.add(Reason::Kernel, n);
+        self.current.lost.merge(&lost);
+        self.common.counters.lost(&lost);
     }
 
     fn metric(&mut self, metric: &Metric<'_>, from: &dyn Display) {
@@ -221,8 +241,10 @@ impl Collector {
         }
     }
 
+    /// Counted at once, and in the interval for its gap.
     fn lose(&mut self, reason: Reason) {
         self.current.lost.add(reason, 1);
+        self.tally.lost.add(reason, 1);
     }
 
     fn point(&mut self, metric: &graphite::Metric<'_>) {
@@ -254,8 +276,10 @@ impl Collector {
         if at > self.now.saturating_add(AHEAD_MAX) {
             return Err(Reason::Time);
         }
-        if self.is_full() {
-            return Err(Reason::Memory);
+        if self.at_full == AtFull::Lose && self.is_full() {
+            // Relaxed: nothing else is read by it.
+            let is_stuck = self.common.is_stuck.load(Ordering::Relaxed);
+            return Err(if is_stuck { Reason::Full } else { Reason::Memory });
         }
         let other = Interval::around(at, self.common.interval);
         let known = match self.current.contains(at) {
@@ -323,11 +347,4 @@ impl Collector {
         held.received += 1;
         Ok(())
     }
-}
-
-/// Of intervals that were taken.
-pub(crate) fn lost_in(intervals: &[Interval]) -> Lost {
-    let mut lost = Lost::default();
-    intervals.iter().for_each(|interval| lost.merge(&interval.lost));
-    lost
 }

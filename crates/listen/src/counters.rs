@@ -54,8 +54,8 @@ impl Reason {
     /// As a gap says it.
     pub(crate) fn about(self) -> &'static str {
         match self {
-            Reason::Series => "more series in an interval than series_max allows",
-            Reason::Memory => "more values in an interval than memory_bytes_max allows",
+            Reason::Series => "more series in an interval than the setting series allows",
+            Reason::Memory => "more in an interval than there is memory for",
             Reason::Members => "a set had more members in an interval than are counted",
             Reason::Time => "the values said they were of more than a day ahead",
             Reason::Refused => "the store refused the series or the value",

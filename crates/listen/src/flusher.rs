@@ -1,16 +1,18 @@
 //! From the collectors into the intake, interval by interval.
 //!
 //! Where the intake is full an interval is kept and tried again; when there are more than a few, the oldest are
-//! merged, which costs resolution in time and no value. Only beyond a bound of memory are values lost.
+//! merged, which costs resolution in time and no value. Beyond a bound of memory nothing more is taken from the
+//! collectors: they become full too, and connections are then not read, and datagrams lost.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use intake::{Intake, Way};
 
-use crate::collector::{Collector, Common, lost_in};
+use crate::collector::{Collector, Common};
 use crate::counters::{Lost, Reason};
 use crate::held::{Held, What};
 use crate::interval::{Interval, Row};
@@ -56,9 +58,10 @@ impl Bell {
         self.wake.notify_one();
     }
 
-    fn wait(&self, time: Duration) -> Rung {
+    /// Without `hears_press` only a stop ends it early.
+    fn wait(&self, time: Duration, hears_press: bool) -> Rung {
         let rung = locked(&self.rung);
-        let still = |rung: &mut Rung| !rung.stop && !rung.pressed;
+        let still = |rung: &mut Rung| !rung.stop && !(hears_press && rung.pressed);
         let waited = self.wake.wait_timeout_while(rung, time, still);
         let (mut rung, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let now = *rung;
@@ -94,15 +97,24 @@ impl Flusher {
             let now = self.intake.now();
             let end = Interval::around(now, self.common.interval).end;
             let left = u64::try_from(end.saturating_sub(now)).unwrap_or(0);
-            let rung = bell.wait(Duration::from_nanos(left).min(SLEEP_MAX));
-            self.collect(rung.stop || rung.pressed);
+            let has_room = self.has_room();
+            self.common.is_stuck.store(!has_room, Ordering::Relaxed);
+            let rung = bell.wait(Duration::from_nanos(left).min(SLEEP_MAX), has_room);
+            if has_room || rung.stop {
+                self.collect(rung.stop || rung.pressed);
+            }
             self.write();
-            // What stayed, because there is no room for it.
-            self.bound();
             if rung.stop {
                 return self.finish();
             }
+            self.merge();
         }
+    }
+
+    /// Whether what collectors have may be taken, and be kept if the intake has no room for it.
+    fn has_room(&self) -> bool {
+        let max = self.common.limits.memory_bytes_max;
+        self.kept.values().map(Interval::bytes).sum::<usize>() < max
     }
 
     fn finish(&mut self) {
@@ -126,9 +138,7 @@ impl Flusher {
         let now = self.intake.now();
         let mut taken: BTreeMap<(i64, i64), Interval> = BTreeMap::new();
         for collector in &self.collectors {
-            let intervals = locked(collector).take(now, all);
-            self.common.counters.lost(&lost_in(&intervals));
-            for interval in intervals {
+            for interval in locked(collector).take(now, all) {
                 match taken.get_mut(&(interval.start, interval.end)) {
                     Some(ours) => self.common.counters.lost(&ours.merge(interval)),
                     None => drop(taken.insert((interval.start, interval.end), interval)),
@@ -168,29 +178,13 @@ impl Flusher {
         }
     }
 
-    /// Merges what is too many, and gives up what is too much.
-    fn bound(&mut self) {
+    /// Makes fewer of what stayed, because there is no room for it.
+    fn merge(&mut self) {
         while self.kept.len() > KEPT_MAX {
             let (_, mut oldest) = self.kept.pop_first().expect("BUG: there are several");
             let (_, next) = self.kept.pop_first().expect("BUG: there are several");
             self.common.counters.lost(&oldest.merge(next));
             self.kept.insert(oldest.start, oldest);
-        }
-        let max = self.common.limits.memory_bytes_max.saturating_mul(self.collectors.len() + 1);
-        while self.kept.values().map(Interval::bytes).sum::<usize>() > max {
-            let mut largest = None;
-            for (&start, interval) in &self.kept {
-                let bytes = interval.bytes();
-                if interval.series() > 0 && largest.is_none_or(|(most, _)| bytes > most) {
-                    largest = Some((bytes, start));
-                }
-            }
-            let Some((_, start)) = largest else { return };
-            let interval = self.kept.get_mut(&start).expect("BUG: it was just seen");
-            let mut lost = Lost::default();
-            interval.take_rows().iter().for_each(|(_, held)| lost.add_held(Reason::Full, held));
-            interval.lost.merge(&lost);
-            self.common.counters.lost(&lost);
         }
     }
 

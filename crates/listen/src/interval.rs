@@ -42,10 +42,6 @@ impl Interval {
         (self.start..self.end).contains(&time)
     }
 
-    pub(crate) fn series(&self) -> usize {
-        self.held.len()
-    }
-
     /// Nothing came, and nothing was lost.
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.lost.is_empty()

@@ -7,8 +7,9 @@
 //! ```
 //! A collector adds up what came in an interval: times and distributions become histograms, counters sums, gauges
 //! their last value, sets the number of their members. The flusher merges the collectors' intervals and hands them
-//! to the intake; while that is full, intervals are kept, and merged when there are too many. Whatever is lost is
-//! counted with a reason and leaves a gap.
+//! to the intake; while that is full, intervals are kept, and merged when there are too many. When memory is full too,
+//! connections are not read, so that their senders wait, and datagrams are lost. Whatever is lost is counted with a
+//! reason and leaves a gap.
 //!
 //! None of these senders is told anything, so nothing waits for the disk: what a crash of the machine loses is
 //! the interval in memory, and the journal's last moments.
@@ -34,4 +35,4 @@ mod write;
 pub use address::Address;
 pub use error::{Error, Result};
 pub use listener::Listener;
-pub use settings::{Graphite, Settings, Statsd};
+pub use settings::{Limits, Protocol, Settings};

@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use socket2::{Domain, Protocol as Ip, Type};
 
 use crate::address::Address;
-use crate::collector::{Collector, Common};
+use crate::collector::{AtFull, Collector, Common};
 use crate::counters::Counters;
 use crate::datagrams::{Datagrams, Socket, set_receive_buffer};
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::flusher::{Bell, Flusher};
 use crate::kernel::Drops;
 use crate::random::Random;
 use crate::settings::{Limits, Settings};
-use crate::streams::{Door, Streams};
+use crate::streams::Streams;
 use crate::troubles::Troubles;
 use crate::unix;
 
@@ -55,16 +55,15 @@ pub struct Listener {
 #[derive(Default)]
 struct Sockets {
     datagrams: Vec<(Socket, Address)>,
-    doors: Vec<Door>,
+    doors: Vec<TcpListener>,
     addresses: Vec<Address>,
     files: Vec<unix::File>,
 }
 
 impl Listener {
     /// Opens all sockets, or none, and begins to take what comes.
-    pub fn start(settings: impl Into<Settings>, intake: Arc<Intake>) -> Result<Listener> {
-        let settings = settings.into();
-        let (protocol, limits) = (settings.protocol(), settings.limits());
+    pub fn start(settings: Settings, intake: Arc<Intake>) -> Result<Listener> {
+        let (protocol, limits) = (settings.protocol, settings.limits);
         let sockets = Sockets::open(&settings)?;
         let common = Arc::new(Common {
             protocol,
@@ -79,6 +78,7 @@ impl Listener {
             ),
             troubles: Troubles::default(),
             members: Default::default(),
+            is_stuck: AtomicBool::new(false),
         });
         let mut listener = Listener {
             addresses: sockets.addresses,
@@ -93,14 +93,14 @@ impl Listener {
         // What fails from here on drops the listener, which stops what runs.
         let mut collectors = Vec::new();
         for (socket, address) in sockets.datagrams {
-            let room = listener.room(&intake, &mut collectors);
+            let room = listener.room(&intake, AtFull::Lose, &mut collectors);
             let buffer_bytes = listener.size(&socket, &address, &limits, &intake);
             let drops = listener.drops(&socket, &address);
             let datagrams = Datagrams { socket, address, drops, buffer_bytes, room };
             listener.readers.push(spawn("datagrams", move || datagrams.run())?);
         }
         if !sockets.doors.is_empty() {
-            let room = listener.room(&intake, &mut collectors);
+            let room = listener.room(&intake, AtFull::Wait, &mut collectors);
             let streams = Streams::new(sockets.doors, room);
             listener.readers.push(spawn("streams", move || streams.run())?);
         }
@@ -110,9 +110,14 @@ impl Listener {
         Ok(listener)
     }
 
-    fn room(&self, intake: &Arc<Intake>, collectors: &mut Vec<Arc<Mutex<Collector>>>) -> Room {
+    fn room(
+        &self,
+        intake: &Arc<Intake>,
+        at_full: AtFull,
+        collectors: &mut Vec<Arc<Mutex<Collector>>>,
+    ) -> Room {
         let common = Arc::clone(&self.common);
-        let collector = Collector::new(common, intake.now(), Random::new());
+        let collector = Collector::new(common, at_full, intake.now(), Random::new());
         let collector = Arc::new(Mutex::new(collector));
         collectors.push(Arc::clone(&collector));
         Room {
@@ -201,36 +206,25 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 impl Sockets {
     fn open(settings: &Settings) -> Result<Sockets> {
         let mut sockets = Sockets::default();
-        let (udp, tcp, unix, unix_stream) = match settings {
-            Settings::Statsd(s) => (&s.udp, &s.tcp, s.unix.as_ref(), s.unix_stream.as_ref()),
-            Settings::Graphite(s) => (&s.udp, &s.tcp, None, None),
-        };
-        for &address in udp {
+        for &address in &settings.udp {
             let socket = udp_socket(address)
                 .map_err(|source| Error::Bind { address: Address::Udp(address), source })?;
             let address = Address::Udp(socket.local_addr()?);
             sockets.addresses.push(address.clone());
             sockets.datagrams.push((Socket::Udp(socket), address));
         }
-        for &address in tcp {
+        for &address in &settings.tcp {
             let door = tcp_listener(address)
                 .map_err(|source| Error::Bind { address: Address::Tcp(address), source })?;
             sockets.addresses.push(Address::Tcp(door.local_addr()?));
-            sockets.doors.push(Door::Tcp(door));
+            sockets.doors.push(door);
         }
-        if let Some(path) = unix {
+        if let Some(path) = &settings.unix {
             let (socket, file) = unix::datagram(path)?;
             socket.set_nonblocking(true)?;
             let address = Address::Unix(path.clone());
             sockets.addresses.push(address.clone());
             sockets.datagrams.push((Socket::Unix(socket), address));
-            sockets.files.push(file);
-        }
-        if let Some(path) = unix_stream {
-            let (door, file) = unix::stream(path)?;
-            door.set_nonblocking(true)?;
-            sockets.addresses.push(Address::UnixStream(path.clone()));
-            sockets.doors.push(Door::Unix(door));
             sockets.files.push(file);
         }
         if sockets.addresses.is_empty() {

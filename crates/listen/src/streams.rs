@@ -1,14 +1,13 @@
 //! Connections, of lines: one thread for all.
 //!
-//! A connection that sends no whole line for [`crate::Statsd::idle_max`] is closed, however many bytes it sends; of
+//! A connection that sends no whole line for [`crate::Limits::idle_max`] is closed, however many bytes it sends; of
 //! more connections than there may be the new ones are closed at once. While memory is full nothing is read, so
-//! that senders wait: what comes over a connection is not dropped for want of memory.
+//! that senders wait: what comes over a connection is not dropped for want of memory. That time is nobody's idleness.
 
 use std::fmt;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,69 +26,23 @@ const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How long what has come is still read when it is to stop, should more and more come.
 const STOP_MAX: Duration = Duration::from_secs(1);
 
-pub(crate) enum Door {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
+/// A connection's other end.
+struct From(SocketAddr);
 
-enum Stream {
-    Tcp(TcpStream, SocketAddr),
-    Unix(UnixStream),
-}
-
-impl fmt::Display for Stream {
+impl fmt::Display for From {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Stream::Tcp(_, from) => write!(f, "tcp {from}"),
-            Stream::Unix(_) => f.write_str("unix stream"),
-        }
-    }
-}
-
-impl Door {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Door::Tcp(door) => door.as_fd(),
-            Door::Unix(door) => door.as_fd(),
-        }
-    }
-
-    fn accept(&self) -> io::Result<Stream> {
-        let stream = match self {
-            Door::Tcp(door) => door.accept().map(|(stream, from)| Stream::Tcp(stream, from))?,
-            Door::Unix(door) => Stream::Unix(door.accept()?.0),
-        };
-        match &stream {
-            Stream::Tcp(stream, _) => stream.set_nonblocking(true)?,
-            Stream::Unix(stream) => stream.set_nonblocking(true)?,
-        }
-        Ok(stream)
-    }
-}
-
-impl Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Stream::Tcp(stream, _) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
-        }
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream, _) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
-        }
+        write!(f, "tcp {}", self.0)
     }
 }
 
 struct Connection {
-    stream: Stream,
+    stream: TcpStream,
+    from: From,
     /// The beginning of a line.
     line: Vec<u8>,
     /// The line is too long already; the rest is passed over.
     is_too_long: bool,
-    /// When a line ended last.
+    /// When a line ended last; later by the time in which nothing was read.
     line_at: Instant,
 }
 
@@ -102,13 +55,13 @@ enum State {
 }
 
 pub(crate) struct Streams {
-    pub(crate) doors: Vec<Door>,
+    pub(crate) doors: Vec<TcpListener>,
     pub(crate) room: Room,
     connections: Vec<Connection>,
 }
 
 impl Streams {
-    pub(crate) fn new(doors: Vec<Door>, room: Room) -> Streams {
+    pub(crate) fn new(doors: Vec<TcpListener>, room: Room) -> Streams {
         Streams { doors, room, connections: Vec::new() }
     }
 
@@ -118,12 +71,15 @@ impl Streams {
         let mut pause = false;
         loop {
             let is_full = self.collector().is_full();
+            let began = Instant::now();
             let ready = self.wait(is_full, pause || is_full);
             if self.room.is_stopping.load(Ordering::Acquire) {
                 return self.finish(&mut buffer);
             }
             if is_full {
                 self.room.bell.press();
+                let waited = began.elapsed();
+                self.connections.iter_mut().for_each(|connection| connection.line_at += waited);
                 continue;
             }
             let (doors, connections) = ready.split_at(self.doors.len());
@@ -139,18 +95,17 @@ impl Streams {
 
     /// Which doors and which connections have something.
     fn wait(&self, is_full: bool, is_short: bool) -> Vec<bool> {
-        let wanted = if is_full { PollFlags::empty() } else { PollFlags::IN };
-        let doors = if is_short { PollFlags::empty() } else { PollFlags::IN };
-        let doors = self.doors.iter().map(|door| PollFd::from_borrowed_fd(door.as_fd(), doors));
-        let streams = self.connections.iter().map(|one| one.stream.as_fd());
-        let streams = streams.map(|fd| PollFd::from_borrowed_fd(fd, wanted));
+        // What is not to be read is left out: of one that hung up it is said at once, whatever is asked.
+        let doors = self.doors.iter().filter(|_| !is_short).map(|door| door.as_fd());
+        let streams = self.connections.iter().filter(|_| !is_full).map(|one| one.stream.as_fd());
         let mut fds = vec![PollFd::new(&*self.room.stop, PollFlags::IN)];
-        fds.extend(doors.chain(streams));
+        let wanted = doors.chain(streams).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        fds.extend(wanted);
         let timeout = if is_short { PAUSE } else { LOOK_EVERY };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) => fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect(),
-            Err(_) => vec![false; fds.len() - 1],
-        }
+        let is_told = poll(&mut fds, Some(&timeout)).is_ok();
+        let mut ready = vec![false; if is_short { self.doors.len() } else { 0 }];
+        ready.extend(fds[1..].iter().map(|fd| is_told && !fd.revents().is_empty()));
+        ready
     }
 
     /// Takes new connections; `false` if the system has no room for them.
@@ -158,13 +113,16 @@ impl Streams {
         let counters = &self.room.common.counters;
         for (door, _) in self.doors.iter().zip(ready).filter(|(_, ready)| **ready) {
             loop {
-                match door.accept() {
-                    Ok(stream)
+                let accepted = door.accept();
+                match accepted.and_then(|(it, from)| it.set_nonblocking(true).map(|()| (it, from)))
+                {
+                    Ok((stream, from))
                         if self.connections.len() < self.room.common.limits.connections_max =>
                     {
                         counters.connections.add(1);
                         let (line, line_at) = (Vec::new(), Instant::now());
-                        let connection = Connection { stream, line, is_too_long: false, line_at };
+                        let (from, is_too_long) = (From(from), false);
+                        let connection = Connection { stream, from, line, is_too_long, line_at };
                         self.connections.push(connection);
                     }
                     Ok(_) => counters.connections_refused.add(1),
@@ -262,7 +220,7 @@ impl Connection {
         let (whole, rest) = rest.split_at(whole);
         for part in parts(whole, bytes_max) {
             match part {
-                Ok(lines) => collector.packet(lines, &self.stream),
+                Ok(lines) => collector.packet(lines, &self.from),
                 Err(_) => self.refuse(bytes_max, collector),
             }
         }
@@ -280,14 +238,14 @@ impl Connection {
         if std::mem::take(&mut self.is_too_long) {
             self.refuse(bytes_max, collector);
         } else if !self.line.is_empty() {
-            collector.packet(&self.line, &self.stream);
+            collector.packet(&self.line, &self.from);
         }
         self.line.clear();
     }
 
     fn refuse(&self, bytes_max: usize, collector: &mut Collector) {
         let why = format!("expected a line of at most {bytes_max} bytes, found a longer one");
-        collector.refuse_line(&why, &self.stream);
+        collector.refuse_line(&why, &self.from);
     }
 }
 

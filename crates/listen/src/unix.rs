@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 
 use crate::address::Address;
@@ -35,25 +35,12 @@ fn id(path: &Path) -> io::Result<(u64, u64)> {
 
 /// A socket for datagrams.
 pub(crate) fn datagram(path: &Path) -> Result<(UnixDatagram, File)> {
-    bound(path, Address::Unix(path.to_owned()), |path| UnixDatagram::bind(path))
-}
-
-/// A socket for connections.
-pub(crate) fn stream(path: &Path) -> Result<(UnixListener, File)> {
-    bound(path, Address::UnixStream(path.to_owned()), |path| UnixListener::bind(path))
-}
-
-fn bound<T>(
-    path: &Path,
-    address: Address,
-    bind: impl Fn(&Path) -> io::Result<T>,
-) -> Result<(T, File)> {
-    let wrong = |source| Error::Bind { address: address.clone(), source };
+    let wrong = |source| Error::Bind { address: Address::Unix(path.to_owned()), source };
     make_room(path).map_err(|error| match error {
         Error::System(source) => wrong(source),
         error => error,
     })?;
-    let socket = bind(path).map_err(wrong)?;
+    let socket = UnixDatagram::bind(path).map_err(wrong)?;
     let file = File { path: path.to_owned(), id: id(path).map_err(wrong)? };
     fs::set_permissions(path, fs::Permissions::from_mode(MODE)).map_err(wrong)?;
     Ok((socket, file))

@@ -4,18 +4,18 @@ use std::net::UdpSocket;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::sync::Arc;
 
-use listen::{Address, Error, Graphite, Listener, Settings, Statsd};
+use listen::{Address, Error, Limits, Listener, Settings};
 use model::Value;
 
-use crate::world::{Folder, World, ip, loopback, nowhere};
+use crate::world::{Folder, World, ip, loopback};
 
-fn udp() -> Statsd {
-    Statsd { udp: vec![loopback()], ..nowhere() }
+fn udp() -> Settings {
+    Settings { udp: vec![loopback()], ..Settings::statsd() }
 }
 
 /// Sends datagrams, stops, and shows what is stored.
 #[track_caller]
-fn check(settings: impl Into<Settings>, datagrams: &[&str], expected: &[&str]) {
+fn check(settings: Settings, datagrams: &[&str], expected: &[&str]) {
     let world = World::new();
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
@@ -76,7 +76,7 @@ fn a_value_that_says_when_it_was_goes_there() {
 #[test]
 fn graphite_values_have_times_of_their_own() {
     check(
-        Graphite { udp: vec![loopback()], tcp: Vec::new(), ..Graphite::default() },
+        Settings { udp: vec![loopback()], ..Settings::graphite() },
         &["a.b 1 1699999999\n a.b 2 -1 \r\n", "a;x=1 3 N\n\nb nan 1\nb x 1\n"],
         &["a.b -1..-1 1", "a.b 3..3 2", "a{x=\"1\"} 3..3 3"],
     );
@@ -111,13 +111,13 @@ fn more_series_than_there_may_be_are_lost_and_counted() {
     let lines: Vec<String> = (0..10).map(|n| format!("a{n}:1|ms\n")).collect();
     let lines = lines.concat();
     check(
-        Statsd { series_max: 3, ..udp() },
+        Settings { limits: Limits { series_max: 3, ..Limits::default() }, ..udp() },
         &[&lines, "a0:5:5|ms"],
         &[
             "a0 0..3 3 of 11ms",
             "a1 0..3 1 of 1ms",
             "a2 0..3 1 of 1ms",
-            "lost 7: more series in an interval than series_max allows",
+            "lost 7: more series in an interval than the setting series allows",
         ],
     );
 }
@@ -145,7 +145,8 @@ fn timings(world: &World) -> u64 {
 #[test]
 fn what_the_kernel_drops_is_counted() {
     let world = World::new();
-    let settings = Statsd { receive_buffer_bytes: 4096, ..udp() };
+    let settings =
+        Settings { limits: Limits { receive_buffer_bytes: 4096, ..Limits::default() }, ..udp() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let (to, count) = (ip(&listener.addresses()[0]), 20_000u64);
@@ -166,7 +167,8 @@ fn both_versions_of_ip_side_by_side() {
     let Ok(probe) = UdpSocket::bind("[::1]:0") else { return };
     drop(probe);
     let world = World::new();
-    let settings = Statsd { udp: vec![loopback(), "[::1]:0".parse().unwrap()], ..nowhere() };
+    let settings =
+        Settings { udp: vec![loopback(), "[::1]:0".parse().unwrap()], ..Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     for (from, address) in ["127.0.0.1:0", "[::1]:0"].iter().zip(listener.addresses()) {
         let socket = UdpSocket::bind(from).unwrap();
@@ -180,7 +182,7 @@ fn both_versions_of_ip_side_by_side() {
 fn nothing_is_dropped_on_a_unix_socket() {
     let (world, folder) = (World::new(), Folder::new());
     let path = folder.0.join("socket");
-    let settings = Statsd { unix: Some(path.clone()), ..nowhere() };
+    let settings = Settings { unix: Some(path.clone()), ..Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     assert_eq!(listener.addresses(), [Address::Unix(path.clone())]);
     let socket = UnixDatagram::unbound().unwrap();
@@ -200,7 +202,7 @@ fn a_socket_of_a_dead_process_is_replaced_and_no_other() {
     let (world, folder) = (World::new(), Folder::new());
     let path = folder.0.join("socket");
     let start = || {
-        let settings = Statsd { unix: Some(path.clone()), ..nowhere() };
+        let settings = Settings { unix: Some(path.clone()), ..Settings::statsd() };
         Listener::start(settings, Arc::clone(&world.intake))
     };
     drop(UnixDatagram::bind(&path).unwrap());
@@ -221,10 +223,10 @@ fn a_port_that_is_taken_is_named() {
     let world = World::new();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let address = socket.local_addr().unwrap();
-    let settings = Statsd { udp: vec![address], ..nowhere() };
+    let settings = Settings { udp: vec![address], ..Settings::statsd() };
     let error = Listener::start(settings, Arc::clone(&world.intake)).unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot listen on udp {address}: ")), "{error}");
-    let error = Listener::start(nowhere(), Arc::clone(&world.intake)).unwrap_err();
+    let error = Listener::start(Settings::statsd(), Arc::clone(&world.intake)).unwrap_err();
     assert!(matches!(error, Error::NoAddress));
 }
 

@@ -1,12 +1,13 @@
 //! A journal without room.
 
-use std::net::UdpSocket;
+use std::io::Write as _;
+use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 
 use journal::{AtLimit, Codec, Limits, Settings, Start};
-use listen::{Listener, Statsd};
+use listen::{Limits as Bounds, Listener};
 
-use crate::world::{World, ip, loopback, nowhere};
+use crate::world::{World, ip, loopback};
 
 /// A journal that is full to less than a record of 4,000 bytes.
 fn without_room() -> World {
@@ -32,7 +33,7 @@ fn without_room() -> World {
 #[test]
 fn an_interval_that_finds_no_room_is_kept() {
     let world = without_room();
-    let settings = Statsd { udp: vec![loopback()], ..nowhere() };
+    let settings = listen::Settings { udp: vec![loopback()], ..listen::Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let mut received = 0;
@@ -58,7 +59,7 @@ fn an_interval_that_finds_no_room_is_kept() {
 #[test]
 fn what_finds_no_room_until_the_end_is_counted() {
     let world = without_room();
-    let settings = Statsd { udp: vec![loopback()], ..nowhere() };
+    let settings = listen::Settings { udp: vec![loopback()], ..listen::Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let line = format!("{:0>900}:1:2:3|ms\n", "").repeat(50);
@@ -71,4 +72,61 @@ fn what_finds_no_room_until_the_end_is_counted() {
     listener.stop();
     assert_eq!((world.values("received"), world.values("taken")), (3060, 0));
     assert_eq!(world.values("full"), 3060);
+}
+
+/// Lines of series of their own, of which a journal without room and a listener's memory together hold a part.
+fn lines(count: u64) -> Vec<String> {
+    (0..count).map(|n| format!("{n:0>400}:1|c\n")).collect()
+}
+
+#[test]
+fn connections_wait_until_there_is_room_again_and_lose_nothing() {
+    let world = without_room();
+    let limits = Bounds { memory_bytes_max: 32 << 10, ..Bounds::default() };
+    let settings = listen::Settings { tcp: vec![loopback()], limits, ..listen::Settings::statsd() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    let to = ip(&listener.addresses()[0]);
+    let count = 1500;
+    let sender = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(to).unwrap();
+        for line in lines(count) {
+            stream.write_all(line.as_bytes()).unwrap();
+        }
+    });
+    // Twice nothing found room, and what is in memory is all that was read.
+    world.wait("topdeck_batches_total", "put off", 2);
+    let received = world.values("received");
+    assert!(received > 0 && received < count / 2, "{received}");
+    while world.values("received") < count {
+        world.journal.set_checkpoint("slow", Start::End).unwrap();
+        world.intake.keep_books().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    sender.join().unwrap();
+    world.journal.set_checkpoint("slow", Start::End).unwrap();
+    world.intake.keep_books().unwrap();
+    listener.stop();
+    let lost = ["memory_max", "full"].map(|reason| world.values(reason));
+    assert_eq!((world.values("taken"), lost), (count, [0, 0]));
+}
+
+/// Nobody can ask them to wait.
+#[test]
+fn datagrams_that_find_no_memory_are_lost_and_counted() {
+    let world = without_room();
+    let limits = Bounds { memory_bytes_max: 32 << 10, ..Bounds::default() };
+    let settings = listen::Settings { udp: vec![loopback()], limits, ..listen::Settings::statsd() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    let mut sent = 0;
+    // They are counted while it lasts.
+    while world.values("full") == 0 {
+        let line = format!("{sent:0>400}:1|c");
+        socket.send_to(line.as_bytes(), ip(&listener.addresses()[0])).unwrap();
+        sent += 1;
+        world.wait("topdeck_listen_values_total", "received", sent);
+    }
+    listener.stop();
+    let lost = world.values("full") + world.values("memory_max");
+    assert_eq!(world.values("taken") + lost, sent);
 }

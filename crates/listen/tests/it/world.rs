@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use disk::{Disk, SimDisk};
 use intake::{Home, Intake};
 use journal::{Item, Journal, Start};
-use listen::{Address, Statsd};
+use listen::Address;
 use model::{Batch, Gap, Sample, Series, SeriesRef, Value};
 
 /// The beginning of an interval.
@@ -139,11 +139,6 @@ impl World {
         lines.extend(gaps.iter().map(|gap| format!("lost {}: {}", gap.lost.unwrap(), gap.reason)));
         lines.join("\n")
     }
-}
-
-/// Nothing is listened on.
-pub(crate) fn nowhere() -> Statsd {
-    Statsd { udp: Vec::new(), ..Statsd::default() }
 }
 
 pub(crate) fn loopback() -> std::net::SocketAddr {

@@ -86,25 +86,22 @@ impl Settings {
         let mut listeners = Vec::new();
         let Settings { statsd, graphite, .. } = self;
         if !statsd.udp.is_empty() || !statsd.tcp.is_empty() || statsd.unix.is_some() {
-            let default = listen::Statsd::default();
+            let default = listen::Limits::default();
             let buffer = statsd.receive_buffer.and_then(|size| usize::try_from(size.0).ok());
-            let settings = listen::Statsd {
-                udp: statsd.udp.clone(),
-                tcp: statsd.tcp.clone(),
-                unix: statsd.unix.clone(),
+            let limits = listen::Limits {
                 receive_buffer_bytes: buffer.unwrap_or(default.receive_buffer_bytes),
                 series_max: statsd.series.unwrap_or(default.series_max),
                 ..default
             };
-            listeners.push(("StatsD", settings.into()));
+            let (udp, tcp, unix) = (statsd.udp.clone(), statsd.tcp.clone(), statsd.unix.clone());
+            let settings =
+                listen::Settings { udp, tcp, unix, limits, ..listen::Settings::statsd() };
+            listeners.push(("StatsD", settings));
         }
         if !graphite.tcp.is_empty() || !graphite.udp.is_empty() {
-            let settings = listen::Graphite {
-                tcp: graphite.tcp.clone(),
-                udp: graphite.udp.clone(),
-                ..listen::Graphite::default()
-            };
-            listeners.push(("Graphite", settings.into()));
+            let (udp, tcp) = (graphite.udp.clone(), graphite.tcp.clone());
+            let settings = listen::Settings { udp, tcp, ..listen::Settings::graphite() };
+            listeners.push(("Graphite", settings));
         }
         listeners
     }
