@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -39,7 +40,9 @@ impl Aside {
         let kind = if let Kept::Parcel(_) = kept { "parcel" } else { "batch" };
         let failed =
             |path: &Path, source| Error::Folder { path: path.display().to_string(), source };
-        fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, error))?;
+        // What it holds is nobody else's.
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        made.map_err(|error| failed(&self.folder, error))?;
         let used = self.bytes().map_err(|error| failed(&self.folder, error))?;
         if used.saturating_add(bytes.len() as u64) > self.bytes_max {
             return Ok(None);

@@ -3,7 +3,7 @@
 /// The result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why it cannot start, or a site cannot be forgotten.
+/// Why it cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,9 +23,6 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// The site is still in the settings.
-    #[error("site \"{0}\" is in the settings; remove it there first")]
-    InUse(String),
     /// The site's book cannot be read or written.
     #[error("the book of what a site has: {0}")]
     Book(#[from] intake::Error),

@@ -9,7 +9,7 @@ use net::dial::{Dialer, Limits};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ledger::Ledger;
 use crate::measure::Measure;
 use crate::settings::{Settings, Site};
@@ -55,14 +55,9 @@ impl Forward {
         let subscriber = format!("{PREFIX}{}", site.name);
         let (position, is_new) = self.subscriber(&subscriber)?;
         let ledger = Arc::new(Ledger::open_book(&self.intake, &subscriber, position, is_new)?);
-        let tls = match target.secure {
-            true => {
-                let config = site.tls.config().map_err(|error| site.wrong(error.to_string()))?;
-                // Without ALPN it is HTTP/1.1: one request is under way at a time.
-                Some(Arc::new(config))
-            }
-            false => None,
-        };
+        // Without ALPN it is HTTP/1.1: one request is under way at a time.
+        let dialer = Dialer::to(&target, &site.tls, &[], Limits::default())
+            .map_err(|error| site.wrong(error.to_string()))?;
         let board = Board::new(Status {
             name: site.name.clone(),
             url: site.url.clone(),
@@ -76,7 +71,7 @@ impl Forward {
             target,
             authorization: site.authorization()?,
             agent: self.settings.agent_header()?,
-            dialer: Dialer::new(Limits::default(), tls),
+            dialer,
             settings: self.settings.clone(),
             measure: Measure::new(&self.intake, &site.name, &board),
             intake: Arc::clone(&self.intake),
@@ -100,8 +95,7 @@ impl Forward {
 
     /// Whether other settings make it another one. What is in files of certificates may have changed: these count.
     pub fn is_changed_by(&self, settings: &Settings) -> bool {
-        let has_files = |site: &Site| site.tls != net::tls::ClientTls::default();
-        self.settings != *settings || settings.sites.iter().any(has_files)
+        self.settings != *settings || settings.sites.iter().any(|site| site.tls.has_files())
     }
 
     /// How it is with each site.
@@ -110,7 +104,7 @@ impl Forward {
     }
 
     /// Places of sites that are in the settings no more. They hold what those sites did not get, and so the
-    /// journal fills up, until the sites come back or are forgotten.
+    /// journal fills up, until the sites come back or their subscribers are removed.
     pub fn orphans(&self) -> Result<Vec<Orphan>> {
         self.watch().orphans()
     }
@@ -119,14 +113,6 @@ impl Forward {
     pub fn watch(&self) -> Watch {
         let names = self.settings.sites.iter().map(|site| site.name.clone()).collect();
         Watch { intake: Arc::downgrade(&self.intake), boards: self.boards.clone(), names }
-    }
-
-    /// Gives up the place of a site that is in the settings no more: what it did not get it never gets.
-    pub fn forget(&self, name: &str) -> Result<()> {
-        if self.settings.sites.iter().any(|site| site.name == name) {
-            return Err(Error::InUse(name.to_owned()));
-        }
-        Ok(self.intake.home().journal().remove_checkpoint(&format!("{PREFIX}{name}"))?)
     }
 
     /// Sends what is left, for as long as the settings allow, and ends the tasks. What was not acknowledged

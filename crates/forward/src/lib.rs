@@ -10,7 +10,7 @@
 //! what is not answered is sent again. What the journal has dropped goes as a gap. Nothing is skipped in silence: what
 //! a site will not take for good is set aside in a folder, and the site is told a gap in its place.
 //!
-//! Memory per site: a parcel of about [`PARCEL_BYTES`], the same compressed, and the reader's two frames, whatever the
+//! Memory per site: a parcel of about 3 MiB, the same compressed, and the reader's two frames, whatever the
 //! backlog. The format of parcels is in `model::Parcel`, the way they travel in `docs/formats/forward.md`.
 #![forbid(unsafe_code)]
 
@@ -29,6 +29,5 @@ mod supply;
 
 pub use error::{Error, Result};
 pub use forward::{Forward, Watch};
-pub use settings::{NAME_BYTES_MAX, Settings, Site};
+pub use settings::{Settings, Site};
 pub use status::{Orphan, Status};
-pub use supply::PARCEL_BYTES;

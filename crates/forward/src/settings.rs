@@ -10,7 +10,7 @@ use net::tls::ClientTls;
 use crate::error::{Error, Result};
 
 /// Bytes of a site's name at the most: it names a subscriber and a folder.
-pub const NAME_BYTES_MAX: usize = 64;
+const NAME_BYTES_MAX: usize = 64;
 
 /// Another topdeck that gets all that is in the journal.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,10 +83,9 @@ impl Site {
     /// What a request shows of the token.
     pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>> {
         let Some(token) = &self.token else { return Ok(None) };
-        let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
+        let value = net::bearer(token).map_err(|_| {
             self.wrong("its token has characters that no header can have".to_owned())
         })?;
-        value.set_sensitive(true);
         Ok(Some(value))
     }
 

@@ -19,7 +19,7 @@ use crate::ledger::Ledger;
 use crate::load::{Account, Fate, Load, Packing, Part};
 
 /// When a parcel has as many bytes, before it is compressed, it goes.
-pub const PARCEL_BYTES: usize = 3 << 20;
+const PARCEL_BYTES: usize = 3 << 20;
 /// Batches in a parcel at the most.
 const BATCHES_MAX: u32 = 1 << 14;
 

@@ -23,7 +23,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::certificate::expiry;
+use crate::lookup;
 use crate::target::Target;
+use crate::tls::{ClientTls, TlsError};
 
 /// Addresses of a name that are tried at the most.
 const ADDRESSES_MAX: usize = 8;
@@ -100,7 +102,7 @@ pub struct Error {
 /// The result of dialling and asking.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Dials.
+/// Dials. Without settings for TLS, as by default, `https` is refused.
 #[derive(Clone, Debug, Default)]
 pub struct Dialer {
     limits: Limits,
@@ -108,9 +110,20 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// With TLS settings; without them, `https` is refused.
-    pub fn new(limits: Limits, tls: Option<Arc<ClientConfig>>) -> Dialer {
-        Dialer { limits, tls }
+    /// For a target, with what `tls` says where it is spoken to through TLS: its files are read now. Of the protocols
+    /// (ALPN) the better is first; without any it is HTTP/1.1.
+    pub fn to(
+        target: &Target,
+        tls: &ClientTls,
+        alpn: &[&[u8]],
+        limits: Limits,
+    ) -> Result<Dialer, TlsError> {
+        if !target.secure {
+            return Ok(Dialer { limits, tls: None });
+        }
+        let mut config = tls.config()?;
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        Ok(Dialer { limits, tls: Some(Arc::new(config)) })
     }
 
     /// A connection, and how long it took.
@@ -137,10 +150,9 @@ impl Dialer {
 
     async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>> {
         let fail = failing(target, Phase::Resolve);
-        let found = tokio::net::lookup_host((target.host.as_str(), target.port));
+        let found = lookup::addresses(&target.host, target.port, ADDRESSES_MAX);
         let found = within(self.limits.resolve, found, &fail).await?;
-        let addresses: Vec<SocketAddr> =
-            found.map_err(|error| fail(error.to_string(), false))?.take(ADDRESSES_MAX).collect();
+        let addresses = found.map_err(|error| fail(error.to_string(), false))?;
         match addresses.is_empty() {
             true => Err(fail("the name has none".to_owned(), false)),
             false => Ok(addresses),

@@ -81,6 +81,11 @@ impl ServerTls {
 }
 
 impl ClientTls {
+    /// Whether there are files, which may say something else some day.
+    pub fn has_files(&self) -> bool {
+        *self != ClientTls::default()
+    }
+
     /// Reads the files. Protocols (ALPN) are the caller's to set.
     pub fn config(&self) -> Result<ClientConfig, TlsError> {
         let roots = match &self.ca {

@@ -49,7 +49,7 @@ impl What {
     /// Whether files may say something else now.
     fn has_files(&self) -> bool {
         let (What::Scrape(Scrape { tls, .. }) | What::Check(Check { tls, .. })) = self;
-        tls.ca.is_some() || tls.certificate.is_some() || tls.key.is_some()
+        tls.has_files()
     }
 }
 

@@ -68,11 +68,8 @@ impl Plan {
             alpn: &[],
         })?;
         let bearer = scrape.token.as_ref().map(|token| {
-            let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
-                wrong("its token has characters that no header can have".to_owned())
-            })?;
-            value.set_sensitive(true);
-            Ok(value)
+            net::bearer(token)
+                .map_err(|_| wrong("its token has characters that no header can have".to_owned()))
         });
         if scrape.timeout > scrape.interval {
             return Err(wrong("its timeout is longer than its interval".to_owned()));

@@ -1,7 +1,6 @@
 //! What is fetched, how often, and what is well.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
 use net::Target;
@@ -170,18 +169,10 @@ pub(crate) fn way(common: &Common<'_>) -> Result<(Target, Dialer)> {
     }
     let target =
         Target::parse(common.url).map_err(|source| Error::Target { job: job(), source })?;
-    let tls = match target.secure {
-        true => {
-            let config = common.tls.config();
-            let mut config = config.map_err(|source| Error::Tls { job: job(), source })?;
-            config.alpn_protocols = common.alpn.iter().map(|protocol| protocol.to_vec()).collect();
-            Some(Arc::new(config))
-        }
-        false => None,
-    };
     let limit = limit * BEYOND;
-    let dialer = Dialer::new(Limits { resolve: limit, connect: limit, tls: limit }, tls);
-    Ok((target, dialer))
+    let limits = Limits { resolve: limit, connect: limit, tls: limit };
+    let dialer = Dialer::to(&target, common.tls, common.alpn, limits);
+    Ok((target, dialer.map_err(|source| Error::Tls { job: job(), source })?))
 }
 
 /// What both kinds of jobs have.

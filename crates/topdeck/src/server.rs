@@ -46,21 +46,18 @@ impl Server {
 
     async fn exchange(&self, method: Method, path: &str) -> Result<Value> {
         let target = Target::parse(&self.server)?.join(path);
-        let tls = match target.secure {
-            true => {
-                let tls = ClientTls { ca: self.ca.clone(), ..ClientTls::default() };
-                Some(std::sync::Arc::new(tls.config()?))
-            }
-            false => None,
-        };
+        let tls = ClientTls { ca: self.ca.clone(), ..ClientTls::default() };
+        let dialer = Dialer::to(&target, &tls, &[], Limits::default())?;
         let mut request = Request::builder().method(method).uri(&target.path);
         if let Some(file) = &self.token_file {
             let token = std::fs::read_to_string(file)
                 .with_context(|| format!("cannot read the token in {}", file.display()))?;
-            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.trim()));
+            let shown = net::bearer(token.trim()).with_context(|| {
+                format!("the token in {} has characters that no header can have", file.display())
+            })?;
+            request = request.header(header::AUTHORIZATION, shown);
         }
         let request = request.body(Bytes::new())?;
-        let dialer = Dialer::new(Limits::default(), tls);
         let (mut connection, _) = dialer
             .dial(&target)
             .await

@@ -104,7 +104,7 @@ async fn tls_speaks_the_version_that_both_know() {
     ] {
         let (server, client) = certificates(alpn);
         let port = serve(Some(server)).await;
-        let dialer = Dialer::new(Limits::default(), Some(client));
+        let dialer = Dialer { tls: Some(client), ..Dialer::default() };
         let phases = ask(&dialer, format!("https://localhost:{port}"), expected).await;
         assert!(phases.tls > Duration::ZERO);
     }
@@ -120,7 +120,7 @@ async fn what_fails_says_in_which_phase() {
     let port = serve(Some(server)).await;
     let (_, stranger) = certificates(&[]);
     let url = format!("https://localhost:{port}");
-    let error = refused(&Dialer::new(Limits::default(), Some(stranger)), &url).await;
+    let error = refused(&Dialer { tls: Some(stranger), ..Dialer::default() }, &url).await;
     assert_eq!((error.phase, error.timed_out), (Phase::Tls, false), "{error}");
     let error = refused(&Dialer::default(), &url).await;
     assert_eq!(error.why, "there are no settings for it");

@@ -1,0 +1,24 @@
+//! How a client shows its token.
+
+use http::HeaderValue;
+use http::header::InvalidHeaderValue;
+
+/// What `Authorization` says of a token. It is in no debugging output.
+pub fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+    let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_shown_to_nobody_else() {
+        let value = bearer("secret").unwrap();
+        assert_eq!(value, "Bearer secret");
+        assert!(!format!("{value:?}").contains("secret"));
+        assert!(bearer("two\nlines").is_err());
+    }
+}
