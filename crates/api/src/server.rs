@@ -20,8 +20,10 @@ use crate::access::{Access, is_loopback, scoped};
 use crate::batches;
 use crate::connection::Phase;
 use crate::context::Context;
+use crate::desk::Desk;
 use crate::gate::Gate;
 use crate::ingest;
+use crate::json::Json;
 use crate::limits::Limits;
 use crate::openapi;
 use crate::problem::Problem;
@@ -139,6 +141,7 @@ impl Server {
             is_required: settings.tokens_required,
             hosts: settings.hosts.clone(),
         };
+        let desk = Arc::clone(&context.desk);
         let router = router(limits.body_bytes).with_state(context);
         let gate = Arc::new(Gate::new(access, limits, router, &meter));
         let connections_max = gate.limits.connections.min(files).min(Semaphore::MAX_PERMITS);
@@ -167,7 +170,7 @@ impl Server {
             server.tasks.push(tokio::spawn(accept(listener, accepting)));
         }
         if let Some(path) = server.settings.tokens.clone() {
-            server.tasks.push(tokio::spawn(look_at_tokens(path, Arc::clone(&server.gate))));
+            server.tasks.push(tokio::spawn(look_at_tokens(path, Arc::clone(&server.gate), desk)));
         }
         Ok(server)
     }
@@ -302,9 +305,10 @@ fn changed(path: &Path) -> Option<(SystemTime, u64)> {
 }
 
 /// A token that is added or removed counts soon after, without a reload. While the file cannot be read, the tokens stay
-/// as they were.
-async fn look_at_tokens(path: PathBuf, gate: Arc<Gate>) {
+/// as they were, and the status says so.
+async fn look_at_tokens(path: PathBuf, gate: Arc<Gate>, desk: Arc<Desk>) {
     let mut seen = None;
+    desk.tell("tokens_trouble", || Json::Null);
     loop {
         let now = changed(&path);
         if now != seen {
@@ -312,9 +316,14 @@ async fn look_at_tokens(path: PathBuf, gate: Arc<Gate>) {
                 Ok(tokens) => {
                     put(&gate, tokens);
                     seen = now;
+                    desk.tell("tokens_trouble", || Json::Null);
                 }
                 // Looked at again soon, whether it changes or not.
-                Err(_) => gate.unread_tokens.add(1),
+                Err(error) => {
+                    gate.unread_tokens.add(1);
+                    let why = format!("{error}; the tokens that were read before go on counting");
+                    desk.tell("tokens_trouble", move || Json::Text(why.clone()));
+                }
             }
         }
         tokio::time::sleep(TOKENS_LOOKED_AT).await;

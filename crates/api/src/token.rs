@@ -10,7 +10,9 @@
 //! Since when is in seconds since the Unix epoch. A secret has 256 random bits, so that a plain hash of it keeps it safe.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use subtle::ConstantTimeEq as _;
@@ -151,7 +153,7 @@ impl Tokens {
         &self.list
     }
 
-    /// Makes a token and writes the file. The secret is nowhere else: it cannot be shown again.
+    /// Makes a token and writes the file, to what is in it by now. The secret is nowhere else: it cannot be shown again.
     pub fn add(&mut self, name: &str, scopes: &[Scope], now_s: i64) -> Result<String, TokenError> {
         let (high, low) = (journal::random_id(), journal::random_id());
         let secret = format!("{SECRET_PREFIX}{high:032x}{low:032x}");
@@ -174,13 +176,11 @@ impl Tokens {
 
     /// Takes a token away, and writes the file. Whether there was one.
     pub fn remove(&mut self, name: &str) -> Result<bool, TokenError> {
-        let before = self.list.clone();
-        self.list.retain(|token| token.name != name);
-        if self.list.len() == before.len() {
-            return Ok(false);
-        }
-        self.write().inspect_err(|_| self.list = before)?;
-        Ok(true)
+        self.change(|tokens| {
+            let before = tokens.list.len();
+            tokens.list.retain(|token| token.name != name);
+            Ok(tokens.list.len() < before)
+        })
     }
 
     /// The token of a secret. Each is compared, in the same time whether it is the one or not.
@@ -215,27 +215,71 @@ impl Tokens {
     }
 
     fn put(&mut self, token: Token) -> Result<(), TokenError> {
-        self.insert(token)?;
-        self.write().inspect_err(|_| drop(self.list.pop()))
+        self.change(|tokens| tokens.insert(token).map(|()| true)).map(drop)
     }
 
-    /// Writes a new file beside the old one and puts it in its place, readable by its owner only.
-    fn write(&self) -> Result<(), TokenError> {
-        use std::os::unix::fs::OpenOptionsExt as _;
+    /// Changes what the file has now, and writes it if `change` says so; nobody else changes it meanwhile.
+    fn change(
+        &mut self,
+        change: impl FnOnce(&mut Tokens) -> Result<bool, TokenError>,
+    ) -> Result<bool, TokenError> {
+        let write = |source| TokenError::File { doing: "write", path: self.path.clone(), source };
+        // The folder itself is what is locked: a file for that would be one more that two users have to share.
+        let folder = File::open(folder(&self.path)).map_err(write)?;
+        folder.lock().map_err(write)?;
+        let mut tokens = Tokens::open(&self.path)?;
+        let is_changed = change(&mut tokens)?;
+        if is_changed {
+            tokens.write(&folder).map_err(write)?;
+        }
+        *self = tokens;
+        Ok(is_changed)
+    }
+
+    /// Writes a new file beside the old one and puts it in its place, durably, readable by its owner only.
+    fn write(&self, folder: &File) -> io::Result<()> {
         let mut text = "# name scopes what since\n".to_owned();
         self.list.iter().for_each(|token| text.push_str(&format!("{token}\n")));
         let mut new = self.path.clone().into_os_string();
-        new.push(".new");
-        let write = || -> io::Result<()> {
-            let mut options = std::fs::OpenOptions::new();
-            let mut file =
-                options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&new, &self.path)
-        };
-        let path = self.path.clone();
-        write().map_err(|source| TokenError::File { doing: "write", path, source })
+        new.push(format!(".{:032x}", journal::random_id()));
+        let mut options = File::options();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&new)?;
+        let written = give_to_owner(&file, &self.path, folder)
+            .and_then(|()| file.write_all(text.as_bytes()))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| std::fs::rename(&new, &self.path));
+        if written.is_err() {
+            // As gone as can be; the error is told.
+            let _ = std::fs::remove_file(&new);
+        }
+        written?;
+        folder.sync_all()
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// What root makes, the user as whom topdeck runs has to be able to read: whoever has the file, or else its folder.
+fn give_to_owner(file: &File, path: &Path, folder: &File) -> io::Result<()> {
+    let made = file.metadata()?;
+    if made.uid() != 0 {
+        return Ok(());
+    }
+    let before = match std::fs::metadata(path) {
+        Ok(before) => before,
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => folder.metadata()?,
+        Err(error) => return Err(error),
+    };
+    // A file that root wrote over a user's own, as topdeck once did, is no reason to go on with it.
+    let owner = if before.uid() == 0 { folder.metadata()? } else { before };
+    match (owner.uid(), owner.gid()) == (made.uid(), made.gid()) {
+        true => Ok(()),
+        false => fchown(file, Some(owner.uid()), Some(owner.gid())),
     }
 }
 
@@ -322,8 +366,7 @@ mod tests {
 
     #[test]
     fn the_file_has_no_secret_and_gives_back_who_has_it() {
-        let dir = std::env::temp_dir().join(format!("topdeck-tokens-{:x}", journal::random_id()));
-        std::fs::create_dir(&dir).unwrap();
+        let dir = empty_folder();
         let path = dir.join("tokens");
         let mut tokens = Tokens::open(&path).unwrap();
         let secret = tokens.add("web", &[Scope::Ingest], 3).unwrap();
@@ -346,6 +389,56 @@ mod tests {
             error.ends_with("line 3: expected name, scopes, what, since; found 2 fields"),
             "{error}"
         );
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    fn empty_folder() -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("topdeck-tokens-{:x}", journal::random_id()));
+        std::fs::create_dir(&dir).unwrap();
+        dir
+    }
+
+    #[test]
+    fn nobody_who_writes_at_the_same_time_loses_a_token() {
+        let dir = empty_folder();
+        let path = dir.join("tokens");
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let mut tokens = Tokens::open(&path).unwrap();
+                scope.spawn(move || {
+                    for n in 0..8 {
+                        tokens.add(&format!("t{writer}.{n}"), &[Scope::Read], 1).unwrap();
+                    }
+                    assert!(tokens.remove(&format!("t{writer}.0")).unwrap());
+                });
+            }
+        });
+        assert_eq!(Tokens::open(&path).unwrap().list().len(), 8 * 7);
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1, "nothing is left beside the file");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// Only root can give a file away: for others there is nothing to see here.
+    #[test]
+    fn what_root_writes_belongs_to_whom_it_belonged() {
+        let dir = empty_folder();
+        let path = dir.join("tokens");
+        let owner = || {
+            let found = std::fs::metadata(&path).unwrap();
+            (found.uid(), found.gid(), found.mode() & 0o777)
+        };
+        if std::os::unix::fs::chown(&dir, Some(65_534), Some(65_533)).is_ok() {
+            let mut tokens = Tokens::open(&path).unwrap();
+            tokens.add("one", &[Scope::Read], 1).unwrap();
+            assert_eq!(owner(), (65_534, 65_533, 0o600));
+            std::os::unix::fs::chown(&path, Some(65_532), Some(65_531)).unwrap();
+            tokens.add("two", &[Scope::Read], 1).unwrap();
+            assert_eq!(owner(), (65_532, 65_531, 0o600));
+            // As it was left by root before.
+            std::os::unix::fs::chown(&path, Some(0), Some(0)).unwrap();
+            assert!(tokens.remove("one").unwrap());
+            assert_eq!(owner(), (65_534, 65_533, 0o600));
+        }
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -46,6 +46,13 @@ fn tokens_are_needed_where_they_are_required() {
     std::fs::write(&path, "nonsense\n").unwrap();
     assert!(it.server.as_ref().unwrap().reload().is_err());
     it.post(RECORD, &bearer(&new), "1").is(200, "");
+    // It is looked at now and then, too.
+    let why = "line 1: expected name, scopes, what, since; found 1 fields";
+    let began = std::time::Instant::now();
+    while !it.ask("GET", "/v1/status", &bearer(&reader), b"").text().contains(why) {
+        assert!(began.elapsed().as_secs() < 60, "the status says so");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 #[test]
