@@ -42,8 +42,13 @@ fn main() {
     let settings =
         intake::Settings { interval: Duration::from_secs(1), ..intake::Settings::default() };
     let intake = Arc::new(Intake::new(Home::Journal(journal), settings).expect("intake"));
-    let nothing =
-        Settings { host: None, procfs: false, block_io: false, run_queue: false, hiccup: None };
+    let nothing = Settings {
+        host: "box".to_owned(),
+        procfs: false,
+        block_io: false,
+        run_queue: false,
+        hiccup: None,
+    };
     let hiccup = |us| Settings { hiccup: Some(Duration::from_micros(us)), ..nothing.clone() };
     let parts = [
         ("nothing", nothing.clone()),
@@ -53,7 +58,7 @@ fn main() {
         ("hiccup 1 ms", hiccup(1_000)),
         ("hiccup 5 ms", hiccup(5_000)),
         ("hiccup 10 ms", hiccup(10_000)),
-        ("all", Settings::default()),
+        ("all", Settings::of("box")),
     ];
     for (name, settings) in parts {
         let host = Host::start(settings, Arc::clone(&intake)).expect("host");

@@ -12,14 +12,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system does not say what it is called.
-    #[error("cannot read the host's name from {path}: {source}; give it in the settings")]
-    Name {
-        /// Where it should stand.
-        path: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
     /// No name.
     #[error("the host's name has {found} bytes, 1 to {} are allowed", Settings::HOST_BYTES_MAX)]
     NameSize {

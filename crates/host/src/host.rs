@@ -1,6 +1,5 @@
 //! The role: one thread that reads the host at the boundaries of intervals, and takes what it read into the intake.
 
-use std::fs;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,8 +14,6 @@ use crate::metric::Report;
 use crate::settings::Settings;
 use crate::sources::{Note, Sources};
 
-/// Where the system's name stands.
-const NAME: &str = "/proc/sys/kernel/hostname";
 /// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise the last
 /// microseconds of each interval would put its row into the next one.
 const LATE: i64 = 20;
@@ -56,7 +53,10 @@ impl Stop {
 impl Host {
     /// Begins. The threads end with [`Host::stop`].
     pub fn start(settings: Settings, intake: Arc<Intake>) -> Result<Host> {
-        let host = name(&settings)?;
+        let host = settings.host.clone();
+        if !(1..=Settings::HOST_BYTES_MAX).contains(&host.len()) {
+            return Err(Error::NameSize { found: host.len() });
+        }
         let meter = Arc::clone(intake.meter());
         let hiccup = settings.hiccup.map(|period| {
             if !(Settings::HICCUP_MIN..=Settings::HICCUP_MAX).contains(&period) {
@@ -133,21 +133,6 @@ impl Drop for Host {
     fn drop(&mut self) {
         // Who wants to know says `stop`.
         let _ = self.end();
-    }
-}
-
-/// What the series' label `host` says.
-fn name(settings: &Settings) -> Result<String> {
-    let name = match &settings.host {
-        Some(name) => name.clone(),
-        None => {
-            let text = fs::read_to_string(NAME);
-            text.map_err(|source| Error::Name { path: NAME, source })?.trim().to_owned()
-        }
-    };
-    match name.len() {
-        1..=Settings::HOST_BYTES_MAX => Ok(name),
-        found => Err(Error::NameSize { found }),
     }
 }
 

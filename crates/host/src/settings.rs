@@ -5,8 +5,8 @@ use std::time::Duration;
 /// What is told. How often is the intake's interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The label `host` of all series; `None`, the default, for the system's own name.
-    pub host: Option<String>,
+    /// The label `host` of all series: the host's name.
+    pub host: String,
     /// Processors, memory, disks and networks out of files of the kernel: `true` by default. About 60 us a reading.
     pub procfs: bool,
     /// The distribution of each block device's times, by a program in the kernel: `true` by default. Needs root;
@@ -27,12 +27,11 @@ impl Settings {
     pub const HICCUP_MAX: Duration = Duration::from_secs(10);
     /// Bytes of a host's name at the most.
     pub const HOST_BYTES_MAX: usize = 255;
-}
 
-impl Default for Settings {
-    fn default() -> Settings {
+    /// All there is of a host of that name.
+    pub fn of(host: impl Into<String>) -> Settings {
         Settings {
-            host: None,
+            host: host.into(),
             procfs: true,
             block_io: true,
             run_queue: true,

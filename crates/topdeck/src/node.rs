@@ -21,7 +21,7 @@ use store::{Keep, Store};
 use crate::command::say;
 use crate::settings::Settings;
 use crate::status;
-use crate::store::{disk, told};
+use crate::store::{disk, private_dir, told};
 
 /// How long requests that are being answered are waited for at a stop.
 const STOP_MAX: Duration = Duration::from_secs(20);
@@ -52,7 +52,7 @@ pub(crate) struct Node {
     forward: Forward,
     listeners: Vec<(&'static str, listen::Settings, Listener)>,
     pull: Pull,
-    host: Option<Host>,
+    host: Option<(host::Settings, Host)>,
 }
 
 impl Node {
@@ -68,8 +68,7 @@ impl Node {
         let home = home(role, &settings, data)?;
         let intake = Arc::new(Intake::new(home, settings.intake())?);
         let context = api::Context::new(Arc::clone(&intake), settings.desk(data));
-        let agent = host_name();
-        let forward = Forward::start(settings.forward(data, &agent)?, Arc::clone(&intake))?;
+        let forward = Forward::start(settings.forward(data, &host_name())?, Arc::clone(&intake))?;
         // Before the first of them takes anything.
         mark_lossy(&settings, &intake);
         let mut listeners = Vec::new();
@@ -79,8 +78,8 @@ impl Node {
             listeners.push((name, wanted, listener));
         }
         let pull = Pull::start(&pull, &intake)?;
-        let host = match settings.host() {
-            Some(wanted) => Some(Host::start(wanted, Arc::clone(&intake))?),
+        let host = match settings.host(&host_name()) {
+            Some(wanted) => Some((wanted.clone(), Host::start(wanted, Arc::clone(&intake))?)),
             None => None,
         };
         // Last: who is told that it is well may send to all of it.
@@ -104,7 +103,7 @@ impl Node {
             lines.push(format!("{name} at {}", addresses.join(", ")));
         }
         lines.push(format!("all is kept in {}", self.data.display()));
-        lines.extend(self.host.iter().flat_map(Host::notes));
+        lines.extend(self.host.iter().flat_map(|(_, host)| host.notes()));
         for orphan in self.forward.orphans().unwrap_or_default() {
             lines.push(format!(
                 "site {:?} is in the settings no more, and the journal keeps {} records for it: to give them \
@@ -123,6 +122,11 @@ impl Node {
             Role::Serve => self.data.join("store/journal"),
             Role::Agent => self.data.join("journal"),
         }
+    }
+
+    /// What counts now.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Goes over to other settings, as far as that goes without a restart; says what does not.
@@ -148,15 +152,7 @@ impl Node {
         }
         mark_lossy(&settings, &self.intake);
         self.replace_listeners(&settings, &mut notes);
-        if settings.host() != self.settings.host() {
-            if let Some(host) = self.host.take() {
-                host.stop()?;
-            }
-            if let Some(wanted) = settings.host() {
-                self.host = Some(Host::start(wanted, Arc::clone(&self.intake))?);
-            }
-            notes.push("what this host tells is as the settings say".to_owned());
-        }
+        self.replace_host(&settings, &mut notes);
         self.tell_status();
         self.keep(&settings)?;
         self.settings = settings;
@@ -169,7 +165,7 @@ impl Node {
         self.context.desk.tell("sites", move || status::sites(&watch));
         let watch = self.forward.watch();
         self.context.desk.tell("former_sites", move || status::former_sites(&watch));
-        let notes = self.host.as_ref().map(Host::notes).unwrap_or_default();
+        let notes = self.host.as_ref().map(|(_, host)| host.notes()).unwrap_or_default();
         self.context.desk.tell("host_notes", move || status::notes(&notes));
     }
 
@@ -215,6 +211,26 @@ impl Node {
         }
     }
 
+    /// Goes on if it stays the same. Compared with what runs, so that one that could not be started is tried again.
+    fn replace_host(&mut self, settings: &Settings, notes: &mut Vec<String>) {
+        let wanted = settings.host(&host_name());
+        if wanted.as_ref() == self.host.as_ref().map(|(is, _)| is) {
+            return;
+        }
+        if let Some((_, host)) = self.host.take()
+            && let Err(error) = host.stop()
+        {
+            notes.push(format!("host: {error}"));
+        }
+        if let Some(wanted) = wanted {
+            match Host::start(wanted.clone(), Arc::clone(&self.intake)) {
+                Ok(host) => self.host = Some((wanted, host)),
+                Err(error) => return notes.push(format!("this host tells nothing: {error}")),
+            }
+        }
+        notes.push("what this host tells is as the settings say".to_owned());
+    }
+
     fn keep(&self, settings: &Settings) -> Result<()> {
         let (Some(store), Some(rules)) = (self.intake.home().store(), &settings.store.keep) else {
             return Ok(());
@@ -228,7 +244,7 @@ impl Node {
             for (_, _, listener) in self.listeners {
                 listener.stop();
             }
-            self.host.map(Host::stop)
+            self.host.map(|(_, host)| host.stop())
         });
         self.pull.stop().await;
         if let Some(Err(error)) = stopped.await.context("a thread ended before its time")? {
@@ -246,7 +262,7 @@ impl Node {
 
 /// What listeners and this host's own sources put together is lost when the process is killed: the next start says so.
 fn mark_lossy(settings: &Settings, intake: &Intake) {
-    let is_lossy = !settings.listeners().is_empty() || settings.host().is_some();
+    let is_lossy = !settings.listeners().is_empty() || settings.host("").is_some();
     // Without room on the disk it is written with the books, when there is.
     if is_lossy && let Err(error) = intake.mark_lossy() {
         say(format_args!("whether topdeck was killed may not be known at the next start: {error}"));
@@ -270,8 +286,8 @@ fn fixed(is: &Settings, wanted: &Settings) -> Vec<String> {
 }
 
 fn home(role: Role, settings: &Settings, data: &Path) -> Result<Home> {
-    let cannot = || format!("cannot make the folder {}", data.display());
-    std::fs::create_dir_all(data).with_context(cannot)?;
+    let dir = data.join(if role == Role::Serve { "store" } else { "journal" });
+    private_dir(&dir)?;
     let segment_bytes = if role == Role::Serve { SEGMENT_BYTES } else { SEGMENT_BYTES_AGENT };
     let limits = journal::Limits {
         bytes_max: Some(settings.journal_bytes().max(2 * segment_bytes)),
@@ -285,8 +301,8 @@ fn home(role: Role, settings: &Settings, data: &Path) -> Result<Home> {
         ..journal::Settings::default()
     };
     match role {
-        Role::Serve => store_home(settings, &data.join("store"), &journal),
-        Role::Agent => journal_home(&data.join("journal"), &journal),
+        Role::Serve => store_home(settings, &dir, &journal),
+        Role::Agent => journal_home(&dir, &journal),
     }
 }
 

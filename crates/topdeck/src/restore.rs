@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::store::restored;
+use crate::store::{private_dir, restored};
 
 /// Make a folder for `topdeck serve` of a snapshot
 ///
@@ -34,6 +34,6 @@ Exit status:
   2  the command line makes no sense";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    std::fs::create_dir_all(&options.data)?;
+    private_dir(&options.data)?;
     restored(&options.snapshot, &options.data.join("store"), journal::Codec::Lz4)
 }

@@ -82,7 +82,10 @@ pub(crate) fn agent(options: &AgentOptions) -> Result<ExitCode> {
 }
 
 fn run(role: Role, options: &Start) -> Result<ExitCode> {
-    let settings = read(options)?;
+    let settings = match &options.config {
+        Some(path) => read(path)?,
+        None => without_taken(Settings::of_this_host()),
+    };
     let data = data(options, &settings)?;
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
@@ -103,7 +106,12 @@ async fn live(role: Role, options: &Start, settings: Settings, data: &Path) -> R
             Told::Stop => break,
             Told::Reload => {
                 tell_system("RELOADING=1");
-                match read(options) {
+                let wanted = match &options.config {
+                    Some(path) => read(path),
+                    // Not looked for anew: the ports that are in use now are our own. Tokens are read all the same.
+                    None => Ok(node.settings().clone()),
+                };
+                match wanted {
                     Ok(settings) => match node.reload(settings).await {
                         Ok(notes) if notes.is_empty() => say("the settings are as they were"),
                         Ok(notes) => notes.iter().for_each(say),
@@ -120,18 +128,16 @@ async fn live(role: Role, options: &Start, settings: Settings, data: &Path) -> R
     node.stop().await
 }
 
-/// What the settings say, or what is sensible on this host.
-fn read(options: &Start) -> Result<Settings> {
-    match &options.config {
-        Some(path) => match Settings::read(path) {
-            Ok(settings) => Ok(settings),
-            Err(problems) => bail!("{problems}"),
-        },
-        None => Ok(without_taken(Settings::of_this_host())),
+/// What the settings say.
+fn read(path: &Path) -> Result<Settings> {
+    match Settings::read(path) {
+        Ok(settings) => Ok(settings),
+        Err(problems) => bail!("{problems}"),
     }
 }
 
-/// Nobody asked for OTLP's or StatsD's own ports: where others have them, the rest is done without.
+/// Nobody asked for OTLP's or StatsD's own ports: where others have them, the rest is done without. To be asked before
+/// this process has them itself.
 fn without_taken(mut settings: Settings) -> Settings {
     let mut addresses = settings.http_addresses();
     addresses.retain(|address| {

@@ -11,8 +11,6 @@ use net::dial::{Allowance, Dialer, Limits};
 use net::tls::ClientTls;
 use serde_json::Value;
 
-use crate::settings::PORT;
-
 /// How long an answer may take: a snapshot of a large store takes a while.
 const ANSWER_TIME: Duration = Duration::from_secs(600);
 /// Bytes of an answer at the most.
@@ -22,7 +20,7 @@ const ANSWER_BYTES: usize = 64 << 20;
 #[derive(clap::Args)]
 pub(crate) struct Server {
     /// Where it is
-    #[arg(long, value_name = "URL", default_value_t = format!("http://127.0.0.1:{PORT}"))]
+    #[arg(long, value_name = "URL", default_value_t = format!("http://127.0.0.1:{}", api::PORT))]
     server: String,
 
     /// A file with the token, where one is asked for

@@ -126,11 +126,11 @@ pub(crate) struct Host {
     pub(crate) procfs: bool,
     /// Block I/O latency per device and operation, by BPF: true.
     pub(crate) block_io: bool,
-    /// How long tasks wait for a processor, by BPF.
-    pub(crate) run_queue: Option<bool>,
+    /// How long tasks wait for a processor, by BPF: true.
+    pub(crate) run_queue: bool,
     /// How late a thread is woken: true.
     pub(crate) hiccup: bool,
-    /// How often it asks to be woken.
+    /// How often it asks to be woken: `10ms`.
     pub(crate) hiccup_period: Option<Length>,
 }
 
@@ -140,7 +140,7 @@ impl Default for Host {
             name: None,
             procfs: true,
             block_io: true,
-            run_queue: None,
+            run_queue: true,
             hiccup: true,
             hiccup_period: None,
         }
@@ -237,9 +237,6 @@ pub(crate) struct Store {
 fn yes() -> bool {
     true
 }
-
-/// The default port of everything by HTTP.
-pub(crate) const PORT: u16 = 7717;
 
 impl Settings {
     /// Reads and checks a file.

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use clap::Subcommand;
 use disk::{Disk, OsDisk};
 use model::{Selector, Series};
@@ -88,6 +88,29 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 pub(crate) fn disk() -> Arc<dyn Disk> {
     Arc::new(OsDisk)
+}
+
+/// Makes a folder, and those above it, that nobody but its owner may look into: what is measured is nobody else's, and
+/// neither are tokens. One that is there stays as it is. Durable on return.
+pub(crate) fn private_dir(dir: &Path) -> Result<()> {
+    use std::fs::{DirBuilder, File};
+    use std::os::unix::fs::DirBuilderExt as _;
+    let missing: Vec<&Path> =
+        dir.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.exists()).collect();
+    let make = || -> std::io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        for above in missing.iter().filter_map(|made| made.parent()) {
+            // A relative path of one name has the empty path above it.
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            match File::open(above) {
+                // One may make folders where one may not look.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+                opened => opened?.sync_all()?,
+            }
+        }
+        Ok(())
+    };
+    make().with_context(|| format!("cannot make the folder {}", dir.display()))
 }
 
 /// Opens a store. Nothing happens in the background: a command does what it is for, and ends.

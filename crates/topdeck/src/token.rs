@@ -9,6 +9,7 @@ use clap::Subcommand;
 
 use crate::command::{plain, print};
 use crate::journal::show;
+use crate::store::private_dir;
 use crate::time;
 
 /// Make, list and remove tokens: who may send, ask and administer
@@ -71,7 +72,7 @@ pub(crate) fn file(data: &Path) -> PathBuf {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    std::fs::create_dir_all(&options.data)?;
+    private_dir(&options.data)?;
     let mut tokens = Tokens::open(&file(&options.data))?;
     match &options.what {
         What::Add { name, scopes, certificate } => {

@@ -133,7 +133,8 @@ fn unlimited() -> journal::Limits {
 
 /// Nothing but what is asked for.
 fn nothing() -> Settings {
-    Settings { host: None, procfs: false, block_io: false, run_queue: false, hiccup: None }
+    let host = "box".to_owned();
+    Settings { host, procfs: false, block_io: false, run_queue: false, hiccup: None }
 }
 
 /// Whether programs are at work; says why not.

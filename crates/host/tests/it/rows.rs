@@ -10,8 +10,7 @@ use crate::{Place, nothing, unlimited};
 #[test]
 fn a_reading_is_in_the_journal() {
     let place = Place::once();
-    let settings = Settings { host: Some("box".to_owned()), ..Settings::default() };
-    place.start(settings).stop().unwrap();
+    place.start(Settings::of("box")).stop().unwrap();
     let told = place.told();
     assert!(told.rows.len() > 100, "{} rows", told.rows.len());
     assert!(told.rows.iter().all(|(series, _)| series.label("host") == Some("box")));
@@ -24,15 +23,6 @@ fn a_reading_is_in_the_journal() {
     let available = told.number("host_bpf_available", &[("program", "block_io")]).unwrap();
     let noted = told.of("host_note", &[("about", "block_io")]).count();
     assert_eq!(available == 1.0, noted == 0);
-}
-
-#[test]
-fn the_name_is_the_systems_own() {
-    let place = Place::once();
-    place.start(Settings { procfs: true, ..nothing() }).stop().unwrap();
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    let told = place.told();
-    assert!(told.rows.iter().all(|(series, _)| series.label("host") == Some(name.trim())));
 }
 
 #[test]
@@ -67,7 +57,7 @@ fn what_cannot_be_is_refused() {
     let period = |period| start(Settings { hiccup: Some(period), ..nothing() });
     assert!(matches!(period(Duration::ZERO), Err(Error::Period { .. })));
     assert!(matches!(period(Duration::from_secs(11)), Err(Error::Period { .. })));
-    let name = |name: &str| start(Settings { host: Some(name.to_owned()), ..nothing() });
+    let name = |name: &str| start(Settings { host: name.to_owned(), ..nothing() });
     assert!(matches!(name(""), Err(Error::NameSize { found: 0 })));
     assert!(matches!(name(&"a".repeat(256)), Err(Error::NameSize { found: 256 })));
 }

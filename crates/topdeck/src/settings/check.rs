@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::settings::{Check, Length, Problem, Problems, Scrape, Settings, Site, Size};
+use crate::settings::{Check, Host, Length, Problem, Problems, Scrape, Settings, Site, Size};
 
 /// A parcel has to find room, or the agent that sends it never gets on.
 const BODIES_BYTES_MIN: u64 = 32 << 20;
@@ -21,6 +21,7 @@ pub(crate) fn check(settings: &Settings, text: &str) -> Problems {
         checked.wrong("", "interval", format!("interval is {interval:?}, must be 1s to 60s"));
     }
     checked.tls(settings);
+    checked.host(&settings.host);
     checked.addresses(settings);
     if let Some(Size(bytes)) = settings.http.limits.bodies_bytes
         && bytes < BODIES_BYTES_MIN
@@ -91,6 +92,23 @@ impl Checked<'_> {
         self.file("http.tls", "certificate", Some(&tls.certificate));
         self.file("http.tls", "key", Some(&tls.key));
         self.file("http.tls", "client_ca", tls.client_ca.as_deref());
+    }
+
+    fn host(&mut self, host: &Host) {
+        let (min, max) = (host::Settings::HICCUP_MIN, host::Settings::HICCUP_MAX);
+        if let Some(Length(period)) = host.hiccup_period
+            && !(min..=max).contains(&period)
+        {
+            let what = format!("hiccup_period is {period:?}, must be {min:?} to {max:?}");
+            self.wrong("host", "hiccup_period", what);
+        }
+        let bytes_max = host::Settings::HOST_BYTES_MAX;
+        if let Some(name) = &host.name
+            && !(1..=bytes_max).contains(&name.len())
+        {
+            let what = format!("name has {} bytes, must have 1 to {bytes_max}", name.len());
+            self.wrong("host", "name", what);
+        }
     }
 
     /// An address can be listened on once; port 0 is another one each time.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use net::tls::{ClientTls, ServerTls};
 
-use crate::settings::{Check, Length, PORT, Scrape, Settings, Site};
+use crate::settings::{Check, Length, Scrape, Settings, Site};
 
 /// Where OTLP is expected, over gRPC and over HTTP.
 pub(crate) const OTLP_PORTS: [u16; 2] = [4317, 4318];
@@ -25,7 +25,7 @@ impl Settings {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         match &self.http.listen {
             Some(addresses) => addresses.clone(),
-            None => [PORT].into_iter().chain(OTLP_PORTS).map(local).collect(),
+            None => [api::PORT].into_iter().chain(OTLP_PORTS).map(local).collect(),
         }
     }
 
@@ -106,19 +106,24 @@ impl Settings {
         listeners
     }
 
-    /// What this host tells, if anything.
-    pub(crate) fn host(&self) -> Option<host::Settings> {
-        let (own, default) = (&self.host, host::Settings::default());
+    /// What this host tells, if anything; `name` is what the system calls it.
+    pub(crate) fn host(&self, name: &str) -> Option<host::Settings> {
+        let own = &self.host;
+        let default = host::Settings::of(self.host_name(name));
         let period = own.hiccup_period.map(|period| period.0).or(default.hiccup);
-        let run_queue = own.run_queue.unwrap_or(default.run_queue);
-        let is_any = own.procfs || own.block_io || run_queue || own.hiccup;
+        let is_any = own.procfs || own.block_io || own.run_queue || own.hiccup;
         is_any.then(|| host::Settings {
-            host: own.name.clone(),
             procfs: own.procfs,
             block_io: own.block_io,
-            run_queue,
+            run_queue: own.run_queue,
             hiccup: period.filter(|_| own.hiccup),
+            ..default
         })
+    }
+
+    /// This host's name: as it is set, or else as the system has it.
+    fn host_name(&self, system: &str) -> String {
+        self.host.name.clone().unwrap_or_else(|| system.to_owned())
     }
 
     pub(crate) fn pull(&self) -> Result<pull::Settings> {
@@ -131,7 +136,7 @@ impl Settings {
     pub(crate) fn forward(&self, data: &Path, agent: &str) -> Result<forward::Settings> {
         Ok(forward::Settings {
             sites: self.sites.iter().map(site).collect::<Result<_>>()?,
-            agent: self.host.name.clone().unwrap_or_else(|| agent.to_owned()),
+            agent: self.host_name(agent),
             aside: data.join("refused"),
             ..forward::Settings::default()
         })

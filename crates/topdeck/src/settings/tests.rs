@@ -29,7 +29,7 @@ fn the_example_is_read() {
     // What it says is the default is what is done without it.
     let (data, nothing) = (Path::new("/data"), Settings::default());
     assert_eq!(settings.server(data), nothing.server(data));
-    assert_eq!(settings.host(), nothing.host());
+    assert_eq!(settings.host("box"), nothing.host("box"));
     assert_eq!(settings.listeners(), nothing.listeners());
     assert_eq!(settings.journal_bytes(), nothing.journal_bytes());
     assert_eq!(settings.intake().interval, nothing.intake().interval);
@@ -145,7 +145,8 @@ fn what_does_not_fit_is_told_all_at_once() {
     check(
         "[[site]]\nname = \"a\"\nurl = \"a:1\"\n[[site]]\nname = \"a\"\nurl = \"http://b\"\ntoken_file = \"none\"\n\
          [[check]]\nname = \"c\"\n[[check]]\nname = \"d\"\ntcp = \"x\"\n\
-         [http]\nlisten = [\"127.0.0.1:9\", \"127.0.0.1:9\"]\n",
+         [http]\nlisten = [\"127.0.0.1:9\", \"127.0.0.1:9\"]\n\
+         [host]\nname = \"\"\nhiccup_period = \"60s\"\n",
         expect![[r#"
             line 3: url is "a:1", must begin with http:// or https:// and a host
               | url = "a:1"
@@ -164,6 +165,12 @@ fn what_does_not_fit_is_told_all_at_once() {
               | ^
             line 14: 127.0.0.1:9 is listened on twice
               | listen = ["127.0.0.1:9", "127.0.0.1:9"]
+              | ^
+            line 16: name has 0 bytes, must have 1 to 255
+              | name = ""
+              | ^
+            line 17: hiccup_period is 60s, must be 100µs to 10s
+              | hiccup_period = "60s"
               | ^"#]],
     );
 }

@@ -1,7 +1,8 @@
 //! The commands themselves: what a second start, a port in use, bad settings and signals come to.
 
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
 use std::thread;
 
 use super::deck::{Deck, append, until};
@@ -59,6 +60,47 @@ fn bad_settings_are_told_with_their_lines() {
     let (status, said) = deck.start_another(&[]);
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("[[site]]"), "{said}");
+}
+
+/// Its own ports are in use when it looks again: by itself.
+#[test]
+fn a_server_without_settings_goes_on_when_told_to_read_them() {
+    let Some(mut deck) = Deck::bare() else { return };
+    deck.start();
+    deck.reload();
+    until("it says so", || deck.log().contains("the settings are as they were"));
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.send_to(b"told_by_statsd:7|g", "127.0.0.1:8125").expect("it is sent");
+    // A stop writes what has come.
+    deck.stop();
+    deck.start();
+    until("it was taken", || deck.get("/v1/names").text().contains("told_by_statsd"));
+}
+
+/// What cannot be is refused as a whole, and what runs goes on.
+#[test]
+fn a_host_that_cannot_be_told_about_changes_nothing() {
+    let mut deck = Deck::new("serve", "");
+    let base = std::fs::read_to_string(deck.settings()).expect("there are settings");
+    let hiccup = base.replace("hiccup = false", "hiccup = true");
+    std::fs::write(deck.settings(), &hiccup).expect("settings are written");
+    deck.start();
+    std::fs::write(deck.settings(), hiccup + "hiccup_period = \"1m\"\n").expect("settings");
+    deck.reload();
+    until("it says so", || deck.log().contains("hiccup_period is 60s, must be 100µs to 10s"));
+    assert!(deck.log().contains("goes on as before"), "{}", deck.log());
+    until("it tells of the host", || deck.get("/v1/names").text().contains("host_hiccup"));
+}
+
+#[test]
+fn what_is_kept_is_for_its_owner_alone() {
+    let mut deck = Deck::new("serve", "");
+    deck.start();
+    for folder in ["data", "data/store"] {
+        let found = std::fs::metadata(deck.folder.path(folder)).expect("it is there");
+        assert_eq!(found.permissions().mode() & 0o777, 0o700, "{folder}");
+    }
+    deck.stop();
 }
 
 fn site(name: &str, port: u16) -> String {

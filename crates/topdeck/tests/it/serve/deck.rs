@@ -62,6 +62,8 @@ pub(crate) struct Deck {
     network: Option<String>,
     /// What it wants to be shown, if anything.
     token: Option<String>,
+    /// It is started without its file of settings.
+    is_bare: bool,
     child: Option<Child>,
 }
 
@@ -76,7 +78,7 @@ impl Deck {
         );
         std::fs::write(folder.path("topdeck.toml"), settings).expect("settings are written");
         let host = Ipv4Addr::LOCALHOST;
-        Deck { role, folder, port, host, network: None, token: None, child: None }
+        Deck { role, folder, port, host, network: None, token: None, is_bare: false, child: None }
     }
 
     /// A server in another network, reached at an address.
@@ -95,6 +97,15 @@ impl Deck {
         let secret = String::from_utf8(output.stdout).expect("it is UTF-8");
         deck.token = Some(secret.trim().to_owned());
         deck
+    }
+
+    /// A server as it is without settings, if the ports that it then wants are free.
+    pub(crate) fn bare() -> Option<Deck> {
+        let mut deck = Deck::new("serve", "");
+        (deck.port, deck.is_bare) = (7717, true);
+        TcpListener::bind(deck.address()).ok()?;
+        UdpSocket::bind("127.0.0.1:8125").ok()?;
+        Some(deck)
     }
 
     pub(crate) fn token(&self) -> &str {
@@ -150,9 +161,12 @@ impl Deck {
                 command
             }
         };
+        command.arg(self.role);
+        match self.is_bare {
+            true => command.arg("--data").arg(self.folder.path("data")),
+            false => command.arg("--config").arg(self.settings()),
+        };
         let child = command
-            .args([self.role, "--config"])
-            .arg(self.settings())
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(again)
