@@ -20,7 +20,7 @@ use crate::head::Head;
 use crate::manifest::{Manifest, PartInfo};
 use crate::merge::{Merge, rows_of};
 use crate::resolution::{DAY, Resolution, slot};
-use crate::roll::happened;
+use crate::roll::{happened, too_late};
 use crate::row::{Row, Rows, Summary};
 use crate::store::{Found, Inner};
 
@@ -639,11 +639,13 @@ impl View {
             let found = self.base_rows(series, &range, |_| true, gaps)?;
             rows.append(self.as_happened(series, found, range.start, gaps)?);
         }
-        if !kind.is_cumulative() {
-            for range in joined(beside) {
-                let is_loose = |info: &PartInfo| self.is_loose(info, Resolution::Day, covered);
-                let found = self.base_rows(series, &range, is_loose, gaps)?;
-                rows.append(self.as_happened(series, found, range.start, gaps)?);
+        for range in joined(beside) {
+            let is_loose = |info: &PartInfo| self.is_loose(info, Resolution::Day, covered);
+            let found = self.base_rows(series, &range, is_loose, gaps)?;
+            // Between which of those that are gone a reading lies is not known any more.
+            match kind.is_cumulative() {
+                true => gaps.extend(too_late(&series.id, &found)),
+                false => rows.append(self.as_happened(series, found, range.start, gaps)?),
             }
         }
         match &mut rows {
