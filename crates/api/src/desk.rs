@@ -149,7 +149,11 @@ impl Desk {
         work: impl FnOnce(&View, &Asking) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         let store = self.store()?;
-        self.blocking(what, timeout, move |asking| work(&store.view()?, asking)).await
+        let work = move |asking: &Asking| {
+            let over = asking.clone();
+            work(&store.view()?.until(Arc::new(move || over.is_over())), asking)
+        };
+        self.blocking(what, timeout, work).await
     }
 
     /// The same of what needs no view.
@@ -217,7 +221,7 @@ impl Desk {
 }
 
 /// A question that is being worked on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asking {
     is_gone: Arc<AtomicBool>,
     began: Instant,

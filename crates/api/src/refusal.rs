@@ -93,6 +93,7 @@ impl From<store::Error> for Refusal {
         match error {
             store::Error::TooMuch { .. } | store::Error::Model(_) => Refusal::Execution(message),
             store::Error::Setting { .. } => Refusal::Bad(message),
+            store::Error::Over => Refusal::of_question(query::Error::Time, ""),
             _ => Refusal::Internal(message),
         }
     }

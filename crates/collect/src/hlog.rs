@@ -10,6 +10,27 @@ use crate::reading::{Reading, Sink, Value};
 use crate::trouble::{Place, Trouble, quote};
 use crate::unit::Unit;
 
+/// Times before this, in nanoseconds since the Unix epoch, count from a log's own beginning, as HdrHistogram has it.
+const SINCE_START_MAX: i64 = 365 * 86_400 * 1_000_000_000;
+
+/// Whether a time counts from the beginning of a log that does not know the date. Times below zero do too: nobody
+/// measured before 1970, but a clock may lag a little behind its log.
+pub fn is_since_start(ns: i64) -> bool {
+    ns < SINCE_START_MAX
+}
+
+/// Moves a reading whose times count from its log's own beginning to when that was; whether it has a date now.
+pub fn date(reading: &mut Reading, log_start: Option<i64>) -> bool {
+    if !reading.start.or(reading.end).is_some_and(is_since_start) {
+        return true;
+    }
+    let Some(log_start) = log_start else { return false };
+    for time in [&mut reading.start, &mut reading.end].into_iter().flatten() {
+        *time = time.saturating_add(log_start);
+    }
+    true
+}
+
 /// Reads a log.
 pub fn read(input: &mut dyn BufRead, sink: &mut dyn Sink) -> io::Result<()> {
     for interval in Reader::new(input) {
@@ -88,6 +109,26 @@ mod tests {
         assert_eq!(plain.unit, Some(Unit::Nanoseconds));
         assert_eq!((plain.label("tag"), tagged.label("tag")), (None, Some("A")));
         assert!(sink.troubles.is_empty());
+    }
+
+    #[track_caller]
+    fn check_date(time: (i64, i64), log_start: Option<i64>, expected: Option<(i64, i64)>) {
+        let mut reading =
+            Reading { start: Some(time.0), end: Some(time.1), ..Reading::new(Value::Number(1.0)) };
+        let is_dated = date(&mut reading, log_start);
+        let found = reading.start.zip(reading.end);
+        assert_eq!(is_dated.then_some(found), expected.map(Some), "{time:?} from {log_start:?}");
+    }
+
+    #[test]
+    fn times_of_a_log_without_a_date_count_from_when_it_is_said_to_begin() {
+        const NOW: i64 = 1_700_000_000_000_000_000;
+        check_date((5, 7), Some(NOW), Some((NOW + 5, NOW + 7)));
+        check_date((-5, 7), Some(NOW), Some((NOW - 5, NOW + 7)));
+        check_date((-5, 7), None, None);
+        check_date((SINCE_START_MAX - 1, NOW), None, None);
+        check_date((SINCE_START_MAX, NOW), Some(5), Some((SINCE_START_MAX, NOW)));
+        check_date((NOW, NOW + 1), None, Some((NOW, NOW + 1)));
     }
 
     #[test]

@@ -77,10 +77,8 @@ impl Rules<'_> {
         if let Some(unit) = reading.unit.as_ref().or(self.unit).filter(|_| kind != Kind::Text) {
             series = series.with_unit(unit.name());
         }
-        for (name, value) in reading.labels.iter().chain(self.labels) {
-            series = series.with_label(name.as_str(), value.as_str());
-        }
-        let series = series.checked()?;
+        let labels = reading.labels.iter().chain(self.labels);
+        let series = series.with_labels(labels.map(|(name, value)| (name, value))).checked()?;
         if end < start {
             return Err(Unplaced::Backwards { start, end });
         }

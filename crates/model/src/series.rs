@@ -148,6 +148,15 @@ impl Series {
         self
     }
 
+    /// With more labels.
+    #[must_use]
+    pub fn with_labels<N: Into<String>, V: Into<String>>(
+        self,
+        labels: impl IntoIterator<Item = (N, V)>,
+    ) -> Series {
+        labels.into_iter().fold(self, |series, (name, value)| series.with_label(name, value))
+    }
+
     /// Sorts the labels, and refuses what may not be: sizes above their limits, a label given twice.
     pub fn checked(mut self) -> Result<Series> {
         self.labels.sort();

@@ -80,7 +80,16 @@ pub enum Error {
     Time,
     /// What is stored cannot be read.
     #[error(transparent)]
-    Store(#[from] store::Error),
+    Store(store::Error),
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Error {
+        match error {
+            store::Error::Over => Error::Time,
+            error => Error::Store(error),
+        }
+    }
 }
 
 /// What this crate gives back.

@@ -77,8 +77,8 @@ impl Source for Stored<'_> {
             return Ok((range.start < range.end).then_some(range));
         }
         let found = self.found(&series.iter().collect::<Vec<_>>());
-        let Some(extent) = self.view.extent(&found)? else { return Ok(None) };
-        let start = range.start.max(extent.start.saturating_sub(1));
+        let Some(extent) = self.view.stretch(&found)? else { return Ok(None) };
+        let start = range.start.max(extent.start);
         let end = range.end.min(extent.end);
         Ok((start < end).then_some(start..end))
     }

@@ -107,6 +107,9 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// Nobody waits for what is read any more: [`crate::View::until`].
+    #[error("reading took longer than it may; ask for less, or raise timeout")]
+    Over,
     /// A setting is out of range.
     #[error("{name} is {found}, must be {expected}")]
     Setting {

@@ -111,6 +111,12 @@ impl Head {
         self.series.get(&number).map(|pending| pending.covers)
     }
 
+    /// When the earliest row of all began and the latest ended.
+    pub(crate) fn extent(&self) -> Option<(i64, i64)> {
+        let covers = self.series.values().map(|pending| pending.covers);
+        covers.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
     /// The rows of a series that ended within `range` (as slots count it), in the order they came.
     pub(crate) fn rows_of(&self, number: Number, kind: Kind, range: &Range<i64>) -> Option<Rows> {
         let pending = self.series.get(&number)?;

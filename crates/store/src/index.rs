@@ -11,6 +11,7 @@
 mod cardinality;
 mod forms;
 mod label;
+mod load;
 mod select;
 mod table;
 

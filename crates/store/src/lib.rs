@@ -26,11 +26,13 @@ mod manifest;
 mod change;
 mod compact;
 mod delta;
+mod feed;
 mod gather;
 mod head;
 mod index;
 mod retain;
 mod roll;
+mod seal;
 mod store;
 
 mod check;
@@ -89,11 +91,12 @@ pub mod fuzzing {
 
 pub use check::{Damage, Progress, Report};
 pub use error::{Error, Result};
+pub use feed::Fed;
 pub use grid::Grid;
 pub use index::{Cardinality, LabelCardinality, Limits, Refused};
 pub use manifest::{Covers, Keep, PartInfo};
 pub use resolution::{DAY, HOUR, MINUTE, Resolution, SECOND};
 pub use row::{Row, Summary};
 pub use snapshot::Snapshot;
-pub use store::{Deleted, Fed, Found, Options, Stat, Store};
+pub use store::{Deleted, Found, Options, Stat, Store};
 pub use view::{COLUMNS_MAX, Column, Columns, View};

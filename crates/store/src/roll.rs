@@ -3,6 +3,9 @@
 //! A day (UTC) is rolled up when it is over, out of all its parts of the base, in one commit. A part of the
 //! base that comes later is read beside the rollup until the day is rolled up anew; both ways count the same.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -445,11 +448,12 @@ impl<'a> Rebuilt<'a> {
 }
 
 /// Readings of a day whose other readings are gone: between which of them they lie is not known any more.
-fn too_late(id: &SeriesId, rows: &Rows) -> Option<Gap> {
+pub(crate) fn too_late(id: &SeriesId, rows: &Rows) -> Option<Gap> {
     let times = rows.times();
     let (start, end) =
         (times.iter().map(|time| time.1).min()?, times.iter().map(|time| time.1).max()?);
-    let lost = Some(times.len() as u64);
+    // A reading belongs to the nanosecond before it.
+    let (start, lost) = (start.saturating_sub(1), Some(times.len() as u64));
     let reason = format!(
         "readings of series {id} came after those of their day were dropped, and are in no rollup"
     );

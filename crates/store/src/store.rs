@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use disk::Disk;
-use journal::{Ack, Clock, Identity, Item, Journal, Level, Subscriber};
-use model::{Batch, BatchReader, Gap, Selector, Series, SeriesRef};
+use journal::{Ack, Clock, Identity, Journal, Level, Subscriber};
+use model::{Batch, Gap, Selector, Series, SeriesRef};
 
 use crate::backend::{Backend, Part};
 use crate::change::Change;
@@ -25,7 +25,8 @@ use crate::head::Head;
 use crate::index::{Cardinality, Index, Limits};
 use crate::local::Local;
 use crate::manifest::{Keep, Manifest, PartInfo, Producers};
-use crate::resolution::{MINUTE, Resolution};
+use crate::resolution::MINUTE;
+use crate::seal::Sealing;
 use crate::view::View;
 
 /// The journal's subscriber that feeds the store.
@@ -118,15 +119,15 @@ pub(crate) struct Inner {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) journal: Journal,
     pub(crate) index: Arc<RwLock<Index>>,
-    feed: Mutex<Subscriber>,
+    pub(crate) feed: Mutex<Subscriber>,
     /// Which batches were read of the journal.
-    producers: Mutex<Producers>,
+    pub(crate) producers: Mutex<Producers>,
     /// Bytes of memory that rows in heads take, as of the last record read.
-    head_bytes: AtomicUsize,
+    pub(crate) head_bytes: AtomicUsize,
     /// When the batch that was read last was appended; the smallest number before there is one.
-    seen: AtomicI64,
+    pub(crate) seen: AtomicI64,
     /// Bytes of batches that were appended and are not read yet, about.
-    unread_bytes: AtomicUsize,
+    pub(crate) unread_bytes: AtomicUsize,
     state: Mutex<State>,
     pub(crate) work: Mutex<()>,
     pub(crate) options: Options,
@@ -142,27 +143,10 @@ pub(crate) struct State {
     /// Parts that the manifest does not name any more, and the generation that took them away.
     dead: Vec<(u64, u64)>,
     pub(crate) active: Arc<RwLock<Head>>,
-    sealing: Option<Sealing>,
+    pub(crate) sealing: Option<Sealing>,
     open: HashMap<u64, Arc<dyn Part>>,
     notes: Vec<String>,
     stopped: Option<String>,
-}
-
-/// What sealing came to.
-#[derive(Clone, Copy, Debug)]
-struct Sealed {
-    /// Something on disk is other than it was.
-    changed: bool,
-    /// Nothing of what was read is left.
-    whole: bool,
-}
-
-/// A head that takes no more rows, and what the journal had given when it was closed.
-#[derive(Clone)]
-struct Sealing {
-    head: Arc<RwLock<Head>>,
-    position: u64,
-    producers: Producers,
 }
 
 impl State {
@@ -176,15 +160,6 @@ impl State {
         let sealing = self.sealing.as_ref().map(|sealing| Arc::clone(&sealing.head));
         sealing.into_iter().chain([Arc::clone(&self.active)]).collect()
     }
-}
-
-/// Notes a batch; whether it is new.
-fn hear(producers: &mut Producers, identity: Identity, position: u64) -> bool {
-    let is_new = !producers.have_heard(identity);
-    if is_new {
-        producers.hear(identity, position);
-    }
-    is_new
 }
 
 /// A lock whose owner panicked is taken all the same: what it guards is changed in single steps.
@@ -233,7 +208,7 @@ impl Store {
                 backend.remove(number)?;
             }
         }
-        let index = load_index(&*backend, &manifest, options.limits, &mut notes)?;
+        let index = Index::load(&*backend, &manifest, options.limits, &mut notes)?;
         // Of damaged forms that are in no part either nothing is left; the next new ones take their numbers.
         manifest.series = manifest.series.min(index.len() as u64);
 
@@ -392,36 +367,7 @@ impl Store {
         // It may have been acknowledged and not been read yet. If that fails, it says so elsewhere.
         find().or_else(|| self.inner.catch_up().ok().and_then(|()| find()))
     }
-
-    /// How far the journal was read, after reading all of it that there is, and what of it could not be taken in:
-    /// a gap for each record, as long as gaps are not joined.
-    pub fn fed(&self) -> Result<Fed> {
-        self.inner.catch_up()?;
-        let feed = locked(&self.inner.feed);
-        let state = self.inner.state();
-        let mut refused = state.manifest.gaps.clone();
-        for head in state.heads() {
-            let head = head.read().unwrap_or_else(PoisonError::into_inner);
-            refused.extend(head.gaps.iter().cloned());
-        }
-        refused.retain(|gap| gap.reason.starts_with(REFUSED));
-        Ok(Fed { position: feed.position(), sealed: state.manifest.position, refused })
-    }
 }
-
-/// What a store has of its journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fed {
-    /// All records before this position were read.
-    pub position: u64,
-    /// All records before this one are in parts.
-    pub sealed: u64,
-    /// What could not be taken in.
-    pub refused: Vec<Gap>,
-}
-
-/// What the reason begins with of a gap that is a record which could not be taken in.
-const REFUSED: &str = "a record that came from the journal was not taken in";
 
 /// What a deletion did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -443,50 +389,6 @@ impl Drop for Store {
             let _ = thread.join();
         }
     }
-}
-
-fn load_index(
-    backend: &dyn Backend,
-    manifest: &Manifest,
-    limits: Limits,
-    notes: &mut Vec<String>,
-) -> Result<Index> {
-    let mut index = Index::new(limits);
-    let mut refused = Vec::new();
-    let mut add = |form: &[u8]| {
-        if let Err(error) = index.insert(form) {
-            refused.push(format!("a series' form: {error}"));
-        }
-    };
-    let damaged = backend.series(&mut add)?;
-    if damaged > 0 || (index.len() as u64) < manifest.series {
-        notes.push(format!(
-            "{} forms of series of {} are damaged; parts have them too",
-            manifest.series.saturating_sub(index.len() as u64),
-            manifest.series
-        ));
-        let known = index.len();
-        for &number in manifest.parts.keys() {
-            let mut forms = Vec::new();
-            let read = backend
-                .open(number)
-                .and_then(|part| part.forms(&mut |form| forms.push(form.to_owned())));
-            if let Err(error) = read {
-                notes.push(error.to_string());
-            }
-            for form in forms {
-                if let Err(error) = index.insert(&form) {
-                    refused.push(format!("a series' form: {error}"));
-                }
-            }
-        }
-        let found: Vec<Vec<u8>> = (known..index.len())
-            .map(|at| index.form(crate::index::Number(at as u32)).to_owned())
-            .collect();
-        backend.add_series(&found)?;
-    }
-    notes.extend(refused);
-    Ok(index)
 }
 
 impl Inner {
@@ -576,164 +478,6 @@ impl Inner {
         Ok(())
     }
 
-    pub(crate) fn catch_up(&self) -> Result<()> {
-        self.read_on(usize::MAX).map(|_| ())
-    }
-
-    /// Reads the journal until there is no more, or rows in memory take so many bytes; whether there is more.
-    fn read_on(&self, bytes_max: usize) -> Result<bool> {
-        let mut feed = locked(&self.feed);
-        let unread = self.unread_bytes.load(Ordering::Relaxed);
-        while self.count_head_bytes() < bytes_max {
-            let Some(item) = feed.next()? else {
-                // What was appended meanwhile may have been read too: it counts as unread until the next time.
-                self.unread_bytes.fetch_sub(unread, Ordering::Relaxed);
-                return Ok(false);
-            };
-            let active = Arc::clone(&self.state().active);
-            let mut head = active.write().unwrap_or_else(PoisonError::into_inner);
-            self.take_in(&mut head, item, &mut |identity, position| {
-                hear(&mut locked(&self.producers), identity, position)
-            });
-        }
-        Ok(true)
-    }
-
-    /// Reads the journal until there is no more, sealing whenever rows in memory take as much as they may; whether
-    /// anything was sealed. The caller has `work`.
-    fn read_all(&self) -> Result<bool> {
-        let mut sealed = false;
-        while self.read_on(self.options.head_bytes_max.max(1))? {
-            sealed |= self.seal_read()?.changed;
-        }
-        Ok(sealed)
-    }
-
-    /// Puts in the place of the head one with only what is durable in the journal, and the feed behind it. A journal
-    /// without room for what it has in memory gives room when what it has on disk is sealed: the rows that leave the
-    /// head here are read again by whoever reads on.
-    fn go_back(&self, feed: &mut Subscriber) -> Result<()> {
-        let manifest = Arc::clone(&self.state().manifest);
-        let (mut head, mut producers) = (Head::default(), manifest.producers.clone());
-        let read_to = feed.position();
-        feed.seek(manifest.position)?;
-        feed.set_level(Level::Disk);
-        let read = loop {
-            match feed.next() {
-                Ok(Some(item)) => self.take_in(&mut head, item, &mut |identity, position| {
-                    hear(&mut producers, identity, position)
-                }),
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
-        feed.set_level(Level::Memory);
-        if let Err(error) = read {
-            // The head is as it was.
-            feed.seek(read_to)?;
-            return Err(error.into());
-        }
-        let mut state = self.state();
-        state.active = Arc::new(RwLock::new(head));
-        *locked(&self.producers) = producers;
-        Ok(())
-    }
-
-    fn count_head_bytes(&self) -> usize {
-        let heads = self.state().heads();
-        let bytes =
-            |head: &Arc<RwLock<Head>>| head.read().unwrap_or_else(PoisonError::into_inner).bytes();
-        let bytes = heads.iter().map(bytes).sum();
-        self.head_bytes.store(bytes, Ordering::Relaxed);
-        bytes
-    }
-
-    /// Takes an item in; `hear` says of a batch whether it is new.
-    fn take_in(
-        &self,
-        head: &mut Head,
-        item: Item<'_>,
-        hear: &mut dyn FnMut(Identity, u64) -> bool,
-    ) {
-        match item {
-            Item::Batch(batch) => {
-                self.seen.store(batch.times().1, Ordering::Relaxed);
-                for record in batch.records() {
-                    if record.identity.is_some_and(|identity| !hear(identity, record.position)) {
-                        continue;
-                    }
-                    if let Err((lost, error)) = self.apply(head, record.bytes) {
-                        head.gaps.push(Gap {
-                            start: batch.times().0,
-                            end: batch.times().1,
-                            producer: record.identity.map(|identity| identity.producer),
-                            lost,
-                            reason: format!("{REFUSED} (position {}): {error}", record.position),
-                        });
-                    }
-                }
-            }
-            Item::Gap(gap) => {
-                // If it is not known when that was, it was since the batch before it.
-                let (start, end) = match &gap.time {
-                    Some(time) => (*time.start(), *time.end()),
-                    None => {
-                        let (seen, now) = (self.seen.load(Ordering::Relaxed), self.now());
-                        (if seen == i64::MIN { now } else { seen.min(now) }, now)
-                    }
-                };
-                let reason =
-                    format!("{} batches missing in the journal: {}", gap.records(), gap.reason);
-                head.gaps.push(Gap { start, end, producer: None, lost: None, reason });
-            }
-        }
-    }
-
-    /// Takes rows in. Of series that cannot be taken the others are; how many samples were not, if that is known, and
-    /// why the first was not.
-    fn apply(&self, head: &mut Head, bytes: &[u8]) -> Result<(), (Option<u64>, Error)> {
-        let unreadable = |error: model::Error| (None, error.into());
-        let mut reader = BatchReader::new(bytes).map_err(unreadable)?;
-        let (mut group, mut lost, mut why) = (None, 0, None);
-        for entry in reader.by_ref() {
-            let entry = entry.map_err(unreadable)?;
-            if entry.begins {
-                group = match self.number_of(&entry.series) {
-                    Ok(group) => Some(group),
-                    Err(error) => {
-                        why.get_or_insert(error);
-                        None
-                    }
-                };
-            }
-            match group {
-                Some((number, kind)) => head.add(number, &entry, kind),
-                None => lost += 1,
-            }
-        }
-        head.gaps.extend(reader.gaps().iter().cloned());
-        why.map_or(Ok(()), |why| Err((Some(lost), why)))
-    }
-
-    fn number_of(&self, series: &SeriesRef<'_>) -> Result<(crate::index::Number, model::Kind)> {
-        let id = series.id();
-        let index = self.index();
-        let known = index.number(&id);
-        let number = match (known, series) {
-            (Some(number), _) => number,
-            (None, SeriesRef::Id(id)) => return Err(Error::UnknownSeries { id: *id }),
-            (None, SeriesRef::Form(form)) => {
-                drop(index);
-                let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-                let number = index.insert(form)?;
-                let kind = index.kind(number);
-                return Ok((number, kind));
-            }
-        };
-        let kind = index.kind(number);
-        Ok((number, kind))
-    }
-
     /// An open part.
     pub(crate) fn part(&self, number: u64) -> Result<Arc<dyn Part>> {
         if let Some(part) = self.state().open.get(&number) {
@@ -782,93 +526,6 @@ impl Inner {
         }
     }
 
-    /// Seals the head, and one that could not be sealed before. The caller has `work`.
-    pub(crate) fn seal(&self) -> Result<bool> {
-        self.check_running()?;
-        self.catch_up()?;
-        let sealed = self.seal_read()?;
-        if sealed.whole {
-            return Ok(sealed.changed);
-        }
-        // That may have given the journal room for the rest.
-        self.journal.flush(Level::Disk)?;
-        self.catch_up()?;
-        self.seal_read()?;
-        Ok(true)
-    }
-
-    /// Seals what was read of the journal, and what could not be sealed before. Of a journal that is full, what is
-    /// durable: it may be full because that is not sealed. The caller has `work`.
-    fn seal_read(&self) -> Result<Sealed> {
-        self.check_running()?;
-        let changed = self.state().sealing.is_some();
-        if changed {
-            self.seal_closed()?;
-        }
-        // With nobody's way barred; what is read from here on is rare, and little.
-        let full = self.make_durable()?;
-        let whole = {
-            let mut feed = locked(&self.feed);
-            let mut full = full;
-            if full.is_none() && feed.position() > self.journal.marks().durable {
-                full = self.make_durable()?;
-            }
-            let is_ahead = feed.position() > self.journal.marks().durable;
-            if is_ahead {
-                self.go_back(&mut feed)?;
-            }
-            let mut state = self.state();
-            let head = state.active.read().unwrap_or_else(PoisonError::into_inner);
-            let position = feed.position();
-            if head.is_empty() && position == state.manifest.position {
-                return match full.filter(|_| is_ahead) {
-                    Some(full) => Err(full.into()),
-                    None => Ok(Sealed { changed, whole: true }),
-                };
-            }
-            drop(head);
-            let head = std::mem::take(&mut state.active);
-            let producers = locked(&self.producers).clone();
-            state.sealing = Some(Sealing { head, position, producers });
-            !is_ahead
-        };
-        self.seal_closed()?;
-        Ok(Sealed { changed: true, whole })
-    }
-
-    /// Makes durable what the journal has; the error of one that has no room for all of it.
-    fn make_durable(&self) -> Result<Option<journal::Error>> {
-        match self.journal.flush(Level::Disk) {
-            Ok(_) => Ok(None),
-            Err(full @ journal::Error::Full(_)) => Ok(Some(full)),
-            // A journal that takes nothing more is met before a head is closed for it.
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// What a part contains must never be given anew by the journal: it is durable when the head is closed.
-    fn seal_closed(&self) -> Result<()> {
-        let sealing = self.state().sealing.clone().expect("BUG: there is a closed head");
-        let head = sealing.head.read().unwrap_or_else(PoisonError::into_inner);
-        let mut change = Change::new(self)?;
-        change.add_series()?;
-        for start in head.partitions().collect::<Vec<_>>() {
-            let range = start..start.saturating_add(Resolution::Base.partition());
-            change.add_head(&head, &range)?;
-        }
-        let series = change.series();
-        change.commit(|manifest| {
-            manifest.position = sealing.position;
-            manifest.producers = sealing.producers.clone();
-            manifest.series = series;
-            head.gaps.iter().for_each(|gap| manifest.add_gap(gap.clone()));
-        })?;
-        drop(head);
-        locked(&self.feed).commit(sealing.position, Level::Disk)?;
-        self.count_head_bytes();
-        Ok(())
-    }
-
     fn maintain(&self) -> Result<bool> {
         let _work = locked(&self.work);
         self.check_running()?;
@@ -892,23 +549,6 @@ impl Inner {
             changed |= done?;
         }
         Ok(changed)
-    }
-
-    /// Whether the journal is full, or soon may be, on account of what is only in memory here.
-    fn is_journal_short(&self) -> Result<bool> {
-        let position = self.state().manifest.position;
-        Ok(self.journal.is_full() || self.journal.takes_half(position)?)
-    }
-
-    fn is_seal_due(&self) -> bool {
-        let state = self.state();
-        if state.sealing.is_some() {
-            return true;
-        }
-        let head = state.active.read().unwrap_or_else(PoisonError::into_inner);
-        let latest = self.now().saturating_sub(self.options.grace);
-        let is_over = |start: i64| start.saturating_add(Resolution::Base.partition()) <= latest;
-        head.bytes() >= self.options.head_bytes_max || head.partitions().any(is_over)
     }
 
     fn stat(&self) -> Result<Stat> {

@@ -8,6 +8,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use hist::Mixture;
+use hist::codec::header::Temporality;
 use model::{Gap, Kind, Sample, Selector, Series, SeriesId, Value};
 
 use crate::backend::Place;
@@ -19,7 +20,7 @@ use crate::head::Head;
 use crate::manifest::{Manifest, PartInfo};
 use crate::merge::{Merge, rows_of};
 use crate::resolution::{DAY, Resolution, slot};
-use crate::roll::happened;
+use crate::roll::{happened, too_late};
 use crate::row::{Row, Rows, Summary};
 use crate::store::{Found, Inner};
 
@@ -28,11 +29,15 @@ const COLUMNS_AT_ONCE: u64 = 1024;
 /// Columns of one answer at the most.
 pub const COLUMNS_MAX: u64 = 10_000_000;
 
+/// Series that are looked for in a part between two looks at whether somebody still waits.
+const SERIES_AT_ONCE: usize = 256;
+
 /// What can be read at one moment.
 pub struct View {
     inner: Arc<Inner>,
     manifest: Arc<Manifest>,
     heads: Vec<Arc<RwLock<Head>>>,
+    is_over: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
 /// What happened in a column of time.
@@ -66,7 +71,21 @@ impl View {
             let state = inner.state();
             (Arc::clone(&state.manifest), state.heads())
         };
-        View { inner, manifest, heads }
+        View { inner, manifest, heads, is_over: None }
+    }
+
+    /// Every read stops with [`Error::Over`] when this says so: it is asked at each part and series. Give it what the
+    /// question has.
+    pub fn until(self, is_over: Arc<dyn Fn() -> bool + Send + Sync>) -> View {
+        View { is_over: Some(is_over), ..self }
+    }
+
+    /// An error if nobody waits any more.
+    fn check(&self) -> Result<()> {
+        match &self.is_over {
+            Some(is_over) if is_over() => Err(Error::Over),
+            _ => Ok(()),
+        }
     }
 
     /// The series that a selector picks.
@@ -105,6 +124,31 @@ impl View {
 
     /// From when to when there are rows of some series, in nanoseconds since the Unix epoch.
     pub fn extent(&self, series: &[Found]) -> Result<Option<Range<i64>>> {
+        self.reach(series, |_| 0)
+    }
+
+    /// Which columns have all rows of some series: what was read at a moment, as what grows is, belongs to the
+    /// nanosecond before it.
+    pub fn stretch(&self, series: &[Found]) -> Result<Option<Range<i64>>> {
+        self.reach(series, |kind| i64::from(kind != Kind::Histogram(Temporality::Delta)))
+    }
+
+    /// From when to when there are rows at all, as parts say without being read; where only rollups are left it is
+    /// whole days.
+    pub fn bounds(&self) -> Option<Range<i64>> {
+        let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
+        let says = |part: &&PartInfo| match part.resolution {
+            Resolution::Base => true,
+            _ => !part.covers.values().flatten().all(|number| live.contains(number)),
+        };
+        let parts = self.manifest.parts.values().filter(says).map(|part| part.start..part.end);
+        let heads = self.heads().filter_map(|head| head.extent()).map(|(start, end)| start..end);
+        let all: Vec<Range<i64>> = parts.chain(heads).collect();
+        hull(all.iter())
+    }
+
+    /// The rows of kinds that lie `before` their start begin so much earlier.
+    fn reach(&self, series: &[Found], before: impl Fn(Kind) -> i64) -> Result<Option<Range<i64>>> {
         let asked = self.asked(series);
         let mut extent: Option<Range<i64>> = None;
         let mut add = |start: i64, end: i64| {
@@ -121,16 +165,26 @@ impl View {
             };
             for info in own().filter(|info| !made_of(info).iter().all(|part| told.contains(part))) {
                 let Ok(part) = self.inner.part(info.number) else { continue };
-                for series in &asked {
-                    part.find(&series.id)?.iter().for_each(|place| add(place.start, place.end));
+                for some in asked.chunks(SERIES_AT_ONCE) {
+                    self.check()?;
+                    for series in some {
+                        let before = match resolution {
+                            Resolution::Base => before(series.found.series.kind()),
+                            _ => 0,
+                        };
+                        for place in part.find(&series.id)? {
+                            add(place.start.saturating_sub(before), place.end);
+                        }
+                    }
                 }
             }
             told.extend(own().flat_map(made_of).collect::<Vec<_>>());
         }
+        self.check()?;
         for head in self.heads() {
             for series in &asked {
                 if let Some((start, end)) = head.covers(series.found.number) {
-                    add(start, end);
+                    add(start.saturating_sub(before(series.found.series.kind())), end);
                 }
             }
         }
@@ -250,7 +304,8 @@ impl View {
         range: &Range<i64>,
         gaps: &mut Vec<Gap>,
         each: &mut EachChunk<'_>,
-    ) {
+    ) -> Result<()> {
+        self.check()?;
         let whole = |why: String| Gap {
             start: info.start,
             end: info.end,
@@ -268,7 +323,10 @@ impl View {
                 gaps.extend(missing);
                 (part, places)
             }
-            Err(error) => return gaps.push(whole(error.to_string())),
+            Err(error) => {
+                gaps.push(whole(error.to_string()));
+                return Ok(());
+            }
         };
         let mut bytes = Vec::new();
         for place in places {
@@ -287,6 +345,7 @@ impl View {
                 }
             }
         }
+        Ok(())
     }
 
     /// All rows of the base that ended within `range`, out of parts that are wanted and out of the heads.
@@ -299,6 +358,7 @@ impl View {
     ) -> Result<Rows> {
         let kind = series.found.series.kind();
         let mut rows = Rows::none_of(kind);
+        self.check()?;
         for info in self.manifest.base_parts() {
             if info.end <= range.start || info.start > range.end || !wanted(info) {
                 continue;
@@ -308,7 +368,7 @@ impl View {
                 more.retain(|_, end| range.contains(&end.saturating_sub(1)));
                 rows.append(more);
                 Ok(())
-            });
+            })?;
         }
         for head in self.heads() {
             if let Some(more) = head.rows_of(series.found.number, kind, range) {
@@ -319,7 +379,12 @@ impl View {
     }
 
     /// Days of which coarser rows are kept than some piece needs: they are not empty.
-    fn dropped(&self, series: &[Asked], plan: &[Vec<Run>; 5], covered: &Covered) -> Vec<Gap> {
+    fn dropped(
+        &self,
+        series: &[Asked],
+        plan: &[Vec<Run>; 5],
+        covered: &Covered,
+    ) -> Result<Vec<Gap>> {
         let live: BTreeSet<(i64, u64)> =
             self.manifest.base_parts().map(|part| (part.day(), part.number)).collect();
         let known: BTreeSet<(i64, u64)> = covered.iter().flatten().copied().collect();
@@ -346,19 +411,21 @@ impl View {
                 let coarser = |part: &PartInfo| {
                     part.resolution > resolution && part.covers.contains_key(&day)
                 };
-                let mut lost = series.iter().filter(|series| {
-                    self.has_rows(series, day, coarser) && !self.has_rows(series, day, finer)
-                });
-                if let Some(first) = lost.next() {
-                    let series = &first.found.series;
+                for series in series {
+                    self.check()?;
+                    if !self.has_rows(series, day, coarser) || self.has_rows(series, day, finer) {
+                        continue;
+                    }
+                    let series = &series.found.series;
                     let reason = format!(
                         "rows of {series} finer than rollups were dropped; ask for longer columns"
                     );
                     gaps.push(Gap { start, end, producer: None, lost: None, reason });
+                    break;
                 }
             }
         }
-        gaps
+        Ok(gaps)
     }
 
     /// Whether a series has rows of a day in parts that are wanted. A part that cannot be read has none: who
@@ -397,11 +464,11 @@ impl View {
         let plan = plan(columns);
         let mut merge = Merge::new(columns.len());
         let covered = self.covered();
-        gaps.extend(self.dropped(series, &plan, &covered));
+        gaps.extend(self.dropped(series, &plan, &covered)?);
         let (adding, readings): (Vec<&Asked>, Vec<&Asked>) =
             series.iter().partition(|series| !series.found.series.kind().is_cumulative());
         if !adding.is_empty() {
-            self.add_rollups(&adding, &plan, gaps, &mut merge);
+            self.add_rollups(&adding, &plan, gaps, &mut merge)?;
             self.add_base(&adding, &plan, &covered, gaps, &mut merge)?;
         }
         for series in readings {
@@ -424,7 +491,7 @@ impl View {
         plan: &[Vec<Run>; 5],
         gaps: &mut Vec<Gap>,
         merge: &mut Merge,
-    ) {
+    ) -> Result<()> {
         for info in self.manifest.parts.values() {
             let runs = &plan[info.resolution as usize];
             if info.resolution == Resolution::Base
@@ -432,8 +499,9 @@ impl View {
             {
                 continue;
             }
-            self.add_part(info, series, runs, gaps, merge);
+            self.add_part(info, series, runs, gaps, merge)?;
         }
+        Ok(())
     }
 
     /// Histograms as they came: where no rollup is wanted, and what is in none.
@@ -459,7 +527,7 @@ impl View {
             }
             if !runs.is_empty() {
                 runs.sort_by_key(|(range, _)| range.start);
-                self.add_part(info, series, &runs, gaps, merge);
+                self.add_part(info, series, &runs, gaps, merge)?;
             }
         }
         let mut runs: Vec<&Run> = plan.iter().flatten().collect();
@@ -467,6 +535,7 @@ impl View {
         let Some(range) = hull(runs.iter().map(|(range, _)| range)) else { return Ok(()) };
         for head in self.heads() {
             for series in series {
+                self.check()?;
                 let rows = head.rows_of(series.found.number, series.found.series.kind(), &range);
                 let Some(Rows::Histograms(rows)) = rows else { continue };
                 for row in rows {
@@ -488,8 +557,8 @@ impl View {
         runs: &[Run],
         gaps: &mut Vec<Gap>,
         merge: &mut Merge,
-    ) {
-        let Some(range) = hull(runs.iter().map(|(range, _)| range)) else { return };
+    ) -> Result<()> {
+        let Some(range) = hull(runs.iter().map(|(range, _)| range)) else { return Ok(()) };
         for series in series {
             self.chunks(info, &series.id, &range, gaps, &mut |place, header, bytes| {
                 let after = runs.partition_point(|(range, _)| range.end < place.start);
@@ -498,8 +567,9 @@ impl View {
                 }
                 let (times, block) = chunk::times(header, bytes)?;
                 merge.add_block(block, &rows_of(&times, runs))
-            });
+            })?;
         }
+        Ok(())
     }
 
     fn summed(
@@ -510,7 +580,7 @@ impl View {
     ) -> Result<Vec<Option<Summary>>> {
         let plan = plan(columns);
         let covered = self.covered();
-        gaps.extend(self.dropped(series, &plan, &covered));
+        gaps.extend(self.dropped(series, &plan, &covered)?);
         let mut sums: Vec<Option<Summary>> = vec![None; columns.len()];
         for series in series {
             let Rows::Summaries(rows) = self.happened(series, &plan, &covered, gaps)? else {
@@ -563,17 +633,19 @@ impl View {
                     }
                 }
             }
-            self.rolled_rows(series, resolution, &joined(rolled), gaps, &mut rows);
+            self.rolled_rows(series, resolution, &joined(rolled), gaps, &mut rows)?;
         }
         for range in joined(base) {
             let found = self.base_rows(series, &range, |_| true, gaps)?;
             rows.append(self.as_happened(series, found, range.start, gaps)?);
         }
-        if !kind.is_cumulative() {
-            for range in joined(beside) {
-                let is_loose = |info: &PartInfo| self.is_loose(info, Resolution::Day, covered);
-                let found = self.base_rows(series, &range, is_loose, gaps)?;
-                rows.append(self.as_happened(series, found, range.start, gaps)?);
+        for range in joined(beside) {
+            let is_loose = |info: &PartInfo| self.is_loose(info, Resolution::Day, covered);
+            let found = self.base_rows(series, &range, is_loose, gaps)?;
+            // Between which of those that are gone a reading lies is not known any more.
+            match kind.is_cumulative() {
+                true => gaps.extend(too_late(&series.id, &found)),
+                false => rows.append(self.as_happened(series, found, range.start, gaps)?),
             }
         }
         match &mut rows {
@@ -591,8 +663,8 @@ impl View {
         ranges: &[Range<i64>],
         gaps: &mut Vec<Gap>,
         rows: &mut Rows,
-    ) {
-        let Some(hull) = hull(ranges.iter()) else { return };
+    ) -> Result<()> {
+        let Some(hull) = hull(ranges.iter()) else { return Ok(()) };
         for info in self.manifest.parts.values().filter(|info| info.resolution == resolution) {
             if !meets(info, &hull) {
                 continue;
@@ -604,8 +676,9 @@ impl View {
                 });
                 rows.append(more);
                 Ok(())
-            });
+            })?;
         }
+        Ok(())
     }
 
     /// Rows of the base as what happened from `start` on.
@@ -684,6 +757,7 @@ impl View {
         let mut touched: Vec<Range<i64>> = Vec::new();
         for info in self.manifest.base_parts() {
             if self.is_loose(info, Resolution::Day, covered) {
+                self.check()?;
                 let part = self.inner.part(info.number).and_then(|part| {
                     let is_whole = gather::missing(&*part, info)?.is_none();
                     Ok((part.find(&series.id)?, is_whole))

@@ -4,12 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use query::{Source, Stored};
+use store::View;
+
 use crate::desk::DeskSettings;
 use crate::refusal::Refusal;
-use crate::trial::{Trial, store};
+use crate::trial::{self, Trial};
 
 fn trial(queries_max: usize, waiting_max: usize) -> Trial {
-    Trial::over(store(), DeskSettings { queries_max, waiting_max, ..Default::default() })
+    Trial::over(trial::store(), DeskSettings { queries_max, waiting_max, ..Default::default() })
 }
 
 #[tokio::test]
@@ -74,4 +77,28 @@ async fn a_question_whose_time_is_up_ends() {
     };
     let asked = trial.context.desk.blocking("test", Some(Duration::from_millis(20)), work).await;
     assert!(matches!(asked, Err(Refusal::Time(_))));
+}
+
+#[tokio::test]
+async fn a_read_of_the_store_ends_when_time_is_up() {
+    let trial = trial(1, 1);
+    let timeout = Some(Duration::from_millis(20));
+    let wait = |asking: &crate::desk::Asking| {
+        while !asking.is_over() {
+            std::thread::yield_now();
+        }
+    };
+    let desk = &trial.context.desk;
+    let read = move |view: &View, asking: &crate::desk::Asking| {
+        wait(asking);
+        view.extent(&view.select(&model::Selector::All))?;
+        Ok(())
+    };
+    assert!(matches!(desk.take("test", timeout, read).await, Err(Refusal::Time(_))));
+    let ask = move |view: &View, asking: &crate::desk::Asking| {
+        wait(asking);
+        let found = Stored::new(view).extent(&[], 0..2 * store::DAY);
+        found.map(drop).map_err(|error| Refusal::of_question(error, ""))
+    };
+    assert!(matches!(desk.take("test", timeout, ask).await, Err(Refusal::Time(_))));
 }

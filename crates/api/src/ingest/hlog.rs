@@ -18,9 +18,6 @@ use crate::ingest::posted::{Posted, json};
 use crate::ingest::record::whole;
 use crate::problem::Problem;
 
-/// Times in the first year since the epoch count from a log's own beginning, as HdrHistogram has it; in nanoseconds.
-const RELATIVE_BEFORE: i64 = 365 * 86_400 * 1_000_000_000;
-
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/v1/hlog", post(hlog))
 }
@@ -75,19 +72,15 @@ impl<S: Sink> Sink for FromStart<S> {
     }
 
     fn reading(&mut self, mut reading: Reading) {
-        if reading.start.is_some_and(|start| start < RELATIVE_BEFORE) {
-            let Some(by) = self.start else {
-                let trouble = Trouble {
-                    place: Place::Line(1),
-                    expected: "times since 1970, or ?start= to say when the log began".into(),
-                    found: "times that count from the log's beginning".to_owned(),
-                    is_absurd: false,
-                };
-                let _ = self.sink.trouble(trouble);
-                return;
+        if !collect::hlog::date(&mut reading, self.start) {
+            let trouble = Trouble {
+                place: Place::Line(1),
+                expected: "times since 1970, or ?start= to say when the log began".into(),
+                found: "times that count from the log's beginning".to_owned(),
+                is_absurd: false,
             };
-            reading.start = reading.start.map(|start| start.saturating_add(by));
-            reading.end = reading.end.map(|end| end.saturating_add(by));
+            let _ = self.sink.trouble(trouble);
+            return;
         }
         self.sink.reading(reading);
     }

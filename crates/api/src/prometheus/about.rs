@@ -106,8 +106,7 @@ pub(super) async fn tsdb(
     let desk = context.desk.clone();
     let work = move |_: &_| {
         let cardinality = store.cardinality(top)?;
-        let view = store.view()?;
-        let extent = view.extent(&view.select(&model::Selector::All))?.unwrap_or(0..0);
+        let extent = store.view()?.bounds().unwrap_or(0..0);
         let entry = |name: String, value: u64| {
             Object(vec![("name", Text(name)), ("value", integer(value))])
         };

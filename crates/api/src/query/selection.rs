@@ -108,16 +108,12 @@ pub(crate) fn range(
     let range = match (from.1, to.1) {
         (Some(start), Some(end)) => start..end,
         (start, end) => {
-            let extent = view.extent(found)?;
+            let extent = view.stretch(found)?;
             let Some(extent) = extent else {
                 let why = "these series have no rows yet";
                 return Err(Refusal::Missing(why.to_owned()));
             };
-            // What was read at a moment belongs to the nanosecond before it; so does what a first reading says that it
-            // counted until then, which is a part of the whole.
-            let is_read = found.iter().any(|found| found.series.kind().is_cumulative());
-            let first = extent.start.saturating_sub(i64::from(is_read));
-            start.unwrap_or(first)..end.unwrap_or(extent.end)
+            start.unwrap_or(extent.start)..end.unwrap_or(extent.end)
         }
     };
     let shown = |ns: i64| jiff::Timestamp::from_nanosecond(ns.into()).map(|at| at.to_string());

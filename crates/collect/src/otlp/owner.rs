@@ -185,8 +185,7 @@ impl<'a> Metric<'a> {
             }
         }
         let series = Series::new(format!("{}{suffix}", self.name), kind).with_unit(unit_name(unit));
-        let add = |series: Series, (name, value)| series.with_label(name, value);
-        labels.into_iter().fold(series, add).checked()
+        series.with_labels(labels).checked()
     }
 }
 

@@ -102,10 +102,7 @@ pub(super) fn series(what: What, told: &dyn Told) -> Result<Series, String> {
     if let Some(unit) = unit_of(what, family, &metric, &text(unit)?) {
         series = series.with_unit(unit.name());
     }
-    for (name, value) in labels {
-        series = series.with_label(name, value);
-    }
-    series.checked().map_err(|error| error.to_string())
+    series.with_labels(labels).checked().map_err(|error| error.to_string())
 }
 
 fn kind(what: What, family: Type, name: &str) -> Kind {

@@ -20,8 +20,7 @@ fn by_tags(work: Work<'_>) -> Result<Vec<Stream>> {
     if let Some(selector) = arguments.selector("tag_query") {
         inputs.retain(|stream| {
             let series = Series::new(stream.labels.name(), Kind::Gauge);
-            let series = tags(&stream.labels)
-                .fold(series, |series, (category, value)| series.with_label(category, value));
+            let series = series.with_labels(tags(&stream.labels));
             !selector.matches(&series)
         });
     }

@@ -18,6 +18,7 @@ use crate::stream::seconds;
 use super::ast::{At, BinaryOp, Expr, ExprKind, ValueType, VectorSelector};
 use super::functions::AggregateOp;
 use super::matcher::{MatchOp, Matcher};
+use super::pattern;
 use super::quantiles;
 
 /// What an expression gives, and what has to be done for it.
@@ -346,9 +347,12 @@ pub fn selector_of(selector: &VectorSelector) -> Result<Selector> {
 pub(crate) fn of_matchers(matchers: &[Matcher], place: Place) -> Result<Selector> {
     let of = |matcher: &Matcher| {
         let regex = || {
-            Selector::matching(matcher.name.as_str(), &matcher.value).map_err(|error| {
-                Error::Parse { place, message: format!("{}: {error}", matcher.name) }
-            })
+            let failed =
+                |why: String| Error::Parse { place, message: format!("{}: {why}", matcher.name) };
+            // A store's selectors have regexes of another dialect than PromQL.
+            let regex = pattern::translate(&matcher.value).map_err(failed)?;
+            Selector::matching(matcher.name.as_str(), &regex)
+                .map_err(|error| failed(error.to_string()))
         };
         Ok(match matcher.op {
             MatchOp::Equal => {

@@ -53,6 +53,33 @@ fn selector(text: &str) -> VectorSelector {
     }
 }
 
+/// Which values of a label a store is asked for.
+#[track_caller]
+fn check_picks(text: &str, matching: &[&str], others: &[&str]) {
+    let selector = super::selector_of(&selector(text)).expect("a store can be asked for it");
+    let series = |host: &str| {
+        let series = model::Series::new("m", model::Kind::Gauge).with_label("host", host);
+        series.checked().expect("a good series")
+    };
+    for host in matching {
+        assert!(selector.matches(&series(host)), "{text} does not pick {host:?}");
+    }
+    for host in others {
+        assert!(!selector.matches(&series(host)), "{text} picks {host:?}");
+    }
+}
+
+#[test]
+fn a_store_is_asked_in_the_dialect_of_its_regexes() {
+    check_picks(r#"{host=~"\\w+"}"#, &["e1"], &["é1"]);
+    check_picks(r#"m{host!~"\\w+"}"#, &["é1"], &["e1"]);
+    check_picks(r#"{host=~"\\Qa.b\\E"}"#, &["a.b"], &["axb"]);
+    check_picks(r#"{host=~"a{"}"#, &["a{"], &["a"]);
+    check_picks(r#"{host=~"[[a/]+\\/"}"#, &["[a//"], &["a"]);
+    check_picks(r#"m{host=~".*"}"#, &["a", "a\nb"], &[]);
+    check_picks(r#"{host=~"a.b|c"}"#, &["a\nb", "c"], &["ab", "ca.b"]);
+}
+
 #[test]
 fn literals() {
     check("1_000", "1000");

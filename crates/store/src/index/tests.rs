@@ -9,10 +9,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn gauge(name: &str, labels: &[(&str, &str)]) -> Series {
-    let series = Series::new(name, Kind::Gauge);
-    let series =
-        labels.iter().fold(series, |series, (name, value)| series.with_label(*name, *value));
-    series.checked().unwrap()
+    Series::new(name, Kind::Gauge).with_labels(labels.iter().copied()).checked().unwrap()
 }
 
 fn index(series: &[Series]) -> Index {
@@ -142,9 +139,7 @@ fn series() -> impl Strategy<Value = Series> {
     let kind = (0..KINDS.len()).prop_map(|at| KINDS[at].0);
     let labels = prop::collection::btree_map("[abcd]", "[xyz]{1,2}", 0..4);
     ("[mn]{1,2}", "(ns|B)?", kind, labels).prop_map(|(name, unit, kind, labels)| {
-        let series = Series::new(name, kind).with_unit(unit);
-        let with = |series: Series, (name, value)| series.with_label(name, value);
-        labels.into_iter().fold(series, with).checked().unwrap()
+        Series::new(name, kind).with_unit(unit).with_labels(labels).checked().unwrap()
     })
 }
 

@@ -1,6 +1,9 @@
 //! The way of a sample: in, through the head, into parts and rollups, and out.
 
-use store::{DAY, Grid, HOUR, MINUTE, Resolution};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use store::{DAY, Found, Grid, HOUR, MINUTE, Resolution, View};
 
 use crate::world::{World, columns, histogram, ingest, latency, sample};
 
@@ -81,4 +84,104 @@ fn rows_reach_as_far_as_they_did_when_their_day_is_rolled_up() {
     store.set_keep(vec![keep(Resolution::Base)]).unwrap();
     assert!(store.maintain().unwrap());
     assert_eq!(extent(), Some(15 * HOUR..end), "only rollups");
+}
+
+/// A store with many parts, rollups and rows in memory, of delta and cumulative series.
+fn full(store: &store::Store) -> Vec<model::Series> {
+    let bytes = |host: &str| {
+        let kind = model::Kind::Counter(hist::codec::header::Temporality::Cumulative);
+        model::Series::new("bytes", kind).with_label("host", host).checked().unwrap()
+    };
+    let series = vec![latency("a"), latency("b"), bytes("a"), bytes("b")];
+    for day in 0..6i64 {
+        let end = day * DAY + HOUR;
+        let value = |at: usize| match at {
+            0 | 1 => sample(end - MINUTE, end, histogram(&[1.0])),
+            _ => sample(end, end, day as f64),
+        };
+        let samples: Vec<_> =
+            series.iter().enumerate().map(|(at, series)| (series, value(at))).collect();
+        ingest(store, day as u64 + 1, &samples);
+        if day < 5 {
+            store.seal().unwrap();
+        }
+    }
+    series
+}
+
+#[test]
+fn reads_stop_when_nobody_waits_any_more() {
+    let world = World::new();
+    let store = world.open().unwrap();
+    full(&store);
+    let check =
+        |what: &str, selector: &str, read: &dyn Fn(&View, &[Found]) -> store::Result<()>| {
+            let selector = model::Selector::parse(selector).unwrap();
+            let mut looks = 0;
+            // Over at the first look, at the second, and so on until it is done before.
+            for patience in 0.. {
+                let asked = Arc::new(AtomicUsize::new(0));
+                let counted = Arc::clone(&asked);
+                let is_over = move || counted.fetch_add(1, Ordering::Relaxed) >= patience;
+                let view = store.view().unwrap().until(Arc::new(is_over));
+                let found = view.select(&selector);
+                match read(&view, &found) {
+                    Ok(()) => break,
+                    Err(store::Error::Over) => {}
+                    Err(error) => panic!("{what}: {error}"),
+                }
+                looks = asked.load(Ordering::Relaxed);
+                assert_eq!(looks, patience + 1, "{what}: nothing is read after it is over");
+            }
+            assert!(looks >= 5, "{what}: looked {looks} times in five parts and the head");
+        };
+    let grids = [(DAY, 6), (HOUR + 1, 6 * 24)];
+    let grids = grids.map(|(step, columns)| Grid { start: 0, step, columns });
+    let everything = |when: &str| {
+        check(&format!("{when}, extent"), "*", &|view, found| view.extent(found).map(drop));
+        for grid in grids {
+            check(&format!("{when}, histograms, {}", grid.step), "latency", &|view, found| {
+                view.histograms(found, grid)?.try_for_each(|column| column.map(drop))
+            });
+            check(&format!("{when}, numbers, {}", grid.step), "bytes", &|view, found| {
+                view.numbers(found, grid)?.try_for_each(|column| column.map(drop))
+            });
+        }
+        check(&format!("{when}, samples"), "bytes", &|view, found| {
+            view.samples(&found[0], 0..7 * DAY, &mut |_| {}).map(drop)
+        });
+    };
+    everything("parts");
+    world.set_now(5 * DAY + 2 * HOUR);
+    store.maintain().unwrap();
+    everything("rolled up");
+}
+
+#[test]
+fn columns_over_a_stretch_have_the_first_reading() {
+    let world = World::new();
+    let store = world.open().unwrap();
+    let kind = model::Kind::Counter(hist::codec::header::Temporality::Cumulative);
+    let bytes = model::Series::new("bytes", kind).checked().unwrap();
+    // It counts since an hour before it was read first.
+    ingest(&store, 1, &[(&bytes, sample(14 * HOUR, 15 * HOUR, 3.0))]);
+    ingest(&store, 2, &[(&bytes, sample(14 * HOUR, 16 * HOUR, 5.0))]);
+    ingest(&store, 3, &[(&latency("a"), sample(17 * HOUR, 18 * HOUR, histogram(&[1.0])))]);
+    let check = |when: &str| {
+        let view = store.view().unwrap();
+        assert_eq!(view.bounds(), Some(15 * HOUR..18 * HOUR), "{when}");
+        let found = view.select(&model::Selector::parse("bytes").unwrap());
+        assert_eq!(view.extent(&found).unwrap(), Some(15 * HOUR..16 * HOUR), "{when}");
+        let stretch = view.stretch(&found).unwrap().unwrap();
+        assert_eq!(stretch, 15 * HOUR - 1..16 * HOUR, "{when}");
+        let grid = Grid { start: stretch.start, step: stretch.end - stretch.start, columns: 1 };
+        let column = view.numbers(&found, grid).unwrap().next().unwrap().unwrap();
+        assert_eq!(column.value.unwrap().sum.value(), 5.0, "{when}");
+        let found = view.select(&model::Selector::parse("latency").unwrap());
+        assert_eq!(view.stretch(&found).unwrap(), Some(17 * HOUR..18 * HOUR), "{when}");
+    };
+    check("in the head");
+    world.set_now(3 * DAY);
+    assert!(store.maintain().unwrap());
+    check("rolled up");
 }

@@ -1,7 +1,7 @@
 //! The table over time: one row for each interval.
 
 use anyhow::{Result, bail};
-use collect::{Quantity, Unit};
+use collect::{Quantity, Unit, hlog};
 
 use crate::hist::above;
 use crate::hist::group::Group;
@@ -9,8 +9,6 @@ use crate::hist::options::Options;
 use crate::hist::show::{self, Show};
 use crate::hist::terminal::{Paint, Terminal};
 
-/// Logs whose clock starts at zero: times below this are counted from their beginning, in nanoseconds.
-const SINCE_START_MAX: i64 = 365 * 86_400 * 1_000_000_000;
 pub(crate) const NS_PER_S: i64 = 1_000_000_000;
 pub(crate) const S_PER_DAY: i64 = 86_400;
 
@@ -104,9 +102,10 @@ pub(crate) fn length(ns: i64) -> String {
     Show::new(Some(&Unit::Nanoseconds)).exact(ns as f64)
 }
 
-/// Whether a time is counted from the beginning of a log that does not know the date.
+/// Whether a time is shown as counted from the beginning of a log that does not know the date. One below zero is not:
+/// `-1 s` would be read as a second ago.
 pub(crate) fn is_since_start(ns: i64) -> bool {
-    (0..SINCE_START_MAX).contains(&ns)
+    ns >= 0 && hlog::is_since_start(ns)
 }
 
 /// `2015-09-09 15:24:39 UTC`, or `+12 s` for a log that does not know the date.

@@ -1,9 +1,7 @@
 //! Which series a reading belongs to, and when it was.
 
-use collect::{Format, Reading, Unit, place};
+use collect::{Format, Reading, Unit, hlog, place};
 use model::{Sample, Series};
-
-use crate::hist::intervals;
 
 /// What the command line says of what a file does not.
 pub(crate) struct Rules<'a> {
@@ -44,13 +42,8 @@ impl Rules<'_> {
         mut reading: Reading,
         format: Format,
     ) -> Result<(Series, Sample), Unplaced> {
-        let is_timed = reading.start.or(reading.end);
-        if let Some(time) = is_timed.filter(|_| format == Format::Hlog)
-            && intervals::is_since_start(time)
-        {
-            let log_start = self.start.ok_or(Unplaced::SinceStart)?;
-            let moved = |time: Option<i64>| time.map(|time| time.saturating_add(log_start));
-            (reading.start, reading.end) = (moved(reading.start), moved(reading.end));
+        if format == Format::Hlog && !hlog::date(&mut reading, self.start) {
+            return Err(Unplaced::SinceStart);
         }
         let rules = place::Rules {
             metric: self.metric,

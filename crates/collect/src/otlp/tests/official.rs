@@ -304,8 +304,7 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
                 unit => unit,
             };
             let series = Series::new(format!("{}{suffix}", metric.name), kind).with_unit(unit);
-            let add = |series: Series, (name, value)| series.with_label(name, value);
-            let series = all.into_iter().fold(series, add).checked().unwrap();
+            let series = series.with_labels(all).checked().unwrap();
             expected.0.push((series, Sample { start, end, value }));
             true
         };

@@ -1,0 +1,204 @@
+//! From the journal to the head: what is read, what of it is known, and what could not be taken in.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use journal::{Identity, Item, Level, Subscriber};
+use model::{BatchReader, Gap, SeriesRef};
+
+use crate::error::{Error, Result};
+use crate::head::Head;
+use crate::index::Number;
+use crate::manifest::Producers;
+use crate::store::{Inner, Store, locked};
+
+/// What a store has of its journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// All records before this position were read.
+    pub position: u64,
+    /// All records before this one are in parts.
+    pub sealed: u64,
+    /// What could not be taken in.
+    pub refused: Vec<Gap>,
+}
+
+/// What the reason begins with of a gap that is a record which could not be taken in.
+const REFUSED: &str = "a record that came from the journal was not taken in";
+
+impl Store {
+    /// How far the journal was read, after reading all of it that there is, and what of it could not be taken in:
+    /// a gap for each record, as long as gaps are not joined.
+    pub fn fed(&self) -> Result<Fed> {
+        let inner = self.inner();
+        inner.catch_up()?;
+        let feed = locked(&inner.feed);
+        let state = inner.state();
+        let mut refused = state.manifest.gaps.clone();
+        for head in state.heads() {
+            let head = head.read().unwrap_or_else(PoisonError::into_inner);
+            refused.extend(head.gaps.iter().cloned());
+        }
+        refused.retain(|gap| gap.reason.starts_with(REFUSED));
+        Ok(Fed { position: feed.position(), sealed: state.manifest.position, refused })
+    }
+}
+
+/// Notes a batch; whether it is new.
+fn hear(producers: &mut Producers, identity: Identity, position: u64) -> bool {
+    let is_new = !producers.have_heard(identity);
+    if is_new {
+        producers.hear(identity, position);
+    }
+    is_new
+}
+
+impl Inner {
+    pub(crate) fn catch_up(&self) -> Result<()> {
+        self.read_on(usize::MAX).map(|_| ())
+    }
+
+    /// Reads the journal until there is no more, or rows in memory take so many bytes; whether there is more.
+    pub(crate) fn read_on(&self, bytes_max: usize) -> Result<bool> {
+        let mut feed = locked(&self.feed);
+        let unread = self.unread_bytes.load(Ordering::Relaxed);
+        while self.count_head_bytes() < bytes_max {
+            let Some(item) = feed.next()? else {
+                // What was appended meanwhile may have been read too: it counts as unread until the next time.
+                self.unread_bytes.fetch_sub(unread, Ordering::Relaxed);
+                return Ok(false);
+            };
+            let active = Arc::clone(&self.state().active);
+            let mut head = active.write().unwrap_or_else(PoisonError::into_inner);
+            self.take_in(&mut head, item, &mut |identity, position| {
+                hear(&mut locked(&self.producers), identity, position)
+            });
+        }
+        Ok(true)
+    }
+
+    /// Puts in the place of the head one with only what is durable in the journal, and the feed behind it. A journal
+    /// without room for what it has in memory gives room when what it has on disk is sealed: the rows that leave the
+    /// head here are read again by whoever reads on.
+    pub(crate) fn go_back(&self, feed: &mut Subscriber) -> Result<()> {
+        let manifest = Arc::clone(&self.state().manifest);
+        let (mut head, mut producers) = (Head::default(), manifest.producers.clone());
+        let read_to = feed.position();
+        feed.seek(manifest.position)?;
+        feed.set_level(Level::Disk);
+        let read = loop {
+            match feed.next() {
+                Ok(Some(item)) => self.take_in(&mut head, item, &mut |identity, position| {
+                    hear(&mut producers, identity, position)
+                }),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        feed.set_level(Level::Memory);
+        if let Err(error) = read {
+            // The head is as it was.
+            feed.seek(read_to)?;
+            return Err(error.into());
+        }
+        let mut state = self.state();
+        state.active = Arc::new(RwLock::new(head));
+        *locked(&self.producers) = producers;
+        Ok(())
+    }
+
+    pub(crate) fn count_head_bytes(&self) -> usize {
+        let heads = self.state().heads();
+        let bytes =
+            |head: &Arc<RwLock<Head>>| head.read().unwrap_or_else(PoisonError::into_inner).bytes();
+        let bytes = heads.iter().map(bytes).sum();
+        self.head_bytes.store(bytes, Ordering::Relaxed);
+        bytes
+    }
+
+    /// Takes an item in; `hear` says of a batch whether it is new.
+    fn take_in(
+        &self,
+        head: &mut Head,
+        item: Item<'_>,
+        hear: &mut dyn FnMut(Identity, u64) -> bool,
+    ) {
+        match item {
+            Item::Batch(batch) => {
+                self.seen.store(batch.times().1, Ordering::Relaxed);
+                for record in batch.records() {
+                    if record.identity.is_some_and(|identity| !hear(identity, record.position)) {
+                        continue;
+                    }
+                    if let Err((lost, error)) = self.apply(head, record.bytes) {
+                        head.gaps.push(Gap {
+                            start: batch.times().0,
+                            end: batch.times().1,
+                            producer: record.identity.map(|identity| identity.producer),
+                            lost,
+                            reason: format!("{REFUSED} (position {}): {error}", record.position),
+                        });
+                    }
+                }
+            }
+            Item::Gap(gap) => {
+                // If it is not known when that was, it was since the batch before it.
+                let (start, end) = match &gap.time {
+                    Some(time) => (*time.start(), *time.end()),
+                    None => {
+                        let (seen, now) = (self.seen.load(Ordering::Relaxed), self.now());
+                        (if seen == i64::MIN { now } else { seen.min(now) }, now)
+                    }
+                };
+                let reason =
+                    format!("{} batches missing in the journal: {}", gap.records(), gap.reason);
+                head.gaps.push(Gap { start, end, producer: None, lost: None, reason });
+            }
+        }
+    }
+
+    /// Takes rows in. Of series that cannot be taken the others are; how many samples were not, if that is known, and
+    /// why the first was not.
+    fn apply(&self, head: &mut Head, bytes: &[u8]) -> Result<(), (Option<u64>, Error)> {
+        let unreadable = |error: model::Error| (None, error.into());
+        let mut reader = BatchReader::new(bytes).map_err(unreadable)?;
+        let (mut group, mut lost, mut why) = (None, 0, None);
+        for entry in reader.by_ref() {
+            let entry = entry.map_err(unreadable)?;
+            if entry.begins {
+                group = match self.number_of(&entry.series) {
+                    Ok(group) => Some(group),
+                    Err(error) => {
+                        why.get_or_insert(error);
+                        None
+                    }
+                };
+            }
+            match group {
+                Some((number, kind)) => head.add(number, &entry, kind),
+                None => lost += 1,
+            }
+        }
+        head.gaps.extend(reader.gaps().iter().cloned());
+        why.map_or(Ok(()), |why| Err((Some(lost), why)))
+    }
+
+    fn number_of(&self, series: &SeriesRef<'_>) -> Result<(Number, model::Kind)> {
+        let id = series.id();
+        let index = self.index();
+        let known = index.number(&id);
+        let number = match (known, series) {
+            (Some(number), _) => number,
+            (None, SeriesRef::Id(id)) => return Err(Error::UnknownSeries { id: *id }),
+            (None, SeriesRef::Form(form)) => {
+                drop(index);
+                let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+                let number = index.insert(form)?;
+                let kind = index.kind(number);
+                return Ok((number, kind));
+            }
+        };
+        let kind = index.kind(number);
+        Ok((number, kind))
+    }
+}
