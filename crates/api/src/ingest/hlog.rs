@@ -14,20 +14,30 @@ use intake::Writer;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::ingest::WAY_PLACED;
 use crate::ingest::posted::{Posted, json};
 use crate::ingest::record::whole;
+use crate::ingest::{LABELS, METRIC, START, WAY_PLACED};
+use crate::openapi::{Parameter, Route};
 use crate::problem::Problem;
 
 /// Times in the first year since the epoch count from a log's own beginning, as HdrHistogram has it; in nanoseconds.
 const RELATIVE_BEFORE: i64 = 365 * 86_400 * 1_000_000_000;
+
+const PARAMETERS: &[Parameter] = &[METRIC.required(), START, LABELS];
+
+pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+    "/v1/hlog",
+    "Takes a log of HdrHistogram.",
+    PARAMETERS,
+    ("text/plain", "a log of HdrHistogram"),
+)];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/v1/hlog", post(hlog))
 }
 
 async fn hlog(posted: Posted) -> Result<Response, Problem> {
-    posted.only(&["metric", "start"])?;
+    posted.only(PARAMETERS)?;
     if posted.parameter("metric").is_none_or(str::is_empty) {
         return Err(Problem::bad("what was measured? name it: /v1/hlog?metric=NAME"));
     }
