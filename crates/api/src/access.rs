@@ -2,7 +2,9 @@
 //!
 //! * On a loopback address nobody has to show anything, unless the settings say so. But a web page that somebody on this
 //!   host looks at must not come in: the name that was asked for has to be one of this host's own (a page can make its
-//!   own name point here, "DNS rebinding"), and what writes must not come from a page of another origin.
+//!   own name point here, "DNS rebinding"), what writes must not come from a page of another origin, and what a browser
+//!   says that another page asks for is refused, but for a link that somebody follows (`Sec-Fetch-Site`, `-Mode` and
+//!   `-Dest`: w3.org/TR/fetch-metadata).
 //! * On any other address a token with the route's scope is needed.
 //! * A token that is sent is looked at in any case.
 
@@ -85,6 +87,7 @@ impl Access {
         let headers = request.headers();
         let secret = secret(headers)?;
         if !secret.is_bearer {
+            same_page(request.method(), headers)?;
             same_origin(request.method(), request.uri(), headers)?;
         }
         let tokens = Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner));
@@ -186,6 +189,24 @@ fn name_of(host: &str) -> &str {
     }
 }
 
+/// Refuses what a page of another site or port has a browser ask for: it would not see the answer, but a question costs
+/// as much. Browsers send these headers themselves to addresses of this host, programs do not.
+fn same_page(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
+    let is_other = is("sec-fetch-site", "cross-site") || is("sec-fetch-site", "same-site");
+    // Followed in a window of its own, where who does so sees it.
+    let is_link = *method == Method::GET
+        && is("sec-fetch-mode", "navigate")
+        && is("sec-fetch-dest", "document");
+    if !is_other || is_link {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "a page of another site may not ask here: ask from a program, or with a bearer token",
+    ))
+}
+
 /// Refuses what a web page of another origin writes.
 fn same_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
@@ -272,6 +293,32 @@ mod tests {
         check(&[HOST, ("origin", "null"), ("authorization", "Basic dTpz")], Err((403, "write")));
         let get = ("GET", Scope::Read);
         check_at(("[::1]:1", false, ""), get, &[HOST, ("origin", "null")], Ok(None));
+    }
+
+    #[test]
+    fn pages_of_other_sites_do_not_ask() {
+        let get = |site: &str, more: &[(&str, &str)], expected| {
+            let headers = [&[HOST, ("sec-fetch-site", site)][..], more].concat();
+            check_at(("127.0.0.1:1", false, ""), ("GET", Scope::Read), &headers, expected);
+        };
+        let refused = Err((403, "a page of another site may not ask here"));
+        let link = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+        let frame = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")];
+        for site in ["cross-site", "same-site"] {
+            get(site, &[], refused);
+            get(site, &[("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")], refused);
+            get(site, &frame, refused);
+            get(site, &link, Ok(None));
+        }
+        // The page itself, and what a person types.
+        get("same-origin", &[("sec-fetch-mode", "cors")], Ok(None));
+        get("none", &link, Ok(None));
+        let post = [&[HOST, ("sec-fetch-site", "cross-site")][..], &link].concat();
+        check(&post, refused);
+        check(
+            &[HOST, ("sec-fetch-site", "cross-site"), ("authorization", "Bearer s")],
+            Ok(Some("t")),
+        );
     }
 
     #[test]

@@ -36,6 +36,8 @@ const LENGTH_MAX: i64 = 31 * store::DAY;
 /// As many as are told where nobody says, and at the most.
 const LIMIT: usize = 1_000;
 const LIMIT_MAX: usize = 100_000;
+/// Bytes of all that are told, with their tags: more than anybody reads.
+const TOLD_BYTES_MAX: usize = 16 << 20;
 
 const ANNOTATIONS: &[Parameter] = &[
     Parameter::text("from", "when it begins; a day before the end, if not said"),
@@ -134,6 +136,14 @@ impl Annotation {
         }
     }
 
+    /// What it takes in memory.
+    fn bytes(&self) -> usize {
+        let tag = |(name, value): &(String, String)| {
+            size_of::<(String, String)>() + name.len() + value.len()
+        };
+        size_of::<Annotation>() + self.text.len() + self.tags.iter().map(tag).sum::<usize>()
+    }
+
     fn series(&self) -> model::Result<Series> {
         let series = Series::new(NAME, Kind::Text);
         let with =
@@ -188,29 +198,33 @@ async fn list(State(context): State<Context>, parameters: Parameters) -> Result<
     let (timeout, limit) = (parameters.timeout()?, parameters.count("limit", LIMIT, LIMIT_MAX)?);
     let named =
         vec![Selector::equal(selector::NAME, NAME), Selector::equal(selector::KIND, "text")];
-    let own = parameters.selector("selector")?.unwrap_or(Selector::All);
-    let wanted = Selector::and(named.into_iter().chain([own]).collect());
     let desk = context.desk.clone();
     let work = move |view: &View, asking: &Asking| {
-        let mut found: Vec<Annotation> = Vec::new();
-        let mut is_cut = false;
+        let own = parameters.selector("selector")?.unwrap_or(Selector::All);
+        let wanted = Selector::and(named.into_iter().chain([own]).collect());
+        let mut found = Latest::new(limit, TOLD_BYTES_MAX);
         // One that is longer than the time ends after it.
         let until = to.saturating_add(LENGTH_MAX).saturating_add(1);
         for series in view.select(&wanted) {
-            asking.check()?;
+            let Some(extent) = view.extent(std::slice::from_ref(&series))? else { continue };
             let tags = series.series.labels();
-            let gaps = view.samples(&series, from.saturating_sub(1)..until, &mut |sample| {
-                let Sample { start, end, value: Value::Text(text) } = sample else { return };
-                if start <= to && end >= from {
-                    found.push(Annotation { start, end, text, tags: tags.to_vec() });
-                }
-                if found.len() >= 2 * limit.max(1) {
-                    is_cut |= latest(&mut found, limit);
-                }
-            })?;
-            drop(gaps);
+            let mut start = from.saturating_sub(1).max(extent.start.saturating_sub(1));
+            let end = until.min(extent.end.saturating_add(1));
+            // Piece by piece, so that it ends soon when nobody waits any more.
+            while start < end {
+                asking.check()?;
+                let piece = start..end.min(start.saturating_add(LENGTH_MAX));
+                start = piece.end;
+                let gaps = view.samples(&series, piece, &mut |sample| {
+                    let Sample { start, end, value: Value::Text(text) } = sample else { return };
+                    if start <= to && end >= from {
+                        found.push(Annotation { start, end, text, tags: tags.to_vec() });
+                    }
+                })?;
+                drop(gaps);
+            }
         }
-        is_cut |= latest(&mut found, limit);
+        let (found, is_cut) = found.finish();
         let annotations = found.iter().map(Annotation::document).collect();
         desk.answer(&Object(vec![
             ("schema", integer(1)),
@@ -221,10 +235,48 @@ async fn list(State(context): State<Context>, parameters: Parameters) -> Result<
     context.desk.take("annotations", timeout, work).await
 }
 
-/// Leaves so many, the latest, in order of time; whether there were more.
-fn latest(found: &mut Vec<Annotation>, limit: usize) -> bool {
-    found.sort_by(|a, b| (a.start, a.end, &a.text).cmp(&(b.start, b.end, &b.text)));
-    let more = found.len().saturating_sub(limit);
-    found.drain(..more);
-    more > 0
+/// The latest of those that are found: so many, and of so many bytes. Twice as much is held at the most, and one more.
+struct Latest {
+    found: Vec<Annotation>,
+    bytes: usize,
+    limit: usize,
+    bytes_max: usize,
+    is_cut: bool,
+}
+
+impl Latest {
+    fn new(limit: usize, bytes_max: usize) -> Latest {
+        Latest { found: Vec::new(), bytes: 0, limit, bytes_max, is_cut: false }
+    }
+
+    fn push(&mut self, annotation: Annotation) {
+        self.bytes += annotation.bytes();
+        self.found.push(annotation);
+        if self.found.len() > 2 * self.limit || self.bytes > 2 * self.bytes_max {
+            self.cut();
+        }
+    }
+
+    /// Leaves the latest, in order of time.
+    fn cut(&mut self) {
+        self.found.sort_by(|a, b| (a.start, a.end, &a.text).cmp(&(b.start, b.end, &b.text)));
+        let (mut kept, mut bytes) = (0, 0);
+        for annotation in self.found.iter().rev().take(self.limit) {
+            if bytes + annotation.bytes() > self.bytes_max {
+                break;
+            }
+            bytes += annotation.bytes();
+            kept += 1;
+        }
+        let more = self.found.len() - kept;
+        self.is_cut |= more > 0;
+        self.found.drain(..more);
+        self.bytes = bytes;
+    }
+
+    /// Them, in order of time, and whether there were more.
+    fn finish(mut self) -> (Vec<Annotation>, bool) {
+        self.cut();
+        (self.found, self.is_cut)
+    }
 }

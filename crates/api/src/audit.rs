@@ -29,7 +29,7 @@ async fn audit(State(context): State<Context>) -> Result<Written, Refusal> {
 }
 
 /// An audit as JSON.
-pub fn document(audit: &Audit) -> Json {
+fn document(audit: &Audit) -> Json {
     let lines = || audit.producers.iter().flat_map(|account| &account.lines);
     Object(vec![
         ("schema", integer(1)),

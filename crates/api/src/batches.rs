@@ -14,18 +14,28 @@ use axum::routing::post;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use intake::{Intake, Receipt};
 use journal::Identity;
-use model::{Batch, PARCEL_BYTES_MAX, Parcel, SeriesRef};
-use net::parcels::{ACCEPTED, AGENT, PATH, REFUSED};
+use model::{Batch, PARCEL_BYTES_MAX, Parcel};
+use net::parcels::{ACCEPTED, AGENT, CONTENT_TYPE, PATH, REFUSED};
 use tokio::sync::Semaphore;
 
 use crate::access::Client;
 use crate::context::Context;
+use crate::ingest::own_producer;
+use crate::openapi::{JSON, Route};
 use crate::problem::Problem;
 
 /// Parcels that are unpacked at the same time.
 const UNPACKED_MAX: usize = 4;
 /// How far back a packed parcel may refer, as a power of two: what it is unpacked with takes as much memory.
 const WINDOW_LOG_MAX: u32 = 23;
+
+pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+    PATH,
+    "Takes batches of an agent (docs/formats/forward.md).",
+    &[],
+    (CONTENT_TYPE, "batches with their identities; packed with zstd, or not"),
+)
+.answers(200, JSON, "how far they are taken; that is durable")];
 
 /// The routes.
 pub(crate) fn routes() -> Router<Context> {
@@ -137,13 +147,8 @@ fn append(
 ) -> Result<Answer, Problem> {
     let parcel = Parcel::read(bytes).map_err(|error| Problem::bad(format!("parcel: {error}")))?;
     let (producer, boot) = parcel.source();
-    let producer = client.map_or(producer, |client| {
-        let mut hash = blake3::Hasher::new_derive_key("topdeck 2026 producers of parcels");
-        hash.update(client.as_bytes());
-        hash.update(&producer.to_le_bytes());
-        let hash = hash.finalize();
-        u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"))
-    });
+    let of = |client| own_producer("topdeck 2026 producers of parcels", client, producer);
+    let producer = client.map_or(producer, of);
     let mut answer = Answer::default();
     for &(sequence, batch) in &parcel.entries {
         let identity = Identity { producer, boot, sequence };
@@ -173,11 +178,6 @@ fn append_one(
 ) -> Result<Receipt, Problem> {
     let refuse = |error: model::Error| Problem::bad(error.to_string());
     let batch = Batch::check(batch.to_owned()).map_err(refuse)?;
-    let named = |entry: &model::Entry<'_>| matches!(entry.series, SeriesRef::Id(_));
-    // A journal alone does not know what a number stands for, and whoever reads it later neither.
-    if intake.home().store().is_none() && batch.read().flatten().any(|entry| named(&entry)) {
-        return Err(Problem::bad("a series is named by its id; an agent needs its form"));
-    }
     Ok(intake.take_batch(identity, agent, &batch)?)
 }
 

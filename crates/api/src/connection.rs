@@ -232,105 +232,53 @@ mod tests {
 
     use super::*;
 
+    /// What happens to a connection.
+    enum Step {
+        Came(&'static [u8]),
+        /// A request begins.
+        Begin,
+        /// And ends.
+        End,
+        Stuck(bool),
+        /// The other end takes nothing of its answer.
+        Waits(bool),
+    }
+    use Step::{Begin, Came, End, Stuck, Waits};
+
     /// What the connection is waiting for after `steps`, as limits have it.
     #[track_caller]
-    fn check(steps: impl FnOnce(&Arc<Life>) -> Vec<InFlight>, expected: Option<Option<Why>>) {
+    fn check(steps: &[Step], expected: Option<Option<Why>>) {
         let life = Life::new();
-        let held = steps(&life);
+        let mut held = None;
+        let begun = "a request has begun";
+        for step in steps {
+            match step {
+                Came(bytes) => life.came(bytes),
+                Begin => held = Some(life.request()),
+                End => drop(held.take().expect(begun)),
+                Stuck(is_stuck) => life.stuck(*is_stuck),
+                Waits(waits) => held.as_ref().expect(begun).waits(*waits),
+            }
+        }
         assert_eq!(life.deadline(&Limits::default()).map(|deadline| deadline.1), expected);
-        drop(held);
     }
 
     #[test]
     fn a_connection_waits_for_one_thing_at_a_time() {
-        let none = Vec::new;
-        check(|_| none(), Some(None));
-        check(
-            |life| {
-                life.came(b"G");
-                none()
-            },
-            Some(Some(Why::HeadTime)),
-        );
-        check(
-            |life| {
-                life.came(b"");
-                none()
-            },
-            Some(None),
-        );
-        check(
-            |life| {
-                life.came(b"G");
-                vec![life.request()]
-            },
-            None,
-        );
-        check(
-            |life| {
-                life.came(b"G");
-                drop(life.request());
-                none()
-            },
-            Some(None),
-        );
-        check(
-            |life| {
-                life.came(b"PRI *");
-                none()
-            },
-            Some(Some(Why::HeadTime)),
-        );
-        check(
-            |life| {
-                life.came(b"PRI *");
-                drop(life.request());
-                life.came(b"x");
-                none()
-            },
-            Some(None),
-        );
-        check(
-            |life| {
-                drop(life.request());
-                life.came(b"G");
-                none()
-            },
-            Some(Some(Why::HeadTime)),
-        );
-        check(
-            |life| {
-                let held = life.request();
-                life.stuck(true);
-                vec![held]
-            },
-            Some(Some(Why::WriteTime)),
-        );
-        check(
-            |life| {
-                let held = life.request();
-                held.waits(true);
-                vec![held]
-            },
-            Some(Some(Why::WriteTime)),
-        );
-        check(
-            |life| {
-                let held = life.request();
-                held.waits(true);
-                held.waits(false);
-                vec![held]
-            },
-            None,
-        );
-        check(
-            |life| {
-                life.stuck(true);
-                life.stuck(false);
-                none()
-            },
-            Some(None),
-        );
+        let (idle, head, write) =
+            (Some(None), Some(Some(Why::HeadTime)), Some(Some(Why::WriteTime)));
+        check(&[], idle);
+        check(&[Came(b"G")], head);
+        check(&[Came(b"")], idle);
+        check(&[Came(b"G"), Begin], None);
+        check(&[Came(b"G"), Begin, End], idle);
+        check(&[Came(b"PRI *")], head);
+        check(&[Came(b"PRI *"), Begin, End, Came(b"x")], idle);
+        check(&[Begin, End, Came(b"G")], head);
+        check(&[Begin, Stuck(true)], write);
+        check(&[Begin, Waits(true)], write);
+        check(&[Begin, Waits(true), Waits(false)], None);
+        check(&[Stuck(true), Stuck(false)], idle);
     }
 
     #[tokio::test]

@@ -16,26 +16,28 @@ use intake::{Counter, Intake};
 use store::{Store, View};
 use tokio::sync::Semaphore;
 
+use crate::health;
 use crate::json::Json;
+use crate::recent::Recent;
 use crate::refusal::Refusal;
 use crate::stream::Hub;
 
 /// How questions are taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeskSettings {
-    /// Questions that are worked on at once: 8 by default. `max_queries`.
+    /// Questions that are worked on at once: 8 by default. `queries` in `[http.limits]` of the settings.
     pub queries_max: usize,
-    /// Questions that wait for their turn, beyond which they are refused with 429: 200 by default. `max_waiting`.
+    /// Questions that wait for their turn, beyond which they are refused with 429: 200 by default.
     pub waiting_max: usize,
-    /// How long an answer may take, the waiting included, whatever is asked for: 2 minutes by default. `timeout`.
+    /// How long an answer may take, the waiting included, whatever is asked for: 2 minutes by default.
     pub timeout: Duration,
     /// What one question may cost.
     pub limits: query::Limits,
-    /// Bytes of an answer at the most: 256 MiB by default. `max_answer_bytes`.
+    /// Bytes of an answer at the most, as it is put together and as it is written: 256 MiB by default.
     pub answer_bytes_max: usize,
     /// Threads that one question reads series on: 2 by default.
     pub threads: usize,
-    /// Clients of the live stream: 64 by default. `max_stream_clients`.
+    /// Clients of the live stream: 64 by default.
     pub stream_clients_max: usize,
     /// The folder that snapshots are made in, of the store's file system; without one, none are made.
     pub snapshots: Option<PathBuf>,
@@ -66,6 +68,11 @@ pub struct Desk {
     /// When it was opened, in nanoseconds since the Unix epoch.
     pub(crate) since: i64,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) health: Recent<Result<(), String>>,
+    pub(crate) metrics: Recent<Arc<str>>,
+    /// Held while a snapshot is made or removed: one of a name is not removed while it is made. Nothing else is locked
+    /// here meanwhile; the store locks what it needs within.
+    pub(crate) snapshots: Mutex<()>,
     intake: Arc<Intake>,
     turns: Arc<Semaphore>,
     /// Those who work and those who wait.
@@ -96,6 +103,9 @@ impl Desk {
         Desk {
             since: intake.now(),
             hub: Arc::new(Hub::new(Arc::clone(&intake), settings.stream_clients_max)),
+            health: Recent::new(health::AGE_MAX),
+            metrics: Recent::new(Duration::ZERO),
+            snapshots: Mutex::default(),
             turns: Arc::new(Semaphore::new(settings.queries_max.max(1))),
             places: Arc::new(Semaphore::new(
                 settings.queries_max.max(1).saturating_add(settings.waiting_max),
@@ -173,7 +183,7 @@ impl Desk {
             self.refused.add(1);
             let (working, waiting) = (self.settings.queries_max, self.settings.waiting_max);
             let what = format!(
-                "{working} questions are worked on and {waiting} wait, which is as many as may (max_queries, max_waiting); ask again later"
+                "{working} questions are worked on (queries in [http.limits] of the settings) and {waiting} wait, which is as many as may; ask again later"
             );
             Refusal::Busy { what, after: AFTER_BUSY }
         })?;
@@ -183,7 +193,7 @@ impl Desk {
             Ok(Err(_)) => return Err(Refusal::Internal("topdeck is stopping".to_owned())),
             Err(_) => {
                 self.abandoned.add(1);
-                let why = "the question waited for its turn longer than it may (timeout); ask again later, or less at once";
+                let why = "the question waited for its turn longer than it may; ask again later, or less at once";
                 return Err(Refusal::Time(why.to_owned()));
             }
         };
@@ -264,7 +274,7 @@ impl Page {
     /// Why no more could be written.
     pub(crate) fn refusal(&self) -> Refusal {
         Refusal::Execution(format!(
-            "the answer has more than {} bytes (max_answer_bytes); ask for longer steps, a shorter time or fewer series",
+            "the answer has more than {} bytes, which is as many as it may; ask for longer steps, a shorter time or fewer series",
             self.max
         ))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -21,6 +21,7 @@ use crate::body::{Bound, Limited};
 use crate::grpc;
 use crate::limits::{Held, Limits, Refused, Room, Why};
 use crate::problem::Problem;
+use crate::snapshots;
 
 /// Bodies that are decoded at a time, for each processor: one waits for the journal while another is decoded.
 const DECODING_PER_PROCESSOR: usize = 2;
@@ -102,8 +103,12 @@ impl Gate {
         extensions.insert(Arc::clone(self));
         extensions.insert(peer);
         extensions.insert(Arc::clone(&bound));
+        let request_time = match request.uri().path().starts_with(snapshots::PATH) {
+            true => Duration::MAX,
+            false => self.limits.request_time,
+        };
         let answer = self.router.clone().oneshot(request);
-        let response = match tokio::time::timeout(self.limits.request_time, answer).await {
+        let response = match tokio::time::timeout(request_time, answer).await {
             Ok(Ok(response)) => response,
             Ok(Err(never)) => match never {},
             Err(_) => {

@@ -1,5 +1,7 @@
 //! Whether topdeck is well, for those who start and watch it; no token is asked for, and nothing is told.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::routing;
 use http::StatusCode;
@@ -24,16 +26,19 @@ pub(crate) const ROUTES: &[Route] = &[
         .answers(200, KIND, "it may"),
 ];
 
+/// So long the same is told: whoever asks needs no token, and may ask as often as they like.
+pub(crate) const AGE_MAX: Duration = Duration::from_secs(1);
+
 async fn health(State(context): State<Context>) -> Result<&'static str, Problem> {
     let intake = context.intake.clone();
-    let stat = tokio::task::spawn_blocking(move || intake.home().journal().stat());
+    let found = context.desk.health.get(move || match intake.home().journal().stat() {
+        Ok(stat) if stat.poisoned => {
+            Err("writing to the journal failed; see /v1/status and start topdeck anew".to_owned())
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    });
+    let outcome = found.await.unwrap_or_else(|error| Err(format!("BUG: {error}")));
     let unwell = |what: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what);
-    match stat.await {
-        Ok(Ok(stat)) if stat.poisoned => Err(unwell(
-            "writing to the journal failed; see /v1/status and start topdeck anew".to_owned(),
-        )),
-        Ok(Ok(_)) => Ok("topdeck is well\n"),
-        Ok(Err(error)) => Err(unwell(error.to_string())),
-        Err(error) => Err(unwell(format!("BUG: {error}"))),
-    }
+    outcome.map(|()| "topdeck is well\n").map_err(unwell)
 }

@@ -17,7 +17,31 @@ use axum::Router;
 
 use crate::access::scoped;
 use crate::context::Context;
+use crate::openapi::{Parameter, Route};
 use crate::token::Scope;
+
+pub(crate) use posted::own_producer;
+
+/// What can be sent, for the table of routes.
+pub(crate) const ROUTES: [&[Route]; 7] = [
+    record::ROUTES,
+    httptrap::ROUTES,
+    hlog::ROUTES,
+    otlp::ROUTES,
+    remote_write::ROUTES,
+    influx::ROUTES,
+    import::ROUTES,
+];
+
+const METRIC: Parameter = Parameter::text("metric", "the metric's name");
+const UNIT: Parameter = Parameter::text("unit", "the unit of the values, such as ms");
+const START: Parameter = Parameter::text(
+    "start",
+    "when a log began whose times count from its own beginning, in seconds since 1970",
+);
+/// Stands for all parameters that begin as it does.
+const LABELS: Parameter =
+    Parameter::text("label.NAME", "a label of all that is sent, such as label.host=web-1");
 
 pub(crate) fn routes() -> Router<Context> {
     let router = record::routes()

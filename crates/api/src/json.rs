@@ -98,6 +98,28 @@ impl Json {
 }
 
 impl Json {
+    /// Bytes that it holds in memory, beside its own.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Null | Json::Bool(_) | Json::Integer(_) | Json::Number(_) => 0,
+            Text(text) => text.capacity(),
+            List(items) => {
+                items.capacity() * size_of::<Json>()
+                    + items.iter().map(Json::held_bytes).sum::<usize>()
+            }
+            Json::Cells(cells) => cells.capacity() * size_of::<Cell>(),
+            Object(fields) => {
+                fields.capacity() * size_of::<(&str, Json)>()
+                    + fields.iter().map(|(_, value)| value.held_bytes()).sum::<usize>()
+            }
+            Json::Map(fields) => {
+                let of = |(name, value): &(String, Json)| name.capacity() + value.held_bytes();
+                fields.capacity() * size_of::<(String, Json)>()
+                    + fields.iter().map(of).sum::<usize>()
+            }
+        }
+    }
+
     fn write_dense(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             List(items) => write_between(f, ('[', ']'), items, |f, item| item.write_dense(f)),

@@ -28,6 +28,7 @@ mod problem;
 mod prometheus;
 mod proto;
 mod query;
+mod recent;
 mod refusal;
 mod server;
 mod snapshots;
@@ -37,11 +38,8 @@ mod token;
 #[cfg(test)]
 mod trial;
 
-pub use audit::document as audit;
 pub use context::Context;
 pub use desk::{Desk, DeskSettings};
 pub use limits::Limits;
-pub use openapi::document as openapi;
-pub use problem::Problem;
 pub use server::{Listen, PORT, Server, ServerError, Settings};
 pub use token::{Proof, Scope, Token, TokenError, Tokens};

@@ -19,7 +19,7 @@ pub struct Limits {
     pub head_bytes: usize,
     /// How long a request's line and headers may take to come, and the beginning of TLS: 10 s. Then the connection ends.
     pub head_time: Duration,
-    /// How long a request may take until its answer begins: 120 s. Beyond, 503.
+    /// How long a request may take until its answer begins: 120 s. Beyond, 503. Snapshots take as long as they take.
     pub request_time: Duration,
     /// How long the other end may take nothing of an answer: 60 s. Then the connection ends.
     pub write_time: Duration,

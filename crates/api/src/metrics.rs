@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -17,6 +18,7 @@ use intake::{Measured, Now};
 
 use crate::context::Context;
 use crate::openapi::Route;
+use crate::refusal::Refusal;
 
 /// The first bound, as a power of two: 1.024 µs.
 const FIRST: i32 = 10;
@@ -33,9 +35,13 @@ pub(crate) const ROUTES: &[Route] = &[Route::get(
 )
 .answers(200, "text/plain", "the text format 0.0.4")];
 
-async fn metrics(State(context): State<Context>) -> Response {
-    let text = text(context.intake.meter().now());
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(KIND))], text).into_response()
+async fn metrics(State(context): State<Context>) -> Result<Response, Refusal> {
+    let intake = context.intake.clone();
+    // Files are read for it, and the store catches up.
+    let text = context.desk.metrics.get(move || Arc::from(text(intake.meter().now()))).await;
+    let text: Arc<str> = text.map_err(|error| Refusal::Internal(format!("BUG: {error}")))?;
+    let kind = HeaderValue::from_static(KIND);
+    Ok(([(header::CONTENT_TYPE, kind)], text.to_string()).into_response())
 }
 
 /// All of a name stands together, as the format wants it.

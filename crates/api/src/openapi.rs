@@ -1,8 +1,10 @@
-//! What can be asked over HTTP: one table of routes. The handlers are registered from it, parameters that are not in
-//! it are refused, and the OpenAPI document is written out of it.
+//! What can be asked over HTTP: one table of routes, and the OpenAPI document that is written out of it.
+//!
+//! Handlers of questions are registered from it; those that take measurements are registered where they are written.
+//! Topdeck's own routes refuse parameters that are not in the table. Those that other systems know by their own
+//! protocols pass over what they do not know, as these systems do.
 
 mod document;
-mod ingest;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +15,10 @@ use axum::routing::{self, MethodRouter};
 use crate::context::Context;
 use crate::desk::Written;
 use crate::token::Scope;
-use crate::{annotations, audit, health, metrics, prometheus, query, snapshots, status, stream};
+use crate::{
+    annotations, audit, batches, health, ingest, metrics, prometheus, query, snapshots, status,
+    stream,
+};
 
 /// Something that can be asked for.
 pub(crate) struct Route {
@@ -116,6 +121,25 @@ impl Route {
         Route { method: "post", body, ..Route::get(path, about, parameters, handler) }
     }
 
+    /// Takes measurements; registered where its handler is written.
+    pub(crate) const fn ingest(
+        path: &'static str,
+        about: &'static str,
+        parameters: &'static [Parameter],
+        body: (&'static str, &'static str),
+    ) -> Route {
+        Route {
+            method: "post",
+            path,
+            scope: Some(Scope::Ingest),
+            about,
+            parameters,
+            body: Some(body),
+            answer: (200, JSON, "what was taken; it is durable"),
+            handler: None,
+        }
+    }
+
     pub(crate) const fn with_scope(self, scope: Option<Scope>) -> Route {
         Route { scope, ..self }
     }
@@ -143,15 +167,11 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
         health::ROUTES,
         ROUTES,
         prometheus::ROUTES,
-        ingest::ROUTES,
+        batches::ROUTES,
     ]
     .into_iter()
+    .chain(ingest::ROUTES)
     .flatten()
-}
-
-/// The OpenAPI document of all routes, in JSON.
-pub fn document() -> String {
-    document::text()
 }
 
 /// The handlers of a scope, but for those that are registered elsewhere.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::extract::{FromRequest, Request};
 use http::header;
 use model::Selector;
+use model::selector::REGEXES_MAX;
 
 use crate::moment::{self, LENGTH, MOMENT};
 use crate::openapi::Parameter;
@@ -152,15 +153,35 @@ impl Parameters {
         selector(name, text).map(Some)
     }
 
-    /// What all values of a name pick together; of none, every series.
+    /// What all values of a name pick together; of none, every series. To be called where a thread may be busy:
+    /// regexes take a while to read.
     pub(crate) fn selectors(&self, name: &str) -> Result<Selector, Refusal> {
-        let all: Vec<Selector> = self
-            .all(name)
-            .filter(|text| !text.is_empty())
-            .map(|text| selector(name, text))
-            .collect::<Result<_, _>>()?;
-        Ok(if all.is_empty() { Selector::All } else { Selector::or(all) })
+        let texts = self.all(name).filter(|text| !text.is_empty());
+        let all = together(name, texts, REGEXES_MAX, |text| selector(name, text))?;
+        Ok(all.unwrap_or(Selector::All))
     }
+}
+
+/// What any of several texts picks, each read by `read`; `None` if there are none. Together they may have as many
+/// regexes as one alone: all take memory as long as the question is worked on.
+pub(crate) fn together<'a>(
+    name: &str,
+    texts: impl Iterator<Item = &'a str>,
+    regexes_max: usize,
+    read: impl Fn(&str) -> Result<Selector, Refusal>,
+) -> Result<Option<Selector>, Refusal> {
+    let (mut all, mut regexes) = (Vec::new(), 0);
+    for text in texts {
+        let one = read(text)?;
+        regexes += one.regexes();
+        if regexes > regexes_max {
+            return Err(Refusal::Bad(format!(
+                "parameter {name}: found more than {regexes_max} regexes in all its values, expected no more; ask for less at once"
+            )));
+        }
+        all.push(one);
+    }
+    Ok((!all.is_empty()).then(|| Selector::or(all)))
 }
 
 /// What a selector may be.
@@ -213,6 +234,20 @@ mod tests {
         assert_eq!(parameters.get("query"), Some("sum by(é)(a)"));
         assert_eq!(parameters.all("match[]").collect::<Vec<_>>(), ["a", "b"]);
         assert!(parameters.flag("empty").unwrap() && !parameters.flag("other").unwrap());
+    }
+
+    #[test]
+    fn regexes_of_all_values_count_together() {
+        let asked = |values: usize, regexes: usize| {
+            let value = format!("and({})&", vec!["a:/b/"; regexes].join(","));
+            of(&format!("selector={value}").repeat(values)).unwrap().selectors("selector")
+        };
+        assert_eq!(asked(4, 8).unwrap().regexes(), REGEXES_MAX);
+        check(
+            asked(3, 11),
+            "parameter selector: found more than 32 regexes in all its values, expected no more; ask for less at once",
+        );
+        assert_eq!(of("selector=&a=b").unwrap().selectors("selector"), Ok(Selector::All));
     }
 
     #[test]

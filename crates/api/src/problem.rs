@@ -8,23 +8,23 @@ use http::{HeaderValue, StatusCode, header};
 
 /// Why a request was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// The status.
-    pub status: StatusCode,
+    pub(crate) status: StatusCode,
     /// What went wrong, for the one who asked.
-    pub what: String,
+    pub(crate) what: String,
     /// After how long the same request may be tried again.
-    pub after: Option<Duration>,
+    pub(crate) after: Option<Duration>,
 }
 
 impl Problem {
     /// A problem of a status.
-    pub fn new(status: StatusCode, what: impl Into<String>) -> Problem {
+    pub(crate) fn new(status: StatusCode, what: impl Into<String>) -> Problem {
         Problem { status, what: what.into(), after: None }
     }
 
     /// What was sent makes no sense.
-    pub fn bad(what: impl Into<String>) -> Problem {
+    pub(crate) fn bad(what: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, what)
     }
 }

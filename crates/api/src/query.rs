@@ -24,7 +24,7 @@ use crate::openapi::{FROM, MAX_SERIES, Parameter, Route, SELECTOR, TIMEOUT, TO};
 use crate::parameters::Parameters;
 use crate::refusal::Refusal;
 
-pub(crate) use series::{head, value_of};
+pub(crate) use series::{each_series, head, held, value_of};
 
 const ASK: &[Parameter] = &[
     Parameter::text("query", "the expression").required(),
@@ -153,15 +153,20 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 async fn ask(State(context): State<Context>, parameters: Parameters) -> Result<Written, Refusal> {
-    let asked = Asked::read(&parameters.only(ASK)?, context.intake.now(), &context.desk.settings)?;
-    let (desk, timeout) = (context.desk.clone(), asked.timeout);
+    let parameters = parameters.only(ASK)?;
+    let (desk, now) = (context.desk.clone(), context.intake.now());
+    let timeout = parameters.timeout()?;
     let work = move |view: &View, asking: &Asking| {
+        let asked = Asked::read(&parameters, now, &desk.settings)?;
         let text = &asked.text;
         let answer =
             asked.answer(view, text, asking).map_err(|error| Refusal::of_question(error, text))?;
-        let maxima =
-            if asked.no_maxima { Vec::new() } else { asked.maxima(view, &answer, asking)? };
-        is_writable(&answer, desk.settings.answer_bytes_max)?;
+        let mut room = Room::new(desk.settings.answer_bytes_max);
+        room.take(document::answer::data_bytes(&answer.data))?;
+        let maxima = match asked.no_maxima {
+            true => Vec::new(),
+            false => asked.maxima(view, &answer, asking, &mut room)?,
+        };
         desk.answer(&document::answer::of(&answer, &maxima))
     };
     context.desk.take("query", timeout, work).await
@@ -177,7 +182,6 @@ struct Asked {
     options: promql::Options,
     settings: Settings,
     no_maxima: bool,
-    timeout: Option<std::time::Duration>,
 }
 
 impl Asked {
@@ -218,8 +222,8 @@ impl Asked {
             ..Settings::default()
         };
         settings.lookback = parameters.length("lookback")?.unwrap_or(settings.lookback);
-        let (no_maxima, timeout) = (parameters.flag("no_maxima")?, parameters.timeout()?);
-        Ok(Asked { text, language, start, end, step, options, settings, no_maxima, timeout })
+        let no_maxima = parameters.flag("no_maxima")?;
+        Ok(Asked { text, language, start, end, step, options, settings, no_maxima })
     }
 
     fn answer(&self, view: &View, text: &str, asking: &Asking) -> query::Result<Answer> {
@@ -229,12 +233,13 @@ impl Asked {
         query::ask(&Stored::new(view).until(&is_over), &question, &self.settings, &is_over)
     }
 
-    /// The maxima that belong beside percentiles. One that cannot be had spoils no answer, but for want of time.
+    /// The maxima that belong beside percentiles. One that cannot be had spoils no answer, but for want of time or room.
     fn maxima(
         &self,
         view: &View,
         answer: &Answer,
         asking: &Asking,
+        room: &mut Room,
     ) -> Result<Vec<Maxima>, Refusal> {
         let (Data::Vector(streams) | Data::Matrix(streams)) = &answer.data else {
             return Ok(Vec::new());
@@ -248,6 +253,7 @@ impl Asked {
             let found = self.answer(view, &question, asking);
             asking.check()?;
             if let Ok(Answer { data: Data::Vector(of) | Data::Matrix(of), unit, .. }) = found {
+                room.take(document::answer::streams_bytes(&of))?;
                 let mut found = Maxima { question, streams: of, unit, is_beside, by };
                 found.is_beside = streams.iter().any(|stream| found.of(&stream.labels).is_some());
                 maxima.push(found);
@@ -269,24 +275,26 @@ fn limits(parameters: &Parameters, set: Limits) -> Result<Limits, Refusal> {
     })
 }
 
-/// A point is no shorter, written.
-const POINT_BYTES: usize = 32;
+/// Room for what is put together of an answer, maxima included, before it is written.
+struct Room {
+    left: usize,
+    max: usize,
+}
 
-/// Refuses what would be too long before it is put together.
-pub(crate) fn is_writable(answer: &Answer, bytes_max: usize) -> Result<(), Refusal> {
-    let points = match &answer.data {
-        Data::Scalar(numbers) => numbers.len(),
-        Data::Text(_) => 0,
-        Data::Vector(streams) | Data::Matrix(streams) => {
-            streams.iter().map(|stream| stream.points.iter().flatten().count()).sum()
-        }
-        Data::Readings(series) => series.iter().map(|series| series.readings.len()).sum(),
-    };
-    match points.saturating_mul(POINT_BYTES) > bytes_max {
-        false => Ok(()),
-        true => Err(Refusal::Execution(format!(
-            "the answer has {points} points, more than {bytes_max} bytes have room for (max_answer_bytes); ask for longer steps, a shorter time or fewer series"
-        ))),
+impl Room {
+    fn new(max: usize) -> Room {
+        Room { left: max, max }
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let left = self.left.checked_sub(bytes).ok_or_else(|| {
+            Refusal::Execution(format!(
+                "the answer and its maxima take more than {} bytes; ask for longer steps, a shorter time or fewer series, or set no_maxima",
+                self.max
+            ))
+        })?;
+        self.left = left;
+        Ok(())
     }
 }
 

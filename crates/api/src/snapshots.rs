@@ -5,7 +5,7 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use axum::extract::{Path as Named, State};
 use axum::routing;
@@ -32,14 +32,15 @@ const MANIFESTS: [&str; 2] = ["manifest", "manifest.copy"];
 const MAKE: &[Parameter] = &[Parameter::text("name", "what it is called; the time, if not said")];
 const REMOVE: &[Parameter] = &[Parameter::text("name", "what it is called")];
 
+/// Where they are made and removed. How long that takes is the store's size to say, not a limit of the server.
+pub(crate) const PATH: &str = "/v1/snapshots";
+
 pub(crate) const ROUTES: &[Route] = &[
-    Route::get("/v1/snapshots", "Snapshots that there are.", &[], || routing::get(list))
+    Route::get(PATH, "Snapshots that there are.", &[], || routing::get(list))
         .with_scope(Some(Scope::Admin)),
     Route {
         method: "post",
-        ..Route::get("/v1/snapshots", "Makes a snapshot of the store.", MAKE, || {
-            routing::post(make)
-        })
+        ..Route::get(PATH, "Makes a snapshot of the store.", MAKE, || routing::post(make))
     }
     .with_scope(Some(Scope::Admin))
     .answers(201, JSON, "the snapshot; all that was acknowledged before is in it"),
@@ -89,6 +90,7 @@ async fn make(
     let name = checked(parameters.get("name").unwrap_or(&now))?.to_owned();
     let desk = context.desk.clone();
     let work = move |_: &_| {
+        let _alone = desk.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         std::fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
         let path = folder.join(&name);
         if is_complete(&path) {
@@ -142,6 +144,7 @@ async fn remove(
     let (folder, desk) = (folder(&context)?, context.desk.clone());
     let name = checked(&name)?.to_owned();
     let work = move |_: &_| {
+        let _alone = desk.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         let path = folder.join(&name);
         // The manifests first: what a crash leaves is no snapshot any more.
         for manifest in MANIFESTS {

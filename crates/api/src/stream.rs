@@ -29,6 +29,7 @@ use axum::routing;
 use http::{HeaderValue, header};
 
 use crate::context::Context;
+use crate::desk::Asking;
 use crate::openapi::{Parameter, Route, SELECTOR};
 use crate::parameters::Parameters;
 use crate::refusal::Refusal;
@@ -56,8 +57,9 @@ async fn stream(
     State(context): State<Context>,
     parameters: Parameters,
 ) -> Result<Response, Refusal> {
-    let selector = parameters.only(STREAM)?.selectors("selector")?;
-    let events = context.desk.hub.subscribe(selector)?;
+    let (parameters, hub) = (parameters.only(STREAM)?, context.desk.hub.clone());
+    let work = move |_: &Asking| hub.subscribe(parameters.selectors("selector")?);
+    let events = context.desk.blocking("stream", None, work).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),

@@ -71,7 +71,12 @@ impl Trial {
     /// Over a store with an hour of latencies of two hosts, by the minute, and a count and a gauge: in minute `m`
     /// host `a` has 10 values of 1 to 10 ms, and host `b` 10 of 100 to 1000 ms.
     pub(crate) fn new() -> Trial {
-        let trial = Trial::over(store(), DeskSettings::default());
+        Trial::filled(DeskSettings::default())
+    }
+
+    /// The same, with a desk.
+    pub(crate) fn filled(desk: DeskSettings) -> Trial {
+        let trial = Trial::over(store(), desk);
         let latency = |host: &str| {
             Series::new("latency", Kind::Histogram(Temporality::Delta))
                 .with_unit("ms")
@@ -139,6 +144,13 @@ impl Trial {
         assert!(status.is_success(), "{uri}: {status} {text}");
         serde_json::from_str(&text).unwrap()
     }
+}
+
+/// Asks a trial with its rows by GET; the status stands before the answer where it is none of success.
+pub(crate) async fn check(uri: &str, expected: expect_test::Expect) {
+    let (status, text) = Trial::new().get(uri).await;
+    let status = if status == StatusCode::OK { String::new() } else { format!("{status} ") };
+    expected.assert_eq(&format!("{status}{text}"));
 }
 
 /// As browsers do with what an address may not have.

@@ -139,6 +139,16 @@ impl Selector {
             Selector::Tag { name, pattern } => pattern.matches(tag_of(series, name)),
         }
     }
+
+    /// How many regexes it has: who puts several together counts them against [`REGEXES_MAX`].
+    pub fn regexes(&self) -> usize {
+        match self {
+            Selector::All => 0,
+            Selector::And(parts) | Selector::Or(parts) => parts.iter().map(Selector::regexes).sum(),
+            Selector::Not(part) => part.regexes(),
+            Selector::Tag { pattern, .. } => usize::from(matches!(pattern, Pattern::Regex(_))),
+        }
+    }
 }
 
 impl FromStr for Selector {
@@ -205,6 +215,13 @@ mod tests {
         check("/^http_.*on$/", true);
         check("*", true);
         check("{}", true);
+    }
+
+    #[test]
+    fn regexes_are_counted() {
+        let of = |text: &str| Selector::parse(text).unwrap().regexes();
+        assert_eq!(of("latency{host=\"a\"}"), 0);
+        assert_eq!(of("and(a:/x/,not(or(b:/y/,c:z)),d:/w/)"), 3);
     }
 
     #[test]

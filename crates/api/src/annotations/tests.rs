@@ -3,6 +3,7 @@
 use axum::body::Body;
 use http::{Request, StatusCode};
 
+use super::{Annotation, Latest};
 use crate::trial::{NOW, START, Trial};
 
 async fn add(trial: &Trial, body: &str) -> (StatusCode, String) {
@@ -42,6 +43,31 @@ async fn annotations_come_back() {
         trial.json("/api/v1/query?query=annotation").await["data"]["result"],
         serde_json::json!([])
     );
+}
+
+#[test]
+fn the_latest_are_held_in_bounded_memory() {
+    let one = |start: i64| Annotation {
+        start,
+        end: start,
+        text: "x".repeat(1000),
+        tags: vec![("host".to_owned(), "a".to_owned())],
+    };
+    let bytes = one(0).bytes();
+    assert!(bytes > 1000);
+    for (limit, bytes_max, kept) in
+        [(3, usize::MAX / 2, 3), (100, 2 * bytes, 2), (100, bytes - 1, 0), (0, 9 * bytes, 0)]
+    {
+        let mut latest = Latest::new(limit, bytes_max);
+        for start in 0..50 {
+            latest.push(one(start));
+            assert!(latest.bytes <= 2 * bytes_max && latest.found.len() <= 2 * limit);
+        }
+        let (found, is_cut) = latest.finish();
+        let starts: Vec<i64> = found.iter().map(|annotation| annotation.start).collect();
+        assert_eq!(starts, (50 - kept..50).collect::<Vec<_>>(), "{limit} {bytes_max}");
+        assert!(is_cut);
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! An answer to a question.
 
-use query::{Answer, Data, Note, Reading, Stream, Value};
+use hist::Cell;
+use query::{Answer, Data, Labels, Note, Reading, Stream, Value};
 
 use super::{bracket, distribution, gap};
 use crate::json::Json::{self, Integer, List, Null, Object, Text};
@@ -67,7 +68,10 @@ fn points(answer: &Answer, values: impl Iterator<Item = Option<Json>>) -> Vec<Js
         let time = Integer(answer.steps.time(at).into());
         Some(Object(vec![("time_ns", time), ("value", value?)]))
     };
-    values.enumerate().filter_map(of).collect()
+    let mut points: Vec<Json> = values.enumerate().filter_map(of).collect();
+    // It grew by doubling, and stays until all is written.
+    points.shrink_to_fit();
+    points
 }
 
 fn reading(reading: &Reading) -> Json {
@@ -100,6 +104,68 @@ fn value(value: &Value) -> Json {
                 ("sum", number(histogram.sum)),
                 ("buckets", List(buckets.collect())),
             ])
+        }
+    }
+}
+
+/// A field of an object.
+const FIELD_BYTES: usize = size_of::<(&str, Json)>();
+/// A bracket, beside the value that it is.
+const BRACKET_BYTES: usize = 3 * FIELD_BYTES;
+
+/// Bytes that data take, as they are and as a document, before it is written. Data are refused by this before they
+/// become a document, which is several times as large.
+pub(crate) fn data_bytes(data: &Data) -> usize {
+    match data {
+        Data::Scalar(numbers) => numbers.len() * (size_of::<f64>() + POINT_BYTES),
+        Data::Text(text) => 2 * text.len(),
+        Data::Vector(streams) | Data::Matrix(streams) => streams_bytes(streams),
+        Data::Readings(series) => {
+            let one = |of: &Reading| {
+                size_of::<Reading>() + POINT_BYTES + FIELD_BYTES + value_bytes(&of.value)
+            };
+            let of = |of: &query::Readings| {
+                labels_bytes(&of.labels) + of.readings.iter().map(one).sum::<usize>()
+            };
+            series.iter().map(of).sum()
+        }
+    }
+}
+
+/// A time and a value, without what the value holds.
+const POINT_BYTES: usize = size_of::<Json>() + 2 * FIELD_BYTES;
+
+/// The same of streams.
+pub(crate) fn streams_bytes(streams: &[Stream]) -> usize {
+    let of = |stream: &Stream| {
+        let points = stream.points.iter().flatten();
+        labels_bytes(&stream.labels)
+            + stream.points.len() * size_of::<Option<Value>>()
+            + points.map(|value| POINT_BYTES + value_bytes(value)).sum::<usize>()
+    };
+    streams.iter().map(of).sum()
+}
+
+fn labels_bytes(labels: &Labels) -> usize {
+    let one = |(name, value): (&str, &str)| size_of::<(String, Json)>() + name.len() + value.len();
+    size_of::<Stream>()
+        + size_of::<Json>()
+        + 2 * FIELD_BYTES
+        + labels.iter().map(one).sum::<usize>()
+}
+
+fn value_bytes(value: &Value) -> usize {
+    match value {
+        Value::Number(_) => 0,
+        Value::Bracket(of) => size_of_val(&**of) + BRACKET_BYTES,
+        Value::Distribution(mixture) => {
+            let cells: usize = mixture.parts().iter().map(|part| part.cells().count()).sum();
+            // Collected without a length, they have room for as many again.
+            5 * FIELD_BYTES + 3 * BRACKET_BYTES + 2 * cells * size_of::<Cell>()
+        }
+        Value::Histogram(histogram) => {
+            let buckets = histogram.buckets().count();
+            3 * FIELD_BYTES + 2 * buckets * size_of::<Json>() + buckets * BRACKET_BYTES
         }
     }
 }

@@ -16,14 +16,25 @@ use serde_json::json;
 use crate::context::Context;
 use crate::ingest::posted::{Posted, json};
 use crate::ingest::record::whole;
+use crate::ingest::{LABELS, METRIC, START};
+use crate::openapi::{Parameter, Route};
 use crate::problem::Problem;
+
+const PARAMETERS: &[Parameter] = &[METRIC.required(), START, LABELS];
+
+pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+    "/v1/hlog",
+    "Takes a log of HdrHistogram.",
+    PARAMETERS,
+    ("text/plain", "a log of HdrHistogram"),
+)];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/v1/hlog", post(hlog))
 }
 
 async fn hlog(posted: Posted) -> Result<Response, Problem> {
-    posted.only(&["metric", "start"])?;
+    posted.only(PARAMETERS)?;
     if posted.parameter("metric").is_none_or(str::is_empty) {
         return Err(Problem::bad("what was measured? name it: /v1/hlog?metric=NAME"));
     }

@@ -15,9 +15,35 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::ingest::posted::{Posted, json};
+use crate::ingest::{LABELS, WAY_PLACED};
+use crate::openapi::{JSON, Parameter, Route};
 use crate::problem::Problem;
 
 const DEBUG: HeaderName = HeaderName::from_static("x-circonus-httptrap-debug");
+
+const PARAMETERS: &[Parameter] = &[LABELS];
+const OF_CHECK: &[Parameter] =
+    &[Parameter::text("check", "which check"), Parameter::text("secret", "a token"), LABELS];
+
+const BODY: (&str, &str) = (JSON, "metrics as Circonus' HTTPTrap takes them");
+const TAKEN: &str = "how many were taken: {\"stats\": n}; they are durable";
+const ANY: Route = Route::ingest(
+    "/v1/httptrap",
+    "Takes an HTTPTrap body (docs/formats/httptrap.md).",
+    PARAMETERS,
+    BODY,
+)
+.answers(200, JSON, TAKEN);
+const ONE: Route = Route::ingest(
+    "/module/httptrap/{check}/{secret}",
+    "Takes an HTTPTrap body at the address that Circonus' clients know.",
+    OF_CHECK,
+    BODY,
+)
+.answers(200, JSON, TAKEN);
+
+pub(crate) const ROUTES: &[Route] =
+    &[ANY, Route { method: "put", ..ANY }, ONE, Route { method: "put", ..ONE }];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new()
@@ -37,7 +63,7 @@ async fn of_any(posted: Posted) -> Result<Response, Problem> {
 }
 
 async fn trap(posted: Posted, check: Option<String>) -> Result<Response, Problem> {
-    posted.only(&[])?;
+    posted.only(PARAMETERS)?;
     let debug = posted.headers.get(&DEBUG).cloned();
     let taken = posted.take("httptrap", Way::Placed, move |posted, body, now, rows| {
         let mut labels = posted.labels();

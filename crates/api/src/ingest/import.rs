@@ -9,17 +9,33 @@ use intake::Way;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::ingest::hlog;
 use crate::ingest::posted::{Posted, json};
 use crate::ingest::record::{read, whole};
+use crate::ingest::{LABELS, METRIC, START, UNIT, hlog};
+use crate::openapi::{Parameter, Route};
 use crate::problem::Problem;
+
+const PARAMETERS: &[Parameter] = &[
+    METRIC,
+    UNIT,
+    Parameter::text("format", "the format's name; told by the content, if not said"),
+    START,
+    LABELS,
+];
+
+pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+    "/v1/import",
+    "Takes a recording in any format that `topdeck import` reads.",
+    PARAMETERS,
+    ("application/octet-stream", "the recording"),
+)];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/v1/import", post(import))
 }
 
 async fn import(posted: Posted) -> Result<Response, Problem> {
-    posted.only(&["metric", "unit", "format", "start"])?;
+    posted.only(PARAMETERS)?;
     let unit = posted.unit()?;
     let named = posted.parameter("format").map(format).transpose()?;
     let start = hlog::start(&posted)?;

@@ -13,7 +13,21 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::ingest::posted::{Posted, json};
+use crate::openapi::{Parameter, Route};
 use crate::problem::Problem;
+
+const PARAMETERS: &[Parameter] =
+    &[Parameter::text("precision", "the unit of times: ns, us, ms, s, m or h; ns if not said")];
+
+const LINES: (&str, &str) = ("text/plain", "lines of the Influx line protocol");
+const TAKEN: &str = "all of it is durable";
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route::ingest("/write", "Takes the line protocol of InfluxDB 1.", PARAMETERS, LINES)
+        .answers(204, "", TAKEN),
+    Route::ingest("/api/v2/write", "Takes the line protocol of InfluxDB 2.", PARAMETERS, LINES)
+        .answers(204, "", TAKEN),
+];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/write", post(write)).route("/api/v2/write", post(write))

@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::grpc;
 use crate::ingest::posted::{Posted, json};
 use crate::ingest::unpack::Packing;
+use crate::openapi::Route;
 use crate::problem::Problem;
 use crate::proto::{self, Message};
 
@@ -29,6 +30,16 @@ enum Encoding {
     Protobuf,
     Json,
 }
+
+const KINDS: &str = "application/x-protobuf, application/json";
+
+pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+    "/v1/metrics",
+    "Takes OpenTelemetry metrics (docs/formats/otlp.md).",
+    &[],
+    (KINDS, "an ExportMetricsServiceRequest"),
+)
+.answers(200, KINDS, "an ExportMetricsServiceResponse, with what was not taken")];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/v1/metrics", post(over_http)).route(SERVICE, post(over_grpc))

@@ -14,7 +14,9 @@ use crate::access::Client;
 use crate::body::Bound;
 use crate::context::Context;
 use crate::gate::Gate;
+use crate::ingest::LABELS;
 use crate::ingest::unpack::{Packing, unpack};
+use crate::openapi::Parameter;
 use crate::problem::Problem;
 
 /// The header by which a sender makes a batch of its request: `PRODUCER/BOOT/SEQUENCE`, the producer in hex.
@@ -95,12 +97,19 @@ fn identity(text: &str, client: &Client) -> Result<Identity, Problem> {
             "expected {BATCH}: PRODUCER/BOOT/SEQUENCE, the producer in hex and the sequence from 1, found {text:?}"
         ))
     })?;
-    let mut hash = blake3::Hasher::new_derive_key("topdeck 2026 producers of HTTP batches");
-    hash.update(client.name.as_deref().unwrap_or_default().as_bytes());
+    let client = client.name.as_deref().unwrap_or_default();
+    let producer = own_producer("topdeck 2026 producers of HTTP batches", client, producer);
+    Ok(Identity { producer, boot, sequence })
+}
+
+/// The number of what a client calls a producer: those of different clients are different. The context tells kinds of
+/// numbers apart.
+pub(crate) fn own_producer(context: &'static str, client: &str, producer: u64) -> u64 {
+    let mut hash = blake3::Hasher::new_derive_key(context);
+    hash.update(client.as_bytes());
     hash.update(&producer.to_le_bytes());
     let hash = hash.finalize();
-    let own = hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes");
-    Ok(Identity { producer: u64::from_le_bytes(*own), boot, sequence })
+    u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"))
 }
 
 impl Posted {
@@ -134,15 +143,17 @@ impl Posted {
     }
 
     /// Refuses parameters that are not read, so that a slip of the pen is not taken for nothing.
-    pub(crate) fn only(&self, known: &[&str]) -> Result<(), Problem> {
-        let is_known = |name: &str| known.contains(&name) || name.starts_with(LABEL);
+    pub(crate) fn only(&self, known: &[Parameter]) -> Result<(), Problem> {
+        let is = |known: &Parameter, name: &str| {
+            known.name == name || (known.name == LABELS.name && name.starts_with(LABEL))
+        };
+        let is_known = |name: &str| known.iter().any(|known| is(known, name));
         match self.parameters.iter().find(|parameter| !is_known(&parameter.0)) {
             None => Ok(()),
             Some((name, _)) => {
+                let known: Vec<&str> = known.iter().map(|known| known.name).collect();
                 let known = known.join(", ");
-                Err(Problem::bad(format!(
-                    "{name:?} is no parameter here: there are {known}, label.NAME"
-                )))
+                Err(Problem::bad(format!("{name:?} is no parameter here: there are {known}")))
             }
         }
     }

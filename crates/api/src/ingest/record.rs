@@ -13,14 +13,25 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::ingest::posted::{Posted, json};
+use crate::ingest::{LABELS, METRIC, UNIT, WAY_PLACED};
+use crate::openapi::{Parameter, Route};
 use crate::problem::Problem;
+
+const PARAMETERS: &[Parameter] = &[METRIC.required(), UNIT, LABELS];
+
+pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+    "/v1/record",
+    "Records raw values: numbers, one in a line.",
+    PARAMETERS,
+    ("text/plain", "numbers, one in a line"),
+)];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/v1/record", post(record))
 }
 
 async fn record(posted: Posted) -> Result<Response, Problem> {
-    posted.only(&["metric", "unit"])?;
+    posted.only(PARAMETERS)?;
     if posted.parameter("metric").is_none_or(str::is_empty) {
         return Err(Problem::bad("what was measured? name it: /v1/record?metric=NAME&unit=ms"));
     }

@@ -13,6 +13,7 @@ use intake::Way;
 use crate::context::Context;
 use crate::ingest::posted::Posted;
 use crate::ingest::unpack::{Packing, unsupported};
+use crate::openapi::Route;
 use crate::problem::Problem;
 
 const SAMPLES: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
@@ -20,6 +21,14 @@ const HISTOGRAMS: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-histograms-written");
 const EXEMPLARS: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
+
+pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+    "/api/v1/write",
+    "Takes Prometheus remote write, 1.0 and 2.0 (docs/formats/prometheus.md).",
+    &[],
+    ("application/x-protobuf", "a write request, compressed with snappy"),
+)
+.answers(204, "", "all of it is durable; headers say how much")];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/api/v1/write", post(write))

@@ -7,7 +7,8 @@ use axum::body::Body;
 use expect_test::expect_file;
 use http::{Method, Request, StatusCode};
 
-use super::{all, document};
+use super::all;
+use super::document::text as document;
 use crate::desk::DeskSettings;
 use crate::trial::{Trial, store};
 

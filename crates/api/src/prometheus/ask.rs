@@ -9,7 +9,6 @@ use crate::context::Context;
 use crate::desk::{Asking, Written};
 use crate::json::write_text;
 use crate::parameters::Parameters;
-use crate::query::is_writable;
 use crate::refusal::Refusal;
 
 /// Moments of an answer at the most, as in Prometheus.
@@ -129,7 +128,6 @@ async fn answer(context: &Context, asked: Asked) -> Result<Written, Failure> {
                 other => Refusal::of_question(other, text),
             })?;
         let is_cut = answer::cut(&mut answer, *limit);
-        is_writable(&answer, desk.settings.answer_bytes_max)?;
         let mut beside = answer::beside(&answer, text);
         beside.warnings.extend(is_cut.then(|| TRUNCATED.to_owned()));
         success(desk.page(), &beside, |page| answer::write(page, &answer, *step != 0))
@@ -142,9 +140,13 @@ pub(super) async fn format(
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
     let parameters = parameters?;
-    let text = parameters.required("query", QUERY)?;
-    let expression =
-        promql::parse(text, &OPTIONS).map_err(|error| unread("query", &error, text))?;
-    let shown = expression.to_string();
-    Ok(success(context.desk.page(), &Beside::default(), |page| write_text(page, &shown))?)
+    let desk = context.desk.clone();
+    let work = move |_: &Asking| {
+        let text = parameters.required("query", QUERY)?;
+        let expression =
+            promql::parse(text, &OPTIONS).map_err(|error| unread("query", &error, text))?;
+        let shown = expression.to_string();
+        success(desk.page(), &Beside::default(), |page| write_text(page, &shown))
+    };
+    Ok(context.desk.blocking("prometheus_format", None, work).await?)
 }

@@ -1,8 +1,7 @@
 //! Series, labels and metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::ops::ControlFlow;
+use std::fmt::{self, Write as _};
 
 use axum::extract::{Path, State};
 use model::{Kind, Selector, Series};
@@ -14,12 +13,9 @@ use super::{Beside, Failure, success, write_list};
 use crate::context::Context;
 use crate::desk::{Asking, Page, Written};
 use crate::json::write_text;
-use crate::parameters::Parameters;
-use crate::query::value_of;
+use crate::parameters::{Parameters, together};
+use crate::query::{each_series, held, value_of};
 use crate::refusal::Refusal;
-
-/// Different texts or series that are held while an answer is put together.
-const HELD_MAX: usize = 1_000_000;
 
 /// What all `match[]` pick together; `None` if there are none.
 fn selector(parameters: &Parameters) -> Result<Option<Selector>, Refusal> {
@@ -32,93 +28,85 @@ fn selector(parameters: &Parameters) -> Result<Option<Selector>, Refusal> {
         };
         promql::selector_of(selector).map_err(unread)
     };
-    let all: Vec<Selector> = parameters.all("match[]").map(one).collect::<Result<_, _>>()?;
-    Ok(if all.is_empty() { None } else { Some(Selector::or(all)) })
+    together("match[]", parameters.all("match[]"), promql::REGEXES_MAX, one)
 }
 
-/// Goes through series as long as somebody waits. Texts are not known to Prometheus.
-fn each(
-    view: &View,
-    selector: &Selector,
-    asking: &Asking,
-    mut each: impl FnMut(&Series) -> usize,
-) -> Result<(), Refusal> {
-    let mut outcome = Ok(());
-    view.each_series(selector, &mut |series| {
-        outcome = asking.check();
-        if outcome.is_ok() && series.kind() != Kind::Text && each(&series) > HELD_MAX {
-            let what = format!("there are more than {HELD_MAX} of them; select fewer series");
-            outcome = Err(Refusal::Execution(what));
+/// Collects something of all series that are picked, and answers with the list of it, cut off at a limit. Texts are
+/// not known to Prometheus.
+async fn listed<T: Ord>(
+    context: Context,
+    parameters: Result<Parameters, Refusal>,
+    (kind, needs_match): (&'static str, bool),
+    collect: impl Fn(&Series, &mut BTreeSet<T>) + Send + 'static,
+    write: impl Fn(&mut Page, &T) -> fmt::Result + Send + 'static,
+) -> Result<Written, Failure> {
+    let parameters = parameters?;
+    let limit = match parameters.count("limit", 0, usize::MAX)? {
+        0 => usize::MAX,
+        limit => limit,
+    };
+    let desk = context.desk.clone();
+    let work = move |view: &View, asking: &Asking| {
+        let selector = selector(&parameters)?;
+        if needs_match && selector.is_none() {
+            return Err(Refusal::Bad("no match[] parameter provided".to_owned()));
         }
-        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
-    outcome
-}
-
-/// The list of what was found, cut off at a limit.
-fn list<T>(
-    page: Page,
-    found: impl ExactSizeIterator<Item = T>,
-    limit: usize,
-    write: impl FnMut(&mut Page, T) -> std::fmt::Result,
-) -> Result<Written, Refusal> {
-    let most = if limit == 0 { usize::MAX } else { limit };
-    let warnings = if found.len() > most { vec![TRUNCATED.to_owned()] } else { Vec::new() };
-    let beside = Beside { warnings, infos: Vec::new() };
-    success(page, &beside, |page| write_list(page, found.take(most), write))
+        let selector = selector.unwrap_or(Selector::All);
+        let mut found = BTreeSet::new();
+        each_series(view, &selector, asking, |series| {
+            if series.kind() != Kind::Text {
+                collect(series, &mut found);
+            }
+            held(found.len())
+        })?;
+        let mut beside = Beside::default();
+        beside.warnings.extend((found.len() > limit).then(|| TRUNCATED.to_owned()));
+        success(desk.page(), &beside, |page| write_list(page, found.iter().take(limit), write))
+    };
+    Ok(context.desk.take(kind, None, work).await?)
 }
 
 pub(super) async fn series(
     State(context): State<Context>,
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
-    let parameters = parameters?;
-    let none = || Refusal::Bad("no match[] parameter provided".to_owned());
-    let selector = selector(&parameters)?.ok_or_else(none)?;
-    let limit = parameters.count("limit", 0, usize::MAX)?;
-    let desk = context.desk.clone();
-    let work = move |view: &View, asking: &Asking| {
-        let mut found = BTreeSet::new();
-        each(view, &selector, asking, |series| {
-            let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            found.insert(Labels::new(pairs.chain([(NAME, series.name())])));
-            found.len()
-        })?;
-        list(desk.page(), found.iter(), limit, |page, labels| {
-            page.write_char('{')?;
-            for (at, (name, value)) in labels.iter().enumerate() {
-                page.write_str(if at > 0 { "," } else { "" })?;
-                write_text(page, name)?;
-                page.write_char(':')?;
-                write_text(page, value)?;
-            }
-            page.write_char('}')
-        })
+    let collect = |series: &Series, found: &mut BTreeSet<Labels>| {
+        let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        found.insert(Labels::new(pairs.chain([(NAME, series.name())])));
     };
-    Ok(context.desk.take("prometheus_series", None, work).await?)
+    let write = |page: &mut Page, labels: &Labels| {
+        page.write_char('{')?;
+        for (at, (name, value)) in labels.iter().enumerate() {
+            page.write_str(if at > 0 { "," } else { "" })?;
+            write_text(page, name)?;
+            page.write_char(':')?;
+            write_text(page, value)?;
+        }
+        page.write_char('}')
+    };
+    listed(context, parameters, ("prometheus_series", true), collect, write).await
+}
+
+/// Adds a text that is copied only if it is new.
+fn add(text: &str, found: &mut BTreeSet<String>) {
+    if !found.contains(text) {
+        found.insert(text.to_owned());
+    }
+}
+
+fn write_one(page: &mut Page, text: &String) -> fmt::Result {
+    write_text(page, text)
 }
 
 pub(super) async fn labels(
     State(context): State<Context>,
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
-    let parameters = parameters?;
-    let selector = selector(&parameters)?.unwrap_or(Selector::All);
-    let limit = parameters.count("limit", 0, usize::MAX)?;
-    let desk = context.desk.clone();
-    let work = move |view: &View, asking: &Asking| {
-        let mut found: BTreeSet<String> = BTreeSet::new();
-        each(view, &selector, asking, |series| {
-            for name in [NAME].into_iter().chain(series.labels().iter().map(|(name, _)| &**name)) {
-                if !found.contains(name) {
-                    found.insert(name.to_owned());
-                }
-            }
-            found.len()
-        })?;
-        list(desk.page(), found.iter(), limit, |page, name| write_text(page, name))
+    let collect = |series: &Series, found: &mut BTreeSet<String>| {
+        add(NAME, found);
+        series.labels().iter().for_each(|(name, _)| add(name, found));
     };
-    Ok(context.desk.take("prometheus_labels", None, work).await?)
+    listed(context, parameters, ("prometheus_labels", false), collect, write_one).await
 }
 
 pub(super) async fn values(
@@ -126,23 +114,12 @@ pub(super) async fn values(
     Path(label): Path<String>,
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
-    let parameters = parameters?;
-    let selector = selector(&parameters)?.unwrap_or(Selector::All);
-    let limit = parameters.count("limit", 0, usize::MAX)?;
-    let desk = context.desk.clone();
-    let work = move |view: &View, asking: &Asking| {
-        let mut found: BTreeSet<String> = BTreeSet::new();
-        each(view, &selector, asking, |series| {
-            if let Some(value) = value_of(series, &label)
-                && !found.contains(value)
-            {
-                found.insert(value.to_owned());
-            }
-            found.len()
-        })?;
-        list(desk.page(), found.iter(), limit, |page, value| write_text(page, value))
+    let collect = move |series: &Series, found: &mut BTreeSet<String>| {
+        if let Some(value) = value_of(series, &label) {
+            add(value, found);
+        }
     };
-    Ok(context.desk.take("prometheus_values", None, work).await?)
+    listed(context, parameters, ("prometheus_values", false), collect, write_one).await
 }
 
 pub(super) async fn metadata(
@@ -158,19 +135,19 @@ pub(super) async fn metadata(
     let desk = context.desk.clone();
     let work = move |view: &View, asking: &Asking| {
         let mut found: BTreeMap<String, BTreeSet<(&str, String)>> = BTreeMap::new();
-        each(view, &selector, asking, |series| {
+        each_series(view, &selector, asking, |series| {
             let kind = match series.kind() {
                 Kind::Histogram(_) => "histogram",
                 Kind::Counter(_) => "counter",
                 Kind::Gauge => "gauge",
-                Kind::Text => "unknown",
+                Kind::Text => return Ok(()),
             };
             let metadata = (kind, series.unit().to_owned());
             match found.get_mut(series.name()) {
                 Some(held) => drop(held.insert(metadata)),
                 None => drop(found.insert(series.name().to_owned(), BTreeSet::from([metadata]))),
             }
-            found.len()
+            held(found.len())
         })?;
         success(desk.page(), &Beside::default(), |page| {
             page.write_char('{')?;

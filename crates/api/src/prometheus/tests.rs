@@ -1,16 +1,10 @@
 //! Answers in the shapes of Prometheus, whole.
 
 use axum::body::Body;
-use expect_test::{Expect, expect};
+use expect_test::expect;
 use http::{Request, StatusCode};
 
-use crate::trial::{NOW, START, Trial};
-
-async fn check(uri: &str, expected: Expect) {
-    let (status, text) = Trial::new().get(uri).await;
-    let status = if status == StatusCode::OK { String::new() } else { format!("{status} ") };
-    expected.assert_eq(&format!("{status}{text}"));
-}
+use crate::trial::{NOW, START, Trial, check};
 
 #[tokio::test]
 async fn results_of_all_types() {

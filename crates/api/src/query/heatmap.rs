@@ -20,8 +20,6 @@ use crate::refusal::Refusal;
 const COLUMNS_MAX: u64 = 10_000;
 /// About so many, where nobody says.
 const COLUMNS: u64 = 120;
-/// A cell is no shorter, written.
-const CELL_BYTES: usize = 36;
 
 pub(super) async fn heatmap(
     State(context): State<Context>,
@@ -41,10 +39,12 @@ pub(super) async fn heatmap(
                 for part in column.value.parts() {
                     total.add(part).map_err(|error| Refusal::Execution(error.to_string()))?;
                 }
-                columns.push(document(&picked.above, &column, &mut bytes));
+                let column = document(&picked.above, &column);
+                bytes += size_of::<Json>() + column.held_bytes();
                 if bytes > desk.settings.answer_bytes_max {
                     return Err(desk.page().refusal());
                 }
+                columns.push(column);
             }
         }
         let (start, end) = (grids[0].start, grids[grids.len() - 1].range().end);
@@ -62,13 +62,10 @@ pub(super) async fn heatmap(
     context.desk.take("heatmap", timeout, work).await
 }
 
-fn document(limits: &[(String, f64)], column: &Column<Mixture>, bytes: &mut usize) -> Json {
+fn document(limits: &[(String, f64)], column: &Column<Mixture>) -> Json {
     let mut fields =
         vec![("start_ns", Integer(column.start.into())), ("end_ns", Integer(column.end.into()))];
     fields.extend(distribution(&column.value));
-    let cells =
-        |(_, json): &(&str, Json)| if let Json::Cells(cells) = json { cells.len() } else { 1 };
-    *bytes += fields.iter().map(cells).sum::<usize>() * CELL_BYTES;
     fields.push(("above", above(limits, &column.value)));
     fields.push(("gaps", List(column.gaps.iter().map(gap).collect())));
     Object(fields)

@@ -50,13 +50,10 @@ pub(super) async fn histogram(
 }
 
 fn shares(parameters: &Parameters) -> Result<Vec<f64>, Refusal> {
-    let written = parameters.all("q").flat_map(|text| text.split(',')).map(str::trim);
-    let share = |text: &str| {
+    let shares = selection::several(parameters, "q", |text| {
         let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
         share.ok_or_else(|| Refusal::parameter("q", text, "a share from 0 to 1"))
-    };
-    let shares: Vec<f64> =
-        written.filter(|text| !text.is_empty()).map(share).collect::<Result<_, _>>()?;
+    })?;
     Ok(if shares.is_empty() { SHARES.to_vec() } else { shares })
 }
 

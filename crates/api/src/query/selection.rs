@@ -74,14 +74,35 @@ pub(crate) fn unit(selector: &Selector, found: &[Found]) -> Result<Option<Unit>,
     }
 }
 
+/// Limits and shares that may be asked for at once: every column of a heatmap tells of each.
+const ASKED_MAX: usize = 100;
+
+/// All that a parameter names, in one value or in several, with commas between.
+pub(crate) fn several<T>(
+    parameters: &Parameters,
+    name: &str,
+    read: impl Fn(&str) -> Result<T, Refusal>,
+) -> Result<Vec<T>, Refusal> {
+    let written = parameters.all(name).flat_map(|text| text.split(',')).map(str::trim);
+    let mut all = Vec::new();
+    for text in written.filter(|text| !text.is_empty()) {
+        if all.len() == ASKED_MAX {
+            return Err(Refusal::Bad(format!(
+                "parameter {name}: found more than {ASKED_MAX} of them, expected no more; ask for less at once"
+            )));
+        }
+        all.push(read(text)?);
+    }
+    Ok(all)
+}
+
 /// Limits that were written as quantities, in the unit of the values.
 pub(crate) fn limits(
     parameters: &Parameters,
     name: &str,
     unit: Option<&Unit>,
 ) -> Result<Vec<(String, f64)>, Refusal> {
-    let written = parameters.all(name).flat_map(|text| text.split(',')).map(str::trim);
-    let limit = |text: &str| {
+    several(parameters, name, |text| {
         let quantity = Quantity::parse(text)
             .ok_or_else(|| Refusal::parameter(name, text, "a quantity such as 100ms"))?;
         let value = quantity.value_in(unit).ok_or_else(|| {
@@ -92,8 +113,7 @@ pub(crate) fn limits(
             Refusal::parameter(name, text, &expected)
         })?;
         Ok((text.to_owned(), value))
-    };
-    written.filter(|text| !text.is_empty()).map(limit).collect()
+    })
 }
 
 /// An end of a time: the parameter that says it, and what it says.

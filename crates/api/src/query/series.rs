@@ -14,6 +14,7 @@ use crate::desk::{Asking, Written};
 use crate::document;
 use crate::json::Json::{self, Bool, List, Null, Object, Text};
 use crate::json::integer;
+use crate::openapi::Parameter;
 use crate::parameters::Parameters;
 use crate::refusal::Refusal;
 
@@ -21,25 +22,19 @@ use crate::refusal::Refusal;
 const LIMIT: usize = 1_000;
 /// And at the most.
 const LIMIT_MAX: usize = 100_000;
-/// Different texts that are held while they are counted.
+/// Different texts or series that are held while an answer is put together.
 const HELD_MAX: usize = 1_000_000;
 
-/// What is searched for.
-struct Search {
+/// What is searched for, and where.
+struct Search<'a> {
     selector: Selector,
     text: Option<String>,
     limit: usize,
+    view: &'a View,
+    asking: &'a Asking,
 }
 
-impl Search {
-    fn read(parameters: &Parameters) -> Result<Search, Refusal> {
-        Ok(Search {
-            selector: parameters.selectors("selector")?,
-            text: parameters.get("text").map(str::to_lowercase),
-            limit: parameters.count("limit", LIMIT, LIMIT_MAX)?,
-        })
-    }
-
+impl Search<'_> {
     fn contains(&self, text: &str) -> bool {
         self.text.as_ref().is_none_or(|wanted| text.to_lowercase().contains(wanted))
     }
@@ -49,33 +44,39 @@ impl Search {
             || series.labels().iter().any(|(_, value)| self.contains(value))
     }
 
-    /// All series that are picked, as long as somebody waits.
-    fn each(
-        &self,
-        view: &View,
-        asking: &Asking,
-        mut each: impl FnMut(&Series) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
-        let mut outcome = Ok(());
-        view.each_series(&self.selector, &mut |series| {
-            outcome = asking.check().and_then(|()| each(&series));
-            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        outcome
+    /// All series that are picked.
+    fn each(&self, each: impl FnMut(&Series) -> Result<(), Refusal>) -> Result<(), Refusal> {
+        each_series(self.view, &self.selector, self.asking, each)
     }
 
-    /// A list of what was found, with how many there are in all.
-    fn document(&self, name: &'static str, found: usize, told: Vec<Json>) -> Json {
-        Object(vec![
-            ("schema", integer(1)),
-            ("found", integer(found as u64)),
-            ("cut", Bool(told.len() < found)),
-            (name, List(told)),
-        ])
+    /// The first of what was found, and how many that is in all.
+    fn first<T>(
+        &self,
+        found: impl ExactSizeIterator<Item = T>,
+        document: impl Fn(T) -> Vec<(&'static str, Json)>,
+    ) -> (usize, Vec<Json>) {
+        let all = found.len();
+        (all, found.take(self.limit).map(|of| Object(document(of))).collect())
     }
 }
 
-fn held(many: usize) -> Result<(), Refusal> {
+/// Goes through all series that are picked, as long as somebody waits.
+pub(crate) fn each_series(
+    view: &View,
+    selector: &Selector,
+    asking: &Asking,
+    mut each: impl FnMut(&Series) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let mut outcome = Ok(());
+    view.each_series(selector, &mut |series| {
+        outcome = asking.check().and_then(|()| each(&series));
+        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    outcome
+}
+
+/// Refuses to hold more than may be held.
+pub(crate) fn held(many: usize) -> Result<(), Refusal> {
     match many > HELD_MAX {
         false => Ok(()),
         true => Err(Refusal::Execution(format!(
@@ -84,17 +85,43 @@ fn held(many: usize) -> Result<(), Refusal> {
     }
 }
 
+/// Answers with a list of that name: what `find` finds of a search, and how many there are in all.
+async fn listed(
+    context: Context,
+    parameters: Parameters,
+    known: &'static [Parameter],
+    (kind, name): (&'static str, &'static str),
+    find: impl FnOnce(&Search<'_>) -> Result<(usize, Vec<Json>), Refusal> + Send + 'static,
+) -> Result<Written, Refusal> {
+    let parameters = parameters.only(known)?;
+    let (timeout, desk) = (parameters.timeout()?, context.desk.clone());
+    let work = move |view: &View, asking: &Asking| {
+        let search = Search {
+            selector: parameters.selectors("selector")?,
+            text: parameters.get("text").map(str::to_lowercase),
+            limit: parameters.count("limit", LIMIT, LIMIT_MAX)?,
+            view,
+            asking,
+        };
+        let (found, told) = find(&search)?;
+        desk.answer(&Object(vec![
+            ("schema", integer(1)),
+            ("found", integer(found as u64)),
+            ("cut", Bool(told.len() < found)),
+            (name, List(told)),
+        ]))
+    };
+    context.desk.take(kind, timeout, work).await
+}
+
 pub(super) async fn series(
     State(context): State<Context>,
     parameters: Parameters,
 ) -> Result<Written, Refusal> {
-    let parameters = parameters.only(SERIES)?;
-    let (timeout, search, desk) =
-        (parameters.timeout()?, Search::read(&parameters)?, context.desk.clone());
-    let work = move |view: &View, asking: &Asking| {
+    let find = |search: &Search<'_>| {
         // The first of them by name and labels, whatever the order in which the store has them.
         let (mut found, mut told) = (0, BTreeSet::new());
-        search.each(view, asking, |series| {
+        search.each(|series| {
             if search.is_of(series) {
                 found += 1;
                 told.insert((series.name().to_owned(), series.labels().to_vec(), series.form()));
@@ -105,10 +132,9 @@ pub(super) async fn series(
             Ok(())
         })?;
         let told = told.into_iter().filter_map(|(_, _, form)| Series::from_form(&form).ok());
-        let told = told.map(|series| Object(head(&series))).collect();
-        desk.answer(&search.document("series", found, told))
+        Ok((found, told.map(|series| Object(head(&series))).collect()))
     };
-    context.desk.take("series", timeout, work).await
+    listed(context, parameters, SERIES, ("series", "series"), find).await
 }
 
 /// What a series is.
@@ -118,20 +144,21 @@ pub(crate) fn head(series: &Series) -> Vec<(&'static str, Json)> {
         ("name", Text(series.name().to_owned())),
         ("labels", document::labels(labels)),
         ("kind", Text(selector::kind_word(series.kind()).to_owned())),
-        ("unit", if series.unit().is_empty() { Null } else { Text(series.unit().to_owned()) }),
+        ("unit", unit(series.unit())),
     ]
+}
+
+fn unit(unit: &str) -> Json {
+    if unit.is_empty() { Null } else { Text(unit.to_owned()) }
 }
 
 pub(super) async fn names(
     State(context): State<Context>,
     parameters: Parameters,
 ) -> Result<Written, Refusal> {
-    let parameters = parameters.only(SERIES)?;
-    let (timeout, search, desk) =
-        (parameters.timeout()?, Search::read(&parameters)?, context.desk.clone());
-    let work = move |view: &View, asking: &Asking| {
+    let find = |search: &Search<'_>| {
         let mut found: BTreeMap<(String, &str, String), u64> = BTreeMap::new();
-        search.each(view, asking, |series| {
+        search.each(|series| {
             if !search.contains(series.name()) {
                 return Ok(());
             }
@@ -140,30 +167,26 @@ pub(super) async fn names(
             *found.entry(key).or_default() += 1;
             held(found.len())
         })?;
-        let told = found.iter().take(search.limit).map(|((name, kind, unit), series)| {
-            Object(vec![
+        Ok(search.first(found.iter(), |((name, kind, unit), series)| {
+            vec![
                 ("name", Text(name.clone())),
                 ("kind", Text((*kind).to_owned())),
-                ("unit", if unit.is_empty() { Null } else { Text(unit.clone()) }),
+                ("unit", self::unit(unit)),
                 ("series", integer(*series)),
-            ])
-        });
-        desk.answer(&search.document("names", found.len(), told.collect()))
+            ]
+        }))
     };
-    context.desk.take("names", timeout, work).await
+    listed(context, parameters, SERIES, ("names", "names"), find).await
 }
 
 pub(super) async fn labels(
     State(context): State<Context>,
     parameters: Parameters,
 ) -> Result<Written, Refusal> {
-    let parameters = parameters.only(SERIES)?;
-    let (timeout, search, desk) =
-        (parameters.timeout()?, Search::read(&parameters)?, context.desk.clone());
-    let work = move |view: &View, asking: &Asking| {
+    let find = |search: &Search<'_>| {
         let mut found: BTreeMap<String, (BTreeSet<String>, u64)> = BTreeMap::new();
         let mut values = 0;
-        search.each(view, asking, |series| {
+        search.each(|series| {
             for (name, value) in series.labels().iter().filter(|(name, _)| search.contains(name)) {
                 let label = found.entry(name.clone()).or_default();
                 values += usize::from(label.0.insert(value.clone()));
@@ -171,16 +194,15 @@ pub(super) async fn labels(
             }
             held(values)
         })?;
-        let told = found.iter().take(search.limit).map(|(name, (values, series))| {
-            Object(vec![
+        Ok(search.first(found.iter(), |(name, (values, series))| {
+            vec![
                 ("name", Text(name.clone())),
                 ("values", integer(values.len() as u64)),
                 ("series", integer(*series)),
-            ])
-        });
-        desk.answer(&search.document("labels", found.len(), told.collect()))
+            ]
+        }))
     };
-    context.desk.take("labels", timeout, work).await
+    listed(context, parameters, SERIES, ("labels", "labels"), find).await
 }
 
 pub(super) async fn values(
@@ -188,12 +210,9 @@ pub(super) async fn values(
     Path(label): Path<String>,
     parameters: Parameters,
 ) -> Result<Written, Refusal> {
-    let parameters = parameters.only(VALUES)?;
-    let (timeout, search, desk) =
-        (parameters.timeout()?, Search::read(&parameters)?, context.desk.clone());
-    let work = move |view: &View, asking: &Asking| {
+    let find = move |search: &Search<'_>| {
         let mut found: BTreeMap<String, u64> = BTreeMap::new();
-        search.each(view, asking, |series| {
+        search.each(|series| {
             if let Some(value) = value_of(series, &label).filter(|value| search.contains(value)) {
                 match found.get_mut(value) {
                     Some(series) => *series += 1,
@@ -202,12 +221,11 @@ pub(super) async fn values(
             }
             held(found.len())
         })?;
-        let told = found.iter().take(search.limit).map(|(value, series)| {
-            Object(vec![("value", Text(value.clone())), ("series", integer(*series))])
-        });
-        desk.answer(&search.document("values", found.len(), told.collect()))
+        Ok(search.first(found.iter(), |(value, series)| {
+            vec![("value", Text(value.clone())), ("series", integer(*series))]
+        }))
     };
-    context.desk.take("label_values", timeout, work).await
+    listed(context, parameters, VALUES, ("label_values", "values"), find).await
 }
 
 /// The value of a label, or of what stands beside labels.

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Series that are remembered; beyond, all are forgotten and looked up anew.
 const SERIES_MAX: usize = 1 << 16;
 
-/// Series that were seen; `None` of those that nobody knows.
+/// Series that were seen; `None` of those that nobody knows, as long as their form does not come.
 type Known = HashMap<SeriesId, Option<Arc<Series>>>;
 
 /// Runs until nobody listens.
@@ -62,21 +62,45 @@ fn give(hub: &Hub, bytes: &[u8], known: &mut Known) {
 
 fn find(hub: &Hub, named: SeriesRef<'_>, known: &mut Known) -> Option<Arc<Series>> {
     let id = named.id();
-    if let Some(series) = known.get(&id) {
-        return series.clone();
-    }
-    if known.len() >= SERIES_MAX {
-        known.clear();
+    match known.get(&id) {
+        Some(Some(series)) => return Some(Arc::clone(series)),
+        Some(None) if matches!(named, SeriesRef::Id(_)) => return None,
+        _ => {}
     }
     let series = match named {
         SeriesRef::Form(form) => Series::from_form(form).ok(),
         // Its form came before anybody listened: the store has it.
-        SeriesRef::Id(id) => {
-            let view = hub.intake.home().store().and_then(|store| store.view().ok());
-            view.and_then(|view| view.series(&id))
-        }
+        SeriesRef::Id(id) => match hub.intake.home().store() {
+            // What cannot be read now is looked up again with the next row.
+            Some(store) => store.view().ok()?.series(&id),
+            None => None,
+        },
     };
     let series = series.map(Arc::new);
+    if known.len() >= SERIES_MAX {
+        known.clear();
+    }
     known.insert(id, series.clone());
     series
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Kind;
+
+    use super::*;
+    use crate::desk::DeskSettings;
+    use crate::trial::{Trial, store};
+
+    #[test]
+    fn a_form_makes_known_what_nobody_knew() {
+        let trial = Trial::over(store(), DeskSettings::default());
+        let hub = &trial.context.desk.hub;
+        let series = Series::new("depth", Kind::Gauge).checked().unwrap();
+        let (id, form) = (series.id(), series.form());
+        let mut known = Known::new();
+        assert_eq!(find(hub, SeriesRef::Id(id), &mut known), None);
+        assert_eq!(find(hub, SeriesRef::Form(&form), &mut known).as_deref(), Some(&series));
+        assert_eq!(find(hub, SeriesRef::Id(id), &mut known).as_deref(), Some(&series));
+    }
 }

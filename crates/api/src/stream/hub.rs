@@ -66,7 +66,8 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What comes from now on. The first who listens starts the thread.
+    /// What comes from now on. The first who listens starts the thread. To be called where a thread may wait: files are
+    /// opened.
     pub(super) fn subscribe(self: &Arc<Self>, selector: Selector) -> Result<Events, Refusal> {
         let mut state = self.state();
         self.forget(&mut state);
@@ -75,7 +76,7 @@ impl Hub {
         }
         if state.clients.len() >= self.clients_max {
             let what = format!(
-                "{} clients listen already, which is as many as may (max_stream_clients); try again later",
+                "{} clients listen already, which is as many as may; try again later",
                 self.clients_max
             );
             return Err(Refusal::Busy { what, after: AFTER_FULL });
@@ -132,16 +133,17 @@ impl Hub {
         self.counted(&state);
     }
 
-    /// Gives an event to those who want the series, or to all. It is written once, if anybody wants it.
+    /// Gives an event to those who want the series, or to all. It is written once, if anybody wants it, and while
+    /// nothing is locked: a distribution may be long.
     pub(super) fn give(&self, series: Option<&Series>, text: impl FnOnce() -> String) {
-        let mut state = self.state();
-        let wants =
-            |client: &&mut Client| series.is_none_or(|series| client.selector.matches(series));
-        let mut clients = state.clients.iter_mut().filter(wants).peekable();
-        if clients.peek().is_some() {
-            let text: Arc<str> = text().into();
-            clients.for_each(|client| client.send(&text, &self.missed));
+        let wants = |client: &Client| series.is_none_or(|series| client.selector.matches(series));
+        if !self.state().clients.iter().any(wants) {
+            return;
         }
+        let text: Arc<str> = text().into();
+        let mut state = self.state();
+        let clients = state.clients.iter_mut().filter(|client| wants(client));
+        clients.for_each(|client| client.send(&text, &self.missed));
     }
 
     /// Ends all streams, and the thread.

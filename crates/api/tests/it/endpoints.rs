@@ -183,3 +183,19 @@ fn otlp_comes_over_http_in_both_encodings() {
     it.post("/v1/metrics", "Content-Type: application/json\r\n", "{").is(400, "\"code\":3");
     it.post("/v1/metrics", "", "").is(415, "expected content of the type");
 }
+
+#[test]
+fn parameters_of_the_document_are_read_and_others_refused() {
+    let it = Fixture::new();
+    let document = it.ask("GET", "/v1/openapi.json", "", b"");
+    let document: serde_json::Value = serde_json::from_slice(&document.body).unwrap();
+    for path in ["/v1/record", "/v1/hlog", "/v1/import", "/v1/httptrap"] {
+        let parameters = document["paths"][path]["post"]["parameters"].as_array().unwrap();
+        for parameter in parameters {
+            let name = parameter["name"].as_str().unwrap();
+            let answer = it.post(&format!("{path}?{name}=1"), "", "");
+            assert!(!answer.text().contains("is no parameter here"), "{path} {name}: {answer:?}");
+        }
+        it.post(&format!("{path}?nobody=1"), "", "").is(400, "\\\"nobody\\\" is no parameter here");
+    }
+}

@@ -54,7 +54,10 @@ impl Fixture {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.unwrap();
-        let context = Context::new(Arc::clone(&intake), api::DeskSettings::default());
+        // Nothing is made there but on request.
+        let snapshots = std::env::temp_dir().join(format!("topdeck-{:x}", journal::random_id()));
+        let desk = api::DeskSettings { snapshots: Some(snapshots), ..Default::default() };
+        let context = Context::new(Arc::clone(&intake), desk);
         let server = runtime.block_on(Server::start(settings, context))?;
         let address = server.addresses()[0];
         Ok(Fixture { runtime, server: Some(server), intake, store, address })

@@ -143,3 +143,11 @@ fn one_connection_too_many_is_closed() {
     assert_eq!(it.refused("connections"), 1);
     held.iter_mut().for_each(|stream| ask(stream, &body).is(200, ""));
 }
+
+#[test]
+fn snapshots_take_as_long_as_they_take() {
+    let mut settings = local(None);
+    settings.limits.request_time = Duration::ZERO;
+    let it = Fixture::with(settings);
+    it.ask("GET", "/v1/snapshots", "", b"").is(200, "\"snapshots\":[]");
+}

@@ -1,0 +1,84 @@
+//! What was found out a moment ago: whoever asks again soon is told the same, and nobody finds it out twice at a time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+
+/// Something that takes a while to find out.
+pub(crate) struct Recent<T> {
+    /// When it was found out, and what. The lock is held as long as it is being found out.
+    known: Arc<Mutex<Option<(Instant, T)>>>,
+    /// So long it is told.
+    age_max: Duration,
+}
+
+impl<T: Clone + Send + 'static> Recent<T> {
+    /// With an age of zero everybody is told anew, one after the other.
+    pub(crate) fn new(age_max: Duration) -> Recent<T> {
+        Recent { known: Arc::default(), age_max }
+    }
+
+    /// What `find` finds, on a thread of its own, or has found.
+    pub(crate) async fn get(
+        &self,
+        find: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, tokio::task::JoinError> {
+        let mut known = Arc::clone(&self.known).lock_owned().await;
+        if let Some((at, found)) = &*known
+            && at.elapsed() < self.age_max
+        {
+            return Ok(found.clone());
+        }
+        // The lock goes along: when the client is gone, the work is not.
+        let found = tokio::task::spawn_blocking(move || {
+            let found = find();
+            *known = Some((Instant::now(), found.clone()));
+            found
+        });
+        found.await
+    }
+}
+
+impl<T> fmt::Debug for Recent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recent").field("age_max", &self.age_max).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// How often it is found out when many ask at once, and how many did so at the same time.
+    async fn check(age_max: Duration, expected: (usize, usize)) {
+        let recent = Arc::new(Recent::new(age_max));
+        let (all, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let now = Arc::new(AtomicUsize::new(0));
+        let ask = || {
+            let (all, most, now) = (Arc::clone(&all), Arc::clone(&most), Arc::clone(&now));
+            let recent = Arc::clone(&recent);
+            let find = move || {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::yield_now();
+                now.fetch_sub(1, Ordering::SeqCst);
+                all.fetch_add(1, Ordering::SeqCst)
+            };
+            tokio::spawn(async move { recent.get(find).await.unwrap() })
+        };
+        let asked: Vec<_> = (0..20).map(|_| ask()).collect();
+        for one in asked {
+            one.await.unwrap();
+        }
+        assert_eq!((all.load(Ordering::SeqCst), most.load(Ordering::SeqCst)), expected);
+    }
+
+    #[tokio::test]
+    async fn it_is_found_out_by_one_at_a_time() {
+        check(Duration::MAX, (1, 1)).await;
+        check(Duration::ZERO, (20, 1)).await;
+    }
+}
