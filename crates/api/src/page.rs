@@ -1,5 +1,6 @@
 //! The page: files of the program itself, for browsers. They need no token; what they ask does.
 
+use ::page::File;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{
@@ -7,7 +8,6 @@ use http::header::{
     IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
-use ::page::File;
 
 /// Nothing but what this server has: no script or style in the text, no other host, no frame around it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -23,7 +23,8 @@ pub(crate) fn answer(path: &str, headers: &HeaderMap) -> Option<Response> {
 }
 
 fn of(file: &File, headers: &HeaderMap) -> Response {
-    let tag = HeaderValue::try_from(format!("\"{}\"", file.tag)).expect("BUG: a tag is hexadecimal");
+    let tag =
+        HeaderValue::try_from(format!("\"{}\"", file.tag)).expect("BUG: a tag is hexadecimal");
     let is_known = headers.get(IF_NONE_MATCH) == Some(&tag);
     let packs = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("gzip"));
     let is_packed = headers.get(ACCEPT_ENCODING).is_some_and(packs);
@@ -69,7 +70,12 @@ mod tests {
             let mut headers = HeaderMap::new();
             let fresh = answer(file.path, &headers).unwrap();
             assert_eq!(fresh.status(), StatusCode::OK);
-            assert!(fresh.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap().starts_with("default-src 'none'"));
+            assert!(
+                fresh.headers()[CONTENT_SECURITY_POLICY]
+                    .to_str()
+                    .unwrap()
+                    .starts_with("default-src 'none'")
+            );
             headers.insert(IF_NONE_MATCH, fresh.headers()[ETAG].clone());
             assert_eq!(answer(file.path, &headers).unwrap().status(), StatusCode::NOT_MODIFIED);
         }

@@ -67,9 +67,11 @@ export class Raster {
     this.pixels = new Uint32Array(this.column.data.buffer);
   }
 
-  /** All counts of all columns that are drawn. */
-  get total(): number {
-    return this.totals.reduce((sum, total) => sum + total, 0);
+  /** What all cells of the picture say together. */
+  get drawn(): number {
+    let sum = 0;
+    for (const count of this.counts) sum += count;
+    return sum;
   }
 
   /** The count of a cell: column from the left, row from the bottom. */
@@ -105,7 +107,7 @@ export class Raster {
 
   /** Gives all cells their colours. */
   recolour(look: Look): void {
-    if (look.isDark !== this.look.isDark || this.most === 0) this.colours = ramp(look.isDark);
+    if (look.isDark !== this.look.isDark) this.colours = ramp(look.isDark);
     this.look = look;
     [this.most, this.least] = [0, Infinity];
     for (let place = 0; place < this.columns; place++) this.measureColumn(place);
