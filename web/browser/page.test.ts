@@ -94,7 +94,7 @@ test("the threshold is dragged, and the page says what the server says", async (
   await page.keyboard.press("Enter");
   const told = await server.ask<Told>("/v1/histogram", { selector: "latency", ...range, above: "1.5s" });
   const harmed = told.above[0]!.count.estimate;
-  expect(harmed).toBeGreaterThan(100);
+  expect(harmed).toBeGreaterThan(50);
   await expect.poll(() => page.getByTestId("harmed").innerText()).toContain(`${harmed.toLocaleString("en-GB")} of ${told.count.toLocaleString("en-GB")} above 1.5 s`);
   await keep("explore");
 });
@@ -165,14 +165,14 @@ test("names, labels and values are offered", async () => {
 });
 
 test.each([
-  ["no such metric", { selector: "nothing_of_that_name" }, /No series is picked/],
+  ["no such metric", { selector: "nothing_of_that_name" }, /picks no series/],
   ["no data then", { selector: "latency", from: "2020-01-01T00:00:00Z", to: "2020-01-01T01:00:00Z" }, /No data between/],
   ["a selector that is none", { selector: "latency{" }, /Not answered/],
 ])("said in words: %s", async (_, settings, expected) => {
   await open("explore", { ...range, ...settings });
   await expect.poll(() => page.locator("main").innerText()).toMatch(expected);
   // The browser reports the refusal; it is what was asked for.
-  troubles.splice(0, troubles.length, ...troubles.filter((one) => !one.includes("400")));
+  troubles.splice(0, troubles.length, ...troubles.filter((one) => !/status of 40[04]/.test(one)));
 });
 
 const VIEWS: [string, Record<string, string>, RegExp][] = [

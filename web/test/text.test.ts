@@ -31,8 +31,9 @@ test.each([
 ])("%s in %s is %d", (text, unit, expected) => expect(parse(text, unit)).toBe(expected));
 
 test("a bracket tells how far it may be off, if that shows", () => {
-  expect(bracket({ lower: 1e6, estimate: 1.5e6, upper: 2e6 }, "ns")).toBe("1.5 ms (1 ms to 2 ms)");
+  expect(bracket({ lower: 1e6, estimate: 1.5e6, upper: 2e6 }, "ns")).toBe("1.5 ms (1–2)");
   expect(bracket({ lower: 1.5001e6, estimate: 1.5002e6, upper: 1.5003e6 }, "ns")).toBe("1.5 ms");
+  expect(bracket({ lower: 9e5, estimate: 1.5e6, upper: Infinity }, "ns")).toBe("1.5 ms (900 µs to no upper bound)");
   expect(bracket(null, "ns")).toBe("no data");
 });
 

@@ -11,13 +11,6 @@ import { Scale } from "./scale";
 import * as time from "./time";
 import { value } from "./unit";
 
-/** Lines over the picture. */
-export interface Overlays {
-  max: boolean;
-  mean: boolean;
-  quantiles: readonly number[];
-}
-
 export interface Actions {
   /** The column under the pointer, from the left. */
   hover(column: number | null): void;
@@ -34,7 +27,19 @@ export const ROWS = 300;
 /** Pixels that a finger or pointer may miss the threshold by. */
 const GRIP = 8;
 
-const LINE_COLOURS = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"];
+/** Quantiles that can be drawn as lines. */
+export const QUANTILES = [0.5, 0.9, 0.99, 0.999] as const;
+/** All lines there can be, with their colours. */
+const LINES: readonly { name: string; colour: string; of: (column: Column) => number | undefined }[] = [
+  { name: "max", colour: "--line-max", of: (column) => column.distribution.max?.estimate },
+  { name: "mean", colour: "--line-mean", of: (column) => column.distribution.mean?.estimate },
+  ...QUANTILES.map((q, at) => ({
+    name: quantileName(q),
+    colour: `--line-${at + 1}`,
+    of: (column: Column) => column.distribution.quantile(q)?.estimate,
+  })),
+];
+export const LINE_NAMES = LINES.map((line) => line.name);
 
 export class Plot {
   raster: Raster;
@@ -43,7 +48,7 @@ export class Plot {
   private readonly grip: HTMLDivElement;
   private columns: Column[] = [];
   private annotations: Annotation[] = [];
-  private overlays: Overlays = { max: true, mean: false, quantiles: [] };
+  private overlays: readonly string[] = [];
   private start = 0;
   private end = 1;
   private unit = "";
@@ -57,7 +62,7 @@ export class Plot {
   ) {
     this.raster = new Raster(1, ROWS);
     this.scale = new Scale(1, 10, 1);
-    this.plot = new uPlot(this.options(host.clientWidth || 600, height), [[], []], host);
+    this.plot = new uPlot(this.options(host.clientWidth || 600, height), [[], ...LINES.map(() => [])], host);
     this.grip = document.createElement("div");
     this.grip.className = "threshold";
     this.grip.hidden = true;
@@ -80,7 +85,7 @@ export class Plot {
   }
 
   /** Shows a heatmap from the beginning. */
-  show(heatmap: Heatmap, overlays: Overlays, look: Look): void {
+  show(heatmap: Heatmap, overlays: readonly string[], look: Look): void {
     this.columns = heatmap.columns;
     [this.start, this.end, this.unit] = [heatmap.start, heatmap.end, heatmap.unit];
     this.scale = Scale.around(heatmap.total.cells.map((cell) => [finiteLow(cell), finiteHigh(cell)] as const));
@@ -103,19 +108,9 @@ export class Plot {
     this.plot.redraw(false);
   }
 
-  overlay(overlays: Overlays): void {
+  /** The names of the lines that are drawn. */
+  overlay(overlays: readonly string[]): void {
     this.overlays = overlays;
-    while (this.plot.series.length > 1) this.plot.delSeries(this.plot.series.length - 1);
-    for (const name of lineNames(overlays)) {
-      const colour = name === "max" ? "--line-max" : name === "mean" ? "--line-mean" : LINE_COLOURS[this.plot.series.length % LINE_COLOURS.length]!;
-      this.plot.addSeries({
-        label: name,
-        stroke: () => css(this.host, colour),
-        width: name === "max" ? 1 : 1.5,
-        points: { show: false },
-        spanGaps: false,
-      });
-    }
     this.draw();
   }
 
@@ -131,24 +126,23 @@ export class Plot {
 
   private draw(): void {
     const x = this.columns.map((column) => (column.start + column.end) / 2);
-    const line = (of: (column: Column) => number | undefined) =>
-      this.columns.map((column) => {
-        const value = of(column);
+    const nothing = x.map(() => null);
+    const lines = LINES.map((line) => {
+      if (!this.overlays.includes(line.name)) return nothing;
+      return this.columns.map((column) => {
+        const value = line.of(column);
         return value === undefined ? null : this.scale.share(value);
       });
-    const { max, mean, quantiles } = this.overlays;
-    const lines: (number | null)[][] = [];
-    if (max) lines.push(line((column) => column.distribution.max?.estimate));
-    if (mean) lines.push(line((column) => column.distribution.mean?.estimate));
-    for (const q of quantiles) lines.push(line((column) => column.distribution.quantile(q)?.estimate));
+    });
     this.plot.setData([x, ...lines] as uPlot.AlignedData);
     this.placeGrip();
   }
 
   private options(width: number, height: number): uPlot.Options {
     const text = () => css(this.host, "--text-2");
-    const grid = { stroke: () => css(this.host, "--grid"), width: 1 };
-    const axis = { stroke: text, grid, ticks: { ...grid, size: 4 }, font: "12px system-ui, sans-serif" };
+    const ticks = { stroke: () => css(this.host, "--edge"), width: 1, size: 5 };
+    // The picture is the grid.
+    const axis = { stroke: text, grid: { show: false }, ticks, font: "12px system-ui, sans-serif" };
     return {
       width,
       height,
@@ -156,10 +150,19 @@ export class Plot {
       padding: [12, 12, 0, 0],
       cursor: { y: false, points: { show: false }, drag: { x: true, y: true, uni: 10, setScale: false } },
       scales: { x: { time: false, range: () => [this.start, this.end] }, y: { range: [0, 1] } },
-      series: [{}, { show: false }],
+      series: [
+        {},
+        ...LINES.map((line) => ({
+          label: line.name,
+          stroke: () => css(this.host, line.colour),
+          width: line.name === "max" ? 1 : 1.5,
+          points: { show: false },
+        })),
+      ],
       axes: [
         {
           ...axis,
+          size: 34,
           splits: (u) => time.ticks(this.start, this.end, Math.max(2, u.bbox.width / devicePixelRatio / 90)),
           values: (_, splits) => splits.map((at) => time.clock(at, this.end - this.start)),
         },
@@ -277,10 +280,6 @@ export class Plot {
     const share = 1 - Math.min(Math.max((event.clientY - top) / height, 0), 1);
     this.actions.threshold(readable(this.scale.value(share)), settled);
   }
-}
-
-export function lineNames({ max, mean, quantiles }: Overlays): string[] {
-  return [...(max ? ["max"] : []), ...(mean ? ["mean"] : []), ...quantiles.map(quantileName)];
 }
 
 export function quantileName(q: number): string {

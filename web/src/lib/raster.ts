@@ -111,6 +111,8 @@ export class Raster {
     this.look = look;
     [this.most, this.least] = [0, Infinity];
     for (let place = 0; place < this.columns; place++) this.measureColumn(place);
+    // A part of one value, or of the rarest, is as light as it gets: the ramp is for whole ones.
+    this.least = Math.max(this.least, look.measure === "count" ? Math.min(1, this.most) : this.most / 1e4);
     this.steps = steps(look.colouring, this.least, this.most, () => this.measures());
     for (let place = 0; place < this.columns; place++) this.paint(place);
   }

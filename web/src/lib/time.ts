@@ -26,7 +26,12 @@ export function resolved(range: Range, now: number): [number, number] | null {
 
 /** A stretch between two moments, to the millisecond. */
 export function between(from: number, to: number): Range {
-  return { from: new Date(Math.floor(from)).toISOString(), to: new Date(Math.ceil(to)).toISOString() };
+  return { from: written(Math.floor(from)), to: written(Math.ceil(to)) };
+}
+
+/** A moment as short as it can be said: `2026-11-22T05:00Z`. */
+export function written(ms: number): string {
+  return new Date(ms).toISOString().replace(/(:00)?\.000Z$/, "Z");
 }
 
 /** Whether it moves on with the clock. */

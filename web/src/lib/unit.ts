@@ -36,13 +36,17 @@ export function value(number: number | null, unit: string): string {
   return `${digits(number / size)}${named}`;
 }
 
-/** The likeliest value, and how far it may be off where that shows: `1.53 ms (1.51 to 1.55)`. */
+/** The likeliest value, and how far it may be off where that shows: `1.53 ms (1.51–1.55)`. */
 export function bracket(of: Bracket | null, unit: string): string {
   if (!of) return "no data";
   const estimate = value(of.estimate, unit);
   if (isExact(of)) return estimate;
   const [lower, upper] = [value(of.lower, unit), value(of.upper, unit)];
-  return lower === upper ? estimate : `${estimate} (${lower} to ${upper})`;
+  if (lower === upper) return estimate;
+  const name = estimate.replace(/^[-\d.]+/, "");
+  const isSame = [lower, upper].every((end) => end.replace(/^[-\d.]+/, "") === name);
+  const bare = (end: string) => end.slice(0, end.length - name.length);
+  return isSame ? `${estimate} (${bare(lower)}–${bare(upper)})` : `${estimate} (${lower} to ${upper})`;
 }
 
 /** A count of people or requests, whole: `1,204`. */
