@@ -35,6 +35,12 @@ test.each([
   for (const tick of expected) expect(ticks).toContain(tick);
 });
 
+test("beside zero there is no tick, and none on a side without values", () => {
+  const ticks = Scale.around([[0, 0], [0.1, 1e6]]).ticks(9);
+  expect(ticks[0]).toBe(0);
+  expect(ticks[1]).toBeGreaterThan(0.15);
+});
+
 test("what is nothing, one value, or all zero has a scale", () => {
   for (const ranges of [[], [[0, 0]], [[5, 5]]] as [number, number][][]) {
     const scale = Scale.around(ranges);

@@ -71,7 +71,9 @@ export class Scale {
         if (this.low <= -size && -size <= this.high) powers.add(-size);
       }
     }
-    if (this.low <= 0 && 0 <= this.high) powers.add(0);
-    return [...powers].sort((a, b) => a - b);
+    if (!(this.low <= 0 && 0 <= this.high)) return [...powers].sort((a, b) => a - b);
+    // Zero and what is next to it have one place.
+    const apart = [...powers].filter((power) => Math.abs(power) > 1.5 * this.least);
+    return [...apart, 0].sort((a, b) => a - b);
   }
 }
