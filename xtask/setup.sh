@@ -26,6 +26,10 @@ main() {
         want curl curl
         want go golang-go
         want_python
+        # The page, and a browser that looks at it; without them these are skipped.
+        want node nodejs
+        want npm npm
+        want chromium chromium
         ;;
     *)
         echo "usage: $0 run|test" >&2

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::line::{Line, root};
 use crate::part::{Outcome, Part, run_all};
-use crate::{clients, conformance, fuzz, loom, miri};
+use crate::{clients, conformance, fuzz, loom, miri, page};
 
 /// Check everything, or the parts named. Ends with a table and non-zero status if any part failed.
 #[derive(clap::Args)]
@@ -26,8 +26,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 /// Fast ones first: who broke the format should not wait for the fuzzers to hear it.
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 14] = [
     Part { name: "fmt", about: "rustfmt finds nothing to change", run: fmt },
+    Part { name: "page", about: "the page: checks, tests, build", run: page::run },
     Part { name: "clippy", about: "no warning anywhere", run: clippy },
     Part { name: "tidy", about: "facts about the tree; tests of xtask", run: tidy },
     Part { name: "test", about: "unit, property, golden tests", run: test },
@@ -42,6 +43,7 @@ const PARTS: [Part; 12] = [
         run: conformance::compared,
     },
     Part { name: "clients", about: "libraries of others send to topdeck", run: clients::run },
+    Part { name: "browser", about: "a browser looks at the page", run: page::browser },
     Part { name: "release", about: "the binary as people get it", run: release },
     Part { name: "loom", about: "interleavings of threads, up to a bound", run: loom_bounded },
     Part { name: "miri", about: "undefined behaviour (nightly)", run: miri::run },
@@ -52,7 +54,7 @@ const PARTS: [Part; 12] = [
 /// Loom's own advice is 2 or 3: most of what more would find, in a fraction of the time.
 /// `cargo xtask soak` has no bound.
 const LOOM_PREEMPTIONS: u32 = 3;
-const FUZZ_SECONDS: u32 = 10;
+const FUZZ_SECONDS: u32 = 5;
 
 fn fmt(part: &str) -> Result<Outcome> {
     Line::new("cargo fmt --all --check").run(part)?;

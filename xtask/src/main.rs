@@ -12,6 +12,7 @@ mod golden;
 mod line;
 mod loom;
 mod miri;
+mod page;
 mod part;
 mod soak;
 
@@ -29,6 +30,7 @@ enum Xtask {
     Soak(soak::Options),
     Dist(dist::Options),
     Golden(golden::Options),
+    Page(page::Options),
 }
 
 fn main() -> Result<ExitCode> {
@@ -38,5 +40,6 @@ fn main() -> Result<ExitCode> {
         Xtask::Soak(options) => Ok(soak::run(&options)),
         Xtask::Dist(options) => dist::run(&options),
         Xtask::Golden(options) => golden::run(&options),
+        Xtask::Page(options) => page::build(&options),
     }
 }

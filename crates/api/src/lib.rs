@@ -23,6 +23,7 @@ pub mod maxima;
 mod metrics;
 pub mod moment;
 mod openapi;
+mod page;
 mod parameters;
 mod problem;
 mod prometheus;

@@ -5,6 +5,7 @@ mod compare;
 mod explain;
 mod heatmap;
 mod histogram;
+mod indexed;
 mod selection;
 mod series;
 #[cfg(test)]
@@ -66,6 +67,10 @@ const HEATMAP: &[Parameter] = &[
     Parameter::integer("columns", "exactly so many columns, of equal length but for the last"),
     Parameter::text("step", "the length of a column; the last one is cut off at the end"),
     Parameter::text("above", "limits to tell how many values are above, such as 100ms").many(),
+    Parameter::text(
+        "cells",
+        "objects; or indexed: edges has their ends, columns pairs of step and count",
+    ),
     TIMEOUT,
     MAX_SERIES,
 ];

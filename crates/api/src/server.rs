@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use net::tls::{ServerTls, TlsError};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
@@ -26,6 +27,7 @@ use crate::ingest;
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::openapi;
+use crate::page;
 use crate::problem::Problem;
 use crate::token::{Scope, TokenError, Tokens};
 
@@ -238,12 +240,19 @@ fn router(body_bytes: usize) -> Router<Context> {
     let router = ingest::routes().merge(batches).merge(openapi::routes(None));
     let router = asked.into_iter().fold(router, Router::merge);
     router
-        .fallback(nothing_there)
+        .fallback(elsewhere)
         .method_not_allowed_fallback(not_so)
         .layer(DefaultBodyLimit::max(body_bytes))
 }
 
-async fn nothing_there(uri: Uri) -> Problem {
+/// What is no route: a file of the page, or nothing.
+async fn elsewhere(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    let is_read = method == Method::GET || method == Method::HEAD;
+    let found = if is_read { page::answer(uri.path(), &headers) } else { None };
+    found.unwrap_or_else(|| nothing_there(&uri).into_response())
+}
+
+fn nothing_there(uri: &Uri) -> Problem {
     let what = match uri.path() {
         "/v1/traces"
         | "/v1/logs"

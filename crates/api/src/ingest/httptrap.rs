@@ -14,8 +14,8 @@ use intake::Way;
 use serde_json::json;
 
 use crate::context::Context;
+use crate::ingest::LABELS;
 use crate::ingest::posted::{Posted, json};
-use crate::ingest::{LABELS, WAY_PLACED};
 use crate::openapi::{JSON, Parameter, Route};
 use crate::problem::Problem;
 

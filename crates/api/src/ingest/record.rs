@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::ingest::posted::{Posted, json};
-use crate::ingest::{LABELS, METRIC, UNIT, WAY_PLACED};
+use crate::ingest::{LABELS, METRIC, UNIT};
 use crate::openapi::{Parameter, Route};
 use crate::problem::Problem;
 

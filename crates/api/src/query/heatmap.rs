@@ -9,6 +9,7 @@ use store::{Column, Grid, View};
 
 use super::HEATMAP;
 use super::histogram::{Picked, above};
+use super::indexed::Edges;
 use crate::context::Context;
 use crate::desk::{Asking, Written};
 use crate::document::{distribution, gap};
@@ -28,6 +29,7 @@ pub(super) async fn heatmap(
     let parameters = parameters.only(HEATMAP)?;
     let (desk, now) = (context.desk.clone(), context.intake.now());
     let (timeout, lengths) = (parameters.timeout()?, Lengths::read(&parameters)?);
+    let mut edges = indexed(&parameters)?;
     let work = move |view: &View, asking: &Asking| {
         let picked = Picked::read(&parameters, view, now, desk.settings.limits.series)?;
         let (mut columns, mut total, mut bytes) = (Vec::new(), Mixture::default(), 0);
@@ -39,7 +41,7 @@ pub(super) async fn heatmap(
                 for part in column.value.parts() {
                     total.add(part).map_err(|error| Refusal::Execution(error.to_string()))?;
                 }
-                let column = document(&picked.above, &column);
+                let column = document(&picked.above, &column, edges.as_mut());
                 bytes += size_of::<Json>() + column.held_bytes();
                 if bytes > desk.settings.answer_bytes_max {
                     return Err(desk.page().refusal());
@@ -56,16 +58,34 @@ pub(super) async fn heatmap(
         ]);
         let mut sum = distribution(&total);
         sum.push(("above", above(&picked.above, &total)));
-        fields.extend([("total", Object(sum)), ("columns", List(columns))]);
+        fields.push(("total", Object(sum)));
+        fields.extend(edges.as_ref().map(|edges| ("edges", edges.list())));
+        fields.push(("columns", List(columns)));
         desk.answer(&Object(fields))
     };
     context.desk.take("heatmap", timeout, work).await
 }
 
-fn document(limits: &[(String, f64)], column: &Column<Mixture>) -> Json {
+/// Somewhere for the ends of cells, where columns are to name them by their place.
+fn indexed(parameters: &Parameters) -> Result<Option<Edges>, Refusal> {
+    match parameters.get("cells") {
+        None | Some("objects") => Ok(None),
+        Some("indexed") => Ok(Some(Edges::default())),
+        Some(other) => Err(Refusal::parameter("cells", other, "objects or indexed")),
+    }
+}
+
+fn document(limits: &[(String, f64)], column: &Column<Mixture>, edges: Option<&mut Edges>) -> Json {
     let mut fields =
         vec![("start_ns", Integer(column.start.into())), ("end_ns", Integer(column.end.into()))];
     fields.extend(distribution(&column.value));
+    if let Some(edges) = edges {
+        for (name, value) in &mut fields {
+            if *name == "cells" {
+                *value = edges.cells(&column.value);
+            }
+        }
+    }
     fields.push(("above", above(limits, &column.value)));
     fields.push(("gaps", List(column.gaps.iter().map(gap).collect())));
     Object(fields)

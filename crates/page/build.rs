@@ -1,0 +1,64 @@
+//! Packs what `web/` was built into. Without it there is a topdeck without a page, which says how to get one: whoever builds
+//! the program alone needs no tools of the web.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+fn main() {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/dist");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where to"));
+    // A folder that is not there is looked for again with each build.
+    println!("cargo::rerun-if-changed={}", built.display());
+    let mut files = Vec::new();
+    if built.join("index.html").exists() {
+        gather(&built, &built, &mut files);
+    }
+    files.sort();
+    let mut list = String::from("&[\n");
+    for (number, (name, path)) in files.iter().enumerate() {
+        println!("cargo::rerun-if-changed={}", path.display());
+        let bytes = fs::read(path).expect("a file that was just found");
+        let packed = out.join(format!("{number}.gz"));
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&bytes).expect("memory takes what is written");
+        fs::write(&packed, encoder.finish().expect("memory takes what is written"))
+            .expect("the build's own folder can be written");
+        let tag = &blake3::hash(&bytes).to_hex()[..16];
+        writeln!(
+            list,
+            "    File {{ path: {name:?}, kind: {:?}, tag: {tag:?}, packed: include_bytes!({packed:?}) }},",
+            kind(name)
+        )
+        .expect("a text takes what is written");
+    }
+    list += "]";
+    fs::write(out.join("files.rs"), list).expect("the build's own folder can be written");
+}
+
+fn gather(root: &Path, folder: &Path, files: &mut Vec<(String, PathBuf)>) {
+    for entry in fs::read_dir(folder).expect("a folder that was just found") {
+        let path = entry.expect("a folder that can be read").path();
+        if path.is_dir() {
+            gather(root, &path, files);
+            continue;
+        }
+        let name = path.strip_prefix(root).expect("below the root").to_str();
+        files.push((format!("/{}", name.expect("names are ASCII")), path.clone()));
+    }
+}
+
+fn kind(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("woff2") => "font/woff2",
+        other => panic!("web/dist has {name}: say here what browsers take .{other:?} for"),
+    }
+}

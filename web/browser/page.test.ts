@@ -1,0 +1,211 @@
+/** The page as people see it: a real server with known data, and a browser. */
+
+import { readFileSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { join, resolve } from "node:path";
+
+import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+import { Server } from "./server";
+import { traffic } from "./traffic";
+
+/** `TOPDECK_SCREENSHOTS=docs/images` keeps pictures of all views there. */
+const pictures = process.env["TOPDECK_SCREENSHOTS"];
+const AXE = resolve(import.meta.dirname, "../node_modules/axe-core/axe.min.js");
+/** Given to the page as a text: its policy lets no script in. */
+const AXE_TEXT = readFileSync(AXE, "utf8");
+const HOUR = 3_600e3;
+
+let server: Server;
+let browser: Browser;
+let context: BrowserContext;
+let page: Page;
+const troubles: string[] = [];
+const end = Math.floor(Date.now() / 60e3) * 60e3;
+const range = { from: new Date(end - 6 * HOUR).toISOString(), to: new Date(end).toISOString() };
+
+beforeAll(async () => {
+  server = await Server.start(true);
+  await server.send("latency", traffic({ end, hours: 6, interval: 10e3, requests: 12 }));
+  await server.ask("/v1/series", { selector: "latency" });
+  await fetch(`${server.url}/v1/annotations`, {
+    method: "POST",
+    body: JSON.stringify({ text: "deployed 1.5", time: new Date(end - 3 * HOUR).toISOString() }),
+  });
+  browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
+  context = await browser.newContext({ viewport: { width: 1360, height: 900 }, deviceScaleFactor: 1, colorScheme: "light", timezoneId: "UTC" });
+  page = await context.newPage();
+  page.on("console", (message) => message.type() === "error" && troubles.push(message.text()));
+  page.on("pageerror", (error) => troubles.push(String(error)));
+  page.on("request", (request) => request.url().startsWith(server.url) || troubles.push(`asked elsewhere: ${request.url()}`));
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+const address = (view: string, settings: Record<string, string>) => `${server.url}/#/${view}?${new URLSearchParams(settings)}`;
+
+async function open(view: string, settings: Record<string, string>): Promise<void> {
+  await page.goto("about:blank");
+  await page.goto(address(view, settings));
+}
+
+async function explore(settings: Record<string, string> = {}): Promise<void> {
+  await open("explore", { selector: "latency", ...range, ...settings });
+  await page.locator(".picture[data-drawn]").waitFor();
+}
+
+async function keep(name: string): Promise<void> {
+  if (!pictures) return;
+  const folder = resolve(import.meta.dirname, "../..", pictures);
+  await mkdir(folder, { recursive: true });
+  await page.waitForTimeout(300);
+  await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
+}
+
+interface Told {
+  count: number;
+  above: { count: { estimate: number } }[];
+}
+
+test("all that the server counts is drawn", async () => {
+  await explore();
+  const told = await server.ask<Told>("/v1/histogram", { selector: "latency", ...range });
+  expect(told.count).toBeGreaterThan(50_000);
+  const drawn = Number(await page.locator(".picture").getAttribute("data-drawn"));
+  expect(drawn).toBe(told.count);
+});
+
+test("the threshold is dragged, and the page says what the server says", async () => {
+  await explore({ threshold: "100ms" });
+  const line = page.locator(".threshold");
+  const box = (await line.boundingBox())!;
+  const over = (await page.locator(".picture .u-over").boundingBox())!;
+  await page.mouse.move(over.x + over.width / 2, box.y);
+  await page.mouse.down();
+  await page.mouse.move(over.x + over.width / 2, box.y - 60, { steps: 8 });
+  await page.mouse.up();
+  await expect.poll(() => page.url()).not.toContain("threshold=100ms");
+  // From here on by hand, to a round number.
+  await page.getByLabel("Threshold", { exact: true }).fill("1.5s");
+  await page.keyboard.press("Enter");
+  const told = await server.ask<Told>("/v1/histogram", { selector: "latency", ...range, above: "1.5s" });
+  const harmed = told.above[0]!.count.estimate;
+  expect(harmed).toBeGreaterThan(50);
+  await expect.poll(() => page.getByTestId("harmed").innerText()).toContain(`${harmed.toLocaleString("en-GB")} of ${told.count.toLocaleString("en-GB")} above 1.5 s`);
+  await keep("explore");
+});
+
+test("a link is a view", async () => {
+  await explore({ threshold: "1.5s", lines: "max,p50,p99", measure: "share", colour: "equalised" });
+  const before = await page.getByTestId("harmed").innerText();
+  const link = page.url();
+  const other = await context.newPage();
+  await other.goto(link);
+  await expect.poll(() => other.getByTestId("harmed").innerText()).toBe(before);
+  expect(await other.getByRole("button", { name: "equalised" }).getAttribute("aria-pressed")).toBe("true");
+  expect(await other.getByRole("button", { name: "p50" }).getAttribute("aria-pressed")).toBe("true");
+  expect(await other.getByRole("button", { name: "p90", exact: true }).getAttribute("aria-pressed")).toBe("false");
+  await other.close();
+});
+
+test("dragging across zooms, back goes back", async () => {
+  await explore();
+  const before = page.url();
+  const over = (await page.locator(".picture .u-over").boundingBox())!;
+  const y = over.y + over.height / 2;
+  await page.mouse.move(over.x + over.width * 0.75, y);
+  await page.mouse.down();
+  await page.mouse.move(over.x + over.width * 0.95, y, { steps: 6 });
+  await page.mouse.up();
+  await expect.poll(() => page.url()).not.toBe(before);
+  await page.goBack();
+  await expect.poll(() => page.url()).toBe(before);
+});
+
+test("a rectangle is explained by its labels", async () => {
+  await explore();
+  const over = (await page.locator(".picture .u-over").boundingBox())!;
+  await page.mouse.move(over.x + over.width * 0.8, over.y + 4);
+  await page.mouse.down();
+  await page.mouse.move(over.x + over.width * 0.9, over.y + over.height * 0.2, { steps: 6 });
+  await page.mouse.up();
+  const panel = page.getByRole("region", { name: "What sets the rectangle apart" });
+  await panel.getByRole("heading", { level: 3 }).first().waitFor();
+  expect(await panel.getByRole("heading", { level: 3 }).first().innerText()).toBe("host");
+  expect(await panel.getByRole("button").nth(1).innerText()).toBe("web-2");
+  await keep("explain");
+});
+
+test("keys do what the pointer does", async () => {
+  await explore({ threshold: "1.5s" });
+  await page.locator(".picture").focus();
+  await page.keyboard.press("ArrowLeft");
+  await expect.poll(() => page.locator("[aria-live=polite]").innerText()).toMatch(/\d+ values, median/);
+  const before = page.url();
+  await page.keyboard.press("ArrowUp");
+  await expect.poll(() => page.url()).not.toBe(before);
+  await page.keyboard.press("+");
+  await expect.poll(() => new URL(page.url()).hash).not.toContain(encodeURIComponent(range.from).replaceAll("%3A", ":"));
+});
+
+test("names, labels and values are offered", async () => {
+  await open("explore", { ...range });
+  const field = page.getByRole("combobox");
+  await field.fill("lat");
+  await page.getByRole("option", { name: /^latency/ }).first().click();
+  await page.locator(".picture[data-drawn]").waitFor();
+  await field.fill('latency{ho');
+  await page.getByRole("option", { name: /^host/ }).first().click();
+  await page.getByRole("option", { name: /^web-2/ }).click();
+  await expect.poll(() => decodeURIComponent(page.url())).toContain('latency{host="web-2"}');
+});
+
+test.each([
+  ["no such metric", { selector: "nothing_of_that_name" }, /picks no series/],
+  ["no data then", { selector: "latency", from: "2020-01-01T00:00:00Z", to: "2020-01-01T01:00:00Z" }, /No data between/],
+  ["a selector that is none", { selector: "latency{" }, /Not answered/],
+])("said in words: %s", async (_, settings, expected) => {
+  await open("explore", { ...range, ...settings });
+  await expect.poll(() => page.locator("main").innerText()).toMatch(expected);
+  // The browser reports the refusal; it is what was asked for.
+  troubles.splice(0, troubles.length, ...troubles.filter((one) => !/status of 40[04]/.test(one)));
+});
+
+const VIEWS: [string, Record<string, string>, RegExp][] = [
+  ["explore", { selector: "latency", threshold: "1.5s", ...range }, /above 1\.5 s/],
+  ["explore", { ...range }, /What is measured here/],
+  ["spectrum", { selector: "latency", ...range }, /Who meets it/],
+  ["compare", { a: 'latency{host="web-1"}', b: 'latency{host="web-2"}', ...range }, /Quantile against quantile/],
+  ["host", { from: "-15m", to: "now" }, /hiccups|No host/],
+  ["sources", {}, /Everything since|explains/],
+  ["status", {}, /durable|full|damaged|missing/],
+];
+
+test.each(VIEWS)("%s %j: nothing overlaps, and everybody can use it", async (view, settings, expected) => {
+  for (const [width, theme] of [[1360, "light"], [360, "light"], [1360, "dark"]] as const) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.emulateMedia({ colorScheme: theme });
+    await open(view, settings);
+    await expect.poll(() => page.locator("main").innerText(), { timeout: 20_000 }).toMatch(expected);
+    const beyond = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    expect(beyond, `${view} at ${width} px is ${beyond} px too wide`).toBeLessThanOrEqual(0);
+    await page.evaluate(AXE_TEXT);
+    interface Finding { id: string; impact: string; nodes: { html: string }[] }
+    const found = (await page.evaluate("axe.run()")) as { violations: Finding[] };
+    const serious = found.violations.filter((one) => one.impact === "serious" || one.impact === "critical");
+    expect(serious.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" ")}`)).toEqual([]);
+    if (Object.keys(settings).length > 2 || view !== "explore") await keep(`${view}-${width}-${theme}`);
+  }
+  await page.setViewportSize({ width: 1360, height: 900 });
+  await page.emulateMedia({ colorScheme: "light" });
+});
+
+
+
+test("nothing went wrong and nothing was asked elsewhere", () => {
+  expect(troubles).toEqual([]);
+});

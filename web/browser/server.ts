@@ -1,0 +1,110 @@
+/** A topdeck of its own for a test: started, given something to show, and stopped. */
+
+import { spawn, type ChildProcess } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+
+export class Server {
+  private constructor(
+    private readonly process: ChildProcess,
+    private readonly folder: string,
+    readonly url: string,
+  ) {}
+
+  /** `host` has this host's own measurements too. */
+  static async start(host: boolean): Promise<Server> {
+    const folder = await mkdtemp(join(tmpdir(), "topdeck-page-"));
+    const port = await freePort();
+    const config = join(folder, "topdeck.toml");
+    const off = "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nhiccup = false\n";
+    await writeFile(config, `[http]\nlisten = ["127.0.0.1:${port}"]\n[statsd]\nudp = []\n${host ? "" : off}`);
+    const program = process.env["TOPDECK_BIN"] ?? resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
+    const child = spawn(program, ["serve", "--config", config, "--data", join(folder, "data")], { stdio: ["ignore", "pipe", "pipe"] });
+    let said = "";
+    child.stdout.on("data", (data) => (said += data));
+    child.stderr.on("data", (data) => (said += data));
+    const server = new Server(child, folder, `http://127.0.0.1:${port}`);
+    for (let tries = 0; tries < 200; tries++) {
+      if (child.exitCode !== null) break;
+      const answer = await fetch(`${server.url}/health`).catch(() => null);
+      if (answer?.ok) return server;
+      await new Promise((done) => setTimeout(done, 50));
+    }
+    await server.stop();
+    throw new Error(`topdeck did not start: ${said}`);
+  }
+
+  async stop(): Promise<void> {
+    if (this.process.exitCode === null) {
+      const ended = new Promise((done) => this.process.once("exit", done));
+      this.process.kill("SIGTERM");
+      await ended;
+    }
+    await rm(this.folder, { recursive: true, force: true });
+  }
+
+  async ask<T>(path: string, parameters: Record<string, string> = {}): Promise<T> {
+    const answer = await fetch(`${this.url}${path}?${new URLSearchParams(parameters)}`);
+    if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
+    return (await answer.json()) as T;
+  }
+
+  /** Sends distributions with their times, as an OpenTelemetry SDK does. */
+  async send(metric: string, points: readonly Point[]): Promise<void> {
+    for (let from = 0; from < points.length; from += 500) {
+      const body = document(metric, points.slice(from, from + 500));
+      const answer = await fetch(`${this.url}/v1/metrics`, { method: "POST", headers: { "Content-Type": "application/json" }, body });
+      if (!answer.ok) throw new Error(`/v1/metrics: ${answer.status} ${await answer.text()}`);
+    }
+  }
+}
+
+/** What was measured in an interval: milliseconds since 1970, and latencies in seconds. */
+export interface Point {
+  start: number;
+  end: number;
+  labels: Record<string, string>;
+  values: readonly number[];
+}
+
+/** Buckets of these histograms are 2^(1/32) wide. */
+const SCALE = 5;
+
+function document(metric: string, points: readonly Point[]): string {
+  const dataPoints = points.map((point) => {
+    const positive = point.values.filter((value) => value > 0);
+    const places = positive.map((value) => Math.ceil(Math.log2(value) * 2 ** SCALE) - 1);
+    const offset = places.reduce((a, b) => Math.min(a, b), 0);
+    const counts: number[] = [];
+    for (const place of places) counts[place - offset] = (counts[place - offset] ?? 0) + 1;
+    return {
+      startTimeUnixNano: `${Math.round(point.start)}000000`,
+      timeUnixNano: `${Math.round(point.end)}000000`,
+      attributes: Object.entries(point.labels).map(([key, value]) => ({ key, value: { stringValue: value } })),
+      count: String(point.values.length),
+      sum: point.values.reduce((a, b) => a + b, 0),
+      min: Math.min(...point.values),
+      max: Math.max(...point.values),
+      scale: SCALE,
+      zeroCount: String(point.values.length - positive.length),
+      positive: { offset, bucketCounts: Array.from(counts, (count) => String(count ?? 0)) },
+    };
+  });
+  const metrics = [{ name: metric, unit: "s", exponentialHistogram: { aggregationTemporality: 1, dataPoints } }];
+  return JSON.stringify({ resourceMetrics: [{ scopeMetrics: [{ metrics }] }] });
+}
+
+function freePort(): Promise<number> {
+  return new Promise((done, failed) => {
+    const probe = createServer();
+    probe.once("error", failed);
+    probe.listen(0, "127.0.0.1", () => {
+      const address = probe.address();
+      probe.close(() => (address && typeof address === "object" ? done(address.port) : failed(new Error("no port"))));
+    });
+  });
+}

@@ -1,0 +1,271 @@
+/** Questions to the server, and its answers as the page uses them. Nothing here goes to any other host. */
+
+import { ascending, Distribution, exact, type Bracket, type Cell } from "./distribution";
+import type { Range } from "./time";
+
+/** What the server refused, or why it could not be asked. */
+export class Refused extends Error {
+  constructor(
+    /** 0 if there was no answer. */
+    readonly status: number,
+    message: string,
+    /** Seconds after which to try again, if it said so. */
+    readonly retryAfter: number | null = null,
+  ) {
+    super(message);
+  }
+}
+
+/** Something that is known to be missing. Times are milliseconds since 1970 everywhere in the page. */
+export interface Gap {
+  start: number;
+  end: number;
+  lost: number | null;
+  reason: string;
+}
+
+export interface Column {
+  start: number;
+  end: number;
+  distribution: Distribution;
+  gaps: Gap[];
+}
+
+export interface Heatmap {
+  selector: string;
+  series: number;
+  unit: string;
+  start: number;
+  end: number;
+  step: number;
+  total: Distribution;
+  columns: Column[];
+}
+
+export interface Histogram {
+  series: number;
+  unit: string;
+  distribution: Distribution;
+  above: { limit: number; count: Bracket }[];
+  quantiles: { q: number; value: Bracket | null }[];
+  gaps: Gap[];
+}
+
+export interface Found<T> {
+  found: number;
+  cut: boolean;
+  items: T[];
+}
+
+export interface Name {
+  name: string;
+  kind: string;
+  unit: string | null;
+  series: number;
+}
+
+export interface Series {
+  name: string;
+  labels: Record<string, string>;
+  kind: string;
+  unit: string | null;
+}
+
+export interface Annotation {
+  text: string;
+  tags: Record<string, string>;
+  start: number;
+  end: number;
+}
+
+export type Parameters = Record<string, string | number | readonly string[] | undefined>;
+
+const TOKEN = "topdeck-token";
+
+/** Remembers a token until the tab is closed. */
+export function useToken(token: string): void {
+  if (token) sessionStorage.setItem(TOKEN, token);
+  else sessionStorage.removeItem(TOKEN);
+}
+
+export async function ask<T>(path: string, parameters: Parameters = {}, signal?: AbortSignal): Promise<T> {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) search.append(name, String(one));
+  }
+  const query = search.size > 0 ? `?${search}` : "";
+  return send<T>("GET", path + query, undefined, signal);
+}
+
+export async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const headers: Record<string, string> = { Accept: "application/json" };
+  const token = sessionStorage.getItem(TOKEN);
+  if (token) headers["Authorization"] = `Bearer ${token}`;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let response: Response;
+  try {
+    const init: RequestInit = { method, headers, signal: signal ?? null };
+    if (body !== undefined) init.body = JSON.stringify(body);
+    response = await fetch(path, init);
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Refused(0, "the server does not answer: it may have stopped, or the network is down");
+  }
+  const text = await response.text();
+  if (!response.ok) throw refusal(response, text);
+  return (text === "" ? undefined : JSON.parse(text)) as T;
+}
+
+function refusal(response: Response, text: string): Refused {
+  let message = text;
+  try {
+    const told: unknown = JSON.parse(text);
+    if (told && typeof told === "object" && "error" in told) message = String(told.error);
+  } catch {
+    // It is a text already.
+  }
+  const after = Number(response.headers.get("Retry-After"));
+  return new Refused(response.status, message || response.statusText, after > 0 ? after : null);
+}
+
+/** Whether somebody stopped waiting. */
+export function isAborted(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "AbortError";
+}
+
+const MS = 1e6;
+
+interface BracketTold {
+  lower: number | null;
+  estimate: number;
+  upper: number | null;
+}
+
+interface CellTold {
+  lower: number | null;
+  upper: number | null;
+  count: number;
+}
+
+interface DistributionTold {
+  count: number;
+  sum: BracketTold;
+  cells: CellTold[];
+}
+
+interface GapTold {
+  start_ns: number;
+  end_ns: number;
+  lost: number | null;
+  reason: string;
+}
+
+interface HeatmapTold {
+  selector: string;
+  series: number;
+  unit: string | null;
+  start_ns: number;
+  end_ns: number;
+  step_ns: number;
+  total: DistributionTold;
+  /** Ends of cells, which columns refer to. */
+  edges: [number | null, number | null][];
+  columns: { start_ns: number; end_ns: number; sum: BracketTold; cells: number[]; gaps: GapTold[] }[];
+}
+
+export async function heatmap(selector: string, range: Range, columns: number, signal?: AbortSignal): Promise<Heatmap> {
+  const parameters = { selector, ...times(range), columns, cells: "indexed" };
+  const told = await ask<HeatmapTold>("/v1/heatmap", parameters, signal);
+  const edges = told.edges.map(([lower, upper]) => ends(lower, upper));
+  return {
+    selector: told.selector,
+    series: told.series,
+    unit: told.unit ?? "",
+    start: told.start_ns / MS,
+    end: told.end_ns / MS,
+    step: told.step_ns / MS,
+    total: distribution(told.total),
+    columns: told.columns.map((column) => ({
+      start: column.start_ns / MS,
+      end: column.end_ns / MS,
+      distribution: new Distribution(indexed(column.cells, edges), bracket(column.sum)),
+      gaps: column.gaps.map(gap),
+    })),
+  };
+}
+
+/** Pairs of numbers: how far on in the list of ends, and how many. */
+function indexed(pairs: readonly number[], edges: readonly { lower: number; upper: number }[]): Cell[] {
+  const cells: Cell[] = [];
+  let at = 0;
+  for (let pair = 0; pair + 1 < pairs.length; pair += 2) {
+    at += pairs[pair]!;
+    cells.push({ ...edges[at]!, count: pairs[pair + 1]! });
+  }
+  return cells;
+}
+
+export async function histogram(
+  selector: string,
+  range: Range,
+  more: { above?: string[]; q?: string } = {},
+  signal?: AbortSignal,
+): Promise<Histogram> {
+  interface Told extends DistributionTold {
+    series: number;
+    unit: string | null;
+    above: { limit: number; count: BracketTold }[];
+    quantiles: { q: number; value: BracketTold | null }[];
+    gaps: GapTold[];
+  }
+  const told = await ask<Told>("/v1/histogram", { selector, ...times(range), ...more }, signal);
+  return {
+    series: told.series,
+    unit: told.unit ?? "",
+    distribution: distribution(told),
+    above: told.above.map(({ limit, count }) => ({ limit, count: bracket(count) })),
+    quantiles: told.quantiles.map(({ q, value }) => ({ q, value: value && bracket(value) })),
+    gaps: told.gaps.map(gap),
+  };
+}
+
+export async function names(signal?: AbortSignal): Promise<Found<Name>> {
+  const told = await ask<{ found: number; cut: boolean; names: Name[] }>("/v1/names", { limit: 10_000 }, signal);
+  return { found: told.found, cut: told.cut, items: told.names };
+}
+
+export async function annotations(range: Range, signal?: AbortSignal): Promise<Annotation[]> {
+  interface Told {
+    annotations: { text: string; tags: Record<string, string>; start_ns: number; end_ns: number }[];
+  }
+  const told = await ask<Told>("/v1/annotations", times(range), signal);
+  return told.annotations.map(({ text, tags, start_ns, end_ns }) => ({
+    text,
+    tags,
+    start: start_ns / MS,
+    end: end_ns / MS,
+  }));
+}
+
+/** A range as parameters. What is relative stays so, and is worked out by the server's clock. */
+export function times(range: Range): { from: string; to: string } {
+  return { from: String(range.from), to: String(range.to) };
+}
+
+export function distribution(told: DistributionTold): Distribution {
+  const cells = told.cells.map((cell) => ({ ...ends(cell.lower, cell.upper), count: cell.count }));
+  return new Distribution(cells.sort(ascending), bracket(told.sum));
+}
+
+export function bracket(told: BracketTold | number): Bracket {
+  if (typeof told === "number") return exact(told);
+  return { ...ends(told.lower, told.upper), estimate: told.estimate };
+}
+
+export function gap(told: GapTold): Gap {
+  return { start: told.start_ns / MS, end: told.end_ns / MS, lost: told.lost, reason: told.reason };
+}
+
+function ends(lower: number | null, upper: number | null): { lower: number; upper: number } {
+  return { lower: lower ?? -Infinity, upper: upper ?? Infinity };
+}

@@ -1,0 +1,88 @@
+/**
+ * Colours of counts. A ramp of one hue that darkens or brightens steadily, so that it reads in greyscale and to people who do not
+ * tell red from green; the first step stands out from the background, so that one lone request is seen.
+ */
+
+export type Colouring = "log" | "linear" | "equalised";
+
+/** Steps of a ramp: the first is that of the least count that is not zero. */
+export const STEPS = 256;
+
+type Rgb = readonly [number, number, number];
+
+const LIGHT: readonly Rgb[] = [
+  [199, 219, 240],
+  [140, 181, 222],
+  [74, 135, 196],
+  [30, 89, 160],
+  [12, 48, 108],
+  [6, 20, 58],
+];
+const DARK: readonly Rgb[] = [
+  [38, 60, 104],
+  [40, 96, 152],
+  [38, 140, 178],
+  [72, 184, 180],
+  [152, 222, 170],
+  [248, 250, 200],
+];
+
+/** The ramp as pixels: red, green, blue, alpha in the order in which canvases have bytes. */
+export function ramp(isDark: boolean): Uint32Array {
+  const stops = isDark ? DARK : LIGHT;
+  const pixels = new Uint32Array(STEPS);
+  const bytes = new Uint8ClampedArray(pixels.buffer);
+  for (let step = 0; step < STEPS; step++) {
+    const at = (step / (STEPS - 1)) * (stops.length - 1);
+    const from = Math.min(Math.floor(at), stops.length - 2);
+    const [a, b] = [stops[from]!, stops[from + 1]!];
+    for (let channel = 0; channel < 3; channel++) {
+      bytes[4 * step + channel] = a[channel]! + (b[channel]! - a[channel]!) * (at - from);
+    }
+    bytes[4 * step + 3] = 255;
+  }
+  return pixels;
+}
+
+/** From a count to a step of the ramp; zero and less have none. */
+export interface Steps {
+  of(count: number): number;
+  /** The count that a step begins at: for the key beside the picture. */
+  at(step: number): number;
+}
+
+/** Steps for counts up to `most`; `counts` are all that are not zero, which equalising looks at. */
+export function steps(colouring: Colouring, least: number, most: number, counts: () => Float32Array): Steps {
+  const last = STEPS - 1;
+  const bounded = (step: number) => Math.min(Math.max(Math.floor(step), 0), last);
+  if (!(most > 0)) return { of: () => 0, at: () => 0 };
+  if (colouring === "linear") {
+    return { of: (count) => bounded((count / most) * last), at: (step) => (step / last) * most };
+  }
+  if (colouring === "log") {
+    const from = Math.log(Math.min(least, most));
+    const width = Math.log(most) - from || 1;
+    return {
+      of: (count) => bounded(((Math.log(count) - from) / width) * last),
+      at: (step) => Math.exp(from + (step / last) * width),
+    };
+  }
+  // Each step has as many cells as every other: what is rare is told apart as well as what is common.
+  const sorted = counts().slice().sort();
+  const limits = new Float32Array(STEPS);
+  for (let step = 0; step < STEPS; step++) {
+    limits[step] = sorted[Math.floor((step / STEPS) * sorted.length)] ?? most;
+  }
+  return {
+    of(count) {
+      let [low, high] = [0, last];
+      while (low < high) {
+        const middle = (low + high + 1) >> 1;
+        if (limits[middle]! <= count) low = middle;
+        else high = middle - 1;
+      }
+      return low;
+    },
+    at: (step) => limits[step] ?? most,
+  };
+}

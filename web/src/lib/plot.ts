@@ -1,0 +1,327 @@
+/**
+ * The heatmap on the screen: axes and lines are uPlot's, the picture is a `Raster`. The vertical axis is that of a `Scale`, from 0
+ * to 1; everything here is imperative, and the component around it says what is to be shown.
+ */
+
+import uPlot from "uplot";
+
+import type { Annotation, Column, Gap, Heatmap } from "./api";
+import { Raster, type Look } from "./raster";
+import { Scale } from "./scale";
+import * as time from "./time";
+import { value } from "./unit";
+
+export interface Actions {
+  /** The column under the pointer, from the left. */
+  hover(column: number | null): void;
+  /** A stretch of time was dragged out. */
+  zoom(from: number, to: number): void;
+  /** The threshold was dragged; `settled` when it was let go. */
+  threshold(value: number, settled: boolean): void;
+  /** A rectangle was dragged out with the shift key. */
+  select(from: number, to: number, low: number, high: number): void;
+}
+
+/** Rows of the picture. */
+export const ROWS = 300;
+/** Pixels that a finger or pointer may miss the threshold by. */
+const GRIP = 8;
+
+/** Quantiles that can be drawn as lines. */
+export const QUANTILES = [0.5, 0.9, 0.99, 0.999] as const;
+/** All lines there can be, with their colours. */
+const LINES: readonly { name: string; colour: string; of: (column: Column) => number | undefined }[] = [
+  { name: "max", colour: "--line-max", of: (column) => column.distribution.max?.estimate },
+  { name: "mean", colour: "--line-mean", of: (column) => column.distribution.mean?.estimate },
+  ...QUANTILES.map((q, at) => ({
+    name: quantileName(q),
+    colour: `--line-${at + 1}`,
+    of: (column: Column) => column.distribution.quantile(q)?.estimate,
+  })),
+];
+export const LINE_NAMES = LINES.map((line) => line.name);
+
+export class Plot {
+  raster: Raster;
+  scale: Scale;
+  private readonly plot: uPlot;
+  private readonly grip: HTMLDivElement;
+  private columns: Column[] = [];
+  private annotations: Annotation[] = [];
+  private overlays: readonly string[] = [];
+  private start = 0;
+  private end = 1;
+  private unit = "";
+  private limit: number | null = null;
+  private dragging = false;
+
+  constructor(
+    private readonly host: HTMLElement,
+    private readonly actions: Actions,
+    height: number,
+  ) {
+    this.raster = new Raster(1, ROWS);
+    this.scale = new Scale(1, 10, 1);
+    this.plot = new uPlot(this.options(host.clientWidth || 600, height), [[], ...LINES.map(() => [])], host);
+    this.grip = document.createElement("div");
+    this.grip.className = "threshold";
+    this.grip.hidden = true;
+    this.plot.over.append(this.grip);
+    this.plot.over.addEventListener("pointerdown", this.press, { capture: true });
+    this.plot.over.addEventListener("mousedown", this.swallow, { capture: true });
+    window.addEventListener("pointermove", this.move);
+    window.addEventListener("pointerup", this.release);
+  }
+
+  destroy(): void {
+    window.removeEventListener("pointermove", this.move);
+    window.removeEventListener("pointerup", this.release);
+    this.plot.destroy();
+  }
+
+  resize(width: number, height: number): void {
+    this.plot.setSize({ width, height });
+    this.placeGrip();
+  }
+
+  /** Shows a heatmap from the beginning. */
+  show(heatmap: Heatmap, overlays: readonly string[], look: Look): void {
+    this.columns = heatmap.columns;
+    [this.start, this.end, this.unit] = [heatmap.start, heatmap.end, heatmap.unit];
+    this.scale = Scale.around(heatmap.total.cells.map((cell) => [finiteLow(cell), finiteHigh(cell)] as const));
+    this.raster = new Raster(Math.max(this.columns.length, 1), ROWS);
+    this.columns.forEach((column, at) => this.raster.set(at, column.distribution, this.scale));
+    this.raster.recolour(look);
+    this.overlay(overlays);
+  }
+
+  /** One more column at the right; the one at the left goes. */
+  push(column: Column): void {
+    this.columns = [...this.columns.slice(1), column];
+    this.raster.push(column.distribution, this.scale);
+    [this.start, this.end] = [this.columns[0]?.start ?? this.start, column.end];
+    this.draw();
+  }
+
+  recolour(look: Look): void {
+    this.raster.recolour(look);
+    this.plot.redraw(false);
+  }
+
+  /** The names of the lines that are drawn. */
+  overlay(overlays: readonly string[]): void {
+    this.overlays = overlays;
+    this.draw();
+  }
+
+  annotate(annotations: Annotation[]): void {
+    this.annotations = annotations;
+    this.plot.redraw(false);
+  }
+
+  threshold(limit: number | null): void {
+    this.limit = limit;
+    this.placeGrip();
+  }
+
+  private draw(): void {
+    const x = this.columns.map((column) => (column.start + column.end) / 2);
+    const nothing = x.map(() => null);
+    const lines = LINES.map((line) => {
+      if (!this.overlays.includes(line.name)) return nothing;
+      return this.columns.map((column) => {
+        const value = line.of(column);
+        return value === undefined ? null : this.scale.share(value);
+      });
+    });
+    this.plot.setData([x, ...lines] as uPlot.AlignedData);
+    this.placeGrip();
+  }
+
+  private options(width: number, height: number): uPlot.Options {
+    const text = () => css(this.host, "--text-2");
+    const ticks = { stroke: () => css(this.host, "--edge"), width: 1, size: 5 };
+    // The picture is the grid.
+    const axis = { stroke: text, grid: { show: false }, ticks, font: "12px system-ui, sans-serif" };
+    return {
+      width,
+      height,
+      legend: { show: false },
+      padding: [12, 12, 0, 0],
+      cursor: { y: false, points: { show: false }, drag: { x: true, y: true, uni: 10, setScale: false } },
+      scales: { x: { time: false, range: () => [this.start, this.end] }, y: { range: [0, 1] } },
+      series: [
+        {},
+        ...LINES.map((line) => ({
+          label: line.name,
+          stroke: () => css(this.host, line.colour),
+          width: line.name === "max" ? 1 : 1.5,
+          points: { show: false },
+        })),
+      ],
+      axes: [
+        {
+          ...axis,
+          size: 34,
+          splits: (u) => time.ticks(this.start, this.end, Math.max(2, u.bbox.width / devicePixelRatio / 90)),
+          values: (_, splits) => splits.map((at) => time.clock(at, this.end - this.start)),
+        },
+        {
+          ...axis,
+          size: 72,
+          splits: (u) => this.scale.ticks(u.bbox.height / devicePixelRatio / 26).map((at) => this.scale.share(at)),
+          values: (_, splits) => splits.map((share) => value(round(this.scale.value(share)), this.unit)),
+        },
+      ],
+      hooks: {
+        drawClear: [(u) => this.paint(u)],
+        setCursor: [(u) => this.point(u)],
+        setSelect: [(u) => this.chosen(u)],
+      },
+    };
+  }
+
+  private paint(u: uPlot): void {
+    const { left, top, width, height } = u.bbox;
+    const { ctx } = u;
+    ctx.save();
+    ctx.fillStyle = css(this.host, "--plot");
+    ctx.fillRect(left, top, width, height);
+    this.raster.draw(ctx, left, top, width, height);
+    const seen = new Set<Gap>();
+    for (const column of this.columns) {
+      for (const gap of column.gaps) {
+        if (seen.has(gap)) continue;
+        seen.add(gap);
+        const from = Math.max(u.valToPos(gap.start, "x", true), left);
+        const to = Math.min(u.valToPos(gap.end, "x", true), left + width);
+        if (to >= left && from <= left + width) hatch(ctx, css(this.host, "--gap"), from, top, Math.max(to - from, 3), height);
+      }
+    }
+    ctx.fillStyle = ctx.strokeStyle = css(this.host, "--note");
+    for (const annotation of this.annotations) {
+      const at = u.valToPos(annotation.start, "x", true);
+      if (at < left || at > left + width) continue;
+      ctx.globalAlpha = 0.8;
+      ctx.fillRect(at - 0.5, top, devicePixelRatio, height);
+      ctx.beginPath();
+      ctx.moveTo(at - 5 * devicePixelRatio, top);
+      ctx.lineTo(at + 5 * devicePixelRatio, top);
+      ctx.lineTo(at, top + 7 * devicePixelRatio);
+      ctx.fill();
+    }
+    ctx.restore();
+  }
+
+  private point(u: uPlot): void {
+    const { left } = u.cursor;
+    if (left === undefined || left < 0 || this.columns.length === 0) return this.actions.hover(null);
+    const at = u.posToVal(left, "x");
+    const column = this.columns.findIndex((column) => column.start <= at && at < column.end);
+    this.actions.hover(column < 0 ? null : column);
+  }
+
+  private chosen(u: uPlot): void {
+    const { left, top, width, height } = u.select;
+    if (width < 4) return;
+    const [from, to] = [u.posToVal(left, "x"), u.posToVal(left + width, "x")];
+    const all = u.over.clientHeight;
+    if (height > 0 && height < all - 1) {
+      const share = (y: number) => 1 - y / all;
+      this.actions.select(from, to, this.scale.value(share(top + height)), this.scale.value(share(top)));
+    } else {
+      this.actions.zoom(from, to);
+    }
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  }
+
+  private placeGrip(): void {
+    const share = this.limit === null ? -1 : this.scale.share(this.limit);
+    this.grip.hidden = this.limit === null;
+    const bounded = Math.min(Math.max(share, 0), 1);
+    this.grip.style.top = `${(1 - bounded) * this.plot.over.clientHeight}px`;
+    this.grip.dataset["label"] = this.limit === null ? "" : value(this.limit, this.unit);
+    this.grip.classList.toggle("outside", share !== bounded);
+  }
+
+  private isOnGrip(event: MouseEvent): boolean {
+    if (this.limit === null) return false;
+    const y = event.clientY - this.plot.over.getBoundingClientRect().top;
+    return Math.abs(y - parseFloat(this.grip.style.top)) <= GRIP;
+  }
+
+  private readonly press = (event: PointerEvent): void => {
+    if (!this.isOnGrip(event)) return;
+    this.dragging = true;
+    event.stopPropagation();
+    event.preventDefault();
+  };
+
+  /** uPlot begins a selection at `mousedown`, which follows. */
+  private readonly swallow = (event: MouseEvent): void => {
+    if (this.dragging) event.stopImmediatePropagation();
+  };
+
+  private readonly move = (event: PointerEvent): void => {
+    if (this.dragging) this.drag(event, false);
+    else if (event.target instanceof Node && this.plot.over.contains(event.target)) {
+      this.plot.over.style.cursor = this.isOnGrip(event) ? "ns-resize" : "crosshair";
+    }
+  };
+
+  private readonly release = (event: PointerEvent): void => {
+    if (!this.dragging) return;
+    this.dragging = false;
+    this.drag(event, true);
+  };
+
+  private drag(event: PointerEvent, settled: boolean): void {
+    const { top, height } = this.plot.over.getBoundingClientRect();
+    const share = 1 - Math.min(Math.max((event.clientY - top) / height, 0), 1);
+    this.actions.threshold(readable(this.scale.value(share)), settled);
+  }
+}
+
+export function quantileName(q: number): string {
+  return `p${Number((q * 100).toPrecision(12))}`;
+}
+
+/** Three digits: what people say. */
+function readable(value: number): number {
+  return Number(value.toPrecision(3));
+}
+
+/** A tick that went through the scale and back. */
+function round(value: number): number {
+  return Number(value.toPrecision(9));
+}
+
+function finiteLow(cell: { lower: number; upper: number }): number {
+  return Number.isFinite(cell.lower) ? cell.lower : Math.min(cell.upper, 0);
+}
+
+function finiteHigh(cell: { lower: number; upper: number }): number {
+  return Number.isFinite(cell.upper) ? cell.upper : Math.max(cell.lower, 0);
+}
+
+export function css(host: HTMLElement, name: string): string {
+  return getComputedStyle(host).getPropertyValue(name).trim();
+}
+
+/** What is missing is told by slanted lines, never by a colour alone. */
+function hatch(ctx: CanvasRenderingContext2D, colour: string, x: number, y: number, width: number, height: number): void {
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(x, y, width, height);
+  ctx.clip();
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = devicePixelRatio;
+  const step = 7 * devicePixelRatio;
+  for (let at = x - height; at < x + width; at += step) {
+    ctx.beginPath();
+    ctx.moveTo(at, y + height);
+    ctx.lineTo(at + height, y);
+    ctx.stroke();
+  }
+  ctx.restore();
+}

@@ -1,0 +1,92 @@
+/** Times and stretches of time. Moments are milliseconds since 1970. */
+
+/** A stretch as it is asked about: each end is a moment the API understands: `-6h`, `now`, or `2026-11-22T05:00:00.000Z`. */
+export interface Range {
+  from: string;
+  to: string;
+}
+
+const UNITS: Record<string, number> = { s: 1e3, m: 60e3, h: 3_600e3, d: 86_400e3, w: 604_800e3 };
+
+/** A moment in milliseconds; null if it is none. */
+export function moment(text: string, now: number): number | null {
+  const trimmed = text.trim();
+  if (trimmed === "now") return now;
+  const relative = /^-(\d+(?:\.\d+)?)([smhdw])$/.exec(trimmed);
+  if (relative) return now - Number(relative[1]) * UNITS[relative[2]!]!;
+  const absolute = Date.parse(trimmed);
+  return Number.isNaN(absolute) ? null : absolute;
+}
+
+/** Both ends in milliseconds; null if one is no moment or they are not in order. */
+export function resolved(range: Range, now: number): [number, number] | null {
+  const [from, to] = [moment(range.from, now), moment(range.to, now)];
+  return from !== null && to !== null && from < to ? [from, to] : null;
+}
+
+/** A stretch between two moments, to the millisecond. */
+export function between(from: number, to: number): Range {
+  return { from: written(Math.floor(from)), to: written(Math.ceil(to)) };
+}
+
+/** A moment as short as it can be said: `2026-11-22T05:00Z`. */
+export function written(ms: number): string {
+  return new Date(ms).toISOString().replace(/(:00)?\.000Z$/, "Z");
+}
+
+/** Whether it moves on with the clock. */
+export function isLive(range: Range): boolean {
+  return range.to === "now";
+}
+
+/** A moment as its neighbours make it readable: the date only where the day changes or the stretch is long. */
+export function clock(ms: number, span: number): string {
+  const at = new Date(ms);
+  const two = (n: number) => String(n).padStart(2, "0");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  const minute = `${two(at.getHours())}:${two(at.getMinutes())}`;
+  if (span > 4 * UNITS["d"]!) return day.slice(5);
+  if (span > UNITS["d"]!) return `${day.slice(5)} ${minute}`;
+  if (span > 10 * UNITS["m"]!) return minute;
+  const second = `${minute}:${two(at.getSeconds())}`;
+  return span > 10e3 ? second : `${second}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+}
+
+/** A moment in full, in the time of the reader. */
+export function full(ms: number): string {
+  const at = new Date(ms);
+  const two = (n: number) => String(n).padStart(2, "0");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+/** A length: `10 s`, `5 min`, `1 h 30 min`. */
+export function length(ms: number): string {
+  if (ms < 1e3) return `${Number(ms.toPrecision(3))} ms`;
+  const parts: string[] = [];
+  let rest = Math.round(ms / 1e3);
+  for (const [size, name] of [
+    [86_400, "d"],
+    [3_600, "h"],
+    [60, "min"],
+    [1, "s"],
+  ] as const) {
+    const whole = Math.floor(rest / size);
+    if (whole > 0) parts.push(`${whole} ${name}`);
+    rest -= whole * size;
+  }
+  return parts.slice(0, 2).join(" ");
+}
+
+/** Round moments to write below a picture: at most so many. */
+export function ticks(from: number, to: number, most: number): number[] {
+  const steps = [1, 5, 10, 50, 100, 500, 1e3, 5e3, 10e3, 30e3, 60e3, 300e3, 600e3, 1800e3, 3600e3, 10_800e3, 21_600e3, 43_200e3];
+  const day = 86_400e3;
+  const step =
+    steps.find((step) => (to - from) / step <= most) ?? Math.max(1, Math.ceil((to - from) / day / Math.max(most, 1))) * day;
+  // Midnight is the reader's.
+  const offset = new Date(from).getTimezoneOffset() * 60e3;
+  const found: number[] = [];
+  for (let at = Math.ceil((from - offset) / step) * step + offset; at <= to; at += step) found.push(at);
+  return found;
+}

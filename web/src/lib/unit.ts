@@ -1,0 +1,81 @@
+/** Numbers with their units, as people write them. Latencies are stored in nanoseconds and shown in what is readable. */
+
+import { isExact, type Bracket } from "./distribution";
+
+const TIMES: readonly (readonly [number, string])[] = [
+  [86_400e9, "d"],
+  [3_600e9, "h"],
+  [60e9, "min"],
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "µs"],
+  [1, "ns"],
+];
+const NANOSECONDS: Record<string, number> = { ns: 1, us: 1e3, µs: 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3_600e9, d: 86_400e9 };
+const PREFIXES: readonly (readonly [number, string])[] = [
+  [1e15, "P"],
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
+
+/** A value of three digits and its unit: `1.53 ms`, `12.4 MB`, `17`. */
+export function value(number: number | null, unit: string): string {
+  if (number === null || Number.isNaN(number)) return "unknown";
+  if (!Number.isFinite(number)) return number > 0 ? "no upper bound" : "no lower bound";
+  const scale = NANOSECONDS[unit];
+  if (scale !== undefined) {
+    const ns = number * scale;
+    if (ns === 0) return "0 s";
+    const [size, name] = TIMES.find(([size]) => Math.abs(ns) >= size * 0.9995) ?? TIMES[TIMES.length - 1]!;
+    return `${digits(ns / size)} ${name}`;
+  }
+  const [size, prefix] = PREFIXES.find(([size]) => Math.abs(number) >= size * 0.9995) ?? [1, ""];
+  const named = unit === "" ? prefix : ` ${prefix}${unit}`;
+  return `${digits(number / size)}${named}`;
+}
+
+/** The likeliest value, and how far it may be off where that shows: `1.53 ms (1.51–1.55)`. */
+export function bracket(of: Bracket | null, unit: string): string {
+  if (!of) return "no data";
+  const estimate = value(of.estimate, unit);
+  if (isExact(of)) return estimate;
+  const [lower, upper] = [value(of.lower, unit), value(of.upper, unit)];
+  if (lower === upper) return estimate;
+  const name = estimate.replace(/^[-\d.]+/, "");
+  const isSame = [lower, upper].every((end) => end.replace(/^[-\d.]+/, "") === name);
+  const bare = (end: string) => end.slice(0, end.length - name.length);
+  return isSame ? `${estimate} (${bare(lower)}–${bare(upper)})` : `${estimate} (${lower} to ${upper})`;
+}
+
+/** A count of people or requests, whole: `1,204`. */
+export function count(number: number): string {
+  return Math.round(number).toLocaleString("en-GB");
+}
+
+/** A share of a whole: `3.1 %`, `99.97 %`, never a rounded 0 or 100 that is none. */
+export function percent(share: number): string {
+  const percent = share * 100;
+  if (percent === 0 || percent === 100) return `${percent} %`;
+  if (percent < 0.001) return "< 0.001 %";
+  if (percent > 99.999) return "> 99.999 %";
+  const rest = Math.min(percent, 100 - percent);
+  return `${percent.toFixed(rest < 0.1 ? 3 : rest < 1 ? 2 : 1)} %`;
+}
+
+/** What a person wrote as a limit, in the unit of the values: `1.5s`, `250 ms`, `1e6`. Null if it is none. */
+export function parse(text: string, unit: string): number | null {
+  const found = /^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*([a-zµ%]*)\s*$/i.exec(text);
+  if (!found) return null;
+  const [number, named] = [Number(found[1]), found[2]!];
+  if (named === "" || named === unit) return number;
+  const [from, to] = [NANOSECONDS[named], NANOSECONDS[unit]];
+  return from !== undefined && to !== undefined ? (number * from) / to : null;
+}
+
+function digits(number: number): string {
+  const size = Math.abs(number);
+  const text = number.toFixed(size >= 99.95 || size === 0 ? 0 : size >= 9.995 ? 1 : 2);
+  return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+}

@@ -1,0 +1,13 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+
+// `npm run dev` shows the page with the data of a topdeck that runs here.
+const server = process.env["TOPDECK"] ?? "http://127.0.0.1:7717";
+
+export default defineConfig({
+  plugins: [svelte()],
+  // The policy of the page allows no inline data.
+  build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false }, reportCompressedSize: true },
+  test: { include: ["test/**/*.test.ts"] },
+  server: { proxy: { "/v1": server, "/api": server } },
+});
