@@ -61,7 +61,7 @@ impl Bell {
     /// Without `hears_press` only a stop ends it early.
     fn wait(&self, time: Duration, hears_press: bool) -> Rung {
         let rung = locked(&self.rung);
-        let still = |rung: &mut Rung| !rung.stop && !(hears_press && rung.pressed);
+        let still = |rung: &mut Rung| !(rung.stop || hears_press && rung.pressed);
         let waited = self.wake.wait_timeout_while(rung, time, still);
         let (mut rung, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let now = *rung;

@@ -215,7 +215,7 @@ impl Batch {
             let series = reader.head()?;
             let head_end = reader.reader.offset();
             if let Some((SeriesRef::Id(id), tag)) = series {
-                let form = form_of(id).ok_or_else(|| Error::UnknownSeries { id })?;
+                let form = form_of(id).ok_or(Error::UnknownSeries { id })?;
                 let kind = Series::check_form(&form)?;
                 if value_tag(kind) != tag {
                     let series = Series::from_form(&form)?.to_string();

@@ -56,8 +56,7 @@ impl<'a> Reader<'a> {
     /// The next `len` bytes.
     pub fn take(&mut self, len: usize, field: &'static str) -> Result<&'a [u8]> {
         let rest = &self.bytes[self.offset..];
-        let taken =
-            rest.get(..len).ok_or_else(|| Error::Truncated { offset: self.offset, field })?;
+        let taken = rest.get(..len).ok_or(Error::Truncated { offset: self.offset, field })?;
         self.offset += len;
         Ok(taken)
     }

@@ -94,10 +94,6 @@ fn add(text: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-fn write_one(page: &mut Page, text: &String) -> fmt::Result {
-    write_text(page, text)
-}
-
 pub(super) async fn labels(
     State(context): State<Context>,
     parameters: Result<Parameters, Refusal>,
@@ -106,7 +102,10 @@ pub(super) async fn labels(
         add(NAME, found);
         series.labels().iter().for_each(|(name, _)| add(name, found));
     };
-    listed(context, parameters, ("prometheus_labels", false), collect, write_one).await
+    listed(context, parameters, ("prometheus_labels", false), collect, |page, text| {
+        write_text(page, text)
+    })
+    .await
 }
 
 pub(super) async fn values(
@@ -119,7 +118,10 @@ pub(super) async fn values(
             add(value, found);
         }
     };
-    listed(context, parameters, ("prometheus_values", false), collect, write_one).await
+    listed(context, parameters, ("prometheus_values", false), collect, |page, text| {
+        write_text(page, text)
+    })
+    .await
 }
 
 pub(super) async fn metadata(
