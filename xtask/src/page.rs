@@ -13,19 +13,18 @@ use crate::part::Outcome;
 pub(crate) struct Options {}
 
 pub(crate) fn build(_: &Options) -> Result<ExitCode> {
-    match missing() {
+    match provide("page")? {
         Some(reason) => eprintln!("the page is left out: {reason}"),
-        None => provide("page").and_then(|()| bundle("page"))?,
+        None => bundle("page")?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Checks it, tests what needs no browser, and builds it.
 pub(crate) fn run(part: &str) -> Result<Outcome> {
-    if let Some(reason) = missing() {
+    if let Some(reason) = provide(part)? {
         return Ok(Outcome::Skipped(reason));
     }
-    provide(part)?;
     npm("run check").run(part)?;
     npm("test").run(part)?;
     bundle(part)?;
@@ -34,14 +33,13 @@ pub(crate) fn run(part: &str) -> Result<Outcome> {
 
 /// A browser looks at the page of a real server.
 pub(crate) fn browser(part: &str) -> Result<Outcome> {
-    if let Some(reason) = missing() {
-        return Ok(Outcome::Skipped(reason));
-    }
     if !Line::new("chromium --version").succeeds() {
         let reason = "chromium is not installed (Debian package chromium)";
         return Ok(Outcome::Skipped(reason.to_owned()));
     }
-    provide(part)?;
+    if let Some(reason) = provide(part)? {
+        return Ok(Outcome::Skipped(reason));
+    }
     bundle(part)?;
     Line::new("cargo build -p topdeck --locked").run(part)?;
     npm("run browser").run(part)?;
@@ -73,14 +71,23 @@ fn bundle(part: &str) -> Result<()> {
     npm("run build").run(part)
 }
 
-/// The packages as the lock file has them; not again while it is the same.
-fn provide(part: &str) -> Result<()> {
+/// The packages as the lock file has them, fetched unless they are there; why there can be none, otherwise.
+fn provide(part: &str) -> Result<Option<String>> {
+    if let Some(reason) = missing() {
+        return Ok(Some(reason));
+    }
     let web = root().join("web");
     let lock = fs::read(web.join("package-lock.json")).context("reading web/package-lock.json")?;
     let provided = web.join("node_modules/.provided");
     if fs::read(&provided).is_ok_and(|held| held == lock) {
-        return Ok(());
+        return Ok(None);
     }
-    npm("ci --no-audit --no-fund").run(part)?;
-    fs::write(&provided, lock).context("writing below web/node_modules")
+    // No network is no fault of ours, and soon known.
+    if let Err(error) =
+        npm("ci --no-audit --no-fund --fetch-retries=1 --fetch-timeout=60000").run(part)
+    {
+        return Ok(Some(format!("the packages of web/ cannot be fetched: {error:#}")));
+    }
+    fs::write(&provided, lock).context("writing below web/node_modules")?;
+    Ok(None)
 }
