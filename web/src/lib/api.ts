@@ -1,7 +1,7 @@
 /** Questions to the server, and its answers as the page uses them. Nothing here goes to any other host. */
 
 import { ascending, Distribution, exact, type Bracket, type Cell } from "./distribution";
-import type { Range } from "./time";
+import { between, type Range } from "./time";
 
 /** What the server refused, or why it could not be asked. */
 export class Refused extends Error {
@@ -173,8 +173,14 @@ interface HeatmapTold {
   columns: { start_ns: number; end_ns: number; sum: BracketTold; cells: number[]; gaps: GapTold[] }[];
 }
 
-export async function heatmap(selector: string, range: Range, columns: number, signal?: AbortSignal): Promise<Heatmap> {
-  const parameters = { selector, ...times(range), columns, cells: "indexed" };
+/** Columns of `step` milliseconds between two moments. */
+export async function heatmap(
+  selector: string,
+  [from, to]: readonly [number, number],
+  step: number,
+  signal?: AbortSignal,
+): Promise<Heatmap> {
+  const parameters = { selector, ...times(between(from, to)), step: `${step}ms`, cells: "indexed" };
   const told = await ask<HeatmapTold>("/v1/heatmap", parameters, signal);
   const edges = told.edges.map(([lower, upper]) => ends(lower, upper));
   return {

@@ -47,6 +47,7 @@ export class Plot {
   private readonly plot: uPlot;
   private readonly grip: HTMLDivElement;
   private columns: Column[] = [];
+  private readonly values = new WeakMap<Column, Map<string, number | undefined>>();
   private annotations: Annotation[] = [];
   private overlays: readonly string[] = [];
   private start = 0;
@@ -95,12 +96,24 @@ export class Plot {
     this.overlay(overlays);
   }
 
-  /** One more column at the right; the one at the left goes. */
-  push(column: Column): void {
-    this.columns = [...this.columns.slice(1), column];
-    this.raster.push(column.distribution, this.scale);
-    [this.start, this.end] = [this.columns[0]?.start ?? this.start, column.end];
+  /**
+   * Shows it as it moved on: columns at the right are replaced, then others are pushed. Whether the scale still fits: if not, it has
+   * to be shown from the beginning.
+   */
+  follow(heatmap: Heatmap, replaced: readonly Column[], pushed: readonly Column[]): boolean {
+    const fits = (column: Column) => {
+      const cells = column.distribution.cells;
+      return cells.every((cell) => this.scale.share(finiteLow(cell)) >= 0 && this.scale.share(finiteHigh(cell)) <= 1);
+    };
+    if (![...replaced, ...pushed].every(fits)) return false;
+    replaced.forEach((column, at) => {
+      this.raster.replace(this.raster.columns - replaced.length + at, column.distribution, this.scale);
+    });
+    for (const column of pushed) this.raster.push(column.distribution, this.scale);
+    this.columns = heatmap.columns;
+    [this.start, this.end] = [heatmap.start, heatmap.end];
     this.draw();
+    return true;
   }
 
   recolour(look: Look): void {
@@ -130,12 +143,20 @@ export class Plot {
     const lines = LINES.map((line) => {
       if (!this.overlays.includes(line.name)) return nothing;
       return this.columns.map((column) => {
-        const value = line.of(column);
+        const value = this.valueOf(line, column);
         return value === undefined ? null : this.scale.share(value);
       });
     });
     this.plot.setData([x, ...lines] as uPlot.AlignedData);
     this.placeGrip();
+  }
+
+  /** A column's value for a line: worked out once, since most columns stay from one picture to the next. */
+  private valueOf(line: (typeof LINES)[number], column: Column): number | undefined {
+    let values = this.values.get(column);
+    if (!values) this.values.set(column, (values = new Map()));
+    if (!values.has(line.name)) values.set(line.name, line.of(column));
+    return values.get(line.name);
   }
 
   private options(width: number, height: number): uPlot.Options {

@@ -92,10 +92,15 @@ export class Raster {
     this.totals[place] = distribution.count;
   }
 
-  /** The leftmost column goes, this one comes at the right. One column is drawn, unless the colours no longer fit. */
+  /** The leftmost column goes, this one comes at the right. */
   push(distribution: Distribution, scale: Scale): void {
-    const place = this.first;
     this.first = (this.first + 1) % this.columns;
+    this.replace(this.columns - 1, distribution, scale);
+  }
+
+  /** A column is another one. It alone is drawn, unless the colours no longer fit. */
+  replace(column: number, distribution: Distribution, scale: Scale): void {
+    const place = this.place(column);
     const counts = this.counts.subarray(place * this.rows, (place + 1) * this.rows);
     rowsOf(distribution, scale, counts);
     this.totals[place] = distribution.count;

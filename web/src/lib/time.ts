@@ -78,6 +78,22 @@ export function length(ms: number): string {
   return parts.slice(0, 2).join(" ");
 }
 
+const STEPS = [1e3, 2e3, 5e3, 10e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3, 900e3, 1_800e3, 3_600e3, 7_200e3, 10_800e3, 21_600e3, 43_200e3, 86_400e3];
+/** What most sources put together: shorter columns would be stripes. */
+const INTERVAL = 10e3;
+
+/** A round length of columns, at most so many in a stretch of time. */
+export function step(span: number, most: number): number {
+  const least = span >= 60 * INTERVAL ? INTERVAL : 0;
+  const day = 86_400e3;
+  return STEPS.find((step) => step >= least && span / step <= most) ?? Math.ceil(span / day / most) * day;
+}
+
+/** The stretch between whole steps that holds this one: what is asked again later has the same columns. */
+export function aligned(from: number, to: number, step: number): [number, number] {
+  return [Math.floor(from / step) * step, Math.ceil(to / step) * step];
+}
+
 /** Round moments to write below a picture: at most so many. */
 export function ticks(from: number, to: number, most: number): number[] {
   const steps = [1, 5, 10, 50, 100, 500, 1e3, 5e3, 10e3, 30e3, 60e3, 300e3, 600e3, 1800e3, 3600e3, 10_800e3, 21_600e3, 43_200e3];
