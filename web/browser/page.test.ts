@@ -7,7 +7,9 @@ import { join, resolve } from "node:path";
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
+import { ramp, STEPS } from "../src/lib/colour";
 import { Server } from "./server";
+import { shop } from "./shop";
 import { traffic } from "./traffic";
 
 /** `TOPDECK_SCREENSHOTS=docs/images` keeps pictures of all views there. */
@@ -97,6 +99,51 @@ test("the threshold is dragged, and the page says what the server says", async (
   expect(harmed).toBeGreaterThan(50);
   await expect.poll(() => page.getByTestId("harmed").innerText()).toContain(`${harmed.toLocaleString("en-GB")} of ${told.count.toLocaleString("en-GB")} above 1.5 s`);
   await keep("explore");
+});
+
+test("a web server stalls: it is seen as it happens, and counted as the server counts", async () => {
+  await server.record("shop", [3]);
+  await open("explore", { selector: "shop", from: "-15m", to: "now", threshold: "1.5s" });
+  await page.locator(".picture[data-drawn]").waitFor();
+  const drawn = async () => Number(await page.locator(".picture").getAttribute("data-drawn"));
+  const before = await drawn();
+  let sent = 0;
+  await shop({ length: 6_000, every: 20, stallAt: 2_000, stall: 2_500 }, (latencies) => {
+    sent += latencies.length;
+    return server.record("shop", latencies);
+  });
+  expect(sent).toBe(300);
+  // Nobody touches the page: what is new comes by itself.
+  await expect.poll(drawn, { timeout: 20_000 }).toBe(before + sent);
+  interface Stalled { count: number; above: { count: { estimate: number } }[] }
+  const told = await server.ask<Stalled>("/v1/histogram", { selector: "shop", from: "-15m", above: "1.5s" });
+  expect(told.above[0]!.count.estimate).toBeGreaterThan(30);
+  await expect
+    .poll(() => page.getByTestId("harmed").innerText(), { timeout: 20_000 })
+    .toContain(`${told.above[0]!.count.estimate} of ${told.count} above 1.5 s`);
+});
+
+test("a cell has the colour of its count", async () => {
+  const minute = 60e3;
+  const at = end - 2 * HOUR;
+  const point = (start: number, count: number) => ({ start, end: start + minute, labels: {}, values: new Array<number>(count).fill(0.1) });
+  await server.send("pixel", [point(at + 10 * minute, 1), point(at + 40 * minute, 1_000)]);
+  await open("explore", { selector: "pixel", from: new Date(at).toISOString(), to: new Date(at + HOUR).toISOString(), lines: "none" });
+  await page.locator(".picture[data-drawn]").waitFor();
+  const colour = (minutes: number) =>
+    page.evaluate((share) => {
+      const canvas = document.querySelector<HTMLCanvasElement>(".picture canvas")!;
+      const [over, whole] = [document.querySelector(".picture .u-over")!, canvas].map((one) => one.getBoundingClientRect()) as [DOMRect, DOMRect];
+      const x = over.left - whole.left + over.width * share;
+      const y = over.top - whole.top + over.height / 2;
+      return [...canvas.getContext("2d")!.getImageData(x * devicePixelRatio, y * devicePixelRatio, 1, 1).data.slice(0, 3)];
+    }, minutes / 60);
+  // A row stands in the column that it ends in.
+  const pixels = ramp(false);
+  const bytes = (step: number) => [...new Uint8Array(pixels.buffer, 4 * step, 3)];
+  expect(await colour(40.9)).toEqual(bytes(STEPS - 1));
+  expect(await colour(10.9)).toEqual(bytes(0));
+  expect(await colour(25)).toEqual([251, 252, 253]);
 });
 
 test("a link is a view", async () => {

@@ -27,7 +27,8 @@ export function value(number: number | null, unit: string): string {
   const scale = NANOSECONDS[unit];
   if (scale !== undefined) {
     const ns = number * scale;
-    if (ns === 0) return "0 s";
+    // A tick at zero that went through a scale and back is not quite zero.
+    if (Math.abs(ns) < 1e-6) return "0 s";
     const [size, name] = TIMES.find(([size]) => Math.abs(ns) >= size * 0.9995) ?? TIMES[TIMES.length - 1]!;
     return `${digits(ns / size)} ${name}`;
   }
