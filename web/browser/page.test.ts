@@ -135,7 +135,8 @@ test("a cell has the colour of its count", async () => {
       const canvas = document.querySelector<HTMLCanvasElement>(".picture canvas")!;
       const [over, whole] = [document.querySelector(".picture .u-over")!, canvas].map((one) => one.getBoundingClientRect()) as [DOMRect, DOMRect];
       const x = over.left - whole.left + over.width * share;
-      const y = over.top - whole.top + over.height / 2;
+      // One value has one row of the 300, just above the middle.
+      const y = over.top - whole.top + over.height * (1 - 150.5 / 300);
       return [...canvas.getContext("2d")!.getImageData(x * devicePixelRatio, y * devicePixelRatio, 1, 1).data.slice(0, 3)];
     }, minutes / 60);
   // A row stands in the column that it ends in.
