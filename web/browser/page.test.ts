@@ -188,6 +188,22 @@ test("a rectangle is explained by its labels", async () => {
   await keep("explain");
 });
 
+test("questions are asked in PromQL and CAQL, and mistakes have a place", async () => {
+  const query = "histogram_quantile(0.99, sum by (host) (exact_increase(latency[5m])))";
+  await open("explore", { ...range, language: "promql", query });
+  await page.getByRole("cell", { name: 'web-2' }).waitFor();
+  expect(await page.getByRole("row").count()).toBe(4);
+  await keep("question");
+  await page.locator("#query").fill("sum by (host (latency)");
+  await page.getByRole("button", { name: "Ask" }).click();
+  await expect.poll(() => page.getByRole("alert").innerText()).toMatch(/^sum by \(host \(latency\)\n\s+\^ /);
+  await open("explore", { ...range, language: "caql", query: 'find:histogram("latency") | histogram:merge() | histogram:percentile(99)' });
+  await expect.poll(() => page.getByRole("row").count()).toBe(2);
+  await open("explore", { ...range, language: "promql", query: "sum(exact_increase(latency[10m]))" });
+  await page.locator(".picture[data-drawn]").waitFor();
+  troubles.splice(0, troubles.length, ...troubles.filter((one) => !/status of 400/.test(one)));
+});
+
 test("keys do what the pointer does", async () => {
   await explore({ threshold: "1.5s" });
   await page.locator(".picture").focus();
