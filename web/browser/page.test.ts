@@ -243,7 +243,7 @@ const VIEWS: [string, Record<string, string>, RegExp][] = [
   ["explore", { selector: "latency", threshold: "1.5s", ...range }, /above 1\.5 s/],
   ["explore", { ...range }, /What is measured here/],
   ["spectrum", { selector: "latency", ...range }, /Who meets it/],
-  ["compare", { a: 'latency{host="web-1"}', b: 'latency{host="web-2"}', ...range }, /Quantile against quantile/],
+  ["compare", { a: 'latency{host="web-1"}', b: 'latency{host="web-2"}', ...range }, /Where and when they differ/],
   ["host", { from: "-15m", to: "now" }, /hiccups|No host/],
   ["sources", {}, /Everything since|explains/],
   ["status", {}, /durable|full|damaged|missing/],
