@@ -12,8 +12,9 @@ import { Server } from "./server";
 import { shop } from "./shop";
 import { traffic } from "./traffic";
 
-/** `TOPDECK_SCREENSHOTS=docs/images` keeps pictures of all views there. */
+/** `TOPDECK_SCREENSHOTS=docs/images` keeps pictures of the views there, and `TOPDECK_SCREENSHOTS_ALL=1` of all widths and colours. */
 const pictures = process.env["TOPDECK_SCREENSHOTS"];
+const isAll = process.env["TOPDECK_SCREENSHOTS_ALL"] === "1";
 const AXE = resolve(import.meta.dirname, "../node_modules/axe-core/axe.min.js");
 /** Given to the page as a text: its policy lets no script in. */
 const AXE_TEXT = readFileSync(AXE, "utf8");
@@ -262,7 +263,8 @@ test.each(VIEWS)("%s %j: nothing overlaps, and everybody can use it", async (vie
     const found = (await page.evaluate("axe.run()")) as { violations: Finding[] };
     const serious = found.violations.filter((one) => one.impact === "serious" || one.impact === "critical");
     expect(serious.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" ")}`)).toEqual([]);
-    if (Object.keys(settings).length > 2 || view !== "explore") await keep(`${view}-${width}-${theme}`);
+    const isShown = view === "host" ? theme === "dark" : view !== "explore" && theme === "light";
+    if (isAll || (isShown && width > 1_000)) await keep(`${view}-${width}-${theme}`);
   }
   await page.setViewportSize({ width: 1360, height: 900 });
   await page.emulateMedia({ colorScheme: "light" });
