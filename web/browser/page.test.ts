@@ -205,6 +205,40 @@ test("questions are asked in PromQL and CAQL, and mistakes have a place", async 
   troubles.splice(0, troubles.length, ...troubles.filter((one) => !/status of 400/.test(one)));
 });
 
+test("a board is made, kept, taken along and removed", async () => {
+  await open("boards", range);
+  await page.getByRole("button", { name: "New board" }).click();
+  await page.getByLabel("Title", { exact: true }).fill("The shop");
+  await page.keyboard.press("Tab");
+  for (const [language, text, title] of [
+    ["metric", 'latency{host="web-2"}', "Latency of web-2"],
+    ["promql", "histogram_quantile(0.99, sum by (host) (exact_increase(latency[5m])))", "p99 by host"],
+  ]) {
+    await page.getByLabel("Asked by").selectOption(language!);
+    await page.getByLabel("What it shows").fill(text!);
+    await page.getByLabel("Its title").fill(title!);
+    await page.getByRole("button", { name: "Add", exact: true }).click();
+  }
+  await page.locator(".picture[data-drawn]").waitFor();
+  await page.getByRole("cell", { name: "web-3" }).waitFor();
+  await page.getByRole("button", { name: "Keep" }).click();
+  await expect.poll(() => page.getByText("Not kept yet.").count()).toBe(0);
+  const address = page.url();
+  await keep("boards");
+  await page.reload();
+  await page.locator(".picture[data-drawn]").waitFor();
+  expect(page.url()).toBe(address);
+  expect(await page.getByLabel("Title", { exact: true }).inputValue()).toBe("The shop");
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: "To a file" }).click();
+  const path = await (await download).path();
+  await page.getByRole("button", { name: "Remove" }).click();
+  await page.getByText("None yet").waitFor();
+  await page.getByLabel("From a file").setInputFiles({ name: "shop.json", mimeType: "application/json", buffer: readFileSync(path) });
+  await page.locator(".picture[data-drawn]").waitFor();
+  expect((await server.ask<{ boards: { title: string }[] }>("/v1/boards")).boards.map((one) => one.title)).toEqual(["The shop"]);
+});
+
 test("keys do what the pointer does", async () => {
   await explore({ threshold: "1.5s" });
   await page.locator(".picture").focus();
@@ -246,6 +280,7 @@ const VIEWS: [string, Record<string, string>, RegExp][] = [
   ["spectrum", { selector: "latency", ...range }, /Who meets it/],
   ["compare", { a: 'latency{host="web-1"}', b: 'latency{host="web-2"}', ...range }, /Where and when they differ/],
   ["host", { from: "-15m", to: "now" }, /hiccups|No host/],
+  ["boards", {}, /From a file/],
   ["sources", {}, /Everything since|explains/],
   ["status", {}, /durable|full|damaged|missing/],
 ];

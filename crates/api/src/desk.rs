@@ -41,6 +41,8 @@ pub struct DeskSettings {
     pub stream_clients_max: usize,
     /// The folder that snapshots are made in, of the store's file system; without one, none are made.
     pub snapshots: Option<PathBuf>,
+    /// The folder that boards of the page are kept in; without one, none are kept.
+    pub boards: Option<PathBuf>,
 }
 
 impl Default for DeskSettings {
@@ -54,6 +56,7 @@ impl Default for DeskSettings {
             threads: 2,
             stream_clients_max: 64,
             snapshots: None,
+            boards: None,
         }
     }
 }
@@ -73,6 +76,8 @@ pub struct Desk {
     /// Held while a snapshot is made or removed: one of a name is not removed while it is made. Nothing else is locked
     /// here meanwhile; the store locks what it needs within.
     pub(crate) snapshots: Mutex<()>,
+    /// Held while a board is written or removed; the same holds.
+    pub(crate) boards: Mutex<()>,
     intake: Arc<Intake>,
     turns: Arc<Semaphore>,
     /// Those who work and those who wait.
@@ -106,6 +111,7 @@ impl Desk {
             health: Recent::new(health::AGE_MAX),
             metrics: Recent::new(Duration::ZERO),
             snapshots: Mutex::default(),
+            boards: Mutex::default(),
             turns: Arc::new(Semaphore::new(settings.queries_max.max(1))),
             places: Arc::new(Semaphore::new(
                 settings.queries_max.max(1).saturating_add(settings.waiting_max),

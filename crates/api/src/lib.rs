@@ -8,6 +8,7 @@ mod access;
 mod annotations;
 mod audit;
 mod batches;
+mod boards;
 mod body;
 mod connection;
 mod context;

@@ -16,8 +16,8 @@ use crate::context::Context;
 use crate::desk::Written;
 use crate::token::Scope;
 use crate::{
-    annotations, audit, batches, health, ingest, metrics, prometheus, query, snapshots, status,
-    stream,
+    annotations, audit, batches, boards, health, ingest, metrics, prometheus, query, snapshots,
+    status, stream,
 };
 
 /// Something that can be asked for.
@@ -164,6 +164,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
         audit::ROUTES,
         metrics::ROUTES,
         snapshots::ROUTES,
+        boards::ROUTES,
         health::ROUTES,
         ROUTES,
         prometheus::ROUTES,

@@ -64,6 +64,7 @@ impl Settings {
         api::DeskSettings {
             queries_max: self.http.limits.queries.unwrap_or(default.queries_max),
             snapshots: Some(data.join("snapshots")),
+            boards: Some(data.join("boards")),
             ..default
         }
     }

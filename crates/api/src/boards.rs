@@ -1,0 +1,186 @@
+//! Boards: what people put together in the page, kept as they wrote it, one file of JSON each in a folder of their own.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use axum::body::Bytes;
+use axum::extract::{Path as Named, State};
+use axum::routing;
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::desk::Written;
+use crate::json::Json::{List, Object, Text};
+use crate::json::integer;
+use crate::openapi::{JSON, Parameter, Route};
+use crate::refusal::Refusal;
+use crate::token::Scope;
+
+/// Bytes of a name.
+const NAME_BYTES_MAX: usize = 64;
+/// Bytes of a board.
+const BYTES_MAX: usize = 256 << 10;
+/// Boards there may be.
+const BOARDS_MAX: usize = 1_000;
+/// What a name may be.
+const NAME: &str =
+    "a name of up to 64 letters, digits, '-' and '_', that begins with a letter or digit";
+/// How files of boards end.
+const SUFFIX: &str = ".json";
+
+const ONE: &[Parameter] = &[Parameter::text("name", "what it is called")];
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route::get("/v1/boards", "Boards that there are.", &[], || routing::get(list)),
+    Route::get("/v1/boards/{name}", "A board, as it was written.", ONE, || routing::get(read)),
+    Route {
+        method: "put",
+        body: Some((JSON, "the board: an object with a title and panels; up to 256 KiB")),
+        ..Route::get("/v1/boards/{name}", "Keeps a board.", ONE, || routing::put(write))
+    }
+    .with_scope(Some(Scope::Admin))
+    .answers(200, JSON, "it is kept, and on disk"),
+    Route {
+        method: "delete",
+        ..Route::get("/v1/boards/{name}", "Removes a board.", ONE, || routing::delete(remove))
+    }
+    .with_scope(Some(Scope::Admin))
+    .answers(200, JSON, "it is gone"),
+];
+
+fn folder(context: &Context) -> Result<PathBuf, Refusal> {
+    let none = "boards are not kept here: no folder is set for them";
+    context.desk.settings.boards.clone().ok_or_else(|| Refusal::Missing(none.to_owned()))
+}
+
+/// A name that is no path: what is in a folder cannot be left by it.
+fn checked(name: &str) -> Result<&str, Refusal> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_name = (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(is_plain)
+        && name.as_bytes()[0].is_ascii_alphanumeric();
+    match is_name {
+        true => Ok(name),
+        false => Err(Refusal::parameter("name", name, NAME)),
+    }
+}
+
+fn file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}{SUFFIX}"))
+}
+
+fn failed(path: &Path, error: &io::Error) -> Refusal {
+    Refusal::Internal(format!("{}: {error}", path.display()))
+}
+
+/// Names, in order.
+fn names(folder: &Path) -> Result<Vec<String>, Refusal> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(folder, &error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| failed(folder, &error))?;
+        let found = entry.file_name().into_string().ok();
+        let name = found.as_deref().and_then(|found| found.strip_suffix(SUFFIX));
+        names.extend(name.filter(|name| checked(name).is_ok()).map(str::to_owned));
+    }
+    names.sort();
+    Ok(names)
+}
+
+async fn list(State(context): State<Context>) -> Result<Written, Refusal> {
+    let (folder, desk) = (folder(&context)?, context.desk.clone());
+    let work = move |_: &_| {
+        let told = names(&folder)?.into_iter().map(|name| {
+            let text = fs::read(file(&folder, &name)).unwrap_or_default();
+            let board: Value = serde_json::from_slice(&text).unwrap_or_default();
+            let title = board["title"].as_str().unwrap_or(&name).to_owned();
+            Object(vec![("name", Text(name)), ("title", Text(title))])
+        });
+        let boards = List(told.collect());
+        desk.answer(&Object(vec![("schema", integer(1)), ("boards", boards)]))
+    };
+    context.desk.blocking("boards", None, work).await
+}
+
+async fn read(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Result<Written, Refusal> {
+    let path = file(&folder(&context)?, checked(&name)?);
+    let work = move |_: &_| match fs::read_to_string(&path) {
+        Ok(text) => Ok(Written(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Refusal::Missing(format!("there is no board {name:?}")))
+        }
+        Err(error) => Err(failed(&path, &error)),
+    };
+    context.desk.blocking("boards", None, work).await
+}
+
+async fn write(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    body: Bytes,
+) -> Result<Written, Refusal> {
+    let (folder, desk) = (folder(&context)?, context.desk.clone());
+    let name = checked(&name)?.to_owned();
+    if body.len() > BYTES_MAX {
+        let bytes = body.len();
+        return Err(Refusal::Bad(format!("the board has {bytes} bytes, {BYTES_MAX} are the most")));
+    }
+    match serde_json::from_slice(&body) {
+        Ok(Value::Object(_)) => {}
+        Ok(_) => return Err(Refusal::Bad("the board: expected an object of JSON".to_owned())),
+        Err(error) => return Err(Refusal::Bad(format!("the board is no JSON: {error}"))),
+    }
+    let work = move |_: &_| {
+        let _alone = desk.boards.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = names(&folder)?;
+        if held.len() >= BOARDS_MAX && !held.contains(&name) {
+            return Err(Refusal::Bad(format!("there are {BOARDS_MAX} boards; remove one first")));
+        }
+        keep(&folder, &name, &body).map_err(|error| failed(&folder, &error))?;
+        desk.answer(&Object(vec![("schema", integer(1)), ("kept", Text(name))]))
+    };
+    context.desk.blocking("boards", None, work).await
+}
+
+/// The old one stays until the new one is whole and on disk.
+fn keep(folder: &Path, name: &str, board: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let new = folder.join(format!("{name}.new"));
+    let mut written = File::create(&new)?;
+    written.write_all(board)?;
+    written.sync_all()?;
+    fs::rename(&new, file(folder, name))?;
+    File::open(folder)?.sync_all()
+}
+
+async fn remove(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Result<Written, Refusal> {
+    let (folder, desk) = (folder(&context)?, context.desk.clone());
+    let name = checked(&name)?.to_owned();
+    let work = move |_: &_| {
+        let _alone = desk.boards.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = file(&folder, &name);
+        match fs::remove_file(&path).and_then(|()| File::open(&folder)?.sync_all()) {
+            Ok(()) => desk.answer(&Object(vec![("schema", integer(1)), ("removed", Text(name))])),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Refusal::Missing(format!("there is no board {name:?}")))
+            }
+            Err(error) => Err(failed(&path, &error)),
+        }
+    };
+    context.desk.blocking("boards", None, work).await
+}

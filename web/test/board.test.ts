@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+
+import { checked, named, ofHost } from "../src/lib/board";
+
+test("what is no panel is left out", () => {
+  expect(checked(null)).toEqual({ schema: 1, title: "", panels: [] });
+  const found = checked({ title: "a", panels: [{ text: "x", language: "metric" }, { text: "y", language: "sql" }, 7] });
+  expect(found.panels).toEqual([{ title: "x", text: "x", language: "metric" }]);
+});
+
+test.each([
+  ["The shop, live!", "the-shop-live"],
+  ["***", "board"],
+  ["x".repeat(80), "x".repeat(64)],
+])("%s is named %s", (title, expected) => expect(named(title)).toBe(expected));
+
+test("a host's board is of that host alone", () => {
+  const board = ofHost('a"b');
+  expect(board.panels.every((panel) => panel.text.includes('host="a\\"b"'))).toBe(true);
+  expect(checked(JSON.parse(JSON.stringify(board)))).toEqual(board);
+});
