@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+
 import { expect, test } from "vitest";
 
 import { checked, named, ofHost } from "../src/lib/board";
@@ -18,4 +20,12 @@ test("a host's board is of that host alone", () => {
   const board = ofHost('a"b');
   expect(board.panels.every((panel) => panel.text.includes('host="a\\"b"'))).toBe(true);
   expect(checked(JSON.parse(JSON.stringify(board)))).toEqual(board);
+});
+
+test("the page of the format is what is read", () => {
+  const page = readFileSync(new URL("../../docs/formats/board.md", import.meta.url), "utf8");
+  const example: unknown = JSON.parse(/```json\n(.*?)```/s.exec(page)![1]!);
+  expect(checked(example)).toEqual(example);
+  const keys = [...page.matchAll(/^\| `([^`]+)` \|/gm)].map((found) => found[1]);
+  expect(keys).toEqual(["schema", "title", "panels", "panels[].language", "panels[].text", "panels[].title"]);
 });
