@@ -25,7 +25,7 @@ export interface Measured {
 declare global {
   interface Window {
     empty(seconds: number): Promise<Measured>;
-    live(seconds: number): Promise<Measured>;
+    live(seconds: number, lines: readonly string[]): Promise<Measured>;
     gc?: () => void;
   }
 }
@@ -66,7 +66,7 @@ async function frames(seconds: number, each: () => void): Promise<Measured> {
 
 window.empty = (seconds) => frames(seconds, () => undefined);
 
-window.live = async (seconds) => {
+window.live = async (seconds, lines) => {
   const host = document.getElementById("host")!;
   const ready = Array.from({ length: 2 * COLUMNS }, (_, at) => column(at));
   let held: Heatmap = {
@@ -81,7 +81,7 @@ window.live = async (seconds) => {
   };
   const nothing = () => undefined;
   const plot = new Plot(host, { hover: nothing, zoom: nothing, threshold: nothing, select: nothing }, 600);
-  plot.show(held, ["max", "p50", "p99"], { measure: "count", colouring: "log", isDark: false });
+  plot.show(held, lines, { measure: "count", colouring: "log", isDark: false });
   let at = COLUMNS;
   const measured = await frames(seconds, () => {
     // Columns come round again with a later time.

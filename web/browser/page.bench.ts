@@ -25,23 +25,24 @@ function quantile(values: readonly number[], q: number): number {
   return sorted[Math.min(Math.ceil(q * sorted.length), sorted.length) - 1] ?? NaN;
 }
 
-test("1,000 × 300 cells, live", async () => {
+test.each([[[]], [["max", "p50", "p99"]]])("1,000 × 300 cells, live, with the lines %j", async (lines) => {
   const vite: ViteDevServer = await createServer({ root: new URL("..", import.meta.url).pathname, server: { port: 0, host: "127.0.0.1" }, logLevel: "error" });
   await vite.listen();
   const page = await browser.newPage({ viewport: { width: 1640, height: 700 } });
   const port = (vite.httpServer!.address() as { port: number }).port;
   await page.goto(`http://127.0.0.1:${port}/browser/bench.html`);
-  await page.locator("body[data-ready]").waitFor();
-  const ask = (what: "empty" | "live", seconds: number) => page.evaluate(([what, seconds]) => window[what](seconds), [what, seconds] as const) as Promise<Measured>;
+  await page.locator("body[data-ready]").waitFor({ state: "attached" });
+  const empty = (seconds: number) => page.evaluate((seconds) => window.empty(seconds), seconds) as Promise<Measured>;
+  const live = (seconds: number) => page.evaluate(([seconds, lines]) => window.live(seconds, lines), [seconds, lines] as const) as Promise<Measured>;
   const rounds: { empty: number; live: number }[] = [];
   const updates: number[] = [];
   let heap: [number, number] = [0, 0];
   for (let round = 0; round < 3; round++) {
-    const empty = await ask("empty", 5);
-    const live = await ask("live", round === 0 ? seconds : 10);
-    if (round === 0) heap = live.heap;
-    rounds.push({ empty: empty.frames / empty.seconds, live: live.frames / live.seconds });
-    updates.push(...live.updates);
+    const before = await empty(5);
+    const measured = await live(round === 0 ? seconds : 10);
+    if (round === 0) heap = measured.heap;
+    rounds.push({ empty: before.frames / before.seconds, live: measured.frames / measured.seconds });
+    updates.push(...measured.updates);
   }
   const median = (of: (round: { empty: number; live: number }) => number) => quantile(rounds.map(of), 0.5);
   console.log(`script per update: p50 ${quantile(updates, 0.5).toFixed(2)} ms, p95 ${quantile(updates, 0.95).toFixed(2)} ms, max ${Math.max(...updates).toFixed(1)} ms, ${updates.length} updates`);
