@@ -15,14 +15,13 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::desk::Written;
+use crate::folder::{entries, failed, is_name};
 use crate::json::Json::{List, Object, Text};
 use crate::json::integer;
 use crate::openapi::{JSON, Parameter, Route};
 use crate::refusal::Refusal;
 use crate::token::Scope;
 
-/// Bytes of a name.
-const NAME_BYTES_MAX: usize = 64;
 /// Bytes of a board.
 const BYTES_MAX: usize = 256 << 10;
 /// Boards there may be.
@@ -58,13 +57,8 @@ fn folder(context: &Context) -> Result<PathBuf, Refusal> {
     context.desk.settings.boards.clone().ok_or_else(|| Refusal::Missing(none.to_owned()))
 }
 
-/// A name that is no path: what is in a folder cannot be left by it.
 fn checked(name: &str) -> Result<&str, Refusal> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    let is_name = (1..=NAME_BYTES_MAX).contains(&name.len())
-        && name.bytes().all(is_plain)
-        && name.as_bytes()[0].is_ascii_alphanumeric();
-    match is_name {
+    match is_name(name, b"") {
         true => Ok(name),
         false => Err(Refusal::parameter("name", name, NAME)),
     }
@@ -74,26 +68,11 @@ fn file(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}{SUFFIX}"))
 }
 
-fn failed(path: &Path, error: &io::Error) -> Refusal {
-    Refusal::Internal(format!("{}: {error}", path.display()))
-}
-
 /// Names, in order.
 fn names(folder: &Path) -> Result<Vec<String>, Refusal> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(folder, &error)),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| failed(folder, &error))?;
-        let found = entry.file_name().into_string().ok();
-        let name = found.as_deref().and_then(|found| found.strip_suffix(SUFFIX));
-        names.extend(name.filter(|name| checked(name).is_ok()).map(str::to_owned));
-    }
-    names.sort();
-    Ok(names)
+    let found = entries(folder)?;
+    let names = found.iter().filter_map(|entry| entry.strip_suffix(SUFFIX));
+    Ok(names.filter(|name| checked(name).is_ok()).map(str::to_owned).collect())
 }
 
 async fn list(State(context): State<Context>) -> Result<Written, Refusal> {

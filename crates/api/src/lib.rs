@@ -14,6 +14,7 @@ mod connection;
 mod context;
 mod desk;
 pub mod document;
+mod folder;
 mod gate;
 mod grpc;
 mod health;

@@ -14,6 +14,7 @@ use http::StatusCode;
 
 use crate::context::Context;
 use crate::desk::Written;
+use crate::folder::{entries, failed, is_name};
 use crate::json::Json::{Bool, List, Object, Text};
 use crate::json::integer;
 use crate::openapi::{JSON, Parameter, Route};
@@ -21,8 +22,6 @@ use crate::parameters::Parameters;
 use crate::refusal::Refusal;
 use crate::token::Scope;
 
-/// Bytes of a name.
-const NAME_BYTES_MAX: usize = 64;
 /// What a name may be.
 const NAME: &str =
     "a name of up to 64 letters, digits, '-', '_' and '.', that begins with none of these";
@@ -59,13 +58,8 @@ fn folder(context: &Context) -> Result<PathBuf, Refusal> {
     context.desk.settings.snapshots.clone().ok_or_else(|| Refusal::Missing(none.to_owned()))
 }
 
-/// A name that is no path: what is in a folder cannot be left by it.
 fn checked(name: &str) -> Result<&str, Refusal> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let is_name = (1..=NAME_BYTES_MAX).contains(&name.len())
-        && name.bytes().all(is_plain)
-        && name.as_bytes()[0].is_ascii_alphanumeric();
-    match is_name {
+    match is_name(name, b".") {
         true => Ok(name),
         false => Err(Refusal::parameter("name", name, NAME)),
     }
@@ -73,10 +67,6 @@ fn checked(name: &str) -> Result<&str, Refusal> {
 
 fn is_complete(path: &Path) -> bool {
     MANIFESTS.iter().any(|name| path.join(name).exists())
-}
-
-fn failed(path: &Path, error: &io::Error) -> Refusal {
-    Refusal::Internal(format!("{}: {error}", path.display()))
 }
 
 async fn make(
@@ -116,18 +106,8 @@ async fn make(
 async fn list(State(context): State<Context>) -> Result<Written, Refusal> {
     let (folder, desk) = (folder(&context)?, context.desk.clone());
     let work = move |_: &_| {
-        let entries = match std::fs::read_dir(&folder) {
-            Ok(entries) => Some(entries),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(failed(&folder, &error)),
-        };
-        let mut names = Vec::new();
-        for entry in entries.into_iter().flatten() {
-            let entry = entry.map_err(|error| failed(&folder, &error))?;
-            names.extend(entry.file_name().into_string().ok().filter(|name| checked(name).is_ok()));
-        }
-        names.sort();
-        let snapshots = names.into_iter().map(|name| {
+        let names = entries(&folder)?.into_iter().filter(|name| checked(name).is_ok());
+        let snapshots = names.map(|name| {
             let is_complete = is_complete(&folder.join(&name));
             Object(vec![("name", Text(name)), ("complete", Bool(is_complete))])
         });
