@@ -8,6 +8,8 @@ import { chromium, type Browser, type BrowserContext, type Page } from "playwrig
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 import { ramp, STEPS } from "../src/lib/colour";
+import { ROWS } from "../src/lib/raster";
+import { Scale } from "../src/lib/scale";
 import { Server } from "./server";
 import { shop } from "./shop";
 import { traffic } from "./traffic";
@@ -127,19 +129,27 @@ test("a web server stalls: it is seen as it happens, and counted as the server c
 test("a cell has the colour of its count", async () => {
   const minute = 60e3;
   const at = end - 2 * HOUR;
-  const point = (start: number, count: number) => ({ start, end: start + minute, labels: {}, values: new Array<number>(count).fill(0.1) });
+  // A greater one beside them, for the line of the greatest value lies over its cell.
+  const point = (start: number, count: number) => ({ start, end: start + minute, labels: {}, values: [...new Array<number>(count).fill(0.1), 10] });
   await server.send("pixel", [point(at + 10 * minute, 1), point(at + 40 * minute, 1_000)]);
-  await open("explore", { selector: "pixel", from: new Date(at).toISOString(), to: new Date(at + HOUR).toISOString(), lines: "none" });
+  const hour = { from: new Date(at).toISOString(), to: new Date(at + HOUR).toISOString() };
+  await open("explore", { selector: "pixel", ...hour, lines: "none" });
   await page.locator(".picture[data-drawn]").waitFor();
+  const { cells } = await server.ask<{ cells: { lower: number; upper: number }[] }>("/v1/histogram", { selector: "pixel", ...hour });
+  const ranges = cells.map(({ lower, upper }) => [lower, upper] as const);
+  const scale = Scale.around(ranges);
+  const row = Math.floor(scale.share((cells[0]!.lower + cells[0]!.upper) / 2) * ROWS);
   const colour = (minutes: number) =>
-    page.evaluate((share) => {
-      const canvas = document.querySelector<HTMLCanvasElement>(".picture canvas")!;
-      const [over, whole] = [document.querySelector(".picture .u-over")!, canvas].map((one) => one.getBoundingClientRect()) as [DOMRect, DOMRect];
-      const x = over.left - whole.left + over.width * share;
-      // One value has one row of the 300, just above the middle.
-      const y = over.top - whole.top + over.height * (1 - 150.5 / 300);
-      return [...canvas.getContext("2d")!.getImageData(x * devicePixelRatio, y * devicePixelRatio, 1, 1).data.slice(0, 3)];
-    }, minutes / 60);
+    page.evaluate(
+      ([across, up]) => {
+        const canvas = document.querySelector<HTMLCanvasElement>(".picture canvas")!;
+        const [over, whole] = [document.querySelector(".picture .u-over")!, canvas].map((one) => one.getBoundingClientRect()) as [DOMRect, DOMRect];
+        const x = over.left - whole.left + over.width * across;
+        const y = over.top - whole.top + over.height * (1 - up);
+        return [...canvas.getContext("2d")!.getImageData(x * devicePixelRatio, y * devicePixelRatio, 1, 1).data.slice(0, 3)];
+      },
+      [minutes / 60, (row + 0.5) / ROWS] as const,
+    );
   // A row stands in the column that it ends in.
   const pixels = ramp(false);
   const bytes = (step: number) => [...new Uint8Array(pixels.buffer, 4 * step, 3)];

@@ -1,12 +1,13 @@
 /**
- * The heatmap on the screen: axes and lines are uPlot's, the picture is a `Raster`. The vertical axis is that of a `Scale`, from 0
- * to 1; everything here is imperative, and the component around it says what is to be shown.
+ * The heatmap on the screen: axes are uPlot's, the picture is a `Raster`, lines over it are an `Overlay`. The vertical axis is that
+ * of a `Scale`, from 0 to 1; everything here is imperative, and the component around it says what is to be shown.
  */
 
 import uPlot from "uplot";
 
 import type { Annotation, Column, Gap, Heatmap } from "./api";
-import { Raster, type Look } from "./raster";
+import { MARGIN, Overlay } from "./overlay";
+import { Raster, ROWS, type Look } from "./raster";
 import { Scale } from "./scale";
 import * as time from "./time";
 import { value } from "./unit";
@@ -22,24 +23,8 @@ export interface Actions {
   select(from: number, to: number, low: number, high: number): void;
 }
 
-/** Rows of the picture. */
-export const ROWS = 300;
 /** Pixels that a finger or pointer may miss the threshold by. */
 const GRIP = 8;
-
-/** Quantiles that can be drawn as lines. */
-export const QUANTILES = [0.5, 0.9, 0.99, 0.999] as const;
-/** All lines there can be, with their colours. */
-const LINES: readonly { name: string; colour: string; of: (column: Column) => number | undefined }[] = [
-  { name: "max", colour: "--line-max", of: (column) => column.distribution.max?.estimate },
-  { name: "mean", colour: "--line-mean", of: (column) => column.distribution.mean?.estimate },
-  ...QUANTILES.map((q, at) => ({
-    name: quantileName(q),
-    colour: `--line-${at + 1}`,
-    of: (column: Column) => column.distribution.quantile(q)?.estimate,
-  })),
-];
-export const LINE_NAMES = LINES.map((line) => line.name);
 
 export class Plot {
   raster: Raster;
@@ -47,9 +32,8 @@ export class Plot {
   private readonly plot: uPlot;
   private readonly grip: HTMLDivElement;
   private columns: Column[] = [];
-  private readonly values = new WeakMap<Column, Map<string, number | undefined>>();
   private annotations: Annotation[] = [];
-  private overlays: readonly string[] = [];
+  private readonly overlays = new Overlay();
   private start = 0;
   private end = 1;
   private unit = "";
@@ -63,7 +47,7 @@ export class Plot {
   ) {
     this.raster = new Raster(1, ROWS);
     this.scale = new Scale(1, 10, 1);
-    this.plot = new uPlot(this.options(host.clientWidth || 600, height), [[], ...LINES.map(() => [])], host);
+    this.plot = new uPlot(this.options(host.clientWidth || 600, height), [[]], host);
     this.grip = document.createElement("div");
     this.grip.className = "threshold";
     this.grip.hidden = true;
@@ -93,6 +77,7 @@ export class Plot {
     this.raster = new Raster(Math.max(this.columns.length, 1), ROWS);
     this.columns.forEach((column, at) => this.raster.set(at, column.distribution, this.scale));
     this.raster.recolour(look);
+    this.overlays.forget();
     this.overlay(overlays);
   }
 
@@ -123,7 +108,7 @@ export class Plot {
 
   /** The names of the lines that are drawn. */
   overlay(overlays: readonly string[]): void {
-    this.overlays = overlays;
+    this.overlays.choose(overlays);
     this.draw();
   }
 
@@ -138,25 +123,9 @@ export class Plot {
   }
 
   private draw(): void {
-    const x = this.columns.map((column) => (column.start + column.end) / 2);
-    const nothing = x.map(() => null);
-    const lines = LINES.map((line) => {
-      if (!this.overlays.includes(line.name)) return nothing;
-      return this.columns.map((column) => {
-        const value = this.valueOf(line, column);
-        return value === undefined ? null : this.scale.share(value);
-      });
-    });
-    this.plot.setData([x, ...lines] as uPlot.AlignedData);
+    // Of uPlot's there are the axes alone, which follow the data's ends.
+    this.plot.setData([[this.start, this.end]]);
     this.placeGrip();
-  }
-
-  /** A column's value for a line: worked out once, since most columns stay from one picture to the next. */
-  private valueOf(line: (typeof LINES)[number], column: Column): number | undefined {
-    let values = this.values.get(column);
-    if (!values) this.values.set(column, (values = new Map()));
-    if (!values.has(line.name)) values.set(line.name, line.of(column));
-    return values.get(line.name);
   }
 
   private options(width: number, height: number): uPlot.Options {
@@ -168,18 +137,10 @@ export class Plot {
       width,
       height,
       legend: { show: false },
-      padding: [12, 12, 0, 0],
+      padding: [12, MARGIN, 0, 0],
       cursor: { y: false, points: { show: false }, drag: { x: true, y: true, uni: 10, setScale: false } },
       scales: { x: { time: false, range: () => [this.start, this.end] }, y: { range: [0, 1] } },
-      series: [
-        {},
-        ...LINES.map((line) => ({
-          label: line.name,
-          stroke: () => css(this.host, line.colour),
-          width: line.name === "max" ? 1 : 1.5,
-          points: { show: false },
-        })),
-      ],
+      series: [{}],
       axes: [
         {
           ...axis,
@@ -231,6 +192,7 @@ export class Plot {
       ctx.lineTo(at, top + 7 * devicePixelRatio);
       ctx.fill();
     }
+    this.overlays.draw(ctx, this.columns, this.scale, u.bbox, devicePixelRatio, (name) => css(this.host, name));
     ctx.restore();
   }
 
@@ -301,10 +263,6 @@ export class Plot {
     const share = 1 - Math.min(Math.max((event.clientY - top) / height, 0), 1);
     this.actions.threshold(readable(this.scale.value(share)), settled);
   }
-}
-
-export function quantileName(q: number): string {
-  return `p${Number((q * 100).toPrecision(12))}`;
 }
 
 /** Three digits: what people say. */

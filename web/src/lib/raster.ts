@@ -16,6 +16,9 @@ export interface Look {
   isDark: boolean;
 }
 
+/** Rows of a picture. */
+export const ROWS = 300;
+
 /** Puts a distribution into rows, bottom first. A cell across several rows is shared out by their part in it: nothing is lost. */
 export function rowsOf(distribution: Distribution, scale: Scale, rows: Float32Array): void {
   rows.fill(0);
