@@ -284,6 +284,36 @@ test.each([
   troubles.splice(0, troubles.length, ...troubles.filter((one) => !/status of 40[04]/.test(one)));
 });
 
+test("while a question is written, functions, metrics, labels and values are offered", async () => {
+  await open("explore", { ...range, language: "promql" });
+  const field = page.locator("#query");
+  const option = (name: RegExp) => page.getByRole("option", { name });
+  await field.pressSequentially("sum by (");
+  await option(/^host/).click();
+  await field.pressSequentially(") (exact_inc");
+  await field.press("ArrowDown");
+  await field.press("Enter");
+  await field.pressSequentially("laten");
+  await option(/^latency/).first().click();
+  await field.pressSequentially("{ho");
+  await option(/^host/).click();
+  await option(/^web-2/).click();
+  await field.pressSequentially("[10m]))");
+  expect(await field.inputValue()).toBe('sum by (host) (exact_increase(latency{host="web-2"}[10m]))');
+  await field.press("Enter");
+  await page.locator(".picture[data-drawn]").waitFor();
+  await open("explore", { ...range, language: "caql" });
+  await field.pressSequentially("find:histogram(\"laten");
+  await option(/^latency/).first().click();
+  await field.pressSequentially('", "and(ho');
+  await option(/^host/).click();
+  await option(/^web-2/).click();
+  await field.pressSequentially(')") | histogram:coun');
+  await option(/^histogram:count(?!_)/).first().click();
+  await field.pressSequentially(")");
+  expect(await field.inputValue()).toMatch(/^find:histogram\("latency", "and\(host:web-2\)"\) \| histogram:count/);
+});
+
 const VIEWS: [string, Record<string, string>, RegExp][] = [
   ["explore", { selector: "latency", threshold: "1.5s", ...range }, /above 1\.5 s/],
   ["explore", { ...range }, /What is measured here/],

@@ -1,9 +1,8 @@
 import { expect, test } from "vitest";
 
-import { spot } from "../src/lib/complete";
 import { read, write } from "../src/lib/link";
 import * as nines from "../src/lib/nines";
-import { mistake, named, word } from "../src/lib/question";
+import { mistake, named } from "../src/lib/question";
 import * as time from "../src/lib/time";
 import { bracket, parse, percent, value } from "../src/lib/unit";
 
@@ -76,25 +75,12 @@ test("a visit of many requests meets high percentiles", () => {
   expect(nines.percentile(0.5)).toBe("p50");
 });
 
-test.each([
-  ["lat", 3, { at: "name", written: "lat" }],
-  ["latency{", 8, { at: "label", metric: "latency", written: "" }],
-  ['latency{host="a",se', 19, { at: "label", metric: "latency", written: "se" }],
-  ['latency{host="a', 15, { at: "value", metric: "latency", label: "host", written: "a" }],
-  ['latency{host="a"}', 17, null],
-])("what can stand in %s", (text, caret, expected) => {
-  if (expected) expect(spot(text, caret)).toMatchObject(expected);
-  else expect(spot(text, caret)).toBeNull();
-});
-
 test("a mistake is shown where it is", () => {
   expect(mistake("2:5: expected a number", "sum(\n  x y)")).toEqual({ line: "  x y)", column: 4, what: "expected a number" });
   expect(mistake("too many at once", "x")).toBeNull();
 });
 
-test("the word at the caret may become a metric", () => {
-  expect(word("sum(lat", 7)).toBe("lat");
-  expect(word("sum(lat", 4)).toBe("");
+test("labels are written as in a selector", () => {
   expect(named({ __name__: "a", b: "c" })).toBe('a{b="c"}');
   expect(named({})).toBe("all");
 });

@@ -3,6 +3,7 @@
 mod cardinality;
 mod compare;
 mod explain;
+mod functions;
 mod heatmap;
 mod histogram;
 mod indexed;
@@ -27,9 +28,11 @@ use crate::refusal::Refusal;
 
 pub(crate) use series::{each_series, head, held, value_of};
 
+const LANGUAGE: Parameter = Parameter::text("language", "promql, the default, or caql");
+
 const ASK: &[Parameter] = &[
     Parameter::text("query", "the expression").required(),
-    Parameter::text("language", "promql, the default, or caql"),
+    LANGUAGE,
     Parameter::text("from", "when it begins; without it, one moment is asked about"),
     Parameter::text("to", "when it ends, or which moment; now, if not said"),
     Parameter::text(
@@ -113,6 +116,8 @@ const EXPLAIN: &[Parameter] = &[
     MAX_SERIES,
 ];
 
+const FUNCTIONS: &[Parameter] = &[LANGUAGE];
+
 const CARDINALITY: &[Parameter] =
     &[Parameter::integer("top", "how many of each; 10 if not said, 10,000 at the most"), TIMEOUT];
 
@@ -152,6 +157,12 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/v1/explain", "What sets a rectangle of a heatmap apart.", EXPLAIN, || {
         routing::get(explain::explain)
     }),
+    Route::get(
+        "/v1/functions",
+        "Functions and aggregations of PromQL or CAQL, with what they take.",
+        FUNCTIONS,
+        || routing::get(functions::functions),
+    ),
     Route::get("/v1/cardinality", "What there is how many series of.", CARDINALITY, || {
         routing::get(cardinality::cardinality)
     }),
@@ -192,11 +203,7 @@ struct Asked {
 impl Asked {
     fn read(parameters: &Parameters, now: i64, desk: &DeskSettings) -> Result<Asked, Refusal> {
         let text = parameters.required("query", "an expression of PromQL or CAQL")?.to_owned();
-        let language = match parameters.get("language") {
-            None | Some("promql") => Language::PromQl,
-            Some("caql") => Language::Caql,
-            Some(other) => return Err(Refusal::parameter("language", other, "promql or caql")),
-        };
+        let language = language(parameters)?;
         let options = match parameters.flag("experimental")? {
             true => promql::Options::all(),
             false => promql::Options::default(),
@@ -265,6 +272,14 @@ impl Asked {
             }
         }
         Ok(maxima)
+    }
+}
+
+fn language(parameters: &Parameters) -> Result<Language, Refusal> {
+    match parameters.get("language") {
+        None | Some("promql") => Ok(Language::PromQl),
+        Some("caql") => Ok(Language::Caql),
+        Some(other) => Err(Refusal::parameter("language", other, "promql or caql")),
     }
 }
 

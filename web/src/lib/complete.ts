@@ -1,6 +1,7 @@
-/** What can stand where the caret is in a selector: a metric, a label's name, or a label's value. */
+/** What can stand where the caret is: a metric, a label's name, a label's value, or a function. */
 
-import type { Name } from "./api";
+import { ask, names, type Name } from "./api";
+import { spot, type Spot, type Written } from "./spot";
 
 export interface Offer {
   /** The whole text when it is taken, and the caret in it. */
@@ -13,64 +14,127 @@ export interface Offer {
   goesOn: boolean;
 }
 
+/** A function, and how a call of it is written. */
+interface Callable {
+  name: string;
+  call: string;
+}
+
+/** What the server knows, asked when it is first needed. */
+export class Known {
+  private found: Promise<readonly Name[]> | null = null;
+  private readonly callable = new Map<Written, Promise<readonly Callable[]>>();
+
+  names(): Promise<readonly Name[]> {
+    const ask = () => names().then((found) => found.items);
+    this.found ??= retried(ask, () => (this.found = null));
+    return this.found;
+  }
+
+  functions(language: Written): Promise<readonly Callable[]> {
+    interface Told {
+      functions: (Callable & { experimental: boolean })[];
+    }
+    let found = this.callable.get(language);
+    if (!found) {
+      const usual = () => ask<Told>("/v1/functions", { language }).then((told) => told.functions.filter((one) => !one.experimental));
+      found = retried(usual, () => this.callable.delete(language));
+      this.callable.set(language, found);
+    }
+    return found;
+  }
+}
+
+/** What was not to be had is asked for again the next time. */
+async function retried<T>(asked: () => Promise<T>, forget: () => void): Promise<T> {
+  try {
+    return await asked();
+  } catch (error) {
+    forget();
+    throw error;
+  }
+}
+
 /** Offers at the most. */
 const MOST = 50;
 
-type Told = (path: string, parameters: Record<string, string>) => Promise<Record<string, unknown>>;
-
-/** Where the caret is. */
-export type Spot =
-  | { at: "name"; written: string }
-  | { at: "label"; metric: string; written: string; from: number }
-  | { at: "value"; metric: string; label: string; written: string; from: number };
-
-export function spot(text: string, caret: number): Spot | null {
-  const before = text.slice(0, caret);
-  const brace = before.indexOf("{");
-  if (brace < 0) return /^[^(]*$/.test(before) ? { at: "name", written: before.trim() } : null;
-  if (before.includes("}")) return null;
-  const metric = before.slice(0, brace).trim();
-  const inside = before.slice(brace + 1);
-  const value = /(?:^|,)\s*([\w.:]+)\s*(?:=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)$/.exec(inside);
-  if (value) return { at: "value", metric, label: value[1]!, written: value[2]!, from: caret - value[2]!.length };
-  const label = /(?:^|,)\s*([\w.:]*)$/.exec(inside);
-  return label ? { at: "label", metric, written: label[1]!, from: caret - label[1]!.length } : null;
+interface Asking {
+  text: string;
+  caret: number;
+  language: Written;
+  /** Kinds of series that can be chosen; all, if none are named. */
+  kinds?: readonly string[];
+  known: Known;
+  signal: AbortSignal;
 }
 
-export async function complete(text: string, caret: number, names: readonly Name[], kinds: readonly string[], told: Told): Promise<Offer[]> {
-  const found = spot(text, caret);
+export async function complete({ text, caret, language, kinds, known, signal }: Asking): Promise<Offer[]> {
+  const found = spot(text, caret, language);
   if (!found) return [];
-  const rest = text.slice(caret);
-  if (found.at === "name") {
-    const word = found.written.toLowerCase();
-    const fits = names.filter((one) => kinds.includes(one.kind) && one.name.toLowerCase().includes(word));
-    // What begins so comes first.
-    const rank = (one: Name) => (one.name.toLowerCase().startsWith(word) ? 0 : 1);
-    fits.sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
-    return fits.slice(0, MOST).map((one) => ({
-      text: one.name + rest.replace(/^[^{]*/, ""),
-      caret: one.name.length,
-      name: one.name,
-      about: `${one.kind}${one.unit ? `, ${one.unit}` : ""}, ${one.series} series`,
-      goesOn: false,
-    }));
+  const put = placed(text, caret, found.from);
+  switch (found.at) {
+    case "name":
+    case "word":
+      return words(found, language, kinds, known, put);
+    case "label": {
+      const answer = await ask<{ labels: { name: string; values: number }[] }>("/v1/labels", searched(found), signal);
+      const tail = { matcher: '="', alone: "", tag: ":" }[found.form];
+      return answer.labels.map((one) => put(one.name, tail, { name: one.name, about: `${one.values} values`, goesOn: tail !== "" }));
+    }
+    case "value": {
+      const path = `/v1/label/${encodeURIComponent(found.label)}/values`;
+      const answer = await ask<{ values: { value: string; series: number }[] }>(path, searched(found), signal);
+      const end = found.form === "tag" ? "" : text.slice(caret).includes("}") ? '"' : '"}';
+      return answer.values.map((one) => {
+        const value = found.form === "tag" ? one.value : quotable(one.value);
+        return put(value, end, { name: one.value, about: `${one.series} series`, goesOn: false });
+      });
+    }
   }
-  const parameters: Record<string, string> = { text: found.written, limit: String(MOST) };
-  if (found.metric) parameters["selector"] = found.metric;
-  const put = (name: string, about: string, goesOn: boolean, tail: string): Offer => {
-    const head = text.slice(0, found.from) + name;
-    return { text: head + tail + rest.replace(/^[\w.:]*"?/, ""), caret: head.length + tail.length, name, about, goesOn };
+}
+
+type Put = (word: string, tail: string, offer: Pick<Offer, "name" | "about" | "goesOn">) => Offer;
+
+/** Puts a word where one was begun, and drops what was left of that. */
+function placed(text: string, caret: number, from: number): Put {
+  const rest = text.slice(caret).replace(/^[\w:.-]*/, "");
+  return (word, tail, offer) => {
+    const head = text.slice(0, from) + word + tail;
+    // A quote that is there already is not written twice.
+    return { ...offer, text: head + (tail.startsWith('"') ? rest.replace(/^"/, "") : rest), caret: head.length };
   };
-  if (found.at === "label") {
-    const answer = await told("/v1/labels", parameters);
-    const labels = answer["labels"] as { name: string; values: number; series: number }[];
-    return labels.map((one) => put(one.name, `${one.values} values`, true, '="'));
+}
+
+async function words(found: Spot, language: Written, kinds: readonly string[] | undefined, known: Known, put: Put): Promise<Offer[]> {
+  const word = found.written.trim().toLowerCase();
+  const fits = (name: string) => name.toLowerCase().includes(word);
+  const offers: Offer[] = [];
+  if (found.at === "name" || language !== "caql") {
+    for (const one of await known.names()) {
+      if (!fits(one.name) || (kinds && !kinds.includes(one.kind))) continue;
+      const about = `${one.kind}${one.unit ? `, ${one.unit}` : ""}, ${one.series} series`;
+      const plain = language !== "promql" || found.at === "name" || /^[A-Za-z_:][\w:]*$/.test(one.name);
+      const name = found.at === "name" && !found.quoted ? one.name : quotable(one.name);
+      offers.push(put(plain ? name : `{"${name}"}`, "", { name: one.name, about, goesOn: false }));
+    }
   }
-  const answer = await told(`/v1/label/${encodeURIComponent(found.label)}/values`, parameters);
-  const values = answer["values"] as { value: string; series: number }[];
-  return values.map((one) => {
-    const quoted = one.value.replace(/[\\"]/g, "\\$&");
-    const end = rest.includes("}") ? '"' : '"}';
-    return { ...put(quoted, `${one.series} series`, false, end), name: one.value };
-  });
+  if (found.at === "word") {
+    for (const one of await known.functions(language)) {
+      if (fits(one.name)) offers.push(put(`${one.name}(`, "", { name: one.name, about: one.call, goesOn: true }));
+    }
+  }
+  // What begins so comes first.
+  const rank = (offer: Offer) => (offer.name.toLowerCase().startsWith(word) ? 0 : 1);
+  offers.sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
+  return offers.slice(0, MOST);
+}
+
+function searched(found: Spot & { metric: string }): Record<string, string> {
+  const selector = /^[A-Za-z_:][\w:.]*$/.test(found.metric) ? { selector: found.metric } : {};
+  return { text: found.written, limit: String(MOST), ...selector };
+}
+
+/** As it stands between double quotes. */
+function quotable(text: string): string {
+  return text.replace(/[\\"]/g, "\\$&").replace(/\n/g, "\\n");
 }

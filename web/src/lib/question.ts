@@ -112,8 +112,3 @@ export function mistake(message: string, text: string): { line: string; column: 
   const line = text.split("\n")[Number(found[1]) - 1] ?? "";
   return { line, column: Number(found[2]) - 1, what: found[3]! };
 }
-
-/** The word before the caret, which may become a metric's name. */
-export function word(text: string, caret: number): string {
-  return /[\w:.]*$/.exec(text.slice(0, caret))?.[0] ?? "";
-}

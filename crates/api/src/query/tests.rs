@@ -311,3 +311,40 @@ async fn what_a_first_reading_counted_is_a_part_of_the_whole() {
         );
     }
 }
+
+#[tokio::test]
+async fn functions_are_told_with_what_they_take() {
+    let trial = Trial::new();
+    for (asked, known) in [
+        (
+            "/v1/functions",
+            [
+                ("sum", "sum by (label) (instant vector)"),
+                ("histogram_quantile", "histogram_quantile(scalar, instant vector)"),
+                ("round", "round(instant vector[, scalar])"),
+            ],
+        ),
+        (
+            "/v1/functions?language=caql",
+            [
+                ("histogram:merge", "histogram:merge()"),
+                ("histogram:percentile", "histogram:percentile(percentile, …)"),
+                ("delay", "delay(delay, …)"),
+            ],
+        ),
+    ] {
+        let told = trial.json(asked).await;
+        let told = told["functions"].as_array().unwrap();
+        for (name, call) in known {
+            let found = told.iter().find(|one| one["name"] == name);
+            assert_eq!(found.map(|one| &one["call"]), Some(&call.into()), "{name}");
+        }
+    }
+    check(
+        "/v1/functions?language=sql",
+        expect![[r#"
+        400 Bad Request {"error":"parameter language: found \"sql\", expected promql or caql"}
+    "#]],
+    )
+    .await;
+}

@@ -1,5 +1,7 @@
 //! Which functions and aggregations there are, and what they take.
 
+use std::fmt::{Display, Formatter};
+
 use super::ast::ValueType;
 use ValueType::{Matrix, Scalar, Text, Vector};
 
@@ -176,6 +178,22 @@ impl Function {
     }
 }
 
+/// As one writes a call of it, with the types of its arguments; those in brackets may be left out.
+impl Display for Function {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}(", self.name)?;
+        let many = if self.variadic == Variadic::Any { ", …" } else { "" };
+        for (at, of) in self.args.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            match at < self.args_min() {
+                true => write!(f, "{comma}{}", of.documented())?,
+                false => write!(f, "[{comma}{}{many}]", of.documented())?,
+            }
+        }
+        f.write_str(")")
+    }
+}
+
 /// Operators over many series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it; `text` has how they are written")]
@@ -263,6 +281,17 @@ mod tests {
         assert!(FUNCTIONS.is_sorted_by(|a, b| a.name < b.name));
         let own = FUNCTIONS.iter().filter(|function| function.is_own).count();
         assert_eq!((FUNCTIONS.len() - own, own), (90, 10));
+    }
+
+    #[test]
+    fn calls_as_one_writes_them() {
+        let written = |name| function(name).map(ToString::to_string);
+        assert_eq!(written("pi").as_deref(), Some("pi()"));
+        assert_eq!(written("rate").as_deref(), Some("rate(range vector)"));
+        assert_eq!(written("round").as_deref(), Some("round(instant vector[, scalar])"));
+        assert_eq!(written("hour").as_deref(), Some("hour([instant vector])"));
+        let join = "label_join(instant vector, string, string[, string, …])";
+        assert_eq!(written("label_join").as_deref(), Some(join));
     }
 
     #[test]

@@ -1,0 +1,53 @@
+//! Which functions there are in a language: what completion offers.
+
+use axum::extract::State;
+use query::Language;
+use query::caql::Signature;
+use query::caql::signature::Standing;
+use query::promql::{self, AggregateOp};
+
+use super::{FUNCTIONS, language};
+use crate::context::Context;
+use crate::desk::Written;
+use crate::json::Json::{self, Bool, List, Object, Text};
+use crate::json::integer;
+use crate::parameters::Parameters;
+use crate::refusal::Refusal;
+
+pub(super) async fn functions(
+    State(context): State<Context>,
+    parameters: Parameters,
+) -> Result<Written, Refusal> {
+    let parameters = parameters.only(FUNCTIONS)?;
+    let told = match language(&parameters)? {
+        Language::PromQl => promql(),
+        Language::Caql => caql(),
+    };
+    context.desk.answer(&Object(vec![("schema", integer(1)), ("functions", List(told))]))
+}
+
+fn promql() -> Vec<Json> {
+    let aggregations = AggregateOp::ALL.into_iter().map(|op| {
+        let parameter = op.param().map(|of| format!("{}, ", of.documented())).unwrap_or_default();
+        let written = format!("{} by (label) ({parameter}instant vector)", op.text());
+        function(op.text(), written, op.is_experimental())
+    });
+    let functions = promql::FUNCTIONS
+        .iter()
+        .map(|one| function(one.name, one.to_string(), one.is_experimental));
+    aggregations.chain(functions).collect()
+}
+
+/// Those that one should use.
+fn caql() -> Vec<Json> {
+    let current = Signature::all().iter().filter(|one| one.standing == Standing::Current);
+    current.map(|one| function(&one.name, one.to_string(), false)).collect()
+}
+
+fn function(name: &str, written: String, is_experimental: bool) -> Json {
+    Object(vec![
+        ("name", Text(name.to_owned())),
+        ("call", Text(written)),
+        ("experimental", Bool(is_experimental)),
+    ])
+}
