@@ -10,7 +10,10 @@ use std::sync::PoisonError;
 
 use axum::body::Bytes;
 use axum::extract::{Path as Named, State};
+use axum::response::IntoResponse;
 use axum::routing;
+use http::HeaderMap;
+use http::header::{CACHE_CONTROL, ETAG, IF_MATCH, IF_NONE_MATCH};
 use serde_json::Value;
 
 use crate::context::Context;
@@ -20,6 +23,7 @@ use crate::json::Json::{List, Object, Text};
 use crate::json::integer;
 use crate::openapi::{JSON, Parameter, Route};
 use crate::refusal::Refusal;
+use crate::tag;
 use crate::token::Scope;
 
 /// Bytes of a board.
@@ -40,7 +44,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "put",
         body: Some((JSON, "the board: an object with a title and panels; up to 256 KiB")),
-        ..Route::get("/v1/boards/{name}", "Keeps a board.", ONE, || routing::put(write))
+        ..Route::get("/v1/boards/{name}", "Keeps a board. With `If-Match` and the `ETag` that it was read with, only if nobody else changed it meanwhile; with `If-None-Match: *`, only a new one. Otherwise the answer is 412.", ONE, || routing::put(write))
     }
     .with_scope(Some(Scope::Admin))
     .answers(200, JSON, "it is kept, and on disk"),
@@ -90,17 +94,48 @@ async fn list(State(context): State<Context>) -> Result<Written, Refusal> {
     context.desk.blocking("boards", None, work).await
 }
 
+/// A board as it is now, if there is one.
+fn held(folder: &Path, name: &str) -> Result<Option<String>, Refusal> {
+    let path = file(folder, name);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(&path, &error)),
+    }
+}
+
+fn missing(name: &str) -> Refusal {
+    Refusal::Missing(format!("there is no board {name:?}"))
+}
+
+/// Refuses to change what is not as the asker saw it: somebody else's change would be lost.
+fn unchanged(headers: &HeaderMap, name: &str, now: Option<&str>) -> Result<(), Refusal> {
+    let now = now.map(|text| tag::of(text.as_bytes()));
+    if tag::names(headers, &IF_MATCH, now.as_deref()) == Some(false) {
+        let why = "was changed or removed by somebody else since it was read; read it again";
+        return Err(Refusal::Changed(format!("the board {name:?} {why}")));
+    }
+    if tag::names(headers, &IF_NONE_MATCH, now.as_deref()) == Some(true) {
+        let why = "there is already; keep this one by another name";
+        return Err(Refusal::Changed(format!("a board {name:?} {why}")));
+    }
+    Ok(())
+}
+
+/// An answer about a board, by whose tag it can be changed.
+fn tagged(tag: String, answer: Written) -> impl IntoResponse + use<> {
+    ([(ETAG, tag), (CACHE_CONTROL, "no-cache".to_owned())], answer)
+}
+
 async fn read(
     State(context): State<Context>,
     Named(name): Named<String>,
-) -> Result<Written, Refusal> {
-    let path = file(&folder(&context)?, checked(&name)?);
-    let work = move |_: &_| match fs::read_to_string(&path) {
-        Ok(text) => Ok(Written(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(Refusal::Missing(format!("there is no board {name:?}")))
-        }
-        Err(error) => Err(failed(&path, &error)),
+) -> Result<impl IntoResponse, Refusal> {
+    let folder = folder(&context)?;
+    checked(&name)?;
+    let work = move |_: &_| {
+        let text = held(&folder, &name)?.ok_or_else(|| missing(&name))?;
+        Ok(tagged(tag::of(text.as_bytes()), Written(text)))
     };
     context.desk.blocking("boards", None, work).await
 }
@@ -108,8 +143,9 @@ async fn read(
 async fn write(
     State(context): State<Context>,
     Named(name): Named<String>,
+    headers: HeaderMap,
     body: Bytes,
-) -> Result<Written, Refusal> {
+) -> Result<impl IntoResponse, Refusal> {
     let (folder, desk) = (folder(&context)?, context.desk.clone());
     let name = checked(&name)?.to_owned();
     if body.len() > BYTES_MAX {
@@ -123,43 +159,55 @@ async fn write(
     }
     let work = move |_: &_| {
         let _alone = desk.boards.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = names(&folder)?;
-        if held.len() >= BOARDS_MAX && !held.contains(&name) {
+        unchanged(&headers, &name, held(&folder, &name)?.as_deref())?;
+        let there = names(&folder)?;
+        if there.len() >= BOARDS_MAX && !there.contains(&name) {
             return Err(Refusal::Bad(format!("there are {BOARDS_MAX} boards; remove one first")));
         }
         keep(&folder, &name, &body).map_err(|error| failed(&folder, &error))?;
-        desk.answer(&Object(vec![("schema", integer(1)), ("kept", Text(name))]))
+        let answer = desk.answer(&Object(vec![("schema", integer(1)), ("kept", Text(name))]))?;
+        Ok(tagged(tag::of(&body), answer))
     };
     context.desk.blocking("boards", None, work).await
 }
 
 /// The old one stays until the new one is whole and on disk.
 fn keep(folder: &Path, name: &str, board: &[u8]) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+    if !folder.exists() {
+        fs::create_dir_all(folder)?;
+        // That it is there has to be on disk too.
+        folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
+    }
     let new = folder.join(format!("{name}.new"));
-    let mut written = File::create(&new)?;
-    written.write_all(board)?;
-    written.sync_all()?;
-    fs::rename(&new, file(folder, name))?;
+    let written = File::create(&new).and_then(|mut file| {
+        file.write_all(board)?;
+        file.sync_all()
+    });
+    if let Err(error) = written.and_then(|()| fs::rename(&new, file(folder, name))) {
+        // A disk that is full shall not be filled by what nobody reads.
+        let _ = fs::remove_file(&new);
+        return Err(error);
+    }
     File::open(folder)?.sync_all()
 }
 
 async fn remove(
     State(context): State<Context>,
     Named(name): Named<String>,
+    headers: HeaderMap,
 ) -> Result<Written, Refusal> {
     let (folder, desk) = (folder(&context)?, context.desk.clone());
     let name = checked(&name)?.to_owned();
     let work = move |_: &_| {
         let _alone = desk.boards.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = held(&folder, &name)?;
+        unchanged(&headers, &name, now.as_deref())?;
+        now.ok_or_else(|| missing(&name))?;
         let path = file(&folder, &name);
-        match fs::remove_file(&path).and_then(|()| File::open(&folder)?.sync_all()) {
-            Ok(()) => desk.answer(&Object(vec![("schema", integer(1)), ("removed", Text(name))])),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Refusal::Missing(format!("there is no board {name:?}")))
-            }
-            Err(error) => Err(failed(&path, &error)),
-        }
+        fs::remove_file(&path)
+            .and_then(|()| File::open(&folder)?.sync_all())
+            .map_err(|error| failed(&path, &error))?;
+        desk.answer(&Object(vec![("schema", integer(1)), ("removed", Text(name))]))
     };
     context.desk.blocking("boards", None, work).await
 }

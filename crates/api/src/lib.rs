@@ -37,6 +37,7 @@ mod server;
 mod snapshots;
 mod status;
 mod stream;
+mod tag;
 mod token;
 #[cfg(test)]
 mod trial;

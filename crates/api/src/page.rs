@@ -9,6 +9,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use crate::tag;
+
 /// Nothing but what this server has: no script or style in the text, no other host, no frame around it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -23,11 +25,10 @@ pub(crate) fn answer(path: &str, headers: &HeaderMap) -> Option<Response> {
 }
 
 fn of(file: &File, headers: &HeaderMap) -> Response {
-    let tag =
-        HeaderValue::try_from(format!("\"{}\"", file.tag)).expect("BUG: a tag is hexadecimal");
-    let is_known = headers.get(IF_NONE_MATCH) == Some(&tag);
-    let packs = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("gzip"));
-    let is_packed = headers.get(ACCEPT_ENCODING).is_some_and(packs);
+    let tag = format!("\"{}\"", file.tag);
+    let is_known = tag::names(headers, &IF_NONE_MATCH, Some(&tag)) == Some(true);
+    let tag = HeaderValue::try_from(tag).expect("BUG: a tag is hexadecimal");
+    let is_packed = takes_gzip(headers);
     let body = match (is_known, is_packed) {
         (true, _) => Body::empty(),
         (false, true) => Body::from(file.packed),
@@ -50,6 +51,18 @@ fn of(file: &File, headers: &HeaderMap) -> Response {
         told.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response
+}
+
+/// Whether gzip is among what is taken; with a weight of zero it is not (RFC 9110, 12.5.3).
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let texts = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let mut coded = texts.flat_map(|text| text.split(',')).filter_map(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+        name.trim().eq_ignore_ascii_case("gzip").then(|| weight.trim().to_ascii_lowercase())
+    });
+    coded.next().is_some_and(|weight| {
+        weight.strip_prefix("q=").and_then(|weight| weight.parse().ok()).unwrap_or(1.0) > 0.0
+    })
 }
 
 #[cfg(test)]
@@ -79,5 +92,20 @@ mod tests {
             headers.insert(IF_NONE_MATCH, fresh.headers()[ETAG].clone());
             assert_eq!(answer(file.path, &headers).unwrap().status(), StatusCode::NOT_MODIFIED);
         }
+    }
+
+    #[test]
+    fn what_is_packed_is_wanted_packed() {
+        let check = |value: &'static str, expected: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(value));
+            assert_eq!(takes_gzip(&headers), expected, "{value}");
+        };
+        check("gzip, deflate, br", true);
+        check("br;q=1.0, GZIP;q=0.8", true);
+        check("br, gzip; q=0.000", false);
+        check("identity, not-gzip", false);
+        check("", false);
+        assert!(!takes_gzip(&HeaderMap::new()));
     }
 }

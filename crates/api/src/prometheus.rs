@@ -197,7 +197,7 @@ impl IntoResponse for Failure {
             Refusal::Execution(_) => "execution",
             Refusal::Time(_) => "timeout",
             Refusal::Busy { .. } => "unavailable",
-            Refusal::Missing(_) => "not_found",
+            Refusal::Missing(_) | Refusal::Changed(_) => "not_found",
             Refusal::Internal(_) => "internal",
         };
         let mut body = format!("{{\"status\":\"error\",\"errorType\":\"{kind}\",\"error\":");

@@ -25,6 +25,8 @@ pub(crate) enum Refusal {
     },
     /// There is no such thing.
     Missing(String),
+    /// It is not, or no longer, as the asker takes it to be.
+    Changed(String),
     /// The store failed.
     Internal(String),
 }
@@ -67,6 +69,7 @@ impl Refusal {
             | Refusal::Time(what)
             | Refusal::Busy { what, .. }
             | Refusal::Missing(what)
+            | Refusal::Changed(what)
             | Refusal::Internal(what) => what,
         }
     }
@@ -79,6 +82,7 @@ impl Refusal {
             Refusal::Time(_) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,
             Refusal::Missing(_) => StatusCode::NOT_FOUND,
+            Refusal::Changed(_) => StatusCode::PRECONDITION_FAILED,
             Refusal::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

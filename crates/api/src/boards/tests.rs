@@ -52,6 +52,59 @@ async fn boards_are_kept_as_they_were_written() {
     assert!(!folder.0.join("out.json").exists());
 }
 
+/// Asks with a header; the status and the tag of the answer.
+async fn ask_with(
+    trial: &Trial,
+    method: &str,
+    (header, tag): (&str, &str),
+    body: &str,
+) -> (StatusCode, String) {
+    let request = Request::builder().method(method).uri("/v1/boards/shop").header(header, tag);
+    let answer = trial.answer(request.body(Body::from(body.to_owned())).unwrap()).await;
+    let tag = answer.headers().get("etag").map(|tag| tag.to_str().unwrap().to_owned());
+    (answer.status(), tag.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn what_somebody_else_kept_meanwhile_is_not_lost() {
+    let folder =
+        Folder(std::env::temp_dir().join(format!("topdeck-boards-two-{}", std::process::id())));
+    let boards = Some(folder.0.join("boards"));
+    let trial = Trial::over(store(), DeskSettings { boards, ..Default::default() });
+    let gone = StatusCode::PRECONDITION_FAILED;
+    let put = async |header, tag: &str, board| ask_with(&trial, "PUT", (header, tag), board).await;
+    assert_eq!(put("if-match", "*", "{}").await.0, gone);
+    let (status, first) = put("if-none-match", "*", r#"{"title":"a"}"#).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(put("if-none-match", "*", r#"{"title":"b"}"#).await.0, gone);
+    assert_eq!(
+        ask_with(&trial, "GET", ("accept", "*/*"), "").await,
+        (StatusCode::OK, first.clone())
+    );
+    // Two have read it; the second one to keep it is told, and the first one's board stays.
+    let (status, second) = put("if-match", &format!("W/{first}"), r#"{"title":"c"}"#).await;
+    assert_eq!((status, second != first), (StatusCode::OK, true));
+    assert_eq!(put("if-match", &first, r#"{"title":"d"}"#).await.0, gone);
+    assert_eq!(ask_with(&trial, "DELETE", ("if-match", &first), "").await.0, gone);
+    assert_eq!(ask(&trial, "GET", "/v1/boards/shop", "").await.1, r#"{"title":"c"}"#);
+    assert_eq!(ask_with(&trial, "DELETE", ("if-match", &second), "").await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_leaves_nothing_behind() {
+    let folder =
+        Folder(std::env::temp_dir().join(format!("topdeck-boards-full-{}", std::process::id())));
+    let boards = folder.0.join("boards");
+    let settings = DeskSettings { boards: Some(boards.clone()), ..Default::default() };
+    let trial = Trial::over(store(), settings);
+    // Something stands where the board would go, as a disk that fails at the last step.
+    std::fs::create_dir_all(boards.join("shop.json")).unwrap();
+    assert!(super::keep(&boards, "shop", b"{}").is_err());
+    assert!(!boards.join("shop.new").exists());
+    let (status, text) = ask(&trial, "PUT", "/v1/boards/shop", "{}").await;
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
+}
+
 #[test]
 fn a_name_is_no_path() {
     for good in ["a", "web-1_b", "0"] {
