@@ -41,6 +41,21 @@ test("beside zero there is no tick, and none on a side without values", () => {
   expect(ticks[1]).toBeGreaterThan(0.15);
 });
 
+test.each([
+  ["from zero to the greatest", [0, Number.MAX_VALUE]],
+  ["on both sides", [-Number.MAX_VALUE, Number.MAX_VALUE]],
+  ["from the least to the greatest", [Number.MIN_VALUE, Number.MAX_VALUE]],
+  ["the least", [Number.MIN_VALUE, Number.MIN_VALUE]],
+])("the greatest and the least numbers have a place, and ticks come to an end: %s", (_, [low, high]) => {
+  const scale = Scale.around([[low!, high!]]);
+  for (const end of [low!, high!]) {
+    expect(scale.share(end)).toBeGreaterThanOrEqual(0);
+    expect(scale.share(end)).toBeLessThanOrEqual(1);
+  }
+  expect([scale.low, scale.high, scale.value(0.5)].every(Number.isFinite)).toBe(true);
+  expect(scale.ticks(8).length).toBeLessThan(30);
+});
+
 test("what is nothing, one value, or all zero has a scale", () => {
   for (const ranges of [[], [[0, 0]], [[5, 5]]] as [number, number][][]) {
     const scale = Scale.around(ranges);

@@ -4,7 +4,7 @@ import { read, write } from "../src/lib/link";
 import * as nines from "../src/lib/nines";
 import { mistake, named } from "../src/lib/question";
 import * as time from "../src/lib/time";
-import { bracket, parse, percent, value } from "../src/lib/unit";
+import { bracket, count, entry, parse, percent, value } from "../src/lib/unit";
 
 test.each([
   [0, "ns", "0 s"],
@@ -17,6 +17,10 @@ test.each([
   [0.25, "s", "250 ms"],
   [12_400_000, "B", "12.4 MB"],
   [1_234, "", "1.23k"],
+  [0.00123, "", "0.00123"],
+  [-0.0000042, "B", "-0.0000042 B"],
+  [0.25, "ns", "0.25 ns"],
+  [1e300, "B", "1e+285 PB"],
   [Infinity, "ns", "no upper bound"],
 ])("%d %s is %s", (number, unit, expected) => expect(value(number, unit)).toBe(expected));
 
@@ -27,8 +31,34 @@ test.each([
   ["1e6", "ns", 1e6],
   ["2", "B", 2],
   ["2 ms", "B", null],
+  ["12.4MB", "B", 12.4e6],
+  ["1.23k", "", 1230],
+  ["3 requests/s", "requests/s", 3],
+  ["5\u03bcs", "ns", 5e3],
+  ["1e999", "ns", null],
   ["fast", "ns", null],
 ])("%s in %s is %d", (text, unit, expected) => expect(parse(text, unit)).toBe(expected));
+
+test.each([
+  [1.53e6, "ns", "1.53ms"],
+  [1.53e3, "ns", "1.53us"],
+  [12_400_000, "B", "12.4MB"],
+  [1_230, "", "1.23k"],
+  [0.00123, "", "0.00123"],
+  [-2e6, "ns", "-2ms"],
+  [0, "ns", "0s"],
+  [1e-9, "ns", "1e-9"],
+  [1e300, "ns", "1.16e+286d"],
+])("a threshold that was dragged to %d %s is read back from %s", (number, unit, expected) => {
+  const text = entry(number, unit);
+  if (parse(expected, unit) === number) expect(text).toBe(expected);
+  expect(Math.abs(parse(text, unit)! - number)).toBeLessThanOrEqual(Math.abs(number) * 1e-9);
+});
+
+test("a count that the browser cannot hold is not told to the last digit", () => {
+  expect(count(2 ** 53 - 1)).toBe("9,007,199,254,740,991");
+  expect(count(2 ** 62)).toBe("about 4.612e+18");
+});
 
 test("a bracket tells how far it may be off, if that shows", () => {
   expect(bracket({ lower: 1e6, estimate: 1.5e6, upper: 2e6 }, "ns")).toBe("1.5 ms (1–2)");
@@ -50,6 +80,8 @@ test("an address is a place, and a place an address", () => {
   expect(read(write(place))).toEqual(place);
   expect(read("")).toEqual({ view: "explore", settings: {} });
   expect(read("#/none?x=1").view).toBe("explore");
+  expect(read('#/explore?selector=a{b=~"c?d?"}&from=-1h').settings).toEqual({ selector: 'a{b=~"c?d?"}', from: "-1h" });
+  expect(read("#/explore?__proto__=x&selector=%E0%A4%A").settings["from"]).toBeUndefined();
 });
 
 test.each([
@@ -57,7 +89,49 @@ test.each([
   ["now", 100e6],
   ["1970-01-02T00:00:00Z", 86_400e3],
   ["soon", null],
+  ["-1h30m", 100e6 - 5_400e3],
+  ["-90min", 100e6 - 5_400e3],
+  ["1970-01-02", 86_400e3],
+  ["1970-01-02 00:30", 88_200e3],
+  ["1970-01-02T02:00+02:00", 86_400e3],
+  ["5", null],
+  ["foo 1", null],
+  ["-99999999999w", null],
+  ["9999-01-01", null],
+  ["1970-13-01", null],
 ])("the moment %s", (text, expected) => expect(time.moment(text, 100e6)).toBe(expected));
+
+test("a time is as the server takes it, wherever the reader is", () => inZone("America/New_York", () => {
+  expect(time.moment("1970-01-02T00:00", 0)).toBe(86_400e3);
+}));
+
+test("a stretch that is none is refused, and one at the ends of time stays there", () => {
+  expect(() => time.stretch({ from: "now", to: "-1h" }, 0)).toThrow(/expected moments/);
+  const ends: [number, number] = [-9.2e12, 9.2e12];
+  expect(time.resolved(time.shifted(ends, 0.5), 0)).not.toBeNull();
+  expect(time.resolved(time.wider(ends, 0), 0)).not.toBeNull();
+  const later: [number, number] = [4e12, 4.1e12];
+  expect(time.resolved(time.wider(later, 1.8e12), 1.8e12)).toEqual([3.95e12, 4.1e12]);
+});
+
+test.each(["2026-03-27T23:00Z", "2026-10-22T22:00Z"])("midnight is midnight before and after clocks are changed: %s", (from) => inZone("Europe/Berlin", () => {
+  const start = Date.parse(from);
+  const ticks = time.ticks(start, start + 6 * 86_400e3, 7);
+  expect(ticks.length).toBeGreaterThanOrEqual(6);
+  expect(ticks.map((at) => new Date(at).getHours())).toEqual(ticks.map(() => 0));
+  expect(new Set(ticks.map((at) => time.clock(at, 6 * 86_400e3))).size).toBe(ticks.length);
+}));
+
+function inZone(zone: string, work: () => void): void {
+  const before = process.env["TZ"];
+  process.env["TZ"] = zone;
+  try {
+    work();
+  } finally {
+    if (before === undefined) delete process.env["TZ"];
+    else process.env["TZ"] = before;
+  }
+}
 
 test("ticks are round, and no more than wanted", () => {
   for (const span of [50, 7e3, 600e3, 86_400e3, 40 * 86_400e3, 4_000 * 86_400e3]) {
@@ -71,6 +145,7 @@ test("a visit of many requests meets high percentiles", () => {
   expect(nines.reached(1, 0.5)).toBeCloseTo(0.5);
   expect(nines.reached(200, 0.5)).toBeCloseTo(0.99654, 5);
   expect(nines.harmed(200, 0.99)).toBeCloseTo(0.866, 3);
+  for (const many of [1e16, 2e18]) expect(nines.spectrum(many).every((q) => q >= 0 && q < 1)).toBe(true);
   expect(nines.percentile(0.999)).toBe("p99.9");
   expect(nines.percentile(0.5)).toBe("p50");
 });

@@ -1,6 +1,7 @@
 /** What can stand where the caret is: a metric, a label's name, a label's value, or a function. */
 
-import { ask, names, type Name } from "./api";
+import { ask, names, type Found, type Name } from "./api";
+import { ofMetric, quoted } from "./selector";
 import { spot, type Spot, type Written } from "./spot";
 
 export interface Offer {
@@ -22,13 +23,16 @@ interface Callable {
 
 /** What the server knows, asked when it is first needed. */
 export class Known {
-  private found: Promise<readonly Name[]> | null = null;
+  private found: Promise<Found<Name>> | null = null;
   private readonly callable = new Map<Written, Promise<readonly Callable[]>>();
 
-  names(): Promise<readonly Name[]> {
-    const ask = () => names().then((found) => found.items);
-    this.found ??= retried(ask, () => (this.found = null));
-    return this.found;
+  /** Those that may have a word in them. */
+  async names(word: string, signal: AbortSignal): Promise<readonly Name[]> {
+    this.found ??= retried(names, () => (this.found = null));
+    const { cut, items } = await this.found;
+    if (!cut) return items;
+    // There are more than the page was told of.
+    return (await ask<{ names: Name[] }>("/v1/names", { text: word, limit: 20 * MOST }, signal)).names;
   }
 
   functions(language: Written): Promise<readonly Callable[]> {
@@ -71,11 +75,11 @@ interface Asking {
 export async function complete({ text, caret, language, kinds, known, signal }: Asking): Promise<Offer[]> {
   const found = spot(text, caret, language);
   if (!found) return [];
-  const put = placed(text, caret, found.from);
+  const put = placed(text, caret, found);
   switch (found.at) {
     case "name":
     case "word":
-      return words(found, language, kinds, known, put);
+      return words(found, language, kinds, known, put, signal);
     case "label": {
       const answer = await ask<{ labels: { name: string; values: number }[] }>("/v1/labels", searched(found), signal);
       const tail = { matcher: '="', alone: "", tag: ":" }[found.form];
@@ -86,7 +90,7 @@ export async function complete({ text, caret, language, kinds, known, signal }: 
       const answer = await ask<{ values: { value: string; series: number }[] }>(path, searched(found), signal);
       const end = found.form === "tag" ? "" : text.slice(caret).includes("}") ? '"' : '"}';
       return answer.values.map((one) => {
-        const value = found.form === "tag" ? one.value : quotable(one.value);
+        const value = found.form === "tag" ? one.value : inQuotes(one.value);
         return put(value, end, { name: one.value, about: `${one.series} series`, goesOn: false });
       });
     }
@@ -96,8 +100,11 @@ export async function complete({ text, caret, language, kinds, known, signal }: 
 type Put = (word: string, tail: string, offer: Pick<Offer, "name" | "about" | "goesOn">) => Offer;
 
 /** Puts a word where one was begun, and drops what was left of that. */
-function placed(text: string, caret: number, from: number): Put {
-  const rest = text.slice(caret).replace(/^[\w:.-]*/, "");
+function placed(text: string, caret: number, found: Spot): Put {
+  const { from } = found;
+  // A value may have blanks and slashes in it, up to where the quote or what follows is.
+  const begun = found.at === "value" && found.form === "matcher" ? /^(?:[^"\\},]|\\.)*/ : /^[\w:.-]*/;
+  const rest = text.slice(caret).replace(begun, "");
   return (word, tail, offer) => {
     const head = text.slice(0, from) + word + tail;
     // A quote that is there already is not written twice.
@@ -105,17 +112,20 @@ function placed(text: string, caret: number, from: number): Put {
   };
 }
 
-async function words(found: Spot, language: Written, kinds: readonly string[] | undefined, known: Known, put: Put): Promise<Offer[]> {
+async function words(found: Spot, language: Written, kinds: readonly string[] | undefined, known: Known, put: Put, signal: AbortSignal): Promise<Offer[]> {
   const word = found.written.trim().toLowerCase();
   const fits = (name: string) => name.toLowerCase().includes(word);
   const offers: Offer[] = [];
   if (found.at === "name" || language !== "caql") {
-    for (const one of await known.names()) {
-      if (!fits(one.name) || (kinds && !kinds.includes(one.kind))) continue;
+    // One name can be measured in two units.
+    const apart = new Map((await known.names(word, signal)).filter((one) => !kinds || kinds.includes(one.kind)).map((one) => [one.name, one]));
+    for (const one of apart.values()) {
+      if (!fits(one.name)) continue;
       const about = `${one.kind}${one.unit ? `, ${one.unit}` : ""}, ${one.series} series`;
-      const plain = language !== "promql" || found.at === "name" || /^[A-Za-z_:][\w:]*$/.test(one.name);
-      const name = found.at === "name" && !found.quoted ? one.name : quotable(one.name);
-      offers.push(put(plain ? name : `{"${name}"}`, "", { name: one.name, about, goesOn: false }));
+      // PromQL takes a dot for the end of a name.
+      const plain = language === "promql" && one.name.includes(".") ? `{${quoted(one.name)}}` : ofMetric(one.name);
+      const written = found.at === "name" && found.quoted ? inQuotes(one.name) : plain;
+      offers.push(put(written, "", { name: one.name, about, goesOn: false }));
     }
   }
   if (found.at === "word") {
@@ -131,10 +141,11 @@ async function words(found: Spot, language: Written, kinds: readonly string[] | 
 
 function searched(found: Spot & { metric: string }): Record<string, string> {
   const selector = /^[A-Za-z_:][\w:.]*$/.test(found.metric) ? { selector: found.metric } : {};
-  return { text: found.written, limit: String(MOST), ...selector };
+  const text = found.at === "value" && found.form === "matcher" ? found.written.replace(/\\(.)/g, "$1") : found.written;
+  return { text, limit: String(MOST), ...selector };
 }
 
 /** As it stands between double quotes. */
-function quotable(text: string): string {
-  return text.replace(/[\\"]/g, "\\$&").replace(/\n/g, "\\n");
+function inQuotes(text: string): string {
+  return quoted(text).slice(1, -1);
 }

@@ -11,9 +11,10 @@ export interface Place {
 
 /** Reads what stands after `#`. What is not known is Explore. */
 export function read(hash: string): Place {
-  const [path, query] = hash.replace(/^#\/?/, "").split("?", 2);
+  // A selector that was written by hand may have a question mark in it.
+  const [, path, query] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash)!;
   const view = VIEWS.find((view) => view === path) ?? "explore";
-  return { view, settings: Object.fromEntries(new URLSearchParams(query ?? "")) };
+  return { view, settings: Object.fromEntries(new URLSearchParams(query)) };
 }
 
 /** The address of a place. Settings that are empty are left out; their order is always the same. */

@@ -12,7 +12,8 @@ export function share(place: number): number {
 
 /** Shares to draw a spectrum of: evenly on the axis, up to where one value remains. */
 export function spectrum(count: number, points = 200): number[] {
-  const last = place(1 - 1 / Math.max(count, 2));
+  // Beyond that a double has no shares below one.
+  const last = Math.min(place(1 - 1 / Math.max(count, 2)), 15);
   return Array.from({ length: points }, (_, at) => share((at / (points - 1)) * last));
 }
 

@@ -2,12 +2,13 @@
 
 import { ask, bracket, distribution, gap, type Gap, type Heatmap } from "./api";
 import { Distribution, exact, type Bracket } from "./distribution";
+import { quoted } from "./selector";
 import { written } from "./time";
 
 export const LANGUAGES = { promql: "PromQL", caql: "CAQL" } as const;
 export type Language = keyof typeof LANGUAGES;
 
-/** A number with its bounds at a moment, or a distribution. */
+/** A number with its bounds at a moment, or a distribution; null is what is neither. */
 export interface Point {
   time: number;
   value: Bracket | Distribution | null;
@@ -79,7 +80,8 @@ function stream(told: StreamTold): Stream {
 
 function valueOf(told: ValueTold): Bracket | Distribution | null {
   if (typeof told === "number") return exact(told);
-  if (typeof told === "string") return null;
+  // JSON has no number for these.
+  if (typeof told === "string") return told === "NaN" ? null : exact(told === "-Inf" ? -Infinity : Infinity);
   if ("cells" in told) return distribution(told);
   return "estimate" in told ? bracket(told) : null;
 }
@@ -101,7 +103,7 @@ export function asHeatmap(name: string, of: Stream, unit: string, [from, to]: re
 /** Labels as they are written in a selector. */
 export function named(labels: Record<string, string>): string {
   const { __name__: name = "", ...rest } = labels;
-  const pairs = Object.entries(rest).map(([label, value]) => `${label}="${value}"`);
+  const pairs = Object.entries(rest).map(([label, value]) => `${label}=${quoted(value)}`);
   return pairs.length > 0 ? `${name}{${pairs.join(", ")}}` : name || "all";
 }
 

@@ -3,6 +3,8 @@
  * zero and negative values have a place.
  */
 
+const bounded = (value: number) => Math.min(Math.max(value, -Number.MAX_VALUE), Number.MAX_VALUE);
+
 /** From values to a share of the axis: 0 at the bottom, 1 at the top. */
 export class Scale {
   private readonly bottom: number;
@@ -33,10 +35,12 @@ export class Scale {
     if (low > 0) {
       const [logLow, logHigh] = [Math.log10(low), Math.log10(high)];
       const room = Math.max((logHigh - logLow) * 0.04, 0.02);
-      return new Scale(10 ** (logLow - room), 10 ** (logHigh + room), 10 ** (logLow - room));
+      const least = Math.max(10 ** (logLow - room), Number.MIN_VALUE);
+      return new Scale(least, bounded(10 ** (logHigh + room)), least);
     }
     const scale = new Scale(low, high, least);
-    return new Scale(low < 0 ? scale.value(-0.04) : scale.value(-0.02), scale.value(1.04), least);
+    // The room above the greatest numbers there are is none.
+    return new Scale(bounded(scale.value(low < 0 ? -0.04 : -0.02)), bounded(scale.value(1.04)), least);
   }
 
   /** 0 at the bottom, 1 at the top, beyond it outside. */
@@ -48,18 +52,19 @@ export class Scale {
   value(share: number): number {
     const place = this.bottom + share * this.height;
     if (Math.abs(place) <= 1) return place * this.least;
-    return Math.sign(place) * this.least * 10 ** (Math.abs(place) - 1);
+    return Math.sign(place) * 10 ** (Math.abs(place) - 1 + Math.log10(this.least));
   }
 
   private place(value: number): number {
+    // Of the greatest numbers and the least there is no quotient, but of their logarithms a difference.
     const size = Math.abs(value) / this.least;
-    return Math.sign(value) * (size <= 1 ? size : 1 + Math.log10(size));
+    return Math.sign(value) * (size <= 1 ? size : 1 + Math.log10(Math.abs(value)) - Math.log10(this.least));
   }
 
   /** Round values to write beside the axis: powers of ten, and 2 and 5 of each where there is room for `most`. */
   ticks(most: number): number[] {
     const powers = new Set<number>();
-    const span = Math.log10(Math.max(Math.abs(this.low), Math.abs(this.high)) / this.least);
+    const span = Math.log10(Math.max(Math.abs(this.low), Math.abs(this.high))) - Math.log10(this.least);
     const sides = this.low < 0 && this.high > 0 ? 2 : 1;
     const first = Math.floor(Math.log10(this.least));
     const steps = span * sides * 3 <= most ? [1, 2, 5] : [1];

@@ -6,17 +6,31 @@ export interface Range {
   to: string;
 }
 
-const UNITS: Record<string, number> = { s: 1e3, m: 60e3, h: 3_600e3, d: 86_400e3, w: 604_800e3 };
+const UNITS: Record<string, number> = { s: 1e3, m: 60e3, min: 60e3, h: 3_600e3, d: 86_400e3, w: 604_800e3 };
+/** The server counts nanoseconds in 64 bits: from 1677 to 2262. */
+const MOST = 9.2e12;
 
-/** A moment in milliseconds; null if it is none. */
+/** A moment in milliseconds; null if it is none. What is one here is the same one for the server. */
 export function moment(text: string, now: number): number | null {
-  const trimmed = text.trim();
-  if (trimmed === "now") return now;
-  const relative = /^-(\d+(?:\.\d+)?)([smhdw])$/.exec(trimmed);
-  if (relative) return now - Number(relative[1]) * UNITS[relative[2]!]!;
-  const absolute = Date.parse(trimmed);
-  return Number.isNaN(absolute) ? null : absolute;
+  const found = unbounded(text.trim(), now);
+  return Math.abs(found) <= MOST ? found : null;
 }
+
+function unbounded(text: string, now: number): number {
+  if (text === "now") return now;
+  if (/^-(\d+[smhdw])+$/.test(text)) {
+    const parts = [...text.matchAll(/(\d+)(\w)/g)];
+    return parts.reduce((at, [, number, unit]) => at - Number(number) * UNITS[unit!]!, now);
+  }
+  const relative = /^-(\d+\.?\d*)\s*(s|m|min|h|d|w)$/.exec(text);
+  if (relative) return now - Number(relative[1]) * UNITS[relative[2]!]!;
+  // Browsers take very much for a date, and one without an offset for one of the reader's; the server for one of UTC.
+  const date = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[-+]\d\d:\d\d)?)?$/i.exec(text);
+  return date ? Date.parse(`${date[1]}T${date[2] ?? "00:00"}${date[3] ?? "Z"}`) : NaN;
+}
+
+/** What moments may be, for those who wrote something else. */
+export const EXPECTED = "expected moments such as -6h, now or 2026-11-22T05:00Z, the earlier first";
 
 /** Both ends in milliseconds; null if one is no moment or they are not in order. */
 export function resolved(range: Range, now: number): [number, number] | null {
@@ -24,9 +38,29 @@ export function resolved(range: Range, now: number): [number, number] | null {
   return from !== null && to !== null && from < to ? [from, to] : null;
 }
 
+/** The same, for questions: they are refused. */
+export function stretch(range: Range, now: number): [number, number] {
+  const found = resolved(range, now);
+  if (!found) throw new Error(`the time from "${range.from.slice(0, 40)}" to "${range.to.slice(0, 40)}": ${EXPECTED}`);
+  return found;
+}
+
+/** Shifted by a share of its length: backwards below zero. */
+export function shifted([from, to]: readonly [number, number], by: number): Range {
+  const way = (to - from) * by;
+  return between(from + way, to + way);
+}
+
+/** Twice as long, but not into the future; unless it is there already. */
+export function wider([from, to]: readonly [number, number], now: number): Range {
+  const more = (to - from) / 2;
+  return between(from - more, Math.max(Math.min(to + more, now), to));
+}
+
 /** A stretch between two moments, to the millisecond. */
 export function between(from: number, to: number): Range {
-  return { from: written(Math.floor(from)), to: written(Math.ceil(to)) };
+  const bounded = (ms: number) => Math.min(Math.max(ms, -MOST), MOST);
+  return { from: written(bounded(Math.floor(from))), to: written(bounded(Math.ceil(to))) };
 }
 
 /** A moment as short as it can be said: `2026-11-22T05:00Z`. */
@@ -100,9 +134,13 @@ export function ticks(from: number, to: number, most: number): number[] {
   const day = 86_400e3;
   const step =
     steps.find((step) => (to - from) / step <= most) ?? Math.max(1, Math.ceil((to - from) / day / Math.max(most, 1))) * day;
-  // Midnight is the reader's.
-  const offset = new Date(from).getTimezoneOffset() * 60e3;
+  // Midnight is the reader's, whose clocks may be changed in between.
+  const offset = (ms: number) => new Date(ms).getTimezoneOffset() * 60e3;
   const found: number[] = [];
-  for (let at = Math.ceil((from - offset) / step) * step + offset; at <= to; at += step) found.push(at);
+  for (let at = Math.ceil((from - offset(from)) / step) * step; at <= to - offset(to) + 3_600e3; at += step) {
+    // Steps of less than an hour are the same on both sides of the change.
+    const tick = at + (step < 3_600e3 ? offset(from) : offset(at + offset(at)));
+    if (tick >= from && tick <= to) found.push(tick);
+  }
   return found;
 }

@@ -50,8 +50,16 @@ export function bracket(of: Bracket | null, unit: string): string {
   return isSame ? `${estimate} (${bare(lower)}–${bare(upper)})` : `${estimate} (${lower} to ${upper})`;
 }
 
-/** A count of people or requests, whole: `1,204`. */
+/** A value as one would write it, which `parse` reads back: what goes into the address. */
+export function entry(number: number, unit: string): string {
+  const text = value(number, unit).replace(" ", "").replace("µ", "u");
+  const read = parse(text, unit);
+  return read !== null && Math.abs(read - number) <= Math.abs(number) * 1e-9 ? text : String(number);
+}
+
+/** A count of people or requests, whole: `1,204`. Beyond 2^53 numbers of a browser leave some out: it says so. */
 export function count(number: number): string {
+  if (number > Number.MAX_SAFE_INTEGER) return `about ${number.toPrecision(4)}`;
   return Math.round(number).toLocaleString("en-GB");
 }
 
@@ -65,18 +73,28 @@ export function percent(share: number): string {
   return `${percent.toFixed(rest < 0.1 ? 3 : rest < 1 ? 2 : 1)} %`;
 }
 
-/** What a person wrote as a limit, in the unit of the values: `1.5s`, `250 ms`, `1e6`. Null if it is none. */
+/** What a person wrote as a limit, in the unit of the values: `1.5s`, `250 ms`, `12.4MB`, `1e6`. Null if it is none. */
 export function parse(text: string, unit: string): number | null {
-  const found = /^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*([a-zµ%]*)\s*$/i.exec(text);
+  // There are two letters that look like this one.
+  const found = /^([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(\D\S*)?$/i.exec(text.trim().replace("\u03bc", "µ"));
   if (!found) return null;
-  const [number, named] = [Number(found[1]), found[2]!];
-  if (named === "" || named === unit) return number;
+  const [number, named] = [Number(found[1]), found[2] ?? ""];
+  const limit = number * (factor(named, unit) ?? NaN);
+  return Number.isFinite(limit) ? limit : null;
+}
+
+/** How many of a unit there are in one that was named. */
+function factor(named: string, unit: string): number | null {
+  if (named === "" || named === unit) return 1;
   const [from, to] = [NANOSECONDS[named], NANOSECONDS[unit]];
-  return from !== undefined && to !== undefined ? (number * from) / to : null;
+  if (from !== undefined && to !== undefined) return from / to;
+  return PREFIXES.find(([, prefix]) => named === prefix + unit)?.[0] ?? null;
 }
 
 function digits(number: number): string {
   const size = Math.abs(number);
+  // What is small is not nothing, and what is huge has no more digits than others.
+  if ((size > 0 && size < 0.995) || size >= 1e6) return String(Number(number.toPrecision(3)));
   const text = number.toFixed(size >= 99.95 || size === 0 ? 0 : size >= 9.995 ? 1 : 2);
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
