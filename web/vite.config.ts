@@ -5,6 +5,8 @@ import { defineConfig } from "vitest/config";
 const server = process.env["TOPDECK"] ?? "http://127.0.0.1:7717";
 
 export default defineConfig({
+  // The page may stand below a path of a proxy.
+  base: "./",
   plugins: [svelte()],
   // The policy of the page allows no inline data.
   build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false }, reportCompressedSize: true },

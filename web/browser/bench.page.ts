@@ -80,7 +80,7 @@ window.live = async (seconds, lines) => {
     columns: ready.slice(0, COLUMNS),
   };
   const nothing = () => undefined;
-  const plot = new Plot(host, { hover: nothing, zoom: nothing, threshold: nothing, select: nothing }, 600);
+  const plot = new Plot(host, { hover: nothing, zoom: nothing, threshold: nothing, cancelled: nothing, select: nothing }, 600);
   plot.show(held, lines, { measure: "count", colouring: "log", isDark: false });
   let at = COLUMNS;
   const measured = await frames(seconds, () => {

@@ -243,6 +243,7 @@ test("a board is made, kept, taken along and removed", async () => {
   await page.getByRole("button", { name: "To a file" }).click();
   const path = await (await download).path();
   await page.getByRole("button", { name: "Remove" }).click();
+  await page.getByRole("button", { name: "Really remove" }).click();
   await page.getByText("None yet").waitFor();
   await page.getByLabel("From a file").setInputFiles({ name: "shop.json", mimeType: "application/json", buffer: readFileSync(path) });
   await page.locator(".picture[data-drawn]").waitFor();

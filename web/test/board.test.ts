@@ -2,12 +2,20 @@ import { readFileSync } from "node:fs";
 
 import { expect, test } from "vitest";
 
-import { checked, named, ofHost } from "../src/lib/board";
+import { checked, named, ofHost, told } from "../src/lib/board";
 
-test("what is no panel is left out", () => {
+test("what is no panel is left out, what is one of a later topdeck is kept", () => {
   expect(checked(null)).toEqual({ schema: 1, title: "", panels: [] });
-  const found = checked({ title: "a", panels: [{ text: "x", language: "metric" }, { text: "y", language: "sql" }, 7] });
-  expect(found.panels).toEqual([{ title: "x", text: "x", language: "metric" }]);
+  const later = { text: "y", language: "sql", rows: 3 };
+  const found = checked({ title: "a", tags: ["b"], panels: [{ text: "x", language: "metric", height: 9 }, later, 7, [], null] });
+  expect(found.panels).toEqual([{ title: "x", text: "x", language: "metric", height: 9 }, { foreign: later }]);
+  expect(told(found)).toEqual({ schema: 1, title: "a", tags: ["b"], panels: [{ title: "x", text: "x", language: "metric", height: 9 }, later] });
+});
+
+test("a board of another meaning is not taken for one of ours", () => {
+  expect(() => checked({ schema: 2, panels: [] })).toThrow(/later topdeck/);
+  expect(checked([]).panels).toEqual([]);
+  expect(checked({ title: 7, panels: "x" })).toEqual({ schema: 1, title: "", panels: [] });
 });
 
 test.each([
@@ -18,7 +26,7 @@ test.each([
 
 test("a host's board is of that host alone", () => {
   const board = ofHost('a"b');
-  expect(board.panels.every((panel) => panel.text.includes('host="a\\"b"'))).toBe(true);
+  expect(board.panels.every((panel) => "text" in panel && panel.text.includes('host="a\\"b"'))).toBe(true);
   expect(checked(JSON.parse(JSON.stringify(board)))).toEqual(board);
 });
 

@@ -1,6 +1,8 @@
 /** Questions to the server, and its answers as the page uses them. Nothing here goes to any other host. */
 
 import { ascending, Distribution, exact, type Bracket, type Cell } from "./distribution";
+import { Kept } from "./kept";
+import { clock } from "./now.svelte";
 import { between, type Range } from "./time";
 
 /** What the server refused, or why it could not be asked. */
@@ -9,8 +11,6 @@ export class Refused extends Error {
     /** 0 if there was no answer. */
     readonly status: number,
     message: string,
-    /** Seconds after which to try again, if it said so. */
-    readonly retryAfter: number | null = null,
   ) {
     super(message);
   }
@@ -80,12 +80,17 @@ export interface Annotation {
 
 export type Parameters = Record<string, string | number | readonly string[] | undefined>;
 
-const TOKEN = "topdeck-token";
+/** The token is remembered until the tab is closed. */
+const token = new Kept("sessionStorage", "topdeck-token");
+/** Milliseconds that an answer may take: more than the server takes for any. After them nobody is there. */
+const TIME_MAX = 150_000;
 
-/** Remembers a token until the tab is closed. */
-export function useToken(token: string): void {
-  if (token) sessionStorage.setItem(TOKEN, token);
-  else sessionStorage.removeItem(TOKEN);
+/** Uses a token from now on; whether it can be one. */
+export function useToken(text: string): boolean {
+  // A header has no room for others.
+  const isOne = /^[\x21-\x7e]*$/.test(text);
+  if (isOne) token.set(text);
+  return isOne;
 }
 
 export async function ask<T>(path: string, parameters: Parameters = {}, signal?: AbortSignal): Promise<T> {
@@ -97,23 +102,42 @@ export async function ask<T>(path: string, parameters: Parameters = {}, signal?:
   return send<T>("GET", path + query, undefined, signal);
 }
 
-export async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
-  const headers: Record<string, string> = { Accept: "application/json" };
-  const token = sessionStorage.getItem(TOKEN);
-  if (token) headers["Authorization"] = `Bearer ${token}`;
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  let response: Response;
+async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  return (await exchange<T>(method, path, { body, signal })).answer;
+}
+
+export interface More {
+  body?: unknown;
+  signal?: AbortSignal | undefined;
+  headers?: Record<string, string>;
+}
+
+/** Sends and asks; the answer, and its tag if it has one. */
+export async function exchange<T>(method: string, path: string, more: More = {}): Promise<{ answer: T; tag: string | null }> {
+  const headers: Record<string, string> = { Accept: "application/json", ...more.headers };
+  const secret = token.get();
+  if (secret) headers["Authorization"] = `Bearer ${secret}`;
+  if (more.body !== undefined) headers["Content-Type"] = "application/json";
+  const late = AbortSignal.timeout(TIME_MAX);
+  const init: RequestInit = { method, headers, signal: more.signal ? AbortSignal.any([more.signal, late]) : late };
+  if (more.body !== undefined) init.body = JSON.stringify(more.body);
+  let [response, text]: [Response | null, string] = [null, ""];
   try {
-    const init: RequestInit = { method, headers, signal: signal ?? null };
-    if (body !== undefined) init.body = JSON.stringify(body);
-    response = await fetch(path, init);
+    const asked = Date.now();
+    // The page may stand below a path of a proxy.
+    response = await fetch(path.replace(/^\//, ""), init);
+    clock.heard(response.headers.get("Date"), asked, Date.now());
+    text = await response.text();
   } catch (error) {
-    if (signal?.aborted) throw error;
+    if (more.signal?.aborted) throw error;
     throw new Refused(0, "the server does not answer: it may have stopped, or the network is down");
   }
-  const text = await response.text();
   if (!response.ok) throw refusal(response, text);
-  return (text === "" ? undefined : JSON.parse(text)) as T;
+  try {
+    return { answer: (text === "" ? undefined : JSON.parse(text)) as T, tag: response.headers.get("ETag") };
+  } catch {
+    throw new Refused(response.status, "the answer is not one of topdeck: something between it and this browser answers instead");
+  }
 }
 
 function refusal(response: Response, text: string): Refused {
@@ -124,8 +148,7 @@ function refusal(response: Response, text: string): Refused {
   } catch {
     // It is a text already.
   }
-  const after = Number(response.headers.get("Retry-After"));
-  return new Refused(response.status, message || response.statusText, after > 0 ? after : null);
+  return new Refused(response.status, message || response.statusText || `the answer has status ${response.status}`);
 }
 
 /** Whether somebody stopped waiting. */

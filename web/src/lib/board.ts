@@ -1,6 +1,7 @@
 /** Boards: pictures that people put together, kept on the server as JSON. */
 
-import { ask, send } from "./api";
+import { ask, exchange } from "./api";
+import { quoted } from "./selector";
 
 /** One picture: a metric as a heatmap, or a question. */
 export interface Panel {
@@ -10,10 +11,22 @@ export interface Panel {
   language: "metric" | "promql" | "caql";
 }
 
+/** A panel of a later topdeck: not known here, but not lost either when the board is kept. */
+export interface Foreign {
+  foreign: unknown;
+}
+
+/** Keys that are not known here stay in it. */
 export interface Board {
   schema: 1;
   title: string;
-  panels: Panel[];
+  panels: (Panel | Foreign)[];
+}
+
+/** A board as it was read, and the tag by which it is changed only if nobody else did meanwhile. */
+export interface Held {
+  board: Board;
+  tag: string | null;
 }
 
 export interface Listed {
@@ -21,35 +34,59 @@ export interface Listed {
   title: string;
 }
 
+/** Bytes that the server takes. */
+export const BYTES_MAX = 256 << 10;
+
+const path = (name: string) => `/v1/boards/${encodeURIComponent(name)}`;
+
 export async function listed(signal?: AbortSignal): Promise<Listed[]> {
   return (await ask<{ boards: Listed[] }>("/v1/boards", {}, signal)).boards;
 }
 
-export async function load(name: string, signal?: AbortSignal): Promise<Board> {
-  return checked(await ask<unknown>(`/v1/boards/${encodeURIComponent(name)}`, {}, signal));
+export async function load(name: string, signal?: AbortSignal): Promise<Held> {
+  const { answer, tag } = await exchange<unknown>("GET", path(name), { signal });
+  return { board: checked(answer), tag };
 }
 
-export async function save(name: string, board: Board): Promise<void> {
-  await send("PUT", `/v1/boards/${encodeURIComponent(name)}`, board);
+/** Keeps a new one; refused with 412 if there is one of that name. */
+export async function create(name: string, board: Board): Promise<void> {
+  await exchange("PUT", path(name), { body: told(board), headers: { "If-None-Match": "*" } });
 }
 
-export async function remove(name: string): Promise<void> {
-  await send("DELETE", `/v1/boards/${encodeURIComponent(name)}`);
+/** Keeps it as it is now; refused with 412 if it was changed since the tag. */
+export async function save(name: string, board: Board, tag: string | null): Promise<Held> {
+  const kept = await exchange("PUT", path(name), { body: told(board), headers: matching(tag) });
+  return { board, tag: kept.tag };
 }
 
-/** A board out of whatever JSON; what is no panel is left out, so that one of a later topdeck shows what is known here. */
+export async function remove(name: string, tag: string | null): Promise<void> {
+  await exchange("DELETE", path(name), { headers: matching(tag) });
+}
+
+function matching(tag: string | null): Record<string, string> {
+  return tag === null ? {} : { "If-Match": tag };
+}
+
+/** A board out of whatever JSON. What is not known is kept, but for what nobody could have meant. */
 export function checked(json: unknown): Board {
-  const board = (json && typeof json === "object" ? json : {}) as { title?: unknown; panels?: unknown };
-  const panels = Array.isArray(board.panels) ? (board.panels as unknown[]) : [];
-  return { schema: 1, title: typeof board.title === "string" ? board.title : "", panels: panels.flatMap(panel) };
+  const board = (json && typeof json === "object" && !Array.isArray(json) ? json : {}) as Record<string, unknown>;
+  const { schema = 1, title, panels } = board;
+  if (schema !== 1) throw new Error(`this board is of a later topdeck: its schema is ${String(schema).slice(0, 20)}, here 1 is known`);
+  const list = Array.isArray(panels) ? (panels as unknown[]) : [];
+  return { ...board, schema, title: typeof title === "string" ? title : "", panels: list.flatMap(panel) };
 }
 
-function panel(json: unknown): Panel[] {
-  if (!json || typeof json !== "object") return [];
+function panel(json: unknown): (Panel | Foreign)[] {
+  if (!json || typeof json !== "object" || Array.isArray(json)) return [];
   const { title, text, language } = json as Record<string, unknown>;
   const known = (["metric", "promql", "caql"] as const).find((one) => one === language);
-  if (typeof text !== "string" || !known) return [];
-  return [{ title: typeof title === "string" && title !== "" ? title : text, text, language: known }];
+  if (typeof text !== "string" || !known) return [{ foreign: json }];
+  return [{ ...json, title: typeof title === "string" && title !== "" ? title : text, text, language: known }];
+}
+
+/** As it is kept, on the server and in files. */
+export function told(board: Board): object {
+  return { ...board, panels: board.panels.map((one) => ("foreign" in one ? one.foreign : one)) };
 }
 
 /** A name for the address, out of a title. */
@@ -60,7 +97,7 @@ export function named(title: string): string {
 
 /** What every host has, for one of them. */
 export function ofHost(host: string): Board {
-  const only = `host="${host.replace(/[\\"]/g, "\\$&")}"`;
+  const only = `host=${quoted(host)}`;
   const metric = (title: string, name: string): Panel => ({ title, text: `${name}{${only}}`, language: "metric" });
   const question = (title: string, text: string): Panel => ({ title, text, language: "promql" });
   return {

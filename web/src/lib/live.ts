@@ -1,7 +1,7 @@
 /** A heatmap that moves on with the clock: what is new is asked for, what stays is kept. */
 
 import { heatmap, histogram, type Column, type Heatmap } from "./api";
-import type { Distribution } from "./distribution";
+import { Distribution } from "./distribution";
 import { between } from "./time";
 
 /**
@@ -20,6 +20,8 @@ export function moved(held: Heatmap, later: readonly Column[], total: Distributi
 /** What a picture of `held` has to do to be one of `next`: columns to replace at the right, then to push. Null: begin anew. */
 export function difference(held: Heatmap, next: Heatmap): { replaced: Column[]; pushed: Column[] } | null {
   if (next.step !== held.step || next.columns.length !== held.columns.length) return null;
+  // Of something else nothing fits, neither the axis nor its unit.
+  if (next.selector !== held.selector || next.unit !== held.unit) return null;
   const known = new Set(held.columns);
   const fresh = next.columns.findIndex((column) => !known.has(column));
   if (fresh < 0) return next.columns[0] === held.columns[0] ? { replaced: [], pushed: [] } : null;
@@ -30,13 +32,21 @@ export function difference(held: Heatmap, next: Heatmap): { replaced: Column[]; 
   return { replaced: columns.slice(0, columns.length - pushes), pushed: columns.slice(columns.length - pushes) };
 }
 
-/** Asks for what came since, up to a moment. */
+/**
+ * Asks for what came since, up to a moment. The whole is asked for anew if nothing of it would stay (nobody looked for long, or the
+ * computer slept), or if something came late into a column that would.
+ */
 export async function follow(held: Heatmap, now: number, signal: AbortSignal): Promise<Heatmap> {
   const last = held.columns[held.columns.length - 1];
   if (!last) return held;
-  const end = Math.ceil(now / held.step) * held.step;
-  const later = await heatmap(held.selector, [last.start, Math.max(end, last.end)], held.step, signal);
-  const start = held.start + Math.max(end, last.end) - held.end;
-  const whole = await histogram(held.selector, between(start, Math.max(end, last.end)), {}, signal);
-  return moved({ ...held, series: whole.series }, later.columns, whole.distribution);
+  const end = Math.max(Math.ceil(now / held.step) * held.step, last.end);
+  const start = held.start + end - held.end;
+  const whole = () => heatmap(held.selector, [start, end], held.step, signal);
+  if (start >= last.start) return whole();
+  const before = await histogram(held.selector, between(start, last.start), {}, signal);
+  const kept = held.columns.filter((column) => start <= column.start && column.start < last.start);
+  if (before.distribution.count !== kept.reduce((count, column) => count + column.distribution.count, 0)) return whole();
+  const later = await heatmap(held.selector, [last.start, end], held.step, signal);
+  const total = Distribution.merged([before.distribution, ...later.columns.map((column) => column.distribution)]);
+  return moved({ ...held, series: later.series }, later.columns, total);
 }

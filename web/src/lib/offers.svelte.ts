@@ -74,7 +74,8 @@ export class Offers {
   /** Whether the key was for the offers. */
   key(event: KeyboardEvent): boolean {
     const size = this.list.length;
-    if (!this.isOpen) return false;
+    // These keys are for the writing of a character.
+    if (!this.isOpen || event.isComposing) return false;
     if (event.key === "ArrowDown") this.chosen = (this.chosen + 1) % size;
     else if (event.key === "ArrowUp") this.chosen = (this.chosen <= 0 ? size : this.chosen) - 1;
     else if (event.key === "Escape") this.hide();

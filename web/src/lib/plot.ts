@@ -19,6 +19,8 @@ export interface Actions {
   zoom(from: number, to: number): void;
   /** The threshold was dragged; `settled` when it was let go. */
   threshold(value: number, settled: boolean): void;
+  /** The drag of the threshold came to nothing. */
+  cancelled(): void;
   /** A rectangle was dragged out with the shift key. */
   select(from: number, to: number, low: number, high: number): void;
 }
@@ -56,11 +58,13 @@ export class Plot {
     this.plot.over.addEventListener("mousedown", this.swallow, { capture: true });
     window.addEventListener("pointermove", this.move);
     window.addEventListener("pointerup", this.release);
+    window.addEventListener("pointercancel", this.cancel);
   }
 
   destroy(): void {
     window.removeEventListener("pointermove", this.move);
     window.removeEventListener("pointerup", this.release);
+    window.removeEventListener("pointercancel", this.cancel);
     this.plot.destroy();
   }
 
@@ -246,7 +250,9 @@ export class Plot {
   };
 
   private readonly move = (event: PointerEvent): void => {
-    if (this.dragging) this.drag(event, false);
+    // It may have been let go where nobody told: in another window, or below a dialogue.
+    if (this.dragging && event.buttons === 0) this.release(event);
+    else if (this.dragging) this.drag(event, false);
     else if (event.target instanceof Node && this.plot.over.contains(event.target)) {
       this.plot.over.style.cursor = this.isOnGrip(event) ? "ns-resize" : "crosshair";
     }
@@ -256,6 +262,13 @@ export class Plot {
     if (!this.dragging) return;
     this.dragging = false;
     this.drag(event, true);
+  };
+
+  /** The browser took the pointer away, to scroll: it stays where it was before. */
+  private readonly cancel = (): void => {
+    if (!this.dragging) return;
+    this.dragging = false;
+    this.actions.cancelled();
   };
 
   private drag(event: PointerEvent, settled: boolean): void {

@@ -1,6 +1,8 @@
 /** Light, dark, or as the system has it. Remembered in this browser. */
 
-const KEY = "topdeck-theme";
+import { Kept } from "./kept";
+
+const kept = new Kept("localStorage", "topdeck-theme");
 const CHOICES = ["auto", "light", "dark"] as const;
 type Choice = (typeof CHOICES)[number];
 
@@ -10,7 +12,7 @@ class Theme {
   private systemIsDark = $state(false);
 
   constructor() {
-    const held = localStorage.getItem(KEY);
+    const held = kept.get();
     this.choice = CHOICES.find((choice) => choice === held) ?? "auto";
     this.systemIsDark = this.system.matches;
     this.system.addEventListener("change", (event) => {
@@ -26,7 +28,7 @@ class Theme {
 
   next(): void {
     this.choice = CHOICES[(CHOICES.indexOf(this.choice) + 1) % CHOICES.length]!;
-    localStorage.setItem(KEY, this.choice);
+    kept.set(this.choice);
     this.apply();
   }
 
