@@ -44,6 +44,17 @@ test("merging loses nothing", () => {
   expect(merged.sum.estimate).toBe(91);
 });
 
+test("the least and the greatest are as well known as somebody told", () => {
+  const ends = { min: exact(3), max: exact(31) };
+  const told = new Distribution(THREE.cells, THREE.sum, ends);
+  expect([told.min, told.max, told.quantile(0), told.quantile(1)]).toEqual([exact(3), exact(31), exact(3), exact(31)]);
+  expect(told.quantile(0.5)).toEqual(THREE.quantile(0.5));
+  const other = new Distribution([cell(20, 40, 1)], exact(35), { min: exact(35), max: exact(35) });
+  const merged = Distribution.merged([told, Distribution.EMPTY, other]);
+  expect([merged.min, merged.max]).toEqual([exact(3), exact(35)]);
+  expect(Distribution.merged([told, THREE]).max).toEqual(THREE.max);
+});
+
 test("nothing has no statistics", () => {
   const { EMPTY } = Distribution;
   expect([EMPTY.min, EMPTY.max, EMPTY.mean, EMPTY.quantile(0.5)]).toEqual([null, null, null, null]);

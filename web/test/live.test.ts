@@ -34,7 +34,7 @@ test("the last column goes on, and others come", () => {
 test("what is the same needs nothing, what is another begins anew", () => {
   const held = heatmap([column(0), column(1), column(2)]);
   expect(difference(held, { ...held })).toEqual({ replaced: [], pushed: [] });
-  expect(difference(held, heatmap([column(0), column(1), column(2)]))).toEqual({ replaced: [0, 1, 2].map(() => expect.anything()), pushed: [] });
+  expect(difference(held, heatmap([column(0), column(1), column(2)]))).toBeNull();
   expect(difference(held, heatmap([column(0), column(1)]))).toBeNull();
   expect(difference(held, heatmap([column(1), column(0), held.columns[2]!]))).not.toEqual({ replaced: [], pushed: [] });
 });

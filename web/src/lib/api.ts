@@ -1,6 +1,6 @@
 /** Questions to the server, and its answers as the page uses them. Nothing here goes to any other host. */
 
-import { ascending, Distribution, exact, type Bracket, type Cell } from "./distribution";
+import { ascending, Distribution, exact, type Bracket, type Cell, type Ends } from "./distribution";
 import { Kept } from "./kept";
 import { clock } from "./now.svelte";
 import { between, type Range } from "./time";
@@ -174,6 +174,8 @@ interface DistributionTold {
   count: number;
   sum: BracketTold;
   cells: CellTold[];
+  min?: BracketTold | null;
+  max?: BracketTold | null;
 }
 
 interface GapTold {
@@ -193,7 +195,7 @@ interface HeatmapTold {
   total: DistributionTold;
   /** Ends of cells, which columns refer to. */
   edges: [number | null, number | null][];
-  columns: { start_ns: number; end_ns: number; sum: BracketTold; cells: number[]; gaps: GapTold[] }[];
+  columns: { start_ns: number; end_ns: number; sum: BracketTold; min?: BracketTold | null; max?: BracketTold | null; cells: number[]; gaps: GapTold[] }[];
 }
 
 /** Columns of `step` milliseconds between two moments. */
@@ -217,7 +219,7 @@ export async function heatmap(
     columns: told.columns.map((column) => ({
       start: column.start_ns / MS,
       end: column.end_ns / MS,
-      distribution: new Distribution(indexed(column.cells, edges), bracket(column.sum)),
+      distribution: new Distribution(indexed(column.cells, edges), bracket(column.sum), extremes(column)),
       gaps: column.gaps.map(gap),
     })),
   };
@@ -283,7 +285,11 @@ export function times(range: Range): { from: string; to: string } {
 
 export function distribution(told: DistributionTold): Distribution {
   const cells = told.cells.map((cell) => ({ ...ends(cell.lower, cell.upper), count: cell.count }));
-  return new Distribution(cells.sort(ascending), bracket(told.sum));
+  return new Distribution(cells.sort(ascending), bracket(told.sum), extremes(told));
+}
+
+function extremes({ min, max }: Pick<DistributionTold, "min" | "max">): Ends | null {
+  return min && max ? { min: bracket(min), max: bracket(max) } : null;
 }
 
 export function bracket(told: BracketTold | number): Bracket {

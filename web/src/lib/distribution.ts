@@ -18,6 +18,12 @@ export interface Cell {
   count: number;
 }
 
+/** The least and the greatest value, which are often known better than their cells. */
+export interface Ends {
+  min: Bracket;
+  max: Bracket;
+}
+
 /** Values taken together: cells in ascending order. Those of several grids may overlap. */
 export class Distribution {
   readonly count: number;
@@ -25,6 +31,8 @@ export class Distribution {
   constructor(
     readonly cells: readonly Cell[],
     readonly sum: Bracket = exact(0),
+    /** Where somebody told; otherwise what the cells tell. */
+    private readonly ends: Ends | null = null,
   ) {
     this.count = cells.reduce((count, cell) => count + cell.count, 0);
   }
@@ -44,7 +52,7 @@ export class Distribution {
         else cells.set(key, { ...cell });
       }
     }
-    return new Distribution([...cells.values()].sort(ascending), sum);
+    return new Distribution([...cells.values()].sort(ascending), sum, together(parts));
   }
 
   get isEmpty(): boolean {
@@ -55,6 +63,7 @@ export class Distribution {
   get min(): Bracket | null {
     const first = this.cells[0];
     if (!first) return null;
+    if (this.ends) return this.ends.min;
     const upper = Math.min(...this.cells.map((cell) => cell.upper));
     return { lower: first.lower, estimate: finite(first)[0], upper };
   }
@@ -62,6 +71,7 @@ export class Distribution {
   /** Of the greatest value. */
   get max(): Bracket | null {
     if (this.isEmpty) return null;
+    if (this.ends) return this.ends.max;
     const greatest = this.cells.reduce((a, b) => (b.upper >= a.upper ? b : a));
     const lower = Math.max(...this.cells.map((cell) => cell.lower));
     return { lower, estimate: finite(greatest)[1], upper: greatest.upper };
@@ -77,6 +87,9 @@ export class Distribution {
   quantile(q: number): Bracket | null {
     if (this.isEmpty || !(q >= 0 && q <= 1)) return null;
     const rank = Math.min(Math.max(Math.ceil(q * this.count), 1), this.count);
+    // No quantile is beyond what is known of the least and the greatest.
+    if (this.ends && rank === 1 && isExact(this.ends.min)) return this.ends.min;
+    if (this.ends && rank === this.count && isExact(this.ends.max)) return this.ends.max;
     let before = 0;
     for (const cell of this.cells) {
       if (before + cell.count >= rank) {
@@ -104,6 +117,18 @@ export class Distribution {
     const below = lower + Math.round(estimate);
     return { lower: this.count - upper, estimate: this.count - below, upper: this.count - lower };
   }
+}
+
+/** The ends of all of them, if all that are not empty have them. */
+function together(parts: readonly Distribution[]): Ends | null {
+  const known = parts.filter((part) => !part.isEmpty).map((part) => part["ends"]);
+  if (known.length === 0 || known.includes(null)) return null;
+  const ends = known as Ends[];
+  const of = (side: keyof Ends, choose: (a: number, b: number) => number): Bracket => {
+    const pick = (a: Bracket, b: Bracket) => ({ lower: choose(a.lower, b.lower), estimate: choose(a.estimate, b.estimate), upper: choose(a.upper, b.upper) });
+    return ends.map((one) => one[side]).reduce(pick);
+  };
+  return { min: of("min", Math.min), max: of("max", Math.max) };
 }
 
 export function exact(value: number): Bracket {

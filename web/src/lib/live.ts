@@ -25,6 +25,8 @@ export function difference(held: Heatmap, next: Heatmap): { replaced: Column[]; 
   const known = new Set(held.columns);
   const fresh = next.columns.findIndex((column) => !known.has(column));
   if (fresh < 0) return next.columns[0] === held.columns[0] ? { replaced: [], pushed: [] } : null;
+  // Where nothing stays, the axis is that of what comes: a link shows the same.
+  if (fresh === 0) return null;
   const pushes = next.columns.filter((column) => column.start > (held.columns[held.columns.length - 1]?.start ?? Infinity)).length;
   // What stays has to be what is left of what was there.
   for (let at = 0; at < fresh; at++) if (next.columns[at] !== held.columns[at + pushes]) return null;

@@ -27,9 +27,13 @@ class Here {
   go(place: Place, quietly = false): void {
     const address = write(place);
     if (address === write(this.now)) return;
-    if (quietly) history.replaceState(null, "", address);
-    else history.pushState(null, "", address);
     this.now = read(address);
+    try {
+      if (quietly) history.replaceState(null, "", address);
+      else history.pushState(null, "", address);
+    } catch {
+      // Some browsers refuse when a key is held down for long: the view changes, the address with the next change.
+    }
   }
 }
 
