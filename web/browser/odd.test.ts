@@ -119,7 +119,7 @@ test("a drag that the browser takes away is none", async () => {
 
 test("offers that come late do not open over the answer", async () => {
   await page.goto(address("explore", range));
-  await page.getByRole("combobox").fill("latency");
+  await page.getByRole("combobox").fill("latenc");
   await page.getByRole("option").first().waitFor();
   await page.route(/\/v1\/labels/, async (route) => {
     await new Promise((done) => setTimeout(done, 800));
@@ -208,6 +208,19 @@ test("a panel that takes longer than it is asked for is shown all the same", asy
   });
   await page.goto(address("boards", { board: "slow", from: "-1h", to: "now" }));
   await page.locator(".picture[data-drawn]").waitFor({ timeout: 20_000 });
+});
+
+test("a board of hundreds of panels asks for those that are near", async () => {
+  const panels = Array.from({ length: 300 }, (_, at) => ({ language: "metric", text: "latency", title: `panel ${at}` }));
+  await fetch(`${server.url}/v1/boards/many`, { method: "PUT", body: JSON.stringify({ schema: 1, title: "Many", panels }) });
+  let asked = 0;
+  page.on("request", (request) => void (asked += Number(request.url().includes("/v1/heatmap"))));
+  await page.goto(address("boards", { board: "many", ...range }));
+  await page.locator(".picture[data-drawn]").first().waitFor();
+  await page.waitForTimeout(1_500);
+  expect(asked).toBeLessThan(100);
+  await page.getByRole("link", { name: "panel 299" }).scrollIntoViewIfNeeded();
+  await page.locator("section").filter({ hasText: "panel 299" }).locator(".picture[data-drawn]").waitFor();
 });
 
 test("the page may stand below a path", async () => {

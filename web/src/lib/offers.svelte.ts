@@ -1,5 +1,7 @@
 /** Offers for a field that is written in: which there are, which is chosen, and what keys do with them. */
 
+import { tick } from "svelte";
+
 import { isAborted } from "./api";
 import { complete, Known, type Offer } from "./complete";
 import type { Written } from "./spot";
@@ -17,7 +19,7 @@ export class Offers {
   /** `taken` is told what stands in the field when an offer was taken, and whether nothing has to follow. */
   constructor(
     readonly id: string,
-    private readonly field: () => Field,
+    private readonly field: () => Field | null,
     private readonly language: () => Written,
     private readonly kinds: (() => readonly string[]) | null,
     private readonly taken: (text: string, isWhole: boolean) => void,
@@ -40,6 +42,7 @@ export class Offers {
     this.controller?.abort();
     const { signal } = (this.controller = new AbortController());
     const field = this.field();
+    if (!field) return;
     const [text, caret, language] = [field.value, field.selectionStart ?? field.value.length, this.language()];
     const asking = { text, caret, language, known: this.known, signal };
     try {
@@ -62,9 +65,10 @@ export class Offers {
   take(offer: Offer): void {
     this.hide();
     this.taken(offer.text, !offer.goesOn);
-    // The text stands in the field only after the page was brought up to date.
-    requestAnimationFrame(() => {
+    // The text stands in the field only after the page was brought up to date. A frame later it may have been written on.
+    void tick().then(() => {
       const field = this.field();
+      if (!field) return;
       field.focus();
       field.setSelectionRange(offer.caret, offer.caret);
       if (offer.goesOn) void this.show();
