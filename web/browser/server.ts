@@ -53,19 +53,24 @@ export class Server {
     return (await answer.json()) as T;
   }
 
+  /** Hands in what some sender wrote. */
+  async post(path: string, body: string): Promise<unknown> {
+    const headers = body.startsWith("{") ? { "Content-Type": "application/json" } : {};
+    const answer = await fetch(this.url + path, { method: "POST", headers, body });
+    if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
+    const text = await answer.text();
+    return text === "" ? undefined : JSON.parse(text);
+  }
+
   /** Values that were measured just now, in milliseconds. */
   async record(metric: string, values: readonly number[]): Promise<void> {
-    if (values.length === 0) return;
-    const answer = await fetch(`${this.url}/v1/record?metric=${metric}&unit=ms`, { method: "POST", body: values.join("\n") });
-    if (!answer.ok) throw new Error(`/v1/record: ${answer.status} ${await answer.text()}`);
+    if (values.length > 0) await this.post(`/v1/record?metric=${metric}&unit=ms`, values.join("\n"));
   }
 
   /** Sends distributions with their times, as an OpenTelemetry SDK does. */
   async send(metric: string, points: readonly Point[]): Promise<void> {
     for (let from = 0; from < points.length; from += 500) {
-      const body = document(metric, points.slice(from, from + 500));
-      const answer = await fetch(`${this.url}/v1/metrics`, { method: "POST", headers: { "Content-Type": "application/json" }, body });
-      if (!answer.ok) throw new Error(`/v1/metrics: ${answer.status} ${await answer.text()}`);
+      await this.post("/v1/metrics", document(metric, points.slice(from, from + 500)));
     }
   }
 }

@@ -52,7 +52,7 @@ export interface Steps {
 }
 
 /** Steps for counts up to `most`; `counts` are all that are not zero, which equalising looks at. */
-export function steps(colouring: Colouring, least: number, most: number, counts: () => Float32Array): Steps {
+export function steps(colouring: Colouring, least: number, most: number, counts: () => Float64Array): Steps {
   const last = STEPS - 1;
   const bounded = (step: number) => Math.min(Math.max(Math.floor(step), 0), last);
   if (!(most > 0)) return { of: () => 0, at: () => 0 };
@@ -69,7 +69,7 @@ export function steps(colouring: Colouring, least: number, most: number, counts:
   }
   // Each step has as many cells as every other: what is rare is told apart as well as what is common.
   const sorted = counts().slice().sort();
-  const limits = new Float32Array(STEPS);
+  const limits = new Float64Array(STEPS);
   for (let step = 0; step < STEPS; step++) {
     limits[step] = sorted[Math.floor((step / STEPS) * sorted.length)] ?? most;
   }

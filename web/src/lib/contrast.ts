@@ -16,7 +16,7 @@ export interface Contrast {
 export function contrast(a: Heatmap, b: Heatmap, scale: Scale, rows: number): Contrast {
   const columns = Math.min(a.columns.length, b.columns.length);
   const values = new Float32Array(columns * rows);
-  const [rowsA, rowsB] = [new Float32Array(rows), new Float32Array(rows)];
+  const [rowsA, rowsB] = [new Float64Array(rows), new Float64Array(rows)];
   let most = 0;
   for (let column = 0; column < columns; column++) {
     const [ofA, ofB] = [a.columns[column]!.distribution, b.columns[column]!.distribution];

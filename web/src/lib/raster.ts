@@ -20,7 +20,7 @@ export interface Look {
 export const ROWS = 300;
 
 /** Puts a distribution into rows, bottom first. A cell across several rows is shared out by their part in it: nothing is lost. */
-export function rowsOf(distribution: Distribution, scale: Scale, rows: Float32Array): void {
+export function rowsOf(distribution: Distribution, scale: Scale, rows: Float64Array): void {
   rows.fill(0);
   const last = rows.length - 1;
   for (const cell of distribution.cells) {
@@ -41,8 +41,8 @@ export function rowsOf(distribution: Distribution, scale: Scale, rows: Float32Ar
 }
 
 export class Raster {
-  /** Column after column, in the order of the ring. */
-  readonly counts: Float32Array;
+  /** Column after column, in the order of the ring. Doubles: with 32 bits a cell of 17 million would not know the ones. */
+  readonly counts: Float64Array;
   private readonly totals: Float64Array;
   private readonly canvas: OffscreenCanvas;
   private readonly context: OffscreenCanvasRenderingContext2D;
@@ -50,7 +50,7 @@ export class Raster {
   private readonly pixels: Uint32Array;
   private colours: Uint32Array = ramp(false);
   private look: Look = { measure: "count", colouring: "log", isDark: false };
-  private steps: Steps = steps("log", 1, 1, () => new Float32Array());
+  private steps: Steps = steps("log", 1, 1, () => new Float64Array());
   private most = 0;
   private least = Infinity;
   /** Place in the ring of the column at the left. */
@@ -60,7 +60,7 @@ export class Raster {
     readonly columns: number,
     readonly rows: number,
   ) {
-    this.counts = new Float32Array(columns * rows);
+    this.counts = new Float64Array(columns * rows);
     this.totals = new Float64Array(columns);
     this.canvas = new OffscreenCanvas(columns, rows);
     const context = this.canvas.getContext("2d");
@@ -70,10 +70,14 @@ export class Raster {
     this.pixels = new Uint32Array(this.column.data.buffer);
   }
 
-  /** What all cells of the picture say together. */
+  /** What all cells of the picture say together. By columns, so that what is rounded stays far below one. */
   get drawn(): number {
     let sum = 0;
-    for (const count of this.counts) sum += count;
+    for (let place = 0; place < this.columns; place++) {
+      let column = 0;
+      for (let at = place * this.rows; at < (place + 1) * this.rows; at++) column += this.counts[at]!;
+      sum += column;
+    }
     return sum;
   }
 
@@ -154,7 +158,7 @@ export class Raster {
     }
   }
 
-  private measures(): Float32Array {
+  private measures(): Float64Array {
     const measures: number[] = [];
     for (let place = 0; place < this.columns; place++) {
       const divisor = this.divisor(place);
@@ -162,7 +166,7 @@ export class Raster {
         if (this.counts[at]! > 0) measures.push(this.counts[at]! / divisor);
       }
     }
-    return Float32Array.from(measures);
+    return Float64Array.from(measures);
   }
 
   private paint(place: number): void {
