@@ -10,6 +10,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { ramp, STEPS } from "../src/lib/colour";
 import { ROWS } from "../src/lib/raster";
 import { Scale } from "../src/lib/scale";
+import { parse, value } from "../src/lib/unit";
 import { Server } from "./server";
 import { shop } from "./shop";
 import { traffic } from "./traffic";
@@ -106,7 +107,7 @@ test("the threshold is dragged, and the page says what the server says", async (
 
 test("a web server stalls: it is seen as it happens, and counted as the server counts", async () => {
   await server.record("shop", [3]);
-  await open("explore", { selector: "shop", from: "-15m", to: "now", threshold: "1.5s" });
+  await open("explore", { selector: "shop", from: "-15m", to: "now", threshold: "200ms" });
   await page.locator(".picture[data-drawn]").waitFor();
   const drawn = async () => Number(await page.locator(".picture").getAttribute("data-drawn"));
   const before = await drawn();
@@ -118,12 +119,32 @@ test("a web server stalls: it is seen as it happens, and counted as the server c
   expect(sent).toBe(300);
   // Nobody touches the page: what is new comes by itself.
   await expect.poll(drawn, { timeout: 20_000 }).toBe(before + sent);
-  interface Stalled { count: number; above: { count: { estimate: number } }[] }
-  const told = await server.ask<Stalled>("/v1/histogram", { selector: "shop", from: "-15m", above: "1.5s" });
+  // The line is dragged to 1.5 s, as near as a pixel goes.
+  const line = page.locator(".threshold");
+  const box = (await line.boundingBox())!;
+  const over = (await page.locator(".picture .u-over").boundingBox())!;
+  const shown = async () => parse((await line.getAttribute("data-label")) ?? "", "s")!;
+  let y = box.y + 1;
+  await page.mouse.move(over.x + over.width / 2, y);
+  await page.mouse.down();
+  while ((await shown()) < 1.49 && y > over.y) await page.mouse.move(over.x + over.width / 2, --y);
+  await page.mouse.up();
+  await expect.poll(() => page.url()).not.toContain("threshold=200ms");
+  const threshold = new URLSearchParams(page.url().split("?")[1]).get("threshold")!;
+  expect(parse(threshold, "s")).toBeGreaterThanOrEqual(1.49);
+  expect(parse(threshold, "s")).toBeLessThan(1.6);
+  const told = await server.ask<Told>("/v1/histogram", { selector: "shop", from: "-15m", above: threshold });
+  expect(told.count).toBe(before + sent);
   expect(told.above[0]!.count.estimate).toBeGreaterThan(30);
-  await expect
-    .poll(() => page.getByTestId("harmed").innerText(), { timeout: 20_000 })
-    .toContain(`${told.above[0]!.count.estimate} of ${told.count} above 1.5 s`);
+  const said = `${told.above[0]!.count.estimate} of ${told.count} above ${value(parse(threshold, "s"), "s")}`;
+  await expect.poll(() => page.getByTestId("harmed").innerText(), { timeout: 20_000 }).toContain(said);
+  // Whoever is sent the link sees the same.
+  const other = await context.newPage();
+  await other.goto(page.url());
+  await expect.poll(() => other.getByTestId("harmed").innerText(), { timeout: 20_000 }).toContain(said);
+  expect(Number(await other.locator(".picture").getAttribute("data-drawn"))).toBe(told.count);
+  expect(await other.locator(".threshold").getAttribute("data-label")).toBe(await line.getAttribute("data-label"));
+  await other.close();
 });
 
 test("a cell has the colour of its count", async () => {
