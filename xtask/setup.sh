@@ -30,6 +30,7 @@ main() {
         want node nodejs
         want npm npm
         want chromium chromium
+        want fio fio # block I/O for it to see
         ;;
     *)
         echo "usage: $0 run|test" >&2

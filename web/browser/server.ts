@@ -15,13 +15,14 @@ export class Server {
     readonly url: string,
   ) {}
 
-  /** `host` has this host's own measurements too. */
-  static async start(host: boolean): Promise<Server> {
+  /** `host` has this host's own measurements too, or those that its settings say. `all` are settings of everything. */
+  static async start(host: boolean | string, all = ""): Promise<Server> {
     const folder = await mkdtemp(join(tmpdir(), "topdeck-page-"));
     const port = await freePort();
     const config = join(folder, "topdeck.toml");
     const off = "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nhiccup = false\n";
-    await writeFile(config, `[http]\nlisten = ["127.0.0.1:${port}"]\n[statsd]\nudp = []\n${host ? "" : off}`);
+    const told = typeof host === "string" ? `[host]\n${host}` : host ? "" : off;
+    await writeFile(config, `${all}\n[http]\nlisten = ["127.0.0.1:${port}"]\n[statsd]\nudp = []\n${told}`);
     const program = process.env["TOPDECK_BIN"] ?? resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
     const child = spawn(program, ["serve", "--config", config, "--data", join(folder, "data")], { stdio: ["ignore", "pipe", "pipe"] });
     let said = "";

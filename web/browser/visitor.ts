@@ -1,8 +1,14 @@
 /** Somebody who looks at the page: a browser of its own, and what can be read off the screen. */
 
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+
 import { chromium, type Browser, type Page } from "playwright-core";
 
 import type { Server } from "./server";
+
+/** Given to the page as a text: its policy lets no script in. */
+const AXE = readFileSync(resolve(import.meta.dirname, "../node_modules/axe-core/axe.min.js"), "utf8");
 
 /** Red, green, blue. */
 export type Colour = [number, number, number];
@@ -42,6 +48,21 @@ export class Visitor {
     await this.open("explore", settings);
     await this.page.locator(".picture[data-drawn]").waitFor();
     return new URL((await asked).url());
+  }
+
+  /** What keeps people from using what is shown now, at a width and in light or dark: what is too wide, and what axe finds serious. */
+  async obstacles(width: number, colorScheme: "light" | "dark"): Promise<string[]> {
+    await this.page.setViewportSize({ width, height: 900 });
+    await this.page.emulateMedia({ colorScheme });
+    // Pictures follow the width when it has settled.
+    await this.page.waitForTimeout(300);
+    const beyond = await this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    await this.page.evaluate(AXE);
+    interface Finding { id: string; impact: string; nodes: { html: string }[] }
+    const { violations } = (await this.page.evaluate("axe.run()")) as { violations: Finding[] };
+    const serious = violations.filter((one) => one.impact === "serious" || one.impact === "critical");
+    const found = serious.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" ")}`);
+    return beyond > 0 ? [`${beyond} px too wide`, ...found] : found;
   }
 
   /** What all cells on the screen say together. */
