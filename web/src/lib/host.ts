@@ -14,6 +14,8 @@ export interface Tile {
 }
 
 export interface Host extends Told {
+  /** How much time was asked about, in milliseconds. */
+  span: number;
   /** By the place of the row; where there should be some and are not, the reason. */
   tiles: ReadonlyMap<string, Tile[] | string>;
   /** What is not measured on the host of the server, in its words; where that is the only host, they stand with its resources. */
@@ -91,7 +93,7 @@ export async function told(host: string, isOnly: boolean, stretch: readonly [num
       tiles.set(key, some.length > 0 ? await Promise.all(some.map(drawn)) : "More than a page has room for: see Explore.");
     }
   }
-  return { ...base, tiles, notes: isOnly ? [] : notes };
+  return { ...base, span: stretch[1] - stretch[0], tiles, notes: isOnly ? [] : notes };
 }
 
 /** Which programs in the kernel the host says are at work. */
