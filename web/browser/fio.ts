@@ -1,15 +1,17 @@
 /** Real block I/O: fio (github.com/axboe/fio) reads and writes a small file around the cache of the kernel. */
 
 import { execFile } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, statfs } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** Where a file may be: one of them may be in memory only, where nothing goes around the cache. */
+/** Where a file may be. */
 const FOLDERS = [tmpdir(), resolve(import.meta.dirname, "..")];
+/** Type of a file system that is memory and nothing else (`TMPFS_MAGIC` of linux/magic.h). */
+const IN_MEMORY = 0x01021994;
 const SECONDS = 4;
 
 /** How many requests it made. */
@@ -23,6 +25,10 @@ export async function fio(): Promise<Requests | string> {
   if (!(await run("fio", ["--version"]).catch(() => null))) return "fio is not installed (apt-get install fio)";
   let why = "";
   for (const parent of FOLDERS) {
+    if ((await statfs(parent)).type === IN_MEMORY) {
+      why = `${parent} is in memory`;
+      continue;
+    }
     const folder = await mkdtemp(join(parent, "topdeck-fio-"));
     try {
       // At most so many a second: slow machines do the same as quick ones.

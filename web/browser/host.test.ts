@@ -28,8 +28,8 @@ interface Told {
 /** What is not measured here, and why. */
 const notes = async () => (await server.ask<{ host_notes: string[] }>("/v1/status")).host_notes;
 
-const second = (ms: number) => new Date(Math.floor(ms / 1e3) * 1e3);
-const after = (ms: number) => new Promise((done) => setTimeout(done, ms));
+/** Ten seconds are whole columns of every picture here, however long it takes. */
+const TEN = 10e3;
 const number = (of: number) => of.toLocaleString("en-GB");
 
 /** A resource of the grid. */
@@ -44,13 +44,15 @@ test("block I/O under fio: counted in the kernel, drawn, and above a threshold, 
   if (note) return stop(note);
   await expect.poll(async () => (await server.ask<{ found: number }>("/v1/names", { text: "host_disk_completed_total" })).found, { timeout: 60_000 }).toBe(1);
 
-  const from = second(Date.now());
+  const from = new Date(Math.floor(Date.now() / TEN) * TEN);
   const made = await fio();
   if (typeof made === "string") return stop(made);
-  const to = second(Date.now() + 2e3);
-  // The reading of the last second is taken, stored and to be asked for; from here on nothing is added to this time.
-  await after(to.getTime() + 3e3 - Date.now());
+  const to = new Date(Math.ceil((Date.now() + 1e3) / TEN) * TEN);
   const range = { from: from.toISOString(), to: to.toISOString() };
+  // A reading is stored whole, and after the one before it: when there is a later one, nothing is added to this time.
+  const later = { selector: "host_hiccup", from: new Date(to.getTime() + 1).toISOString(), to: "now" };
+  const isOver = async () => Date.now() > to.getTime() + 1e3 && (await server.ask<Told>("/v1/histogram", later)).count > 0;
+  await expect.poll(isOver, { timeout: 60_000, interval: 500 }).toBe(true);
   const of = (device: string, operation: string) => `host_block_io{device="${device}",operation="${operation}"}`;
   const asked = (selector: string, more = {}) => server.ask<Told>("/v1/histogram", { selector, ...range, ...more });
 
