@@ -90,6 +90,9 @@ test.each<[string, Told, string, string, RegExp]>([
 
 test("every resource has its columns, and every question names the host alone", () => {
   expect(rows(told([1, 1, 1], {})).map((row) => `${row.resource} ${row.device}`.trim())).toEqual(["processors", "memory", "disk sda", "network eth0", "tcp", "machine"]);
+  const bare = rows(told([1, 1, 1], {}, { disks: [], interfaces: [], metrics: new Set() }));
+  expect(bare.map((row) => row.resource)).toEqual(["processors", "memory", "disk", "network", "tcp", "machine"]);
+  expect(bare.flatMap(all).some((one) => one.isKnown)).toBe(false);
   const asked = questions('a"b', WINDOW);
   expect(asked.length).toBe(FIGURES.length + 1);
   for (const text of asked) {
@@ -102,6 +105,7 @@ test("every resource has its columns, and every question names the host alone", 
 test("why a program in the kernel is not at work", () => {
   const notes = ["block I/O has sums and means only, no distributions: run as root", "there are no times of tasks waiting: locked down"];
   expect(without("block_io", undefined, notes)).toMatch(/^block_io is off/);
+  expect(without("block_io", null, notes)).toMatch(/^that host told nothing/);
   expect(without("block_io", true, notes)).toMatch(/^nothing of it has happened/);
   expect(without("block_io", false, notes)).toBe(notes[0]);
   expect(without("run_queue", false, notes)).toBe(notes[1]);

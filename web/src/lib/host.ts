@@ -1,7 +1,7 @@
 /** What a host tells in a stretch of time, asked of the server: figures for `use.ts`, and distributions beside them. */
 
 import { ask, heatmap, isAborted, Refused, type Heatmap, type Series } from "./api";
-import { question, type Answer } from "./question";
+import { question } from "./question";
 import { questions, selector, without, type Row, type Told } from "./use";
 import * as time from "./time";
 
@@ -44,10 +44,10 @@ export async function told(host: string, isOnly: boolean, stretch: readonly [num
   const ends = Array.from({ length: Math.round((to - from) / window) }, (_, at) => from + (at + 1) * window);
   const of = (metric: string) => selector(metric, host);
   const [names, disks, interfaces, programs, notes, answers] = await Promise.all([
-    values("__name__", `{host="${host.replace(/[\\"]/g, "\\$&")}",__name=~"host_.*"}`, signal),
-    values("device", `{host="${host.replace(/[\\"]/g, "\\$&")}",__name=~"host_(disk_busy_seconds_total|block_io)"}`, signal),
+    values("__name__", selector("", host, '__name=~"host_.*"'), signal),
+    values("device", selector("", host, '__name=~"host_(disk_busy_seconds_total|block_io)"'), signal),
     values("interface", of("host_network_bytes_total"), signal),
-    atWork(host, [from, to], window, signal),
+    atWork(host, [from, to], signal),
     // Who may not see the status does not see them.
     ask<{ host_notes?: string[] }>("/v1/status", {}, signal).then((status) => status.host_notes ?? [], kept([])),
     Promise.all(questions(host, window).map((text) => question(text, "promql", [ends[0] ?? to, to], window, signal).catch(refused))),
@@ -69,6 +69,7 @@ export async function told(host: string, isOnly: boolean, stretch: readonly [num
       ? [{ title: "hiccups", selector: of("host_hiccup"), about: "how late a thread wakes up that has nothing to do" }]
       : "Hiccups are not collected: hiccup is off in the settings of that host",
   );
+  if (disks.length === 0) wanted.set("disk ", `Block I/O is not collected: ${why("block_io")}`);
   const blockIo = metrics.has("host_block_io") ? await ask<{ series: Series[] }>("/v1/series", { selector: of("host_block_io"), limit: 1_000 }, signal) : { series: [] };
   for (const disk of disks) {
     const operations = blockIo.series.filter((one) => one.labels["device"] === disk).map((one) => one.labels["operation"] ?? "");
@@ -96,16 +97,16 @@ export async function told(host: string, isOnly: boolean, stretch: readonly [num
   return { ...base, span: stretch[1] - stretch[0], tiles, notes: isOnly ? [] : notes };
 }
 
-/** Which programs in the kernel the host says are at work. */
-async function atWork(host: string, [, to]: [number, number], window: number, signal: AbortSignal): Promise<Map<string, boolean>> {
-  const text = `max by (program) (max_over_time(${selector("host_bpf_available", host)}[1h]))`;
-  const answer: Answer | null = await question(text, "promql", [to, to], window, signal).catch(kept(null));
-  return new Map(
-    (answer?.streams ?? []).map((stream) => {
-      const last = stream.points[stream.points.length - 1]?.value;
-      return [stream.labels["program"] ?? "", !!last && "estimate" in last && last.estimate > 0];
-    }),
-  );
+/** Whether its programs in the kernel are at work, as the host said last in this time; null where it did not. */
+async function atWork(host: string, [from, to]: readonly [number, number], signal: AbortSignal): Promise<Map<string, boolean | null>> {
+  const of = selector("host_bpf_available", host);
+  const text = `max by (program) (last_over_time(${of}[${to - from}ms]))`;
+  const [programs, answer] = await Promise.all([values("program", of, signal), question(text, "promql", [to, to], to - from, signal).catch(kept(null))]);
+  const said = (program: string) => {
+    const last = answer?.streams.find((stream) => stream.labels["program"] === program)?.points.at(-1)?.value;
+    return last && "estimate" in last ? last.estimate > 0 : null;
+  };
+  return new Map(programs.map((program) => [program, said(program)]));
 }
 
 async function values(label: string, selector: string, signal: AbortSignal): Promise<string[]> {

@@ -153,11 +153,13 @@ export interface Told {
 export const DEVICES = 16;
 
 export function rows(told: Told): Row[] {
+  // Of no disk it is known as little as of one that says nothing: there is a row for that.
+  const each = (devices: readonly string[]) => (devices.length > 0 ? devices.slice(0, DEVICES) : [""]);
   const wanted: readonly (readonly [Resource, string])[] = [
     ["processors", ""],
     ["memory", ""],
-    ...told.disks.slice(0, DEVICES).map((device) => ["disk", device] as const),
-    ...told.interfaces.slice(0, DEVICES).map((device) => ["network", device] as const),
+    ...each(told.disks).map((device) => ["disk", device] as const),
+    ...each(told.interfaces).map((device) => ["network", device] as const),
     ["tcp", ""],
     ["machine", ""],
   ];
@@ -223,11 +225,12 @@ function along(answer: Answer | Refused | undefined, device: string, ends: reado
 const PROGRAMS = { block_io: "block I/O has", run_queue: "there are no times" } as const;
 
 /**
- * Why there is nothing of what a program in the kernel measures: `isAtWork` is what the host says (nothing, if it was not told to), and
- * `notes` are the server's, which are about this host if there is no other.
+ * Why there is nothing of what a program in the kernel measures. `isAtWork` is what the host says: null if it did not, nothing if it
+ * never does; `notes` are the server's, which are about this host if there is no other.
  */
-export function without(program: keyof typeof PROGRAMS, isAtWork: boolean | undefined, notes: readonly string[]): string {
+export function without(program: keyof typeof PROGRAMS, isAtWork: boolean | null | undefined, notes: readonly string[]): string {
   if (isAtWork === undefined) return `${program} is off in the settings of that host`;
+  if (isAtWork === null) return "that host told nothing in this time";
   if (isAtWork) return "nothing of it has happened yet";
   return notes.find((note) => note.startsWith(PROGRAMS[program])) ?? "its kernel does not let topdeck's program in, for a reason that host_note has";
 }
