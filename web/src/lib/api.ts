@@ -235,6 +235,12 @@ export async function histogram(
   };
 }
 
+/** When series had their first value and their last, whenever that was; null if they have none. It looks through all of them. */
+export async function extent(selector: string, signal?: AbortSignal): Promise<[number, number] | null> {
+  const told = await ask<{ count: number; start_ns: number; end_ns: number }>("/v1/histogram", { selector, timeout: "5s" }, signal);
+  return told.count > 0 ? [told.start_ns / MS, told.end_ns / MS] : null;
+}
+
 export async function names(signal?: AbortSignal): Promise<Found<Name>> {
   const told = await ask<{ found: number; cut: boolean; names: Name[] }>("/v1/names", { limit: 10_000 }, signal);
   return { found: told.found, cut: told.cut, items: told.names };

@@ -34,6 +34,11 @@ export function written(ms: number): string {
   return new Date(ms).toISOString().replace(/(:00)?\.000Z$/, "Z");
 }
 
+/** A moment as somebody wrote it, shorter where that says the same. */
+export function short(text: string): string {
+  return /^\d{4}-.*Z$/.test(text) && !Number.isNaN(Date.parse(text)) ? written(Date.parse(text)) : text;
+}
+
 /** Whether it moves on with the clock. */
 export function isLive(range: Range): boolean {
   return range.to === "now";
@@ -105,4 +110,22 @@ export function ticks(from: number, to: number, most: number): number[] {
   const found: number[] = [];
   for (let at = Math.ceil((from - offset) / step) * step + offset; at <= to; at += step) found.push(at);
   return found;
+}
+
+/** The last quarter of a stretch, which goes on if the stretch does; null if it is none. */
+export function quarter(range: Range): Range | null {
+  const found = resolved(range, Date.now());
+  if (!found) return null;
+  const [start, end] = found;
+  const part = (end - start) / 4;
+  if (part < 1e3) return null;
+  return isLive(range) ? { from: `-${Math.round(part / 1e3)}s`, to: "now" } : between(end - part, end);
+}
+
+/** What the reader's clock is called: `UTC+1`. */
+export function zone(ms: number): string {
+  const minutes = -new Date(ms).getTimezoneOffset();
+  if (minutes === 0) return "UTC";
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return `UTC${minutes < 0 ? "−" : "+"}${hours}${rest ? `:${String(rest).padStart(2, "0")}` : ""}`;
 }
