@@ -345,6 +345,20 @@ test.each(VIEWS)("%s %j: nothing overlaps, and everybody can use it", async (vie
   await page.emulateMedia({ colorScheme: "light" });
 });
 
+test.each([
+  ["explore", { selector: "latency", ...range }],
+  ["explore", { ...range, language: "promql", query: "sum(exact_increase(latency[10m]))" }],
+  ["compare", { a: 'latency{host="web-1"}', b: 'latency{host="web-2"}', ...range }],
+] as [string, Record<string, string>][])("%s %j: the picture is there as a table, and keys open it", async (view, settings) => {
+  await open(view, settings);
+  const summary = page.getByText("As a table");
+  await summary.waitFor();
+  await summary.focus();
+  await page.keyboard.press("Enter");
+  await expect.poll(() => page.locator("details[open] tbody tr").count()).toBeGreaterThan(50);
+  expect(await page.locator("details[open] th").first().innerText()).toBe("from (UTC)");
+});
+
 /** From a hand's screen to a wall's. */
 const WIDTHS = [360, 480, 640, 820, 1_024, 1_200, 1_920, 2_560, 3_840];
 const WIDE_VIEWS: typeof VIEWS = [
