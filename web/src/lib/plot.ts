@@ -280,6 +280,7 @@ export class Plot {
       const { left, width } = this.stretch(event, this.finger);
       this.cancel();
       if (width >= FINGER) this.actions.zoom(this.plot.posToVal(left, "x"), this.plot.posToVal(left + width, "x"));
+      else this.plot.setCursor({ left, top: 0 });
       return;
     }
     if (!this.dragging) return;
