@@ -367,7 +367,78 @@ test.each(VIEWS)("%s %j: nothing overlaps, and everybody can use it", async (vie
   await page.emulateMedia({ colorScheme: "light" });
 });
 
+test.each([
+  ["explore", { selector: "latency", ...range }],
+  ["explore", { ...range, language: "promql", query: "sum(exact_increase(latency[10m]))" }],
+  ["compare", { a: 'latency{host="web-1"}', b: 'latency{host="web-2"}', ...range }],
+] as [string, Record<string, string>][])("%s %j: the picture is there as a table, and keys open it", async (view, settings) => {
+  await open(view, settings);
+  const summary = page.getByText("As a table");
+  await summary.waitFor();
+  await summary.focus();
+  await page.keyboard.press("Enter");
+  await expect.poll(() => page.locator("details[open] tbody tr").count()).toBeGreaterThan(50);
+  expect(await page.locator("details[open] th").first().innerText()).toBe("from (UTC)");
+});
 
+/** From a hand's screen to a wall's. */
+const WIDTHS = [360, 480, 640, 820, 1_024, 1_200, 1_920, 2_560, 3_840];
+const WIDE_VIEWS: typeof VIEWS = [
+  ...VIEWS,
+  ["explore", { ...range, language: "promql", query: "histogram_quantile(0.99, sum by (host) (exact_increase(latency[5m])))" }, /web-3/],
+  ["boards", { board: "shop", ...range }, /web-3/],
+];
+
+/** Texts that stand on one another, and fields or buttons. Ends of lines' boxes may: they are air. */
+function overlapping(): string[] {
+  const places: { what: string; of: Node; box: DOMRect }[] = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const parent = node.parentElement!;
+    if (!node.textContent?.trim() || parent.closest(".hidden, .skip, option, details:not([open]) > :not(summary)")) continue;
+    // Heads of tables that have become lists are there for who hears the page.
+    const head = parent.closest("thead");
+    if (head && getComputedStyle(head).clipPath !== "none") continue;
+    const text = document.createRange();
+    text.selectNodeContents(node);
+    const scrolls = parent.closest(".wide, pre, nav")?.getBoundingClientRect();
+    for (const box of text.getClientRects()) {
+      if (scrolls && box.right > scrolls.right) continue;
+      places.push({ what: node.textContent.trim().slice(0, 30), of: node, box: new DOMRect(box.x, box.y + box.height * 0.2, box.width, box.height * 0.6) });
+    }
+  }
+  for (const field of document.querySelectorAll("input:not([type=file]), select, textarea, .picture, .lines, .harm")) {
+    places.push({ what: field.id || field.className || field.tagName, of: field, box: field.getBoundingClientRect() });
+  }
+  const found: string[] = [];
+  places.forEach((one, at) => {
+    for (const other of places.slice(at + 1)) {
+      if (one.of === other.of || one.of.contains(other.of) || other.of.contains(one.of)) continue;
+      const across = Math.min(one.box.right, other.box.right) - Math.max(one.box.left, other.box.left);
+      const down = Math.min(one.box.bottom, other.box.bottom) - Math.max(one.box.top, other.box.top);
+      if (across > 1 && down > 1) found.push(`"${one.what}" and "${other.what}"`);
+    }
+  });
+  return found.slice(0, 5);
+}
+
+test.each(WIDE_VIEWS)("%s %j fits every screen: nothing is wider, no text stands on another", async (view, settings, expected) => {
+  if (settings["board"]) {
+    const board = { schema: 1, title: "Shop", panels: [{ title: "Latency of the second web server", text: 'latency{host="web-2"}', language: "metric" }, { title: "p99 by host", text: "histogram_quantile(0.99, sum by (host) (exact_increase(latency[5m])))", language: "promql" }] };
+    await fetch(`${server.url}/v1/boards/${settings["board"]}`, { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify(board) });
+  }
+  await open(view, settings);
+  await expect.poll(() => page.locator("main").innerText(), { timeout: 20_000 }).toMatch(expected);
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: width > 2_000 ? Math.round((width * 9) / 16) : 900 });
+    // Pictures follow their boxes a frame later, and their boxes what they hold.
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30)))));
+    const beyond = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    expect(beyond, `${view} at ${width} px is ${beyond} px too wide`).toBeLessThanOrEqual(0);
+    expect(await page.evaluate(overlapping), `${view} at ${width} px`).toEqual([]);
+  }
+  await page.setViewportSize({ width: 1360, height: 900 });
+});
 
 test("nothing went wrong and nothing was asked elsewhere", () => {
   expect(troubles).toEqual([]);

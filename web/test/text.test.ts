@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
 import { read, write } from "../src/lib/link";
+import { missing } from "../src/lib/missing";
 import * as nines from "../src/lib/nines";
 import { mistake, named } from "../src/lib/question";
 import * as time from "../src/lib/time";
@@ -158,4 +159,20 @@ test("a mistake is shown where it is", () => {
 test("labels are written as in a selector", () => {
   expect(named({ __name__: "a", b: "c" })).toBe('a{b="c"}');
   expect(named({})).toBe("all");
+});
+
+test("what is missing is said once, though it touches many columns", () => {
+  const gap = { start: 0, end: 10, lost: 1_204 as number | null, reason: "the journal was full" };
+  expect(missing([])).toBe(null);
+  expect(missing([gap, { ...gap }])).toBe("1,204 values: the journal was full");
+  expect(missing([gap, { ...gap, start: 5, lost: null, reason: "it was restarted" }])).toBe(
+    "1,204 values and an unknown number in 1 stretch: the journal was full; it was restarted",
+  );
+});
+
+test("a quarter of a stretch goes on if the stretch does", () => {
+  expect(time.quarter({ from: "-1h", to: "now" }, 1e12)).toEqual({ from: "-900s", to: "now" });
+  expect(time.quarter({ from: "2026-11-22T04:00Z", to: "2026-11-22T08:00Z" }, 1e12)).toEqual({ from: "2026-11-22T07:00Z", to: "2026-11-22T08:00Z" });
+  expect(time.quarter({ from: "-1s", to: "now" }, 1e12)).toBe(null);
+  expect(time.quarter({ from: "yesterday", to: "now" }, 1e12)).toBe(null);
 });

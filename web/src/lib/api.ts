@@ -11,6 +11,8 @@ export class Refused extends Error {
     /** 0 if there was no answer. */
     readonly status: number,
     message: string,
+    /** In how many seconds the server would like to be asked again, if it says. */
+    readonly retryAfter: number | null = null,
   ) {
     super(message);
   }
@@ -148,7 +150,8 @@ function refusal(response: Response, text: string): Refused {
   } catch {
     // It is a text already.
   }
-  return new Refused(response.status, message || response.statusText || `the answer has status ${response.status}`);
+  const after = Number(response.headers.get("Retry-After"));
+  return new Refused(response.status, message || response.statusText || `the answer has status ${response.status}`, after > 0 ? after : null);
 }
 
 /** Whether somebody stopped waiting. */
@@ -258,6 +261,12 @@ export async function histogram(
     quantiles: told.quantiles.map(({ q, value }) => ({ q, value: value && bracket(value) })),
     gaps: told.gaps.map(gap),
   };
+}
+
+/** When series had their first value and their last, whenever that was; null if they have none. It looks through all of them. */
+export async function extent(selector: string, signal?: AbortSignal): Promise<[number, number] | null> {
+  const told = await ask<{ count: number; start_ns: number; end_ns: number }>("/v1/histogram", { selector, timeout: "5s" }, signal);
+  return told.count > 0 ? [told.start_ns / MS, told.end_ns / MS] : null;
 }
 
 export async function names(signal?: AbortSignal): Promise<Found<Name>> {

@@ -2,6 +2,7 @@
 
 import { ask, heatmap, isAborted, Refused, type Heatmap, type Series } from "./api";
 import { question } from "./question";
+import { quoted } from "./selector";
 import { questions, selector, without, type Row, type Told } from "./use";
 import * as time from "./time";
 
@@ -75,7 +76,7 @@ export async function told(host: string, isOnly: boolean, stretch: readonly [num
     const operations = blockIo.series.filter((one) => one.labels["device"] === disk).map((one) => one.labels["operation"] ?? "");
     const tile = (operation: string) => ({
       title: `${disk} ${operation}`,
-      selector: selector("host_block_io", host, `device="${disk}",operation="${operation}"`),
+      selector: selector("host_block_io", host, `device=${quoted(disk)},operation=${quoted(operation)}`),
       about: "block I/O, from its request to its end",
     });
     const not = metrics.has("host_block_io") ? "its driver takes no requests of its own, or there were none yet" : why("block_io");

@@ -56,8 +56,11 @@ export class Overlay {
     this.known = new WeakMap();
   }
 
-  /** Draws the lines into a rectangle, and their names right of it. `ratio` is how many pixels of the canvas one of the page is. */
-  draw(to: CanvasRenderingContext2D, columns: readonly Column[], scale: Scale, box: Box, ratio: number, colour: (name: string) => string): void {
+  /**
+   * Draws the lines into a rectangle, and their names right of it. `ratio` is how many pixels of the canvas one of the page is,
+   * `large` how much larger than usual the names are.
+   */
+  draw(to: CanvasRenderingContext2D, columns: readonly Column[], scale: Scale, box: Box, ratio: number, colour: (name: string) => string, large = 1): void {
     const ends: { name: string; colour: string; y: number }[] = [];
     for (const line of this.lines) {
       const thick = Math.max(1, Math.round(line.width * ratio));
@@ -82,14 +85,14 @@ export class Overlay {
       step(Math.round(box.left + box.width));
       if (y !== NOWHERE) ends.push({ name: line.name, colour: to.fillStyle, y: y + thick / 2 });
     }
-    this.name(to, ends, box, ratio);
+    this.name(to, ends, box, ratio, large);
   }
 
   /** Names stand where their lines end, as near as they can without one on another. */
-  private name(to: CanvasRenderingContext2D, ends: { name: string; colour: string; y: number }[], box: Box, ratio: number): void {
+  private name(to: CanvasRenderingContext2D, ends: { name: string; colour: string; y: number }[], box: Box, ratio: number, large: number): void {
     ends.sort((a, b) => a.y - b.y);
-    const heights = apart(ends.map((end) => end.y), LEADING * ratio, box.top, box.top + box.height);
-    to.font = `${11 * ratio}px system-ui, sans-serif`;
+    const heights = apart(ends.map((end) => end.y), LEADING * ratio * large, box.top, box.top + box.height);
+    to.font = `${11 * ratio * large}px system-ui, sans-serif`;
     [to.textAlign, to.textBaseline] = ["left", "middle"];
     ends.forEach((end, at) => {
       to.fillStyle = end.colour;

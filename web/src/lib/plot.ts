@@ -9,6 +9,7 @@ import type { Annotation, Column, Gap, Heatmap } from "./api";
 import { MARGIN, Overlay } from "./overlay";
 import { Raster, ROWS, type Look } from "./raster";
 import { Scale } from "./scale";
+import { enlarged, font } from "./screen";
 import * as time from "./time";
 import { value } from "./unit";
 
@@ -25,8 +26,9 @@ export interface Actions {
   select(from: number, to: number, low: number, high: number): void;
 }
 
-/** Pixels that a finger or pointer may miss the threshold by. */
+/** Pixels that a pointer may miss the threshold by, and a finger. */
 const GRIP = 8;
+const FINGER = 20;
 
 export class Plot {
   raster: Raster;
@@ -41,6 +43,8 @@ export class Plot {
   private unit = "";
   private limit: number | null = null;
   private dragging = false;
+  /** Where a finger came down, in pixels from the left. */
+  private finger: number | null = null;
 
   constructor(
     private readonly host: HTMLElement,
@@ -136,25 +140,25 @@ export class Plot {
     const text = () => css(this.host, "--text-2");
     const ticks = { stroke: () => css(this.host, "--edge"), width: 1, size: 5 };
     // The picture is the grid.
-    const axis = { stroke: text, grid: { show: false }, ticks, font: "12px system-ui, sans-serif" };
+    const axis = { stroke: text, grid: { show: false }, ticks, font: font() };
     return {
       width,
       height,
       legend: { show: false },
-      padding: [12, MARGIN, 0, 0],
+      padding: [12, MARGIN * enlarged(), 0, 0],
       cursor: { y: false, points: { show: false }, drag: { x: true, y: true, uni: 10, setScale: false } },
       scales: { x: { time: false, range: () => [this.start, this.end] }, y: { range: [0, 1] } },
       series: [{}],
       axes: [
         {
           ...axis,
-          size: 34,
+          size: 34 * enlarged(),
           splits: (u) => time.ticks(this.start, this.end, Math.max(2, u.bbox.width / devicePixelRatio / 90)),
           values: (_, splits) => splits.map((at) => time.clock(at, this.end - this.start)),
         },
         {
           ...axis,
-          size: 72,
+          size: 72 * enlarged(),
           splits: (u) => this.scale.ticks(u.bbox.height / devicePixelRatio / 26).map((at) => this.scale.share(at)),
           values: (_, splits) => splits.map((share) => value(round(this.scale.value(share)), this.unit)),
         },
@@ -196,7 +200,7 @@ export class Plot {
       ctx.lineTo(at, top + 7 * devicePixelRatio);
       ctx.fill();
     }
-    this.overlays.draw(ctx, this.columns, this.scale, u.bbox, devicePixelRatio, (name) => css(this.host, name));
+    this.overlays.draw(ctx, this.columns, this.scale, u.bbox, devicePixelRatio, (name) => css(this.host, name), enlarged());
     ctx.restore();
   }
 
@@ -231,14 +235,18 @@ export class Plot {
     this.grip.classList.toggle("outside", share !== bounded);
   }
 
-  private isOnGrip(event: MouseEvent): boolean {
+  private isOnGrip(event: PointerEvent): boolean {
     if (this.limit === null) return false;
     const y = event.clientY - this.plot.over.getBoundingClientRect().top;
-    return Math.abs(y - parseFloat(this.grip.style.top)) <= GRIP;
+    return Math.abs(y - parseFloat(this.grip.style.top)) <= (event.pointerType === "touch" ? FINGER : GRIP);
   }
 
   private readonly press = (event: PointerEvent): void => {
-    if (!this.isOnGrip(event)) return;
+    if (!this.isOnGrip(event)) {
+      // uPlot knows mice alone. A finger that goes across zooms; up and down it scrolls the page, which cancels this.
+      if (event.pointerType === "touch") this.finger = event.clientX - this.plot.over.getBoundingClientRect().left;
+      return;
+    }
     this.dragging = true;
     event.stopPropagation();
     event.preventDefault();
@@ -253,22 +261,38 @@ export class Plot {
     // It may have been let go where nobody told: in another window, or below a dialogue.
     if (this.dragging && event.buttons === 0) this.release(event);
     else if (this.dragging) this.drag(event, false);
+    else if (this.finger !== null) this.plot.setSelect(this.stretch(event, this.finger), false);
     else if (event.target instanceof Node && this.plot.over.contains(event.target)) {
       this.plot.over.style.cursor = this.isOnGrip(event) ? "ns-resize" : "crosshair";
     }
   };
 
+  /** The browser took the pointer away, to scroll: all is as it was before. */
+  private readonly cancel = (): void => {
+    if (this.finger !== null) this.plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    const wasDragging = this.dragging;
+    [this.dragging, this.finger] = [false, null];
+    if (wasDragging) this.actions.cancelled();
+  };
+
+  /** From where a finger came down to where it is. */
+  private stretch(event: PointerEvent, from: number): { left: number; top: number; width: number; height: number } {
+    const { left, width, height } = this.plot.over.getBoundingClientRect();
+    const to = Math.min(Math.max(event.clientX - left, 0), width);
+    return { left: Math.min(from, to), top: 0, width: Math.abs(to - from), height };
+  }
+
   private readonly release = (event: PointerEvent): void => {
+    if (this.finger !== null) {
+      const { left, width } = this.stretch(event, this.finger);
+      this.cancel();
+      if (width >= FINGER) this.actions.zoom(this.plot.posToVal(left, "x"), this.plot.posToVal(left + width, "x"));
+      else this.plot.setCursor({ left, top: 0 });
+      return;
+    }
     if (!this.dragging) return;
     this.dragging = false;
     this.drag(event, true);
-  };
-
-  /** The browser took the pointer away, to scroll: it stays where it was before. */
-  private readonly cancel = (): void => {
-    if (!this.dragging) return;
-    this.dragging = false;
-    this.actions.cancelled();
   };
 
   private drag(event: PointerEvent, settled: boolean): void {

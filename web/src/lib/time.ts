@@ -57,6 +57,12 @@ export function wider([from, to]: readonly [number, number], now: number): Range
   return between(from - more, Math.max(Math.min(to + more, now), to));
 }
 
+/** The middle half of it. */
+export function narrower([from, to]: readonly [number, number]): Range {
+  const less = (to - from) / 4;
+  return between(from + less, to - less);
+}
+
 /** A stretch between two moments, to the millisecond. */
 export function between(from: number, to: number): Range {
   const bounded = (ms: number) => Math.min(Math.max(ms, -MOST), MOST);
@@ -66,6 +72,11 @@ export function between(from: number, to: number): Range {
 /** A moment as short as it can be said: `2026-11-22T05:00Z`. */
 export function written(ms: number): string {
   return new Date(ms).toISOString().replace(/(:00)?\.000Z$/, "Z");
+}
+
+/** A moment as somebody wrote it, shorter where that says the same. */
+export function short(text: string): string {
+  return /^\d{4}-.*Z$/.test(text) && !Number.isNaN(Date.parse(text)) ? written(Date.parse(text)) : text;
 }
 
 /** Whether it moves on with the clock. */
@@ -143,4 +154,22 @@ export function ticks(from: number, to: number, most: number): number[] {
     if (tick >= from && tick <= to) found.push(tick);
   }
   return found;
+}
+
+/** The last quarter of a stretch, which goes on if the stretch does; null if it is none. */
+export function quarter(range: Range, now: number): Range | null {
+  const found = resolved(range, now);
+  if (!found) return null;
+  const [start, end] = found;
+  const part = (end - start) / 4;
+  if (part < 1e3) return null;
+  return isLive(range) ? { from: `-${Math.round(part / 1e3)}s`, to: "now" } : between(end - part, end);
+}
+
+/** What the reader's clock is called: `UTC+1`. */
+export function zone(ms: number): string {
+  const minutes = -new Date(ms).getTimezoneOffset();
+  if (minutes === 0) return "UTC";
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return `UTC${minutes < 0 ? "−" : "+"}${hours}${rest ? `:${String(rest).padStart(2, "0")}` : ""}`;
 }

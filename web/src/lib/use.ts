@@ -5,6 +5,7 @@
 
 import { Refused } from "./api";
 import type { Answer } from "./question";
+import { quoted } from "./selector";
 import { length } from "./time";
 import { count, percent, value } from "./unit";
 
@@ -99,7 +100,7 @@ const CLOCK = processors(["machine", "utilisation", "clock"], "avg", "");
 
 /** Series of a host: `host_load{host="web-1"}`. */
 export function selector(metric: string, host: string, labels = ""): string {
-  return `${metric}{host="${host.replace(/[\\"]/g, "\\$&")}"${labels && `,${labels}`}}`;
+  return `${metric}{host=${quoted(host)}${labels && `,${labels}`}}`;
 }
 
 function written(figure: Figure, host: string, range: string, window: string): string {
