@@ -2,7 +2,7 @@
 //!
 //! Writes `docs/benchmarks.md` and the samples behind it, `bench/results/*.tsv`. Everything that can disturb
 //! a comparison is said in the report itself. `record.rs` … `accuracy.rs` hold one comparison of histograms each,
-//! with the peers; `topdeck.rs` is topdeck's side of all of them. `journal.rs` has those of journals,
+//! with the peers; `topdeck.rs` is topdeck's side of all of them. `time.rs` compares clocks, `journal.rs` has those of journals,
 //! `store.rs` that of stores, `query.rs` that of questions to them, `serve.rs` that of servers under load.
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ mod rounds;
 mod serve;
 mod store;
 mod threads;
+mod time;
 mod topdeck;
 
 use std::fs;
@@ -75,13 +76,14 @@ const STORE: &str = "store";
 const QUERY: &str = "query";
 const SERVE: &str = "serve";
 /// Those on stores come last.
-const COMPARISONS: [(&str, Run); 12] = [
+const COMPARISONS: [(&str, Run); 13] = [
     ("record", Run::Alone(record::run)),
     ("threads", Run::Alone(threads::run)),
     ("merge", Run::Alone(merge::run)),
     ("quantile", Run::Alone(quantile::run)),
     ("bytes", Run::Alone(bytes::run)),
     ("accuracy", Run::Alone(accuracy::run)),
+    ("clock", Run::Alone(time::run)),
     ("journal-append", Run::Alone(journal::append)),
     ("journal-durable", Run::Alone(journal::durable)),
     ("journal-read", Run::Alone(journal::read)),

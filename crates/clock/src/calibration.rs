@@ -1,0 +1,255 @@
+//! What rate the counter has, how far the line of the moment is off, and the line that comes next.
+//!
+//! The system's monotonic clock is read between two readings of the counter; the half of the time between them is how
+//! well the moment is known. The rate is that of a long baseline, as long as the latest stretch agrees with it. The next
+//! line begins where the present one ends and is tilted so that it meets the system's clock at its end: nothing ever
+//! jumps, and time never goes back. Where a line is off by more than it said, or has ended before another was drawn,
+//! readers ask the system until a new one begins: at the latest moment that the system can have had, so that it is behind
+//! nothing that anybody has read.
+
+use std::collections::VecDeque;
+
+use crate::line::{Error, Line, slope};
+
+/// Comparisons that the rate comes from. At one a second, half a minute: what is known to 20 ns is then known to 1 in 10^9.
+const BASELINE: usize = 32;
+/// How much a line may be tilted. The kernel's own limit for steering its clock (`MAXFREQ` in `include/linux/timex.h`).
+const TILT_MAX: f64 = 500e-6;
+/// What the rate of a counter may change by within seconds, by warmth: quartz moves by 1 in 10^8 a degree and more, but slowly.
+const WANDER: f64 = 5e-9;
+/// A comparison that took longer is none: somebody else ran meanwhile.
+pub(crate) const HALF_WIDTH_MAX_NS: u64 = 1_000;
+/// A line that is ahead of the system by more cannot be tilted back: the system is asked until it has caught up.
+const AHEAD_MAX_NS: u64 = 100_000;
+
+/// The system's clock, read while the counter stood there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Comparison {
+    pub(crate) tick: u64,
+    pub(crate) ns: u64,
+    /// How far the two may be apart.
+    pub(crate) half_width_ns: u64,
+}
+
+impl Comparison {
+    /// The best of some attempts. `read` gives the counter before, the system's clock, and the counter after.
+    pub(crate) fn best(
+        attempts: impl Iterator<Item = (u64, u64, u64)>,
+        ns_per_tick: f64,
+    ) -> Option<Comparison> {
+        let (before, ns, after) = attempts
+            .filter(|&(before, _, after)| after > before)
+            .min_by_key(|&(before, _, after)| after - before)?;
+        let half_width_ns = ((after - before) as f64 / 2.0 * ns_per_tick).ceil() as u64 + 1;
+        let tick = before + (after - before) / 2;
+        Some(Comparison { tick, ns, half_width_ns })
+    }
+}
+
+/// What came of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// Not enough is known to draw a line.
+    Wait,
+    /// A line to publish.
+    Next(Line),
+    /// The same line as before, which is off by more than it said, to publish.
+    Doubt(Line),
+}
+
+/// What has been found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Calibration {
+    history: VecDeque<Comparison>,
+    /// The line that was published last.
+    line: Line,
+    /// The line that is valid now, which is the one before until that begins.
+    before: Line,
+    /// How far the line was off at the last comparison, in nanoseconds; positive is ahead of the system.
+    pub(crate) residual_ns: Option<i64>,
+    /// How often a line was off by more than it said.
+    pub(crate) disruptions: u64,
+}
+
+impl Calibration {
+    /// Nanoseconds of a tick, if that is known, and how far it may be off as a share of it.
+    pub(crate) fn rate(&self) -> Option<(f64, f64)> {
+        let (oldest, newest) = (self.history.front()?, self.history.back()?);
+        if oldest.tick == newest.tick {
+            return None;
+        }
+        let before = self.history[self.history.len() - 2];
+        let (long, short) = (Rate::between(oldest, newest), Rate::between(&before, newest));
+        let apart = (long.ns_per_tick / short.ns_per_tick - 1.0).abs();
+        let rate = if apart <= long.error + short.error + WANDER { long } else { short };
+        Some((rate.ns_per_tick, rate.error))
+    }
+
+    /// Takes a comparison. A line that comes of it is `ns` nanoseconds long. `is_disciplined` is whether the rate of the system's clock may
+    /// change at any time.
+    pub(crate) fn take(
+        &mut self,
+        comparison: Comparison,
+        length_ns: u64,
+        is_disciplined: bool,
+    ) -> Outcome {
+        if self
+            .history
+            .back()
+            .is_some_and(|last| last.tick >= comparison.tick || last.ns > comparison.ns)
+        {
+            // The counter went back, as after a suspend: nothing that is known holds.
+            self.disrupted();
+        }
+        self.residual_ns = None;
+        if let Some((line, said_ns)) = self.valid(comparison.tick) {
+            let residual = said_ns as i64 - comparison.ns as i64;
+            self.residual_ns = Some(residual);
+            let off = residual.unsigned_abs();
+            if off > line.error_ns(comparison.tick) + comparison.half_width_ns {
+                self.disrupted();
+                self.history.push_back(comparison);
+                let error = Error {
+                    at: comparison.tick,
+                    base_ns: off + comparison.half_width_ns,
+                    ..line.error
+                };
+                // It lapses at its end, and the next one begins anew.
+                self.line = Line { error, ..line };
+                self.before = self.line;
+                return Outcome::Doubt(self.line);
+            }
+        } else if self.has_moved(&comparison, is_disciplined) {
+            self.disrupted();
+        }
+        self.history.push_back(comparison);
+        if self.history.len() > BASELINE {
+            self.history.pop_front();
+        }
+        let Some((rate, rate_error)) = self.rate() else { return Outcome::Wait };
+        self.keep_what_agrees(rate);
+        let error = rate_error + WANDER + if is_disciplined { TILT_MAX } else { 0.0 };
+        let ticks = (length_ns as f64 / rate) as u64;
+        let next = if self.line.from > comparison.tick {
+            // The next line is known already.
+            None
+        } else if self.line.until() > comparison.tick {
+            self.tilted(&comparison, rate, error, ticks)
+        } else {
+            self.anew(&comparison, rate, error, ticks)
+        };
+        let Some(next) = next else { return Outcome::Wait };
+        self.before = std::mem::replace(&mut self.line, next);
+        Outcome::Next(next)
+    }
+
+    /// Whether counter and system are elsewhere than the rate says. For when no line is valid that could tell.
+    fn has_moved(&self, comparison: &Comparison, is_disciplined: bool) -> bool {
+        let (Some((rate, error)), Some(last)) = (self.rate(), self.history.back()) else {
+            return false;
+        };
+        let ns = (comparison.tick.saturating_sub(last.tick)) as f64 * rate;
+        let off = (comparison.ns.saturating_sub(last.ns) as f64 - ns).abs();
+        let widths = (comparison.half_width_ns + last.half_width_ns) as f64;
+        off > widths + ns * (error + WANDER + if is_disciplined { TILT_MAX } else { 0.0 })
+    }
+
+    fn disrupted(&mut self) {
+        self.disruptions += 1;
+        self.history.clear();
+    }
+
+    /// Forgets everything but what the last line says at its end: nothing later may be less. None, if there is no line, or
+    /// while somebody may still read it.
+    pub(crate) fn close(&mut self, tick: u64) -> Option<u64> {
+        if self.line.length == 0 || tick < self.line.until() {
+            return None;
+        }
+        let floor_ns = self.line.end_ns();
+        let line = Line { base_ns: floor_ns, ..Line::default() };
+        *self = Calibration {
+            line,
+            before: line,
+            disruptions: self.disruptions,
+            ..Calibration::default()
+        };
+        Some(floor_ns)
+    }
+
+    /// What does not agree with the latest rate is of another time.
+    fn keep_what_agrees(&mut self, rate: f64) {
+        let Some(newest) = self.history.back().copied() else { return };
+        let agrees = |one: &Comparison| {
+            let ticks = (newest.tick - one.tick) as f64;
+            let off = ((newest.ns - one.ns) as f64 - ticks * rate).abs();
+            off <= (newest.half_width_ns + one.half_width_ns) as f64 + ticks * rate * WANDER
+        };
+        while self.history.len() > 2 && !agrees(&self.history[0]) {
+            self.history.pop_front();
+        }
+    }
+
+    fn valid(&self, tick: u64) -> Option<(Line, u64)> {
+        [self.line, self.before].into_iter().find_map(|line| Some((line, line.at(tick)?)))
+    }
+
+    /// The line that begins where the present one ends, unless that is too far off to be tilted back.
+    fn tilted(&self, comparison: &Comparison, rate: f64, error: f64, ticks: u64) -> Option<Line> {
+        let (from, base_ns) = (self.line.until(), self.line.end_ns());
+        let truly = |tick: u64| comparison.ns as f64 + (tick - comparison.tick) as f64 * rate;
+        let off = base_ns as f64 - truly(from);
+        let tilt = -off / (ticks as f64 * rate);
+        (tilt.abs() <= TILT_MAX).then(|| Line {
+            from,
+            length: ticks,
+            base_ns,
+            slope: slope(rate * (1.0 + tilt)),
+            error: Error {
+                at: comparison.tick,
+                base_ns: off.abs().ceil() as u64 + comparison.half_width_ns + ROUNDING_NS,
+                slope: slope(rate * error) + 1,
+            },
+        })
+    }
+
+    /// A line that begins now, since none is valid. Nothing that the system or the line before has said may be after it.
+    fn anew(&self, comparison: &Comparison, rate: f64, error: f64, ticks: u64) -> Option<Line> {
+        let latest_ns = comparison.ns + comparison.half_width_ns;
+        let base_ns = latest_ns.max(self.line.end_ns());
+        let ahead_ns = base_ns - comparison.ns;
+        if base_ns - latest_ns > AHEAD_MAX_NS {
+            return None;
+        }
+        Some(Line {
+            from: comparison.tick,
+            length: ticks,
+            base_ns,
+            // Rather too fast than behind what the system said to somebody while this is made known.
+            slope: slope(rate * (1.0 + error)) + 1,
+            error: Error {
+                at: comparison.tick,
+                base_ns: ahead_ns + comparison.half_width_ns + ROUNDING_NS,
+                slope: slope(rate * 2.0 * error) + 2,
+            },
+        })
+    }
+}
+
+/// Of the line, of the comparison, and of the system's clock, half a nanosecond each.
+const ROUNDING_NS: u64 = 2;
+
+/// A rate between two comparisons.
+struct Rate {
+    ns_per_tick: f64,
+    error: f64,
+}
+
+impl Rate {
+    fn between(a: &Comparison, b: &Comparison) -> Rate {
+        let (ticks, ns) = ((b.tick - a.tick) as f64, (b.ns - a.ns) as f64);
+        Rate {
+            ns_per_tick: ns / ticks,
+            error: (a.half_width_ns + b.half_width_ns) as f64 / ns.max(1.0),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The processor's counter, and what the processor and the system say about it. The only `unsafe` of the crate.
+
+/// What can be read of the counter.
+#[cfg(target_arch = "x86_64")]
+mod read {
+    #![allow(unsafe_code, reason = "instructions of the processor have no other form")]
+
+    use std::arch::x86_64::{__cpuid, _mm_lfence, _rdtsc};
+
+    /// The counter, after all that the program asked for before. The read may still be late, but never early.
+    #[inline(always)]
+    pub(crate) fn ordered() -> u64 {
+        // SAFETY: every x86-64 processor has both. Where reading is forbidden (`PR_SET_TSC`), no line is published.
+        unsafe {
+            _mm_lfence();
+            _rdtsc()
+        }
+    }
+
+    /// The counter, some tens of nanoseconds earlier or later than what stands before and after it.
+    #[inline(always)]
+    pub(crate) fn relaxed() -> u64 {
+        // SAFETY: as above.
+        unsafe { _rdtsc() }
+    }
+
+    /// Whether it counts at one rate in all states of the processor (AMD APM 3, CPUID 8000_0007h EDX bit 8; Intel SDM 3, 19.17.4).
+    pub(crate) fn is_invariant() -> bool {
+        __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod read {
+    pub(crate) fn ordered() -> u64 {
+        0
+    }
+
+    pub(crate) fn relaxed() -> u64 {
+        0
+    }
+
+    pub(crate) fn is_invariant() -> bool {
+        false
+    }
+}
+
+pub(crate) use read::{ordered, relaxed};
+
+use std::fs;
+
+/// Why the counter cannot be used here, if it cannot.
+pub(crate) fn refusal() -> Option<String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Some(format!("no counter is known for {}", std::env::consts::ARCH));
+    }
+    if !is_allowed() {
+        return Some("this process may not read the counter (PR_SET_TSC)".to_owned());
+    }
+    if !read::is_invariant() {
+        return Some("the processor's counter is not invariant: its rate changes".to_owned());
+    }
+    // It has compared the counters of all processors, and watches them.
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    match fs::read_to_string(path) {
+        Ok(source) if source.trim() == "tsc" => None,
+        Ok(source) => {
+            Some(format!("the kernel itself does not use the counter but {}", source.trim()))
+        }
+        Err(error) => Some(format!("what clock the kernel uses cannot be read: {path}: {error}")),
+    }
+}
+
+/// Whether reading the counter is no crime.
+fn is_allowed() -> bool {
+    #[allow(unsafe_code, reason = "rustix has no such call for its own backend")]
+    // SAFETY: the call writes one int to where the pointer leads.
+    unsafe {
+        let mut state: libc::c_int = 0;
+        libc::prctl(libc::PR_GET_TSC, &mut state) == 0 && state == libc::PR_TSC_ENABLE
+    }
+}
+
+/// Whether somebody steers the system's clocks, so that their rate may change at any time.
+pub(crate) fn is_disciplined() -> bool {
+    #[allow(unsafe_code, reason = "rustix has no such call for its own backend")]
+    // SAFETY: all bytes zero is a `timex` that asks for nothing and changes nothing; the call fills it in.
+    let status = unsafe {
+        let mut timex: libc::timex = std::mem::zeroed();
+        match libc::adjtimex(&mut timex) {
+            -1 => return true,
+            _ => timex.status,
+        }
+    };
+    status & libc::STA_UNSYNC == 0 || status & (libc::STA_PLL | libc::STA_FLL) != 0
+}
+
+/// Has something done in each process that is forked off, before anything else there.
+pub(crate) fn after_fork(child: extern "C" fn()) {
+    #[allow(unsafe_code, reason = "rustix does not fork")]
+    // SAFETY: what is given stores two atomics, which is allowed there.
+    unsafe {
+        libc::pthread_atfork(None, None, Some(child));
+    }
+}

@@ -1,0 +1,242 @@
+//! The clock of this process: its lines, its offset, and the thread that keeps them.
+
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, Once, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+use crate::counter;
+use crate::keeper::Keeper;
+use crate::line::Lines;
+use crate::machine::{Machine, Real, system_ns};
+use crate::reading::{self, Bounded};
+use crate::status::Status;
+use crate::stopwatch::{LAST_RATE, RATE};
+use crate::wall::{Offset, Wall};
+
+static LINES: Lines = Lines::new();
+static OFFSET: Offset = Offset::new();
+/// When the keeper was last seen, by the system's clock; 0 if never.
+static SEEN_NS: AtomicU64 = AtomicU64::new(0);
+/// The keeper comes every second: after so long it is not there any more.
+const GONE_NS: u64 = 15_000_000_000;
+
+/// What `recent` says while it is kept; 0 while it is not.
+static RECENT: AtomicU64 = AtomicU64::new(0);
+static IS_RECENT_ASKED: AtomicBool = AtomicBool::new(false);
+const RECENT_EVERY: Duration = Duration::from_millis(1);
+/// Without a question for so long, it is not kept any more.
+const RECENT_FOR_NS: u64 = 1_000_000_000;
+
+static STATUS: Mutex<Option<Status>> = Mutex::new(None);
+
+thread_local! {
+    /// The greatest reading of this thread: a hypervisor may set the counter back, and the kernel notices later than we read.
+    static LATEST: Cell<u64> = const { Cell::new(0) };
+}
+
+#[inline(always)]
+fn not_before_latest(ns: u64) -> u64 {
+    LATEST.with(|latest| {
+        let ns = ns.max(latest.get());
+        latest.set(ns);
+        ns
+    })
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, read after all that this thread did before: who sees that done sees no lesser time, as long
+/// as the counter itself does not go back. On one thread it goes back in no case.
+#[inline]
+pub fn now() -> u64 {
+    not_before_latest(reading::now(&LINES, counter::ordered, asked))
+}
+
+/// The same without order: the processor may read some tens of nanoseconds before what stands before it is done.
+#[inline]
+pub fn now_relaxed() -> u64 {
+    reading::now(&LINES, counter::relaxed, asked)
+}
+
+/// [`now`], and how far it may be off.
+///
+/// The bound holds as long as the rate of the system's clock stays the same since the last comparison, or is steered by the
+/// kernel within its own limit of 500 ppm where anybody steers it.
+#[inline]
+pub fn now_bounded() -> Bounded {
+    let Bounded { ns: read_ns, error_ns } = reading::bounded(&LINES, counter::ordered, asked);
+    let ns = not_before_latest(read_ns);
+    Bounded { ns, error_ns: error_ns + (ns - read_ns) }
+}
+
+/// How far a reading may be off now, in nanoseconds; 0 while the system itself is asked.
+pub fn error_bound_ns() -> u64 {
+    now_bounded().error_ns
+}
+
+/// The time of day.
+#[inline]
+pub fn wall() -> Wall {
+    match OFFSET.get() {
+        Some((generation, offset)) => Wall { unix_ns: now() as i64 + offset, generation },
+        None => first_wall(),
+    }
+}
+
+/// [`now`] as it was up to some milliseconds ago: as often as the thread that keeps it comes to run, which is each millisecond
+/// while anybody asks. The first call is a full reading.
+#[inline]
+pub fn recent() -> u64 {
+    if !IS_RECENT_ASKED.load(Ordering::Relaxed) {
+        IS_RECENT_ASKED.store(true, Ordering::Relaxed);
+    }
+    match RECENT.load(Ordering::Relaxed) {
+        0 => begin_recent(),
+        ns => ns,
+    }
+}
+
+/// How the clock is.
+pub fn status() -> Status {
+    now();
+    for _ in 0..100 {
+        // Held for the time of a copy; but for ever in a process that was forked off just then.
+        match STATUS.try_lock() {
+            Ok(held) => return held.clone().unwrap_or_else(|| Keeper::new().status().clone()),
+            Err(_) => thread::yield_now(),
+        }
+    }
+    Keeper::new().status().clone()
+}
+
+/// The system's clock, which is asked while there is no line; and somebody to draw one.
+#[cold]
+fn asked() -> u64 {
+    let ns = system_ns();
+    let seen_ns = SEEN_NS.load(Ordering::Relaxed);
+    if (seen_ns == 0 || ns.saturating_sub(seen_ns) > GONE_NS)
+        && SEEN_NS.compare_exchange(seen_ns, ns, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    {
+        start();
+    }
+    ns
+}
+
+#[cold]
+fn first_wall() -> Wall {
+    let ns = now();
+    // The keeper may measure it at the same time: the difference is some nanoseconds.
+    let (generation, offset) = OFFSET.get().unwrap_or_else(|| (1, Real.offset_ns()));
+    Wall { unix_ns: ns as i64 + offset, generation }
+}
+
+#[cold]
+fn begin_recent() -> u64 {
+    if let Some(bell) = BELL.get() {
+        // A keeper that is busy needs no bell.
+        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+    }
+    now()
+}
+
+/// Wakes the keeper.
+static BELL: OnceLock<OwnedFd> = OnceLock::new();
+
+/// Starts the keeper. Where no thread can be had, the system goes on being asked, and the next attempt comes after a while.
+fn start() {
+    static FORKS: Once = Once::new();
+    FORKS.call_once(|| counter::after_fork(forget_keeper));
+    let _ = thread::Builder::new().name("clock".to_owned()).spawn(keep);
+}
+
+/// A forked process has the lines, but nobody who draws them.
+extern "C" fn forget_keeper() {
+    SEEN_NS.store(0, Ordering::Relaxed);
+    RECENT.store(0, Ordering::Relaxed);
+}
+
+/// What the keeper's thread does.
+fn keep() {
+    let mut keeper = Keeper::new();
+    let steps = steps();
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
+    let bell = bell.map(|bell| BELL.get_or_init(|| bell));
+    keeper.look_at_wall(&mut Real, &OFFSET);
+    let (mut due_ns, mut asked_ns) = (0, 0);
+    loop {
+        let now_ns = system_ns();
+        SEEN_NS.store(now_ns, Ordering::Relaxed);
+        if now_ns >= due_ns {
+            due_ns = system_ns() + keeper.turn(&mut Real, &LINES).as_nanos() as u64;
+            keeper.look_at_wall(&mut Real, &OFFSET);
+            publish(&keeper);
+        }
+        if IS_RECENT_ASKED.swap(false, Ordering::Relaxed) {
+            asked_ns = now_ns;
+        }
+        let is_kept = now_ns.saturating_sub(asked_ns) < RECENT_FOR_NS;
+        RECENT.store(if is_kept { now() } else { 0 }, Ordering::Relaxed);
+        let wait = Duration::from_nanos(due_ns.saturating_sub(now_ns));
+        let wait = if is_kept { wait.min(RECENT_EVERY) } else { wait };
+        if wait_for(steps.as_ref(), bell, wait) {
+            keeper.look_at_wall(&mut Real, &OFFSET);
+            publish(&keeper);
+        }
+    }
+}
+
+fn publish(keeper: &Keeper) {
+    let rate = keeper.rate();
+    if rate > 0 {
+        LAST_RATE.store(rate, Ordering::Relaxed);
+    }
+    RATE.store(rate, Ordering::Relaxed);
+    // Whoever reads it just now gets the one before.
+    if let Ok(mut held) = STATUS.try_lock() {
+        *held = Some(keeper.status().clone());
+    }
+}
+
+/// A timer of the system's wall clock in the far future, which the kernel cancels as soon as somebody sets that clock.
+fn steps() -> Option<OwnedFd> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Realtime, flags).ok()?;
+    arm(&timer);
+    Some(timer)
+}
+
+fn arm(timer: &OwnedFd) {
+    let never = Timespec { tv_sec: i64::MAX / 4_000_000_000, tv_nsec: 0 };
+    let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: never };
+    let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+    // Without it, steps are seen within a second.
+    let _ = timerfd_settime(timer, flags, &once);
+}
+
+/// Waits, and says whether somebody set the wall clock meanwhile.
+fn wait_for(steps: Option<&OwnedFd>, bell: Option<&OwnedFd>, wait: Duration) -> bool {
+    let mut waited: Vec<PollFd<'_>> =
+        steps.into_iter().chain(bell).map(|of| PollFd::new(of, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+    if poll(&mut waited, Some(&timeout)).unwrap_or(0) == 0 {
+        return false;
+    }
+    let mut bytes = [0; 8];
+    if let Some(bell) = bell {
+        let _ = rustix::io::read(bell, &mut bytes);
+    }
+    let Some(timer) = steps else { return false };
+    match rustix::io::read(timer, &mut bytes) {
+        Err(rustix::io::Errno::CANCELED) => {
+            arm(timer);
+            true
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,64 @@
+//! Time: nanoseconds from the processor's counter, compared all the time with the system's clocks, each reading with a
+//! bound of its error; the time of day, with a generation that tells of every step; and a simulated clock with the same face.
+//!
+//! ```
+//! let start = clock::now();
+//! let stopwatch = clock::Stopwatch::start();
+//! let took_ns = stopwatch.elapsed_ns();
+//! assert!(clock::now() >= start + took_ns / 2);
+//! let wall = clock::wall();
+//! println!("{} ns since 1970, generation {}", wall.unix_ns, wall.generation);
+//! ```
+//!
+//! | read | what it is for | order |
+//! |---|---|---|
+//! | [`now`] | times that are kept | what a thread did before it read cannot be seen with a lesser time by another thread |
+//! | [`now_relaxed`] | times of one thread | as above but for some hundred nanoseconds |
+//! | [`now_bounded`] | `now` and how far it may be off | as `now` |
+//! | [`Stopwatch`] | how long something took, on one thread | never negative |
+//! | [`recent`] | when a millisecond is near enough | none |
+//! | [`wall`] | time of day | as `now`; steps are told by the generation |
+//!
+//! Nanoseconds are those of `CLOCK_MONOTONIC`: since the machine started, without the time that it was suspended. They never go back.
+//! The first call starts a thread, which compares counter and system once a second; there is no waiting at start. Where the
+//! counter cannot be trusted, the system is asked, and [`status`] says why.
+#![deny(unsafe_code)]
+// The model checker runs the lines alone.
+#![cfg_attr(loom, allow(dead_code, unused_imports, reason = "only the lines are built for loom"))]
+
+mod line;
+mod sync;
+
+#[cfg(not(loom))]
+mod calibration;
+#[cfg(not(loom))]
+mod clock;
+#[cfg(not(loom))]
+mod counter;
+#[cfg(not(loom))]
+mod global;
+#[cfg(not(loom))]
+mod keeper;
+#[cfg(not(loom))]
+mod machine;
+#[cfg(not(loom))]
+mod reading;
+#[cfg(not(loom))]
+mod status;
+#[cfg(not(loom))]
+mod stopwatch;
+#[cfg(not(loom))]
+mod wall;
+
+#[cfg(not(loom))]
+pub use clock::{Clock, Simulated};
+#[cfg(not(loom))]
+pub use global::{error_bound_ns, now, now_bounded, now_relaxed, recent, status, wall};
+#[cfg(not(loom))]
+pub use reading::Bounded;
+#[cfg(not(loom))]
+pub use status::{Mode, Status};
+#[cfg(not(loom))]
+pub use stopwatch::Stopwatch;
+#[cfg(not(loom))]
+pub use wall::Wall;

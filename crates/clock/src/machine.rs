@@ -1,0 +1,98 @@
+//! What the keeper needs of a machine: the real one here, simulated ones in tests.
+
+use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::calibration::Comparison;
+use crate::counter;
+
+/// Attempts of a comparison, the best of which counts: it takes some microseconds.
+const ATTEMPTS: usize = 32;
+/// Calls whose cost is measured together, and how often: the cheapest is what they cost when nothing is in the way.
+const CALLS: u32 = 64;
+const ROUNDS: u32 = 16;
+
+/// A machine's clocks.
+pub(crate) trait Machine {
+    /// Why its counter cannot be used, if it cannot.
+    fn refusal(&mut self) -> Option<String>;
+    /// The counter.
+    fn tick(&self) -> u64;
+    /// Nanoseconds of the system's monotonic clock.
+    fn system_ns(&self) -> u64;
+    /// Counter and system at once. `ns_per_tick` is as near as it is known.
+    fn compare(&mut self, ns_per_tick: f64) -> Option<Comparison>;
+    /// What to add to the monotonic clock to get the time of day.
+    fn offset_ns(&mut self) -> i64;
+    /// Whether the rate of the system's clock may change at any time.
+    fn is_disciplined(&mut self) -> bool;
+    /// What a reading costs: of the counter, and of the system.
+    fn costs_ns(&mut self) -> (f64, f64);
+}
+
+/// The machine that this runs on.
+pub(crate) struct Real;
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+#[inline]
+pub(crate) fn system_ns() -> u64 {
+    nanoseconds(ClockId::Monotonic) as u64
+}
+
+fn nanoseconds(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec as i64
+}
+
+impl Machine for Real {
+    fn refusal(&mut self) -> Option<String> {
+        counter::refusal()
+    }
+
+    fn tick(&self) -> u64 {
+        counter::ordered()
+    }
+
+    fn system_ns(&self) -> u64 {
+        system_ns()
+    }
+
+    fn compare(&mut self, ns_per_tick: f64) -> Option<Comparison> {
+        let attempts = (0..ATTEMPTS).map(|_| {
+            let before = counter::ordered();
+            let ns = system_ns();
+            (before, ns, counter::ordered())
+        });
+        Comparison::best(attempts, ns_per_tick)
+    }
+
+    fn offset_ns(&mut self) -> i64 {
+        let attempts = (0..ATTEMPTS).map(|_| {
+            let before = system_ns() as i64;
+            let wall = nanoseconds(ClockId::Realtime);
+            let after = system_ns() as i64;
+            (after - before, wall - (before + (after - before) / 2))
+        });
+        attempts.min_by_key(|&(width, _)| width).map_or(0, |(_, offset)| offset)
+    }
+
+    fn is_disciplined(&mut self) -> bool {
+        counter::is_disciplined()
+    }
+
+    fn costs_ns(&mut self) -> (f64, f64) {
+        (cost_ns(counter::ordered), cost_ns(system_ns))
+    }
+}
+
+fn cost_ns(call: impl Fn() -> u64) -> f64 {
+    let round = |_| {
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            std::hint::black_box(call());
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(CALLS)
+    };
+    (0..ROUNDS).map(round).fold(f64::INFINITY, f64::min)
+}

@@ -1,0 +1,44 @@
+//! How long something took, on one thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{counter, global, line};
+
+/// Nanoseconds of a tick times 2^40, as last measured; 0 while the counter is not used.
+pub(crate) static RATE: AtomicU64 = AtomicU64::new(0);
+/// The same, but once known, kept: what was begun with the counter is ended with it.
+pub(crate) static LAST_RATE: AtomicU64 = AtomicU64::new(0);
+
+/// Two readings of the counter with nothing around them: the cheapest way to tell how long something took.
+///
+/// The processor may begin or end a reading some tens of nanoseconds before or after what stands next to it. Started on one
+/// thread and read on another, it may be off by what the counters of their processors differ; it is never negative.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch {
+    /// Ticks, which take centuries to reach the highest bit; or nanoseconds of the system, with that bit set.
+    start: u64,
+}
+
+const IS_SYSTEM: u64 = 1 << 63;
+
+impl Stopwatch {
+    /// Starts one.
+    #[inline]
+    pub fn start() -> Stopwatch {
+        match RATE.load(Ordering::Relaxed) {
+            0 => Stopwatch { start: global::now() | IS_SYSTEM },
+            _ => Stopwatch { start: counter::relaxed() },
+        }
+    }
+
+    /// Nanoseconds since it was started.
+    #[inline]
+    pub fn elapsed_ns(&self) -> u64 {
+        if self.start & IS_SYSTEM == 0 {
+            let ticks = counter::relaxed().saturating_sub(self.start);
+            line::scaled(ticks, LAST_RATE.load(Ordering::Relaxed))
+        } else {
+            global::now().saturating_sub(self.start & !IS_SYSTEM)
+        }
+    }
+}

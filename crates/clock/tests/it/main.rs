@@ -1,0 +1,6 @@
+//! The clock of this machine.
+
+mod bounds;
+mod fork;
+mod order;
+mod wall;

@@ -1,0 +1,99 @@
+//! Between threads, time never goes back.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Readings of all threads: some seconds. `make soak` asks for more.
+const READINGS: u64 = 4_000_000;
+
+/// Each thread tells the greatest time that it has read, and no thread that has seen that told may read a lesser one.
+fn steps_back(read: impl Fn() -> u64 + Sync, readings: u64) -> (u64, u64) {
+    let greatest = AtomicU64::new(0);
+    let (back, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut own = 0;
+                for _ in 0..readings / 2 {
+                    let seen = greatest.load(Ordering::Acquire);
+                    let now = read();
+                    if now < seen || now < own {
+                        back.fetch_add(1, Ordering::Relaxed);
+                    }
+                    own = now;
+                    // A plain maximum would order all by itself.
+                    if now > seen {
+                        greatest.store(now, Ordering::Release);
+                    }
+                }
+                done.fetch_add(readings / 2, Ordering::Relaxed);
+            });
+        }
+    });
+    (back.into_inner(), done.into_inner())
+}
+
+#[test]
+fn no_thread_reads_less_than_what_another_one_has_told() {
+    // Lines begin and end meanwhile, the first ones after some milliseconds.
+    let (back, done) = steps_back(clock::now, READINGS);
+    assert_eq!((back, done), (0, READINGS));
+    let (back, _) = steps_back(|| clock::now_bounded().ns, READINGS / 4);
+    assert_eq!(back, 0);
+}
+
+#[test]
+#[ignore = "half a minute; make soak runs it"]
+fn soak_no_thread_reads_less_in_200_million_readings() {
+    let (back, done) = steps_back(clock::now, 200_000_000);
+    assert_eq!((back, done), (0, 200_000_000));
+}
+
+#[test]
+fn on_one_thread_every_reading_is_as_late_as_the_one_before() {
+    let end = Instant::now() + Duration::from_millis(300);
+    let mut last = 0;
+    while Instant::now() < end {
+        for read in [clock::now, clock::now_relaxed, || clock::now_bounded().ns] {
+            let now = read();
+            // Relaxed ones may be done before those that stand before them.
+            assert!(now + 1_000 >= last, "{} ns back", last - now);
+            last = last.max(now);
+        }
+    }
+}
+
+#[test]
+fn a_recent_time_is_kept_while_anybody_asks() {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                clock::recent();
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let begin = clock::recent();
+        let mut others = 0;
+        for _ in 0..2_000 {
+            thread::sleep(Duration::from_micros(200));
+            let (recent, now) = (clock::recent(), clock::now());
+            assert!(recent <= now + 1_000 && recent >= begin);
+            others += u64::from(recent + 100_000 < now);
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(others > 0, "a full reading each time");
+    });
+}
+
+#[test]
+fn a_stopwatch_measures_what_the_clock_measures() {
+    for length_ms in [0, 1, 30] {
+        let (stopwatch, begin) = (clock::Stopwatch::start(), Instant::now());
+        thread::sleep(Duration::from_millis(length_ms));
+        let (took, inner) = (stopwatch.elapsed_ns(), begin.elapsed().as_nanos() as u64);
+        // The other one is inside.
+        assert!(took + 1_000 + inner / 100_000 >= inner, "{took} of {inner} ns");
+    }
+}

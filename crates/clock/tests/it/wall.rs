@@ -1,0 +1,19 @@
+//! The time of day.
+
+use std::time::SystemTime;
+
+#[test]
+fn the_time_of_day_is_the_systems() {
+    for _ in 0..1_000 {
+        let before = unix_ns();
+        let wall = clock::wall();
+        let after = unix_ns();
+        // Where somebody set it meanwhile, the generation says so.
+        assert!(wall.generation >= 1);
+        assert!(wall.generation > 1 || (before - 2_000..=after + 2_000).contains(&wall.unix_ns));
+    }
+}
+
+fn unix_ns() -> i64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as i64
+}
