@@ -199,7 +199,8 @@ impl Lines {
     /// Makes a line known. For one thread at a time.
     pub(crate) fn publish(&self, line: &Line) {
         let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version + 1, Ordering::Relaxed);
+        // Whoever sees this reads ticks of after the older line's end.
+        self.version.store(version + 1, Ordering::Release);
         fence(Ordering::Release);
         self.slots[1 - newer(version)].write(line);
         self.version.store(version + 2, Ordering::Release);
@@ -281,18 +282,18 @@ mod loom_tests {
     fn loom_lines_are_never_mixed() {
         loom::model(|| {
             let lines = Arc::new(Lines::new());
-            let tick = Arc::new(Ticks::new(15));
             lines.publish(&line(1));
+            lines.publish(&line(2));
+            let tick = Arc::new(Ticks::new(15));
             let writer = {
                 let (lines, tick) = (Arc::clone(&lines), Arc::clone(&tick));
                 loom::thread::spawn(move || {
-                    lines.publish(&line(2));
                     // The line before may be written only when nobody needs it any more.
-                    tick.store(25, Ordering::SeqCst);
+                    tick.store(25, Ordering::Release);
                     lines.publish(&line(3));
                 })
             };
-            match lines.find(|| tick.load(Ordering::SeqCst)) {
+            match lines.find(|| tick.load(Ordering::Acquire)) {
                 Found::Line(found, at) => {
                     assert_eq!(found.at(at), Some(at));
                     assert!([1, 2, 3].iter().any(|&number| found == line(number)));
