@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    audit, cardinality, check_config, compare, completions, explain, generate, heatmap, hist,
+    audit, cardinality, check_config, compare, completions, doctor, explain, generate, heatmap, hist,
     import, journal, man, query, restore, serve, snapshot, store, token,
 };
 
@@ -51,6 +51,7 @@ enum Command {
     Restore(restore::Options),
     #[command(name = "check-config")]
     CheckConfig(check_config::Options),
+    Doctor(doctor::Options),
     Completions(completions::Options),
     Man(man::Options),
 }
@@ -84,6 +85,7 @@ impl Topdeck {
             Command::Cardinality(options) => cardinality::run(&options),
             Command::Generate(options) => generate::run(&options),
             Command::CheckConfig(options) => check_config::run(&options),
+            Command::Doctor(options) => doctor::run(&options),
             Command::Completions(options) => completions::run(&options),
             Command::Man(options) => man::run(&options),
         }

@@ -7,6 +7,7 @@ mod check_config;
 mod command;
 mod compare;
 mod completions;
+mod doctor;
 mod explain;
 mod generate;
 mod heatmap;

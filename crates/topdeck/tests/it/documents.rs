@@ -161,6 +161,9 @@ fn every_subcommand_has_a_page_and_completions() {
     assert_eq!(store.len(), 11, "{store:?}");
     let (token, others): (Vec<String>, Vec<String>) =
         others.into_iter().partition(|page| page.starts_with("topdeck-token-"));
+    let (doctor, others): (Vec<String>, Vec<String>) =
+        others.into_iter().partition(|page| page.starts_with("topdeck-doctor-"));
+    assert_eq!(doctor, ["topdeck-doctor-clock.1"]);
     assert_eq!(token, ["add", "list", "remove"].map(|name| format!("topdeck-token-{name}.1")));
     let one = [
         "agent",
@@ -169,6 +172,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "check-config",
         "compare",
         "completions",
+        "doctor",
         "explain",
         "gen",
         "heatmap",

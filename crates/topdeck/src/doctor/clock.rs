@@ -1,0 +1,148 @@
+//! `topdeck doctor clock`: what reading the time costs here, and how far it is off.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::command::{print, say};
+
+/// Show what reading the time costs on this machine, and how far it is off
+///
+/// Measures the system's clocks and topdeck's own for some seconds. The cost is that of the cheapest of many rounds.
+/// How far a clock is off is the greatest difference from CLOCK_MONOTONIC in a thousand comparisons, and for topdeck's
+/// the bound that it gives itself.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// How long the clock may settle first: its rate is known better with time
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    settle: u64,
+}
+
+const AFTER: &str = "\
+Example:
+  topdeck doctor clock --settle 10
+
+Exit status:
+  0  topdeck reads the processor's counter
+  1  it reads the system's clock instead, and says why
+  2  the command line makes no sense";
+
+/// Calls measured together, and how often.
+const CALLS: u32 = 1_000;
+const ROUNDS: u32 = 200;
+/// Comparisons with the system's clock, each the closest of some attempts.
+const COMPARISONS: u32 = 1_000;
+const ATTEMPTS: u32 = 16;
+
+/// A way to read the time.
+struct Call {
+    name: &'static str,
+    /// Nanoseconds of `CLOCK_MONOTONIC`; none if it is a pair that tells how long something took.
+    read: Option<Box<dyn Fn() -> u64>>,
+    cost_ns: f64,
+    /// What else there is to know of its error.
+    about: String,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    clock::now();
+    say(format_args!("measuring for about {} s", options.settle + 2));
+    thread::sleep(Duration::from_secs(options.settle));
+    let bound_ns = clock::error_bound_ns();
+    let bound = |more: &str| format!("at the most {bound_ns} ns{more}");
+    let anchor = Instant::now();
+    let anchor_ns = system_ns();
+    let calls = [
+        call("system: CLOCK_MONOTONIC", system_ns, "it is what the others are held to".to_owned()),
+        call("system: CLOCK_MONOTONIC_COARSE", || read(ClockId::MonotonicCoarse), String::new()),
+        call("std: Instant::now", move || anchor_ns + anchor.elapsed().as_nanos() as u64, String::new()),
+        call("topdeck: now", clock::now, bound("")),
+        call("topdeck: now_bounded", || clock::now_bounded().ns, bound(", told with each reading")),
+        call("topdeck: now_relaxed", clock::now_relaxed, bound(" and the order of instructions")),
+        call("topdeck: recent", clock::recent, "a millisecond and what the scheduler adds".to_owned()),
+        pair("pair: std::time::Instant", || Instant::now().elapsed().as_nanos() as u64),
+        pair("pair: topdeck Stopwatch", || clock::Stopwatch::start().elapsed_ns()),
+        pair("wall: SystemTime::now", || read(ClockId::Realtime)),
+        pair("wall: topdeck wall", || clock::wall().unix_ns as u64),
+    ];
+    let mut out = String::new();
+    writeln!(out, "{:<32} {:>8}  {:>12}  {}", "call", "ns/op", "off by, ns", "bound")?;
+    for call in &calls {
+        let off = call.read.as_ref().map(|read| greatest_off_ns(read)).map(|ns| ns.to_string());
+        let off = off.unwrap_or_else(|| "–".to_owned());
+        writeln!(out, "{:<32} {:>8.1}  {off:>12}  {}", call.name, call.cost_ns, call.about)?;
+    }
+    let status = clock::status();
+    writeln!(out, "\n{}", summary(&status))?;
+    print(out.as_bytes())?;
+    Ok(match status.mode {
+        clock::Mode::Counter => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+fn call(name: &'static str, read: impl Fn() -> u64 + 'static, about: String) -> Call {
+    Call { name, cost_ns: cost_ns(&read), read: Some(Box::new(read)), about }
+}
+
+fn pair(name: &'static str, read: impl Fn() -> u64) -> Call {
+    Call { name, cost_ns: cost_ns(&read), read: None, about: String::new() }
+}
+
+fn cost_ns(read: impl Fn() -> u64) -> f64 {
+    let round = |_| {
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            black_box(read());
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(CALLS)
+    };
+    (0..ROUNDS).map(round).fold(f64::INFINITY, f64::min)
+}
+
+/// The greatest difference from the system's clock. What lies between its readings before and after is no difference.
+fn greatest_off_ns(read: impl Fn() -> u64) -> u64 {
+    let comparison = |_| {
+        let attempt = |_| {
+            let (before, read, after) = (system_ns(), read(), system_ns());
+            (after - before, before.saturating_sub(read).max(read.saturating_sub(after)))
+        };
+        (0..ATTEMPTS).map(attempt).min().map_or(0, |(_, off)| off)
+    };
+    (0..COMPARISONS).map(comparison).max().unwrap_or(0)
+}
+
+fn system_ns() -> u64 {
+    read(ClockId::Monotonic)
+}
+
+fn read(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn summary(status: &clock::Status) -> String {
+    let from = match (status.mode, &status.reason) {
+        (clock::Mode::Counter, _) => format!(
+            "topdeck reads the processor's counter: {:.6} GHz, known to {:.1} in 10^9.",
+            status.ticks_per_second / 1e9,
+            status.rate_error * 1e9
+        ),
+        (_, Some(reason)) => format!("topdeck reads the system's clock: {reason}."),
+        (_, None) => "topdeck reads the system's clock: the counter's rate is not known yet.".to_owned(),
+    };
+    let steered = match status.is_disciplined {
+        true => "The system's clock is steered: its rate may change, which is in the bound.",
+        false => "The system's clock is steered by nobody: the time of day may drift off.",
+    };
+    format!(
+        "{from}\n{} comparisons with the system, {} that took too long to count, {} in which the clock was off by more than it said.\n{steered}",
+        status.comparisons, status.rejected, status.disruptions
+    )
+}
