@@ -41,7 +41,11 @@ fn of_clock(status: &clock::Status, gauge: Gauge<'_>) {
     let counts = [
         ("topdeck_clock_comparisons", "comparisons of counter and system", status.comparisons),
         ("topdeck_clock_rejected", "comparisons that took too long to count", status.rejected),
-        ("topdeck_clock_disruptions", "how often the clock was off by more than it said", status.disruptions),
+        (
+            "topdeck_clock_disruptions",
+            "how often the clock was off by more than it said",
+            status.disruptions,
+        ),
         ("topdeck_clock_steps", "steps of the time of day that were seen", status.steps),
     ];
     for (name, about, count) in counts {

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    audit, cardinality, check_config, compare, completions, doctor, explain, generate, heatmap, hist,
-    import, journal, man, query, restore, serve, snapshot, store, token,
+    audit, cardinality, check_config, compare, completions, doctor, explain, generate, heatmap,
+    hist, import, journal, man, query, restore, serve, snapshot, store, token,
 };
 
 /// See how a system treats each of its users, not on average.

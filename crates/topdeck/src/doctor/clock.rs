@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, clock_getres, clock_gettime};
 
 use crate::command::{print, say};
 
@@ -56,17 +56,23 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     thread::sleep(Duration::from_secs(options.settle));
     let bound_ns = clock::error_bound_ns();
     let bound = |more: &str| format!("at the most {bound_ns} ns{more}");
-    let anchor = Instant::now();
-    let anchor_ns = system_ns();
+    let tick = clock_getres(ClockId::MonotonicCoarse).tv_nsec;
     let calls = [
         call("system: CLOCK_MONOTONIC", system_ns, "it is what the others are held to".to_owned()),
-        call("system: CLOCK_MONOTONIC_COARSE", || read(ClockId::MonotonicCoarse), String::new()),
-        call("std: Instant::now", move || anchor_ns + anchor.elapsed().as_nanos() as u64, String::new()),
+        call(
+            "system: CLOCK_MONOTONIC_COARSE",
+            || read(ClockId::MonotonicCoarse),
+            format!("its tick, {tick} ns"),
+        ),
         call("topdeck: now", clock::now, bound("")),
         call("topdeck: now_bounded", || clock::now_bounded().ns, bound(", told with each reading")),
         call("topdeck: now_relaxed", clock::now_relaxed, bound(" and the order of instructions")),
-        call("topdeck: recent", clock::recent, "a millisecond and what the scheduler adds".to_owned()),
-        pair("pair: std::time::Instant", || Instant::now().elapsed().as_nanos() as u64),
+        call(
+            "topdeck: recent",
+            clock::recent,
+            "a millisecond and what the scheduler adds".to_owned(),
+        ),
+        pair("pair: std Instant", || Instant::now().elapsed().as_nanos() as u64),
         pair("pair: topdeck Stopwatch", || clock::Stopwatch::start().elapsed_ns()),
         pair("wall: SystemTime::now", || read(ClockId::Realtime)),
         pair("wall: topdeck wall", || clock::wall().unix_ns as u64),
@@ -76,7 +82,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for call in &calls {
         let off = call.read.as_ref().map(|read| greatest_off_ns(read)).map(|ns| ns.to_string());
         let off = off.unwrap_or_else(|| "–".to_owned());
-        writeln!(out, "{:<32} {:>8.1}  {off:>12}  {}", call.name, call.cost_ns, call.about)?;
+        let line = format!("{:<32} {:>8.1}  {off:>12}  {}", call.name, call.cost_ns, call.about);
+        writeln!(out, "{}", line.trim_end())?;
     }
     let status = clock::status();
     writeln!(out, "\n{}", summary(&status))?;
@@ -135,7 +142,9 @@ fn summary(status: &clock::Status) -> String {
             status.rate_error * 1e9
         ),
         (_, Some(reason)) => format!("topdeck reads the system's clock: {reason}."),
-        (_, None) => "topdeck reads the system's clock: the counter's rate is not known yet.".to_owned(),
+        (_, None) => {
+            "topdeck reads the system's clock: the counter's rate is not known yet.".to_owned()
+        }
     };
     let steered = match status.is_disciplined {
         true => "The system's clock is steered: its rate may change, which is in the bound.",

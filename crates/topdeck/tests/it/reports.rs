@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect, expect_file};
 
-use crate::{counts, hist, hist_of};
+use crate::{counts, hist, hist_of, topdeck};
 
 macro_rules! check_file {
     ($name:literal, $line:expr) => {
@@ -269,4 +269,25 @@ fn colours_and_width_follow_the_screen() {
     assert!(plain.stdout.lines().all(|line| line.chars().count() <= 80), "{}", plain.stdout);
     let ascii = hist("--ascii --unit ms testdata/cli/web.txt");
     assert!(ascii.stdout.is_ascii(), "{}", ascii.stdout);
+}
+
+#[test]
+fn the_doctor_tells_what_reading_the_time_costs() {
+    let run = topdeck(&["doctor", "clock", "--settle", "1"], b"");
+    assert_eq!(run.stderr, "topdeck: measuring for about 3 s\n");
+    for call in [
+        "system: CLOCK_MONOTONIC ",
+        "topdeck: now ",
+        "topdeck: now_bounded ",
+        "pair: topdeck Stopwatch ",
+    ] {
+        let line = run.stdout.lines().find(|line| line.starts_with(call)).expect(call);
+        let cost: f64 = line[32..].split_whitespace().next().unwrap().parse().unwrap();
+        assert!(cost > 0.0, "{line}");
+    }
+    let last = match run.status {
+        0 => "topdeck reads the processor's counter: ",
+        _ => "topdeck reads the system's clock: ",
+    };
+    assert!(run.stdout.lines().any(|line| line.starts_with(last)), "{}", run.stdout);
 }
