@@ -15,6 +15,10 @@ use crate::line::{Error, Line, slope};
 const BASELINE: usize = 32;
 /// How much a line may be tilted. The kernel's own limit for steering its clock (`MAXFREQ` in `include/linux/timex.h`).
 const TILT_MAX: f64 = 500e-6;
+/// Nanoseconds of a tick: from 10 GHz to 500 MHz. No processor's counter is faster or slower.
+const RATES: std::ops::RangeInclusive<f64> = 0.1..=2.0;
+/// How far the rate of a steered clock may change between two comparisons: from one end of that limit to the other.
+const STEER_MAX: f64 = 2.0 * TILT_MAX;
 /// What the rate of a counter may change by within seconds, by warmth: quartz moves by 1 in 10^8 a degree and more, but slowly.
 const WANDER: f64 = 5e-9;
 /// A comparison that took longer is none: somebody else ran meanwhile.
@@ -69,6 +73,8 @@ pub(crate) struct Calibration {
     pub(crate) residual_ns: Option<i64>,
     /// How often a line was off by more than it said.
     pub(crate) disruptions: u64,
+    /// The line that is valid was off by more than it said, and has said so.
+    is_doubted: bool,
 }
 
 impl Calibration {
@@ -81,8 +87,11 @@ impl Calibration {
         let before = self.history[self.history.len() - 2];
         let (long, short) = (Rate::between(oldest, newest), Rate::between(&before, newest));
         let apart = (long.ns_per_tick / short.ns_per_tick - 1.0).abs();
-        let rate = if apart <= long.error + short.error + WANDER { long } else { short };
-        Some((rate.ns_per_tick, rate.error))
+        match apart <= long.error + short.error + WANDER {
+            // What they differ by may be chance, or the beginning of another rate.
+            true => Some((long.ns_per_tick, (long.error + apart).min(short.error))),
+            false => Some((short.ns_per_tick, short.error)),
+        }
     }
 
     /// Takes a comparison. A line that comes of it is `ns` nanoseconds long. `is_disciplined` is whether the rate of the system's clock may
@@ -107,13 +116,14 @@ impl Calibration {
             self.residual_ns = Some(residual);
             let off = residual.unsigned_abs();
             if off > line.error_ns(comparison.tick) + comparison.half_width_ns {
-                self.disrupted();
+                if !self.is_doubted {
+                    self.disrupted();
+                }
+                self.is_doubted = true;
                 self.history.push_back(comparison);
-                let error = Error {
-                    at: comparison.tick,
-                    base_ns: off + comparison.half_width_ns,
-                    ..line.error
-                };
+                // Nothing is known of its rate: it may stand, or be twice as fast.
+                let base_ns = off + comparison.half_width_ns;
+                let error = Error { at: comparison.tick, base_ns, slope: line.slope };
                 // It lapses at its end, and the next one begins anew.
                 self.line = Line { error, ..line };
                 self.before = self.line;
@@ -127,18 +137,24 @@ impl Calibration {
             self.history.pop_front();
         }
         let Some((rate, rate_error)) = self.rate() else { return Outcome::Wait };
+        if !RATES.contains(&rate) {
+            // It jumped between the first two comparisons.
+            self.disrupted();
+            return Outcome::Wait;
+        }
         self.keep_what_agrees(rate);
-        let error = rate_error + WANDER + if is_disciplined { TILT_MAX } else { 0.0 };
+        let error = rate_error + WANDER + if is_disciplined { STEER_MAX } else { 0.0 };
         let ticks = (length_ns as f64 / rate) as u64;
-        let next = if self.line.from > comparison.tick {
+        let next = if self.line.at(comparison.tick).is_some() {
+            self.tilted(&comparison, rate, error, ticks)
+        } else if self.before.at(comparison.tick).is_some() {
             // The next line is known already.
             None
-        } else if self.line.until() > comparison.tick {
-            self.tilted(&comparison, rate, error, ticks)
         } else {
             self.anew(&comparison, rate, error, ticks)
         };
         let Some(next) = next else { return Outcome::Wait };
+        self.is_doubted = false;
         self.before = std::mem::replace(&mut self.line, next);
         Outcome::Next(next)
     }
@@ -151,7 +167,7 @@ impl Calibration {
         let ns = (comparison.tick.saturating_sub(last.tick)) as f64 * rate;
         let off = (comparison.ns.saturating_sub(last.ns) as f64 - ns).abs();
         let widths = (comparison.half_width_ns + last.half_width_ns) as f64;
-        off > widths + ns * (error + WANDER + if is_disciplined { TILT_MAX } else { 0.0 })
+        off > widths + ns * (error + WANDER + if is_disciplined { STEER_MAX } else { 0.0 })
     }
 
     fn disrupted(&mut self) {
@@ -161,8 +177,9 @@ impl Calibration {
 
     /// Forgets everything but what the last line says at its end: nothing later may be less. None, if there is no line, or
     /// while somebody may still read it.
-    pub(crate) fn close(&mut self, tick: u64) -> Option<u64> {
-        if self.line.length == 0 || tick < self.line.until() {
+    pub(crate) fn close(&mut self, tick: impl FnOnce() -> u64) -> Option<u64> {
+        // Where there is no line there may be no counter.
+        if self.line.length == 0 || self.valid(tick()).is_some() {
             return None;
         }
         let floor_ns = self.line.end_ns();
@@ -187,6 +204,16 @@ impl Calibration {
         while self.history.len() > 2 && !agrees(&self.history[0]) {
             self.history.pop_front();
         }
+    }
+
+    /// Whether a line is valid at a tick.
+    pub(crate) fn is_drawn(&self, tick: u64) -> bool {
+        self.valid(tick).is_some()
+    }
+
+    /// The line that was drawn last was not made known in time: it is as if it had not been drawn.
+    pub(crate) fn withdraw(&mut self) {
+        self.line = self.before;
     }
 
     fn valid(&self, tick: u64) -> Option<(Line, u64)> {

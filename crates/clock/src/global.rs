@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, Once, OnceLock};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -23,10 +23,12 @@ use crate::wall::{Offset, Wall};
 
 static LINES: Lines = Lines::new();
 static OFFSET: Offset = Offset::new();
-/// When the keeper was last seen, by the system's clock; 0 if never.
-static SEEN_NS: AtomicU64 = AtomicU64::new(0);
-/// The keeper comes every second: after so long it is not there any more.
-const GONE_NS: u64 = 15_000_000_000;
+/// Whether there is a keeper. Two would draw lines that do not join, so a late one is never replaced.
+static IS_KEPT: AtomicBool = AtomicBool::new(false);
+/// When no thread could be had for it, by the system's clock; 0 if never.
+static REFUSED_NS: AtomicU64 = AtomicU64::new(0);
+/// When the next attempt is made.
+const REFUSED_FOR_NS: u64 = 15_000_000_000;
 
 /// What `recent` says while it is kept; 0 while it is not.
 static RECENT: AtomicU64 = AtomicU64::new(0);
@@ -51,8 +53,8 @@ fn not_before_latest(ns: u64) -> u64 {
     })
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, read after all that this thread did before: who sees that done sees no lesser time, as long
-/// as the counter itself does not go back. On one thread it goes back in no case.
+/// Nanoseconds of `CLOCK_MONOTONIC`, read after all that this thread read before: whoever sees what it does afterwards reads no
+/// lesser time, as long as the counter itself does not go back. On one thread it goes back in no case.
 #[inline]
 pub fn now() -> u64 {
     not_before_latest(reading::now(&LINES, counter::ordered, asked))
@@ -66,8 +68,8 @@ pub fn now_relaxed() -> u64 {
 
 /// [`now`], and how far it may be off.
 ///
-/// The bound holds as long as the rate of the system's clock stays the same since the last comparison, or is steered by the
-/// kernel within its own limit of 500 ppm where anybody steers it.
+/// The bound holds as long as counter and system keep their rates over the comparisons of the last half minute, or the system's
+/// is steered by no more than 500 ppm where anybody steers it.
 #[inline]
 pub fn now_bounded() -> Bounded {
     let Bounded { ns: read_ns, error_ns } = reading::bounded(&LINES, counter::ordered, asked);
@@ -75,7 +77,7 @@ pub fn now_bounded() -> Bounded {
     Bounded { ns, error_ns: error_ns + (ns - read_ns) }
 }
 
-/// How far a reading may be off now, in nanoseconds; 0 while the system itself is asked.
+/// How far a reading may be off now, in nanoseconds; 0 while the system itself is asked and has caught up with the last line.
 pub fn error_bound_ns() -> u64 {
     now_bounded().error_ns
 }
@@ -119,11 +121,12 @@ pub fn status() -> Status {
 #[cold]
 fn asked() -> u64 {
     let ns = system_ns();
-    let seen_ns = SEEN_NS.load(Ordering::Relaxed);
-    if (seen_ns == 0 || ns.saturating_sub(seen_ns) > GONE_NS)
-        && SEEN_NS.compare_exchange(seen_ns, ns, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    let refused_ns = REFUSED_NS.load(Ordering::Relaxed);
+    if !IS_KEPT.load(Ordering::Relaxed)
+        && (refused_ns == 0 || ns.saturating_sub(refused_ns) > REFUSED_FOR_NS)
+        && IS_KEPT.compare_exchange(false, true, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     {
-        start();
+        start(ns);
     }
     ns
 }
@@ -149,20 +152,36 @@ fn begin_recent() -> u64 {
 static BELL: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Starts the keeper. Where no thread can be had, the system goes on being asked, and the next attempt comes after a while.
-fn start() {
-    static FORKS: Once = Once::new();
-    FORKS.call_once(|| counter::after_fork(forget_keeper));
-    let _ = thread::Builder::new().name("clock".to_owned()).spawn(keep);
+fn start(ns: u64) {
+    static WATCHES_FORKS: AtomicBool = AtomicBool::new(false);
+    if !WATCHES_FORKS.swap(true, Ordering::Relaxed) {
+        counter::after_fork(forget_keeper);
+    }
+    if thread::Builder::new().name("clock".to_owned()).spawn(keep).is_err() {
+        REFUSED_NS.store(ns, Ordering::Relaxed);
+        IS_KEPT.store(false, Ordering::Relaxed);
+    }
 }
 
 /// A forked process has the lines, but nobody who draws them.
 extern "C" fn forget_keeper() {
-    SEEN_NS.store(0, Ordering::Relaxed);
     RECENT.store(0, Ordering::Relaxed);
+    REFUSED_NS.store(0, Ordering::Relaxed);
+    IS_KEPT.store(false, Ordering::Relaxed);
+}
+
+/// A keeper that ends, for a bug, makes room for another.
+struct Kept;
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        forget_keeper();
+    }
 }
 
 /// What the keeper's thread does.
 fn keep() {
+    let _kept = Kept;
     let mut keeper = Keeper::new();
     let steps = steps();
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
@@ -171,7 +190,6 @@ fn keep() {
     let (mut due_ns, mut asked_ns) = (0, 0);
     loop {
         let now_ns = system_ns();
-        SEEN_NS.store(now_ns, Ordering::Relaxed);
         if now_ns >= due_ns {
             due_ns = system_ns() + keeper.turn(&mut Real, &LINES).as_nanos() as u64;
             keeper.look_at_wall(&mut Real, &OFFSET);
@@ -182,7 +200,7 @@ fn keep() {
         }
         let is_kept = now_ns.saturating_sub(asked_ns) < RECENT_FOR_NS;
         RECENT.store(if is_kept { now() } else { 0 }, Ordering::Relaxed);
-        let wait = Duration::from_nanos(due_ns.saturating_sub(now_ns));
+        let wait = Duration::from_nanos(due_ns.saturating_sub(system_ns()));
         let wait = if is_kept { wait.min(RECENT_EVERY) } else { wait };
         if wait_for(steps.as_ref(), bell, wait) {
             keeper.look_at_wall(&mut Real, &OFFSET);
@@ -212,7 +230,7 @@ fn steps() -> Option<OwnedFd> {
 }
 
 fn arm(timer: &OwnedFd) {
-    let never = Timespec { tv_sec: i64::MAX / 4_000_000_000, tv_nsec: 0 };
+    let never = Timespec { tv_sec: i64::MAX / 2_000_000_000, tv_nsec: 0 };
     let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: never };
     let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
     // Without it, steps are seen within a second.
@@ -224,8 +242,14 @@ fn wait_for(steps: Option<&OwnedFd>, bell: Option<&OwnedFd>, wait: Duration) -> 
     let mut waited: Vec<PollFd<'_>> =
         steps.into_iter().chain(bell).map(|of| PollFd::new(of, PollFlags::IN)).collect();
     let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
-    if poll(&mut waited, Some(&timeout)).unwrap_or(0) == 0 {
-        return false;
+    match poll(&mut waited, Some(&timeout)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => return false,
+        Ok(_) if waited.iter().all(|one| PollFlags::IN.contains(one.revents())) => {}
+        // It would be so at once the next time, too: somebody closed what is not theirs, or no poll is allowed.
+        _ => {
+            thread::sleep(wait);
+            return false;
+        }
     }
     let mut bytes = [0; 8];
     if let Some(bell) = bell {

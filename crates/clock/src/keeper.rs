@@ -25,10 +25,12 @@ const FAILING_NS: u64 = 15 * SECOND;
 const JUMPS_MAX: usize = 3;
 const STEADY_NS: u64 = 60 * SECOND;
 const SHUN_NS: u64 = 3_600 * SECOND;
+/// How often the kernel is asked whether it still trusts the counter.
+const LOOK_NS: u64 = 10 * SECOND;
 /// What the cheaper reading must gain to be the better one: less is noise.
 const GAIN: f64 = 0.98;
-/// Before a rate is known: of a counter of 1 GHz, which is slower than any that there is.
-const FIRST_RATE: f64 = 1.0;
+/// Before a rate is known: of a counter of 500 MHz, which is slower than any that there is.
+const FIRST_RATE: f64 = 2.0;
 
 pub(crate) struct Keeper {
     calibration: Calibration,
@@ -43,6 +45,8 @@ pub(crate) struct Keeper {
     shunned_until_ns: u64,
     /// When the machine was asked last whether its counter is good.
     judged_ns: Option<u64>,
+    /// And whether it is still allowed.
+    looked_ns: u64,
 }
 
 impl Keeper {
@@ -66,6 +70,7 @@ impl Keeper {
             jumps: Vec::new(),
             shunned_until_ns: 0,
             judged_ns: None,
+            looked_ns: 0,
         }
     }
 
@@ -91,6 +96,11 @@ impl Keeper {
         let now_ns = machine.system_ns();
         if self.judged_ns.is_none_or(|last| now_ns.saturating_sub(last) >= SHUN_NS) {
             self.judge(machine, now_ns);
+        } else if now_ns.saturating_sub(self.looked_ns) >= LOOK_NS
+            && self.shunned_until_ns <= now_ns
+        {
+            // The kernel watches the counters of all processors, and may find one that it no longer trusts.
+            self.look(machine, now_ns);
         }
         if self.shunned_until_ns > now_ns {
             self.close(machine, lines);
@@ -114,6 +124,10 @@ impl Keeper {
         self.compared_ns = now_ns;
         self.status.comparisons += 1;
         self.status.is_disciplined = machine.is_disciplined();
+        if !self.calibration.is_drawn(comparison.tick) {
+            // Short ones first, also after a pause: what is off is tilted back soon.
+            self.drawn = 0;
+        }
         let usual = if self.status.is_disciplined { DISCIPLINED_NS } else { LENGTH_NS };
         let length_ns = FIRST_NS.get(self.drawn).copied().unwrap_or(usual).min(usual);
         let jumps_before = self.calibration.disruptions;
@@ -130,6 +144,11 @@ impl Keeper {
             Outcome::Wait => FIRST_NS[0] / 2,
             Outcome::Doubt(line) => {
                 lines.publish(&line);
+                FIRST_NS[0] / 2
+            }
+            Outcome::Next(line) if is_late(machine.tick(), comparison.tick, &line) => {
+                // Where it was to begin others may have asked the system, which may be ahead of it.
+                self.calibration.withdraw();
                 FIRST_NS[0] / 2
             }
             Outcome::Next(line) => {
@@ -153,8 +172,8 @@ impl Keeper {
             self.compared_ns = now_ns;
         }
         self.judged_ns = Some(now_ns);
-        if let Some(reason) = machine.refusal() {
-            return self.give_up(now_ns + SHUN_NS, reason);
+        if self.look(machine, now_ns) {
+            return;
         }
         let (counter, system) = machine.costs_ns();
         if counter > system * GAIN {
@@ -163,6 +182,17 @@ impl Keeper {
             );
             self.give_up(now_ns + SHUN_NS, reason);
         }
+    }
+
+    /// Whether the counter is refused.
+    fn look(&mut self, machine: &mut impl Machine, now_ns: u64) -> bool {
+        self.looked_ns = now_ns;
+        let refusal = machine.refusal();
+        let is_refused = refusal.is_some();
+        if let Some(reason) = refusal {
+            self.give_up(now_ns + SHUN_NS, reason);
+        }
+        is_refused
     }
 
     fn jumped(&mut self, now_ns: u64) {
@@ -185,10 +215,15 @@ impl Keeper {
 
     /// From here on the system is asked, and the counter is not read.
     fn close(&mut self, machine: &impl Machine, lines: &Lines) {
-        let Some(floor_ns) = self.calibration.close(machine.tick()) else { return };
+        let Some(floor_ns) = self.calibration.close(|| machine.tick()) else { return };
         lines.publish(&Line { base_ns: floor_ns, error: Error::default(), ..Line::default() });
         self.drawn = 0;
     }
+}
+
+/// Whether a line that goes on from another one would hardly be known before it begins: an eighth of the time is left.
+fn is_late(now: u64, compared: u64, line: &Line) -> bool {
+    line.from > compared && now + (line.from - compared) / 8 >= line.from
 }
 
 fn rate_of(line: &Line) -> f64 {

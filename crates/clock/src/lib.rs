@@ -12,14 +12,14 @@
 //!
 //! | read | what it is for | order |
 //! |---|---|---|
-//! | [`now`] | times that are kept | what a thread did before it read cannot be seen with a lesser time by another thread |
+//! | [`now`] | times that are kept | who sees what a thread did after a reading reads no lesser time |
 //! | [`now_relaxed`] | times of one thread | as above but for some hundred nanoseconds |
 //! | [`now_bounded`] | `now` and how far it may be off | as `now` |
 //! | [`Stopwatch`] | how long something took, on one thread | never negative |
 //! | [`recent`] | when a millisecond is near enough | none |
 //! | [`wall`] | time of day | as `now`; steps are told by the generation |
 //!
-//! Nanoseconds are those of `CLOCK_MONOTONIC`: since the machine started, without the time that it was suspended. They never go back.
+//! Nanoseconds are those of `CLOCK_MONOTONIC`: since the machine started, without the time that it was suspended. `now` never goes back.
 //! The first call starts a thread, which compares counter and system once a second; there is no waiting at start. Where the
 //! counter cannot be trusted, the system is asked, and [`status`] says why.
 #![deny(unsafe_code)]

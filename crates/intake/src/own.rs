@@ -19,38 +19,7 @@ pub(crate) fn add(meter: &Meter, home: Home) {
         of_journal(&home, &mut gauge);
         of_store(&home, &mut gauge);
         of_process(&mut gauge);
-        let status = clock::status();
-        of_clock(&status, &mut gauge);
-        all.push(Measured {
-            name: "topdeck_clock_residual",
-            about: "by how much the clock was off when it was compared with the system's",
-            labels: Vec::new(),
-            value: Now::Times(Box::new(status.residuals)),
-        });
     });
-}
-
-fn of_clock(status: &clock::Status, gauge: Gauge<'_>) {
-    let error = clock::error_bound_ns() as f64 / 1e9;
-    gauge("topdeck_clock_error_seconds", "by how much times may be off, at the most", &[], error);
-    for mode in [clock::Mode::Starting, clock::Mode::Counter, clock::Mode::System] {
-        let about = "1 for where times come from: the processor's counter, or the system";
-        let is_now = f64::from(u8::from(status.mode == mode));
-        gauge("topdeck_clock_mode", about, &[("mode", mode.name())], is_now);
-    }
-    let counts = [
-        ("topdeck_clock_comparisons", "comparisons of counter and system", status.comparisons),
-        ("topdeck_clock_rejected", "comparisons that took too long to count", status.rejected),
-        (
-            "topdeck_clock_disruptions",
-            "how often the clock was off by more than it said",
-            status.disruptions,
-        ),
-        ("topdeck_clock_steps", "steps of the time of day that were seen", status.steps),
-    ];
-    for (name, about, count) in counts {
-        gauge(name, about, &[], count as f64);
-    }
 }
 
 type Gauge<'a> = &'a mut dyn FnMut(&'static str, &'static str, &[(&str, &str)], f64);
