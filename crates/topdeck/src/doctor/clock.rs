@@ -78,9 +78,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         pair("wall: topdeck wall", || clock::wall().unix_ns as u64),
     ];
     let mut out = String::new();
-    writeln!(out, "{:<32} {:>8}  {:>12}  {}", "call", "ns/op", "off by, ns", "bound")?;
+    writeln!(out, "{:<32} {:>8}  {:>12}  bound", "call", "ns/op", "off by, ns")?;
     for call in &calls {
-        let off = call.read.as_ref().map(|read| greatest_off_ns(read)).map(|ns| ns.to_string());
+        let off = call.read.as_ref().map(greatest_off_ns).map(|ns| ns.to_string());
         let off = off.unwrap_or_else(|| "–".to_owned());
         let line = format!("{:<32} {:>8.1}  {off:>12}  {}", call.name, call.cost_ns, call.about);
         writeln!(out, "{}", line.trim_end())?;
