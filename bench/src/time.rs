@@ -29,7 +29,7 @@ Cost: processor time of one call, or of a pair that tells how long something too
 Truth: each clock begins at the same moment as `CLOCK_MONOTONIC` and is compared with it every 2 ms; readings \
 of that clock stand before and after, the middle of the closest of 32 attempts counts, and what is more than 150 ns apart does not. Order: two threads \
 share the greatest time that they have read; a step back is a reading below what was shared before it. \
-Contenders that calibrate once are started anew for each row by this run, not by hand-picked starts. Bounds: \
+Contenders that calibrate once did so once, when this run began: another start is off by another amount. Bounds: \
 `now_bounded` between two readings of the system's clock, which must not lie outside of what it says.";
 
 pub(crate) fn run(effort: &Effort) -> Section {

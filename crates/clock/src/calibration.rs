@@ -94,7 +94,7 @@ impl Calibration {
         }
     }
 
-    /// Takes a comparison. A line that comes of it is `ns` nanoseconds long. `is_disciplined` is whether the rate of the system's clock may
+    /// Takes a comparison. A line that comes of it is `length_ns` nanoseconds long. `is_disciplined` is whether the rate of the system's clock may
     /// change at any time.
     pub(crate) fn take(
         &mut self,
@@ -133,7 +133,7 @@ impl Calibration {
             self.disrupted();
         }
         self.history.push_back(comparison);
-        if self.history.len() > BASELINE {
+        while self.history.len() > BASELINE {
             self.history.pop_front();
         }
         let Some((rate, rate_error)) = self.rate() else { return Outcome::Wait };

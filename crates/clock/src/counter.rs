@@ -1,10 +1,12 @@
 //! The processor's counter, and what the processor and the system say about it. The only `unsafe` of the crate.
+#![allow(
+    unsafe_code,
+    reason = "instructions of the processor, adjtimex(2) and pthread_atfork(3) have no safe form; each use carries its argument"
+)]
 
 /// What can be read of the counter.
 #[cfg(target_arch = "x86_64")]
 mod read {
-    #![allow(unsafe_code, reason = "instructions of the processor have no other form")]
-
     use std::arch::x86_64::{__cpuid, _mm_lfence, _rdtsc};
 
     /// The counter, after all that the program asked for before. The read may still be late, but never early.
@@ -71,19 +73,14 @@ pub(crate) fn refusal() -> Option<String> {
     }
 }
 
-/// Whether reading the counter is no crime.
+/// Whether this thread may read the counter; where nobody can tell, it may not.
 fn is_allowed() -> bool {
-    #[allow(unsafe_code, reason = "rustix has no such call for its own backend")]
-    // SAFETY: the call writes one int to where the pointer leads.
-    unsafe {
-        let mut state: libc::c_int = 0;
-        libc::prctl(libc::PR_GET_TSC, &mut state) == 0 && state == libc::PR_TSC_ENABLE
-    }
+    use rustix::process::{TimeStampCounterReadability, time_stamp_counter_readability};
+    time_stamp_counter_readability() == Ok(TimeStampCounterReadability::Readable)
 }
 
 /// Whether somebody steers the system's clocks, so that their rate may change at any time.
 pub(crate) fn is_disciplined() -> bool {
-    #[allow(unsafe_code, reason = "rustix has no such call for its own backend")]
     // SAFETY: all bytes zero is a `timex` that asks for nothing and changes nothing; the call fills it in.
     let status = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
@@ -97,8 +94,7 @@ pub(crate) fn is_disciplined() -> bool {
 
 /// Has something done in each process that is forked off, before anything else there.
 pub(crate) fn after_fork(child: extern "C" fn()) {
-    #[allow(unsafe_code, reason = "rustix does not fork")]
-    // SAFETY: what is given stores two atomics, which is allowed there.
+    // SAFETY: what is given stores atomics, which is allowed there.
     unsafe {
         libc::pthread_atfork(None, None, Some(child));
     }

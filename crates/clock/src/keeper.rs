@@ -103,6 +103,8 @@ impl Keeper {
             self.look(machine, now_ns);
         }
         if self.shunned_until_ns > now_ns {
+            // Nobody has tried: that is no failure.
+            self.compared_ns = now_ns;
             self.close(machine, lines);
             return Duration::from_nanos(LENGTH_NS);
         }
@@ -136,7 +138,7 @@ impl Keeper {
             self.status.residuals.record(residual.unsigned_abs() as f64);
         }
         if self.calibration.disruptions > jumps_before {
-            self.status.disruptions += 1;
+            self.status.disruptions = self.calibration.disruptions;
             self.drawn = 0;
             self.jumped(now_ns);
         }
