@@ -24,3 +24,13 @@ export function enlarged(): number {
 export function font(): string {
   return `${Math.round(12 * enlarged())}px system-ui, sans-serif`;
 }
+
+/** Keeps what is drawn as wide as its box; what is given back ends both. */
+export function fitted(drawn: { destroy(): void }, box: HTMLElement, resize: (width: number) => void): () => void {
+  const observer = new ResizeObserver(([entry]) => resize(entry!.contentRect.width));
+  observer.observe(box);
+  return () => {
+    observer.disconnect();
+    drawn.destroy();
+  };
+}
