@@ -1,6 +1,10 @@
-import { expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 
 import { clock } from "../src/lib/now.svelte";
+
+// Time stands still: a millisecond that passes between the two readings below would be a difference.
+beforeAll(() => void vi.useFakeTimers());
+afterAll(() => void vi.useRealTimers());
 
 const off = () => Math.round((Date.now() - clock.now()) / 1e3);
 const date = (ms: number) => new Date(ms).toUTCString();
