@@ -1,0 +1,127 @@
+//! What a process shows, of whichever format: metrics with their values as they were at one moment.
+
+use std::fmt;
+
+use hist::Histogram;
+
+/// One series of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// What is measured.
+    pub name: String,
+    /// Labels, by ascending name.
+    pub labels: Vec<(String, String)>,
+    /// Unit as UCUM writes it ("ns", "By"); empty where there is none or it is not known.
+    pub unit: String,
+    /// What it means; may be empty.
+    pub help: String,
+    /// What it is to the program.
+    pub role: Role,
+    /// The place in the same list of what the role refers to.
+    pub link: Option<usize>,
+    /// The value.
+    pub value: Value,
+}
+
+/// A number of one of the kinds that programs count in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// A whole number, zero or more.
+    Unsigned(u64),
+    /// A whole number.
+    Signed(i64),
+    /// Any number.
+    Float(f64),
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// Counted since the program began; never less than before.
+    Counter(Number),
+    /// As it is now.
+    Gauge(Number),
+    /// A text.
+    Text(String),
+    /// Everything recorded since the program began.
+    Histogram(Box<Histogram>),
+    /// What has begun and has not ended.
+    InFlight(InFlight),
+    /// A sign of life.
+    Heartbeat(Heartbeat),
+    /// What cannot be told, and why.
+    Unknown(&'static str),
+}
+
+/// Operations that have begun and have not ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InFlight {
+    /// How many began, ever.
+    pub started: u64,
+    /// How many ended, ever.
+    pub ended: u64,
+    /// How many began while the table was full: they are counted, but not among `operations`.
+    pub unlisted: u64,
+    /// Those that are in the table now, the oldest first.
+    pub operations: Vec<Operation>,
+}
+
+/// An operation that has begun and has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    /// When it began: nanoseconds of `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// What the program says of it: name and value.
+    pub tags: Vec<(String, String)>,
+    /// A number of the program's own: a request's, a block's.
+    pub number: u64,
+}
+
+/// A sign of life.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Heartbeat {
+    /// How many times it beat.
+    pub beats: u64,
+    /// When it last did: nanoseconds of `CLOCK_MONOTONIC`; 0 if never.
+    pub last_ns: u64,
+    /// How often it means to: nanoseconds; 0 if it does not say.
+    pub every_ns: u64,
+}
+
+/// What a metric is to the program that has it. With it, what several metrics say together can be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// Nothing is said.
+    #[default]
+    Other,
+    /// How long something takes.
+    Timing,
+    /// How much there is at the most; linked from what is used of it.
+    Capacity,
+    /// How much is used; linked to its capacity.
+    Used,
+    /// How often a cache had it; linked to its size.
+    Hit,
+    /// How often a cache did not have it; linked to its size.
+    Miss,
+    /// How much a cache holds.
+    Size,
+    /// How much waits.
+    Queue,
+    /// How often something failed.
+    Error,
+    /// How often something else was called; linked to the operation that called it.
+    Calls,
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Unsigned(number) => number.fmt(f),
+            Number::Signed(number) => number.fmt(f),
+            Number::Float(number) => number.fmt(f),
+        }
+    }
+}
