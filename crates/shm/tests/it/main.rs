@@ -1,1 +1,3 @@
 //! One binary for all of the crate's integration tests.
+
+mod recording;
