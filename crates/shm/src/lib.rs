@@ -32,6 +32,7 @@ macro_rules! not_loom {
 }
 
 not_loom! {
+    mod attached;
     mod counter;
     mod error;
     mod folder;
@@ -57,6 +58,7 @@ not_loom! {
         pub use crate::shown::{Heartbeat, InFlight, Metric, Number, Operation, Role, Value};
     }
 
+    pub use attached::Attached;
     pub use counter::{Counter, UpDown};
     pub use error::{Error, Result};
     pub use folder::VARIABLE;
@@ -66,7 +68,7 @@ not_loom! {
     pub use identity::Identity;
     pub use in_flight::{InFlight, Operation, Tag};
     pub use metric::{Declared, Description, Label, Labelled, Metric, Static};
-    pub use processes::{Fate, Found, processes};
+    pub use processes::{Fate, Format, Found, processes};
     pub use reader::{Process, Reader};
     pub use registry::SERIES_OF_A_NAME_MAX;
     pub use shown::Role;

@@ -14,10 +14,35 @@ use crate::{folder, source, sweep};
 pub struct Found {
     /// Where it is, as we see it.
     pub path: PathBuf,
+    /// Who wrote it.
+    pub format: Format,
     /// Which process's.
     pub identity: Identity,
     /// What became of the process.
     pub fate: Fate,
+}
+
+/// Who wrote a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// This crate.
+    Topdeck,
+    /// Performance Co-Pilot's library (MMV).
+    Pcp,
+    /// A Java virtual machine (hsperfdata).
+    Jvm,
+}
+
+impl Format {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Topdeck => "topdeck",
+            Format::Pcp => "pcp",
+            Format::Jvm => "jvm",
+        }
+    }
 }
 
 /// What became of a process.
@@ -54,7 +79,7 @@ pub fn processes() -> (Vec<Found>, Vec<crate::Error>) {
             Ok(words) => {
                 let identity = identity_of(&words);
                 let fate = namespaces.fate(&identity, &words);
-                found.push((words[header::CREATED], Found { path, identity, fate }));
+                found.push((words[header::CREATED], Found { path, format: Format::Topdeck, identity, fate }));
             }
             // It was removed meanwhile.
             Err(crate::Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => {}
