@@ -3,6 +3,14 @@
 #![deny(unsafe_code)]
 
 #[cfg(not(loom))]
+mod foreign;
+#[cfg(not(loom))]
+pub mod found;
+#[cfg(not(loom))]
+pub mod hsperf;
+#[cfg(not(loom))]
+pub mod mmv;
+#[cfg(not(loom))]
 mod shown;
 
 #[cfg(not(loom))]

@@ -1,1 +1,5 @@
 //! One binary for all of the crate's integration tests.
+
+mod checks;
+mod fuzzed;
+mod jvm;
