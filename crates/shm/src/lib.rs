@@ -5,7 +5,7 @@
 #[cfg(not(loom))]
 mod foreign;
 #[cfg(not(loom))]
-pub mod found;
+pub mod files;
 #[cfg(not(loom))]
 pub mod hsperf;
 #[cfg(not(loom))]

@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         let mut labels = Labels::default();
         for index in 0..section.count {
             let start = section.entry(index);
-            let read = || {
+            let mut read = || {
                 let flags = self.file.u32(start + const { at(&LABEL, "flags") })?;
                 let identity = self.file.u32(start + const { at(&LABEL, "identity") })?;
                 let internal = self.file.i32(start + const { at(&LABEL, "internal") })?;
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
                 let json = self.file.text(start + PAYLOAD, LABEL_BYTES - PAYLOAD)?;
                 Some(labels.add(flags, identity, internal, json))
             };
-            if !{ read }().unwrap_or(false) {
+            if !read().unwrap_or(false) {
                 shown.refuse(1, Error::Label { index });
             }
         }

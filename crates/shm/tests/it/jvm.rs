@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use shm::hsperf::{self, Shown};
-use shm::{Number, Value, found};
+use shm::{files, Number, Value};
 
 const PROGRAM: &str = r#"
 public class Sleeps {
@@ -69,7 +69,7 @@ fn start() -> Option<Jvm> {
 
 /// As whoever reads does it: what is not ready is read again.
 fn read(root: &Path, pid: u32) -> Shown {
-    let jvms = found::jvms(root).unwrap();
+    let jvms = files::jvms(root).unwrap();
     let jvm = jvms.iter().find(|jvm| jvm.pid == pid).expect("a running JVM is found");
     let opened = jvm.file.open().unwrap();
     let mut bytes = Vec::new();
@@ -104,7 +104,7 @@ fn a_jvm_is_read_as_its_own_tool_reads_it() {
     let Some(jvm) = start() else { return };
     let pid = jvm.child.id();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let inside = found::pid_inside(&status).expect("NSpid is there since Linux 4.1");
+    let inside = files::pid_inside(&status).expect("NSpid is there since Linux 4.1");
 
     // By way of its own root, as for a JVM in a container.
     let root = PathBuf::from(format!("/proc/{pid}/root"));

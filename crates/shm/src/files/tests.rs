@@ -14,7 +14,7 @@ impl Root {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path =
-            std::env::temp_dir().join(format!("topdeck-found-{}-{number}", std::process::id()));
+            std::env::temp_dir().join(format!("topdeck-files-{}-{number}", std::process::id()));
         create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -46,7 +46,7 @@ impl Drop for Root {
     }
 }
 
-fn content(found: &Found) -> Result<String, Error> {
+fn content(found: &Listed) -> Result<String, Error> {
     let mut bytes = b"what was there before".to_vec();
     found.open()?.read(&mut bytes)?;
     Ok(String::from_utf8(bytes).unwrap())

@@ -58,7 +58,7 @@ pub enum Error {
 
 /// A file that may be of a foreign format.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Listed {
     /// To be shown; where it was may be something else by now.
     pub path: PathBuf,
     folder: Arc<OwnedFd>,
@@ -72,7 +72,7 @@ pub struct Jvm {
     /// Whose it is, by the name of the folder.
     pub user: String,
     /// The file.
-    pub file: Found,
+    pub file: Listed,
 }
 
 /// A file that is open for reading, as often as wanted.
@@ -97,7 +97,7 @@ pub fn jvms(root: &Path) -> io::Result<Vec<Jvm>> {
         for name in names(&folder, |name| name.bytes().all(|byte| byte.is_ascii_digit())) {
             let Ok(pid) = name.parse() else { continue };
             let path = root.join("tmp").join(&folder_name).join(name);
-            let file = Found { path, folder: folder.clone() };
+            let file = Listed { path, folder: folder.clone() };
             jvms.push(Jvm { pid, user: user.to_owned(), file });
         }
     }
@@ -108,7 +108,7 @@ pub fn jvms(root: &Path) -> io::Result<Vec<Jvm>> {
 /// Files in PCP's folders of Memory Mapped Values below a root. `pcp_tmp_dir` is the environment variable of that name,
 /// which says more than the root's `/etc/pcp.conf`, which says more than where the folder usually is; all are looked at.
 /// An error says that the root itself cannot be opened.
-pub fn mmvs(root: &Path, pcp_tmp_dir: Option<&OsStr>) -> io::Result<Vec<Found>> {
+pub fn mmvs(root: &Path, pcp_tmp_dir: Option<&OsStr>) -> io::Result<Vec<Listed>> {
     let root_folder = open_root(root)?;
     let conf = below_file(&root_folder, "etc/pcp.conf".as_ref()).and_then(|file| {
         let mut text = Vec::new();
@@ -132,7 +132,7 @@ pub fn mmvs(root: &Path, pcp_tmp_dir: Option<&OsStr>) -> io::Result<Vec<Found>> 
         seen.push((stat.st_dev, stat.st_ino));
         let folder = Arc::new(folder);
         for name in names(&folder, |name| !name.starts_with('.')) {
-            files.push(Found { path: root.join(&place).join(name), folder: folder.clone() });
+            files.push(Listed { path: root.join(&place).join(name), folder: folder.clone() });
         }
     }
     Ok(files)
@@ -144,7 +144,7 @@ pub fn pid_inside(status: &str) -> Option<u32> {
     numbers.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-impl Found {
+impl Listed {
     /// Opens the file. A pipe or a device is not waited for.
     pub fn open(&self) -> Result<Opened, Error> {
         let failed = |errno: Errno| Error::Io { path: self.path.clone(), source: errno.into() };
