@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use crate::Metric;
+use crate::shown::Metric;
 
 /// A field of a record: name, offset, size in bytes.
 pub(crate) type Field = (&'static str, u64, u64);

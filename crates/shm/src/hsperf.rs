@@ -11,7 +11,7 @@ mod layout;
 mod tests;
 
 use crate::foreign::{self, Bytes, at};
-use crate::{Metric, Number, Role, Value};
+use crate::shown::{Metric, Number, Role, Value};
 use layout::*;
 
 /// Entries above which a file is refused; a JVM has some hundreds.

@@ -15,8 +15,8 @@ mod reader;
 mod tests;
 mod units;
 
-use crate::Metric;
 use crate::foreign::{self, Bytes, at};
+use crate::shown::Metric;
 use layout::{HEADER, HEADER_BYTES, MAGIC};
 use reader::Reader;
 

@@ -6,7 +6,7 @@ use super::labels::Labels;
 use super::layout::*;
 use super::{COUNT_MAX, Error, SECTIONS_MAX, Shown, units};
 use crate::foreign::{self, Bytes, Field, at, size};
-use crate::{Metric, Number, Role, Value};
+use crate::shown::{Metric, Number, Role, Value};
 
 /// `pmInDom`s that say that a metric has no instances.
 const NO_INDOM: [u32; 2] = [0, u32::MAX];

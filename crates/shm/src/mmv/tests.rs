@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::foreign::Field;
-use crate::{Number, Value};
+use crate::shown::{Number, Value};
 
 const PAGE: &str = include_str!("../../../../docs/formats/mmv.md");
 const FILES: [&[u8]; 3] = [

@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 
-use shm::{Metric, Value, hsperf, mmv};
+use shm::show::{Metric, Value};
+use shm::{hsperf, mmv};
 
 /// Panics where something broke.
 pub(crate) type Check = fn(&[u8]);

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use shm::files;
 use shm::hsperf::{self, Shown};
-use shm::{files, Number, Value};
+use shm::show::{Number, Value};
 
 const PROGRAM: &str = r#"
 public class Sleeps {

@@ -3,3 +3,4 @@
 mod checks;
 mod fuzzed;
 mod jvm;
+mod recording;

@@ -1,0 +1,95 @@
+//! Where files of metrics lie: in memory, in a folder that nobody else can write to.
+//!
+//! `TOPDECK_SHM` if it is set; else `/run/topdeck/UID` where somebody has made that; else `/dev/shm/topdeck-UID`, which is made.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, fstat, fstatfs, mkdir, open};
+
+use crate::error::{Error, Result};
+
+/// What names another folder, or says `off`.
+pub const VARIABLE: &str = "TOPDECK_SHM";
+/// File systems in memory have this number (linux/magic.h: TMPFS_MAGIC).
+const TMPFS: i64 = 0x0102_1994;
+
+/// The folder that this process writes to, opened; it is made where it is missing.
+pub(crate) fn open_own() -> Result<(PathBuf, OwnedFd)> {
+    let uid = rustix::process::geteuid().as_raw();
+    let path = match std::env::var_os(VARIABLE) {
+        Some(value) if value == "off" => return Err(Error::Off),
+        Some(value) if !value.is_empty() => PathBuf::from(value),
+        _ => own(uid),
+    };
+    match mkdir(&path, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(cause) => return Err(Error::io("making the folder", path)(cause.into())),
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = open(&path, flags, Mode::empty())
+        .map_err(|cause| Error::io("opening the folder", &path)(cause.into()))?;
+    let found =
+        fstat(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
+    // With the sticky bit others may add files of their own, but not change ours.
+    let is_open = found.st_mode & 0o022 != 0 && found.st_mode & 0o1000 == 0;
+    if found.st_uid != uid || is_open {
+        let mode = found.st_mode & 0o7777;
+        return Err(Error::Foreign { path, owner: found.st_uid, mode, uid });
+    }
+    let system =
+        fstatfs(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
+    if system.f_type as i64 != TMPFS {
+        return Err(Error::NotInMemory { path });
+    }
+    Ok((path, folder))
+}
+
+/// The folder of a user.
+fn own(uid: u32) -> PathBuf {
+    let prepared = PathBuf::from(format!("/run/topdeck/{uid}"));
+    match fs::symlink_metadata(&prepared) {
+        Ok(found) if found.is_dir() && found.uid() == uid => prepared,
+        _ => PathBuf::from(format!("/dev/shm/topdeck-{uid}")),
+    }
+}
+
+/// All folders with files of metrics below a root: `/`, or that of a container, `/proc/PID/root`.
+pub(crate) fn all(root: &Path) -> Vec<PathBuf> {
+    let below = |folder: &str, is_one: fn(&OsString) -> bool| {
+        let entries = fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
+        entries.filter(move |entry| is_one(&entry.file_name())).map(|entry| entry.path())
+    };
+    let is_number = |name: &OsString| {
+        name.to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let is_ours =
+        |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("topdeck-"));
+    let mut folders: Vec<PathBuf> =
+        below("run/topdeck", is_number).chain(below("dev/shm", is_ours)).collect();
+    if root == Path::new("/")
+        && let Some(value) = std::env::var_os(VARIABLE)
+        && value != "off"
+        && !value.is_empty()
+        && !folders.contains(&PathBuf::from(&value))
+    {
+        folders.push(PathBuf::from(value));
+    }
+    folders.sort();
+    folders
+}
+
+/// The error of a call that wants room.
+pub(crate) fn no_room(path: &Path, bytes: usize) -> impl FnOnce(rustix::io::Errno) -> Error {
+    let path = path.to_owned();
+    move |cause| match cause {
+        rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT | rustix::io::Errno::NOMEM => {
+            Error::Room { path, bytes, cause: io::Error::from(cause) }
+        }
+        cause => Error::Io { doing: "taking room in", path, cause: cause.into() },
+    }
+}
