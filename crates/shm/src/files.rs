@@ -80,7 +80,7 @@ pub struct Jvm {
 pub struct Opened {
     path: PathBuf,
     file: File,
-    /// Who owns the file.
+    /// Who owns the file. Anyone may make a folder in `/tmp`: believe it of a process only if that is the process's.
     pub uid: u32,
 }
 

@@ -92,6 +92,20 @@ fn nothing_leads_out_of_a_root() {
     assert_eq!(jvms(&root.0).unwrap().len(), 1);
 }
 
+/// As on systems without `openat2`: what is a link is not there.
+#[test]
+fn without_openat2_no_link_is_followed() {
+    let root = Root::new();
+    root.file("var/tmp/mmv/x", "");
+    root.link("link", "var/tmp");
+    let folder = open_root(&root.0).unwrap();
+    let opens = |path: &str| {
+        without_links(&folder, Path::new(path), OFlags::DIRECTORY | OFlags::RDONLY).is_some()
+    };
+    assert!(opens("var/tmp/mmv") && opens("var"));
+    assert!(!opens("link") && !opens("link/mmv") && !opens("../var") && !opens("var/tmp/mmv/x"));
+}
+
 #[test]
 fn pcp_says_where_its_files_are() {
     let root = Root::new();
