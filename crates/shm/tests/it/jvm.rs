@@ -39,33 +39,34 @@ impl Drop for Jvm {
     }
 }
 
-/// `None` where there is no Java.
-fn start() -> Option<Jvm> {
-    let folder = std::env::temp_dir().join(format!("topdeck-jvm-{}", std::process::id()));
+/// `None`, with the reason printed, where there is no Java or it cannot be started like this.
+fn start(name: &str, command: impl FnOnce(&Path) -> Command) -> Option<Jvm> {
+    let folder = std::env::temp_dir().join(format!("topdeck-jvm-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("Sleeps.java"), PROGRAM).unwrap();
-    let child = Command::new("java")
-        .args(["-Xmx32m", "-XX:+UseSerialGC", "-XX:+UsePerfData"])
-        .arg(folder.join("Sleeps.java"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
+    let program = folder.join("Sleeps.java");
+    std::fs::write(&program, PROGRAM).unwrap();
+    let child = command(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut jvm = match child {
         Ok(child) => Jvm { child, folder },
         Err(error) => {
-            println!("skipped: java cannot be started: {error}");
+            println!("skipped: it cannot be started: {error}");
             return None;
         }
     };
     let mut line = String::new();
     BufReader::new(jvm.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     if line != "ready\n" {
-        println!(
-            "skipped: java says {line:?}, not ready; it may be too old for programs of one file"
-        );
+        println!("skipped: it says {line:?}, not ready");
         return None;
     }
     Some(jvm)
+}
+
+const OPTIONS: [&str; 3] = ["-Xmx32m", "-XX:+UseSerialGC", "-XX:+UsePerfData"];
+
+fn number_inside(pid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    files::pid_inside(&status).expect("NSpid is there since Linux 4.1")
 }
 
 /// As whoever reads does it: what is not ready is read again.
@@ -102,10 +103,15 @@ fn told(pid: u32) -> Option<HashMap<String, String>> {
 
 #[test]
 fn a_jvm_is_read_as_its_own_tool_reads_it() {
-    let Some(jvm) = start() else { return };
+    let Some(jvm) = start("plain", |program| {
+        let mut command = Command::new("java");
+        command.args(OPTIONS).arg(program);
+        command
+    }) else {
+        return;
+    };
     let pid = jvm.child.id();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let inside = files::pid_inside(&status).expect("NSpid is there since Linux 4.1");
+    let inside = number_inside(pid);
 
     // By way of its own root, as for a JVM in a container.
     let root = PathBuf::from(format!("/proc/{pid}/root"));
@@ -169,4 +175,33 @@ fn compare(pid: u32, differ: &mut Vec<String>) -> Option<usize> {
         }
     }
     Some(same)
+}
+
+/// As in a container: a `/tmp` of its own, and numbers of its own.
+#[test]
+fn a_jvm_in_other_namespaces_is_read_through_its_root() {
+    const INSIDE: &str = r#"program=$(cat "$1") && shift && mount -t tmpfs tmpfs /tmp || exit 1
+        printf %s "$program" >/tmp/Sleeps.java && exec java "$@" /tmp/Sleeps.java"#;
+    let Some(jvm) = start("inside", |program| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", INSIDE, "sh"]);
+        command.arg(program).args(OPTIONS);
+        command
+    }) else {
+        return;
+    };
+    // `unshare` waits for the JVM, which is its only child.
+    let parent = jvm.child.id();
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let Some(pid) = children.ok().and_then(|pids| pids.trim().parse().ok()) else {
+        println!("skipped: this kernel does not list children");
+        return;
+    };
+    let inside = number_inside(pid);
+    assert_eq!(inside, 1);
+    let shown = read(&PathBuf::from(format!("/proc/{pid}/root")), inside);
+    assert_eq!((shown.refused, &shown.trouble), (0, &None));
+    let command = shown.metrics.iter().find(|metric| metric.name == "sun.rt.javaCommand");
+    let Some(Value::Text(command)) = command.map(|metric| &metric.value) else { panic!("no text") };
+    assert!(command.contains("/tmp/Sleeps.java"), "{command}");
 }
