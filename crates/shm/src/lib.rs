@@ -3,7 +3,13 @@
 #![deny(unsafe_code)]
 
 #[cfg(not(loom))]
+mod folder;
+#[cfg(not(loom))]
 mod shown;
+#[cfg(not(loom))]
+pub mod table;
 
+#[cfg(not(loom))]
+pub use folder::folder;
 #[cfg(not(loom))]
 pub use shown::{Heartbeat, InFlight, Metric, Number, Operation, Role, Value};
