@@ -107,7 +107,7 @@ pub use histogram::{Histogram, Parts, PartsError, Threshold};
 pub use mixture::Mixture;
 pub use quantile::{Cumulative, Method};
 pub use recorder::Recorder;
-pub use scheme::{Exp2, Explicit, Interpolation, Log, LogLinear2, Scheme};
+pub use scheme::{Exp2, Explicit, Integers, Interpolation, Log, LogLinear2, Scheme};
 pub use shared_recorder::{Handle, SharedRecorder};
 pub use side::{Side, Sum};
 pub use statistics::Bound;

@@ -14,10 +14,10 @@ mod log_linear2;
 
 pub use exp2::Exp2;
 pub use explicit::Explicit;
+pub use integers::Integers;
 pub use log::{Interpolation, Log};
 pub use log_linear2::LogLinear2;
 
-pub(crate) use integers::Integers;
 pub(crate) use log_linear2::times_power_of_two;
 pub(crate) use log_linear10::{digits_and_exponent, index_of as index_of_digits};
 

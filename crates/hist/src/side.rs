@@ -87,7 +87,7 @@ impl Sum {
     }
 
     /// A whole number.
-    pub(crate) fn from_integer(value: u128) -> Sum {
+    pub fn from_integer(value: u128) -> Sum {
         let high = value as f64;
         // `high` may round up to 2^128; the cast back then saturates and the difference stays right.
         let back = high as u128;

@@ -1,84 +1,103 @@
-//! Where memory is shared: a folder on a tmpfs that nobody but its owner can put anything into.
+//! Where files of metrics lie: in memory, in a folder that nobody else can write to.
+//!
+//! `TOPDECK_SHM` if it is set; else `/run/topdeck/UID` where somebody has made that; else `/dev/shm/topdeck-UID`, which is made.
 
+use std::ffi::OsString;
+use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, FileType, Mode, OFlags, access, fstat, fstatfs, mkdir, open};
-use rustix::io::Errno;
-use rustix::process::geteuid;
+use rustix::fs::{Mode, OFlags, fstat, fstatfs, mkdir, open};
 
-/// The folder that the system has for it, if an administrator has made it.
-const OF_THE_SYSTEM: &str = "/run/topdeck";
-/// `f_type` of a tmpfs: kernel, include/uapi/linux/magic.h.
-pub(crate) const TMPFS: u64 = 0x0102_1994;
+use crate::error::{Error, Result};
 
-/// `/run/topdeck`, if it is there, on a tmpfs and may be written to; else `/dev/shm/topdeck-UID`, which is made if it is not
-/// there, for its owner and his group to see.
-pub fn folder() -> io::Result<PathBuf> {
-    let of_the_system = Path::new(OF_THE_SYSTEM);
-    if access(of_the_system, Access::WRITE_OK | Access::EXEC_OK).is_ok()
-        && check(of_the_system).is_ok()
+/// What names another folder, or says `off`.
+pub const VARIABLE: &str = "TOPDECK_SHM";
+/// File systems in memory have this number (linux/magic.h: TMPFS_MAGIC).
+pub(crate) const TMPFS: i64 = 0x0102_1994;
+
+/// The folder that this process writes to; it is made where it is missing.
+pub fn folder() -> Result<PathBuf> {
+    open_own().map(|(path, _)| path)
+}
+
+/// The folder that this process writes to, opened; it is made where it is missing.
+pub(crate) fn open_own() -> Result<(PathBuf, OwnedFd)> {
+    let uid = rustix::process::geteuid().as_raw();
+    let path = match std::env::var_os(VARIABLE) {
+        Some(value) if value == "off" => return Err(Error::Off),
+        Some(value) if !value.is_empty() => PathBuf::from(value),
+        _ => own(uid),
+    };
+    match mkdir(&path, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(cause) => return Err(Error::io("making the folder", path)(cause.into())),
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = open(&path, flags, Mode::empty())
+        .map_err(|cause| Error::io("opening the folder", &path)(cause.into()))?;
+    let found =
+        fstat(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
+    // With the sticky bit others may add files of their own, but not change ours.
+    let is_open = found.st_mode & 0o022 != 0 && found.st_mode & 0o1000 == 0;
+    if found.st_uid != uid || is_open {
+        let mode = found.st_mode & 0o7777;
+        return Err(Error::Foreign { path, owner: found.st_uid, mode, uid });
+    }
+    let system =
+        fstatfs(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
+    if system.f_type as i64 != TMPFS {
+        return Err(Error::NotInMemory { path });
+    }
+    Ok((path, folder))
+}
+
+/// The folder of a user.
+fn own(uid: u32) -> PathBuf {
+    let prepared = PathBuf::from(format!("/run/topdeck/{uid}"));
+    match fs::symlink_metadata(&prepared) {
+        Ok(found) if found.is_dir() && found.uid() == uid => prepared,
+        _ => PathBuf::from(format!("/dev/shm/topdeck-{uid}")),
+    }
+}
+
+/// All folders with files of metrics below a root: `/`, or that of a container, `/proc/PID/root`.
+pub(crate) fn all(root: &Path) -> Vec<PathBuf> {
+    let below = |folder: &str, is_one: fn(&OsString) -> bool| {
+        let entries = fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
+        // A link could lead out of the container.
+        let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|is| is.is_dir());
+        let entries = entries.filter(move |entry| is_one(&entry.file_name()) && is_folder(entry));
+        entries.map(|entry| entry.path())
+    };
+    let is_number = |name: &OsString| {
+        name.to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let is_ours =
+        |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("topdeck-"));
+    let mut folders: Vec<PathBuf> =
+        below("run/topdeck", is_number).chain(below("dev/shm", is_ours)).collect();
+    if root == Path::new("/")
+        && let Some(value) = std::env::var_os(VARIABLE)
+        && value != "off"
+        && !value.is_empty()
+        && !folders.contains(&PathBuf::from(&value))
     {
-        return Ok(of_the_system.to_owned());
+        folders.push(PathBuf::from(value));
     }
-    let own = PathBuf::from(format!("/dev/shm/topdeck-{}", geteuid().as_raw()));
-    make(&own).map_err(|error| {
-        let text = format!("cannot use {} for shared memory: {error}", own.display());
-        io::Error::new(error.kind(), text)
-    })?;
-    Ok(own)
+    folders.sort();
+    folders
 }
 
-fn make(path: &Path) -> io::Result<()> {
-    match mkdir(path, Mode::RWXU | Mode::RGRP | Mode::XGRP) {
-        Ok(()) | Err(Errno::EXIST) => check(path),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Whether it is a folder (no link to one) on a tmpfs, of this user or root, into which nobody else puts anything.
-fn check(path: &Path) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = open(path, flags, Mode::empty())?;
-    let about = fstat(&folder)?;
-    let refused = |text: &str| Err(io::Error::other(text.to_owned()));
-    if FileType::from_raw_mode(about.st_mode) != FileType::Directory {
-        return refused("it is no folder");
-    }
-    if about.st_uid != geteuid().as_raw() && about.st_uid != 0 {
-        return refused(&format!("it belongs to user {}", about.st_uid));
-    }
-    if Mode::from_raw_mode(about.st_mode).contains(Mode::WOTH) {
-        return refused("anybody may write to it; take that right away with chmod o-w");
-    }
-    if fstatfs(&folder)?.f_type as u64 != TMPFS {
-        return refused("it is on no tmpfs");
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use super::*;
-
-    #[test]
-    fn links_and_open_folders_are_refused() {
-        let base = PathBuf::from(format!("/dev/shm/topdeck-folder-{}", std::process::id()));
-        if fs::create_dir(&base).is_err() || check(&base).is_err() {
-            return println!("skipped: there is no tmpfs at /dev/shm");
+/// The error of a call that wants room.
+pub(crate) fn no_room(path: &Path, bytes: usize) -> impl FnOnce(rustix::io::Errno) -> Error {
+    let path = path.to_owned();
+    move |cause| match cause {
+        rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT | rustix::io::Errno::NOMEM => {
+            Error::Room { path, bytes, cause: io::Error::from(cause) }
         }
-        make(&base.join("a")).unwrap();
-        make(&base.join("a")).unwrap();
-        symlink(base.join("a"), base.join("link")).unwrap();
-        assert!(make(&base.join("link")).is_err());
-        fs::write(base.join("file"), "").unwrap();
-        assert!(make(&base.join("file")).is_err());
-        fs::set_permissions(base.join("a"), fs::Permissions::from_mode(0o777)).unwrap();
-        let error = make(&base.join("a")).unwrap_err().to_string();
-        assert!(error.contains("chmod o-w"), "{error}");
-        fs::remove_dir_all(&base).unwrap();
+        cause => Error::Io { doing: "taking room in", path, cause: cause.into() },
     }
 }

@@ -1,15 +1,83 @@
 //! Metrics in shared memory: a program counts with a few plain instructions, and anyone on the host reads whole distributions at
 //! any moment, without a call, a lock or a socket, also after the program has died.
+//!
+//! ```
+//! shm::metrics! {
+//!     /// How long an answer took.
+//!     static TOOK: shm::Histogram = "answer_duration", unit "ns";
+//! }
+//! TOOK.time(|| { /* answer */ });
+//! ```
+//!
+//! Each process has a file in memory (tmpfs), and each thread a lane of it, in which it alone writes: a counter is one addition.
+//! The file is made when the first metric is used; [`status`] says where it is, or why there is none. `TOPDECK_SHM` names another
+//! folder, or says `off`. [`processes`] finds the files of a host, [`Reader`] reads one.
+//!
+//! A process that is forked off has a file of its own from its first record on. One made by a bare `clone` without `fork` writes
+//! into its parent's: start such a process with `exec`.
 #![deny(unsafe_code)]
+// The model checker runs the protocols alone.
+#![cfg_attr(
+    loom,
+    allow(dead_code, unused_imports, reason = "only the protocols are built for loom")
+)]
 
-#[cfg(not(loom))]
-mod folder;
-#[cfg(not(loom))]
-mod shown;
-#[cfg(not(loom))]
-pub mod table;
+mod cells;
+mod lanes;
+pub mod layout;
+mod sync;
 
-#[cfg(not(loom))]
-pub use folder::folder;
-#[cfg(not(loom))]
-pub use shown::{Heartbeat, InFlight, Metric, Number, Operation, Role, Value};
+macro_rules! not_loom {
+    ($($item:item)*) => { $(#[cfg(not(loom))] $item)* };
+}
+
+not_loom! {
+    mod attached;
+    mod counter;
+    mod error;
+    mod folder;
+    mod gauge;
+    mod heartbeat;
+    mod here;
+    mod histogram;
+    mod identity;
+    mod in_flight;
+    mod map;
+    mod metric;
+    mod processes;
+    mod reader;
+    mod registry;
+    mod shown;
+    mod source;
+    mod sweep;
+    pub mod table;
+    mod text;
+    mod writer;
+
+    /// What of a process is read, and what it is called there.
+    pub mod show {
+        pub use crate::shown::{Heartbeat, InFlight, Metric, Number, Operation, Role, Value};
+    }
+
+    pub use attached::Attached;
+    pub use counter::{Counter, UpDown};
+    pub use error::{Error, Result};
+    pub use folder::{VARIABLE, folder};
+    pub use gauge::{FloatGauge, Gauge};
+    pub use heartbeat::Heartbeat;
+    pub use histogram::{Histogram, Timer};
+    pub use identity::Identity;
+    pub use in_flight::{InFlight, Operation, Tag};
+    pub use metric::{Declared, Description, Label, Labelled, Metric, Static};
+    pub use processes::{Fate, Format, Found, processes};
+    pub use reader::{Process, Reader};
+    pub use registry::SERIES_OF_A_NAME_MAX;
+    pub use shown::Role;
+    pub use sweep::{Limits, sweep};
+    pub use text::Text;
+
+    /// Where this process's file is, which is made if need be; or why there is none.
+    pub fn status() -> Result<std::path::PathBuf> {
+        Ok(here::open()?.path().to_owned())
+    }
+}

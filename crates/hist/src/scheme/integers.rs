@@ -6,20 +6,21 @@
 use super::exp2::{Exp2, index_default};
 
 /// The grid of one scale, 0..=8, fixed at compile time so that a record needs no look at it.
-pub(crate) struct Integers<const SCALE: u32>;
+pub struct Integers<const SCALE: u32>;
 
 impl<const SCALE: u32> Integers<SCALE> {
     /// How many places there are.
-    pub(crate) const PLACES: usize = (64 << SCALE) + 1;
+    pub const PLACES: usize = (64 << SCALE) + 1;
 
-    pub(crate) fn grid() -> Exp2 {
+    /// The grid itself.
+    pub fn grid() -> Exp2 {
         const { assert!(SCALE <= Exp2::SCALE_MAX as u32, "recorders have scales 0 to 8") };
         Exp2::new(SCALE as i32).expect("BUG: checked when compiled")
     }
 
-    /// Where a value above zero is counted.
+    /// Where a value above zero is counted: below [`Self::PLACES`].
     #[inline]
-    pub(crate) fn place(value: u64) -> usize {
+    pub fn place(value: u64) -> usize {
         debug_assert!(value > 0);
         // Conversion from a signed number is one instruction, from an unsigned one six.
         let value = value as i64;
@@ -37,7 +38,7 @@ impl<const SCALE: u32> Integers<SCALE> {
     }
 
     /// The grid's bucket index of a place.
-    pub(crate) fn index(place: usize) -> i32 {
+    pub fn index(place: usize) -> i32 {
         place as i32 - 1
     }
 }

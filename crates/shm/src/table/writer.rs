@@ -57,7 +57,7 @@ impl Writer {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let at = open(folder, flags, Mode::empty()).map_err(failed("open", folder))?;
         let kind = fstatfs(&at).map_err(failed("ask about", folder))?.f_type;
-        if kind as u64 != TMPFS {
+        if kind as i64 != TMPFS {
             return Err(Error::NotTmpfs { path: folder.to_owned() });
         }
         // Only its owner may open it: whoever could would also be able to lock it.

@@ -1,0 +1,194 @@
+//! Cells: the words in which values are counted, and the order in which they are written and read.
+//!
+//! In a lane of one's own a store follows a load with nothing between them that could interrupt it on another thread, for there
+//! is no other thread that writes: on x86-64 they are one instruction, `add [memory], register`. In the shared lane they are locked.
+//!
+//! A histogram's record is `begun`, sum and extremes, then the bucket. Who reads the buckets first and `begun` last knows: if they
+//! agree, no record was under way, and sum and extremes belong to the buckets. If they never do, these are marked as estimated.
+
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// So many words.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Words<const N: usize>(pub(crate) [AtomicU64; N]);
+
+/// The small cells of a histogram in one lane: `layout::HISTOGRAM`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Distribution {
+    pub(crate) begun: AtomicU64,
+    pub(crate) zero: AtomicU64,
+    pub(crate) sum_low: AtomicU64,
+    pub(crate) sum_high: AtomicU64,
+    pub(crate) not_min: AtomicU64,
+    pub(crate) max: AtomicU64,
+    pub(crate) touched: AtomicU64,
+    reserved: AtomicU64,
+}
+
+/// The small cells of operations in flight in one lane: `layout::IN_FLIGHT`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) started: AtomicU64,
+    pub(crate) ended: AtomicU64,
+    pub(crate) unlisted: AtomicU64,
+    pub(crate) slots: AtomicU64,
+    pub(crate) hint: AtomicU64,
+    reserved: [AtomicU64; 3],
+}
+
+/// One operation: `layout::SLOT`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) start: AtomicU64,
+    pub(crate) number: AtomicU64,
+    pub(crate) tags: [AtomicU64; 2],
+}
+
+/// Who else may write to the cell.
+pub(crate) trait Access {
+    /// Adds, and says what was there.
+    fn add(cell: &AtomicU64, n: u64) -> u64;
+    /// Raises it to a value if that is greater.
+    fn raise(cell: &AtomicU64, value: u64);
+}
+
+/// Nobody: it is in the lane of this thread.
+pub(crate) struct Alone;
+/// Anybody.
+pub(crate) struct Shared;
+
+impl Access for Alone {
+    #[inline(always)]
+    fn add(cell: &AtomicU64, n: u64) -> u64 {
+        let held = cell.load(Ordering::Relaxed);
+        cell.store(held.wrapping_add(n), Ordering::Relaxed);
+        held
+    }
+
+    #[inline(always)]
+    fn raise(cell: &AtomicU64, value: u64) {
+        if value > cell.load(Ordering::Relaxed) {
+            cell.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Access for Shared {
+    fn add(cell: &AtomicU64, n: u64) -> u64 {
+        cell.fetch_add(n, Ordering::AcqRel)
+    }
+
+    fn raise(cell: &AtomicU64, value: u64) {
+        cell.fetch_max(value, Ordering::AcqRel);
+    }
+}
+
+impl Distribution {
+    /// Counts a value whose bucket has room.
+    #[inline(always)]
+    pub(crate) fn record<A: Access>(&self, bucket: &AtomicU64, value: u64) {
+        A::add(&self.begun, 1);
+        // Whoever sees a store below sees `begun` raised: pairs with the fence in `Reading::of`.
+        fence(Ordering::Release);
+        let low = A::add(&self.sum_low, value);
+        if low.checked_add(value).is_none() {
+            A::add(&self.sum_high, 1);
+        }
+        A::raise(&self.max, value);
+        A::raise(&self.not_min, !value);
+        // Whoever counts this one sees what stands above.
+        fence(Ordering::Release);
+        A::add(bucket, 1);
+    }
+}
+
+/// What was read of a histogram in one lane, but for its buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Side {
+    pub(crate) zero: u64,
+    pub(crate) sum: u128,
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    /// Whether it belongs to the buckets that were read.
+    pub(crate) is_exact: bool,
+}
+
+/// How often a histogram is read anew while records are under way.
+const ATTEMPTS: usize = if cfg!(loom) { 2 } else { 8 };
+
+/// Reads a histogram of one lane: `word` gives its small cells by their number, `buckets` adds up those of the groups in `touched`
+/// and says how many values they hold.
+pub(crate) fn read_distribution<E>(
+    mut word: impl FnMut(usize) -> Result<u64, E>,
+    mut buckets: impl FnMut(u64) -> Result<u64, E>,
+) -> Result<Side, E> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let counted = buckets(word(6)?)?;
+        let zero = word(1)?;
+        // What these values left is seen below.
+        fence(Ordering::Acquire);
+        let (low, high, not_min, max) = (word(2)?, word(3)?, word(4)?, word(5)?);
+        // Whoever raised what was read had raised `begun`: pairs with the fence in `Distribution::record`.
+        fence(Ordering::Acquire);
+        let is_exact = word(0)? == counted.wrapping_add(zero);
+        if is_exact || attempt == ATTEMPTS {
+            let sum = u128::from(high) << 64 | u128::from(low);
+            return Ok(Side { zero, sum, min: !not_min, max, is_exact });
+        }
+    }
+}
+
+impl Table {
+    /// Takes one of the slots from `from` on below `to` that is free.
+    pub(crate) fn take<'a>(
+        from: usize,
+        to: usize,
+        slot: impl Fn(usize) -> &'a Slot,
+    ) -> Option<(usize, &'a Slot)> {
+        (from..to).map(|at| (at, slot(at))).find(|(_, slot)| slot.take())
+    }
+}
+
+impl Slot {
+    fn take(&self) -> bool {
+        self.start.load(Ordering::Relaxed) == 0
+            && self
+                .start
+                .compare_exchange(0, crate::layout::FILLING, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Fills what was taken.
+    pub(crate) fn fill(&self, start_ns: u64, number: u64, tags: [u64; 2]) {
+        // Whoever sees one of these sees that the slot was being filled: pairs with `Reader::operations`, which looks twice.
+        fence(Ordering::Release);
+        self.number.store(number, Ordering::Relaxed);
+        self.tags[0].store(tags[0], Ordering::Relaxed);
+        self.tags[1].store(tags[1], Ordering::Relaxed);
+        self.start.store(start_ns.max(crate::layout::FILLING + 1), Ordering::Release);
+    }
+
+    /// Gives it back.
+    pub(crate) fn free(&self) {
+        self.start.store(0, Ordering::Release);
+    }
+}
+
+/// Writes an entry, its first word last, and that there is one more.
+pub(crate) fn publish(entry: &Words<8>, words: &[u64; 8], count: &AtomicU64, number: usize) {
+    for (cell, word) in entry.0.iter().zip(words).skip(1) {
+        cell.store(*word, Ordering::Relaxed);
+    }
+    // Whoever sees the first word sees the rest, and the texts.
+    entry.0[0].store(words[0], Ordering::Release);
+    count.store(number as u64 + 1, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! What can go wrong for a program that measures itself, or for who looks at it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nothing is to be recorded.
+    #[error("metrics in shared memory are switched off by TOPDECK_SHM=off")]
+    Off,
+    /// It could not be made a while ago, and another attempt comes later.
+    #[error("there is no file of metrics: {why}")]
+    Closed {
+        /// What was wrong.
+        why: String,
+    },
+    /// The world did something.
+    #[error("{doing} {}: {cause}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What came of it.
+        cause: io::Error,
+    },
+    /// It would be on a disk, where a write can wait for the disk.
+    #[error("{} is not in memory (tmpfs): metrics there could make a program wait for a disk; name another folder with TOPDECK_SHM", path.display())]
+    NotInMemory {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Somebody else could write there.
+    #[error("{} belongs to user {owner} with permissions {mode:o}: it must belong to user {uid} and be writable to nobody else; remove it, or name another folder with TOPDECK_SHM", path.display())]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// What may be done with it.
+        mode: u32,
+        /// Whose it should be.
+        uid: u32,
+    },
+    /// The file system is full.
+    #[error("no room for {bytes} bytes in {}: {cause}; free some, or give that file system more", path.display())]
+    Room {
+        /// The file.
+        path: PathBuf,
+        /// What it needed.
+        bytes: usize,
+        /// What was said.
+        cause: io::Error,
+    },
+    /// The metric would be the one too many.
+    #[error("no room for metric {name:?}: a process has {limit} at the most")]
+    Full {
+        /// The metric.
+        name: String,
+        /// What there is room for, in words.
+        limit: &'static str,
+    },
+    /// A name that nothing can have.
+    #[error("metric {name:?}: {problem}")]
+    Name {
+        /// The metric.
+        name: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// Two parts of the program disagree.
+    #[error("metric {name:?} is registered already, as another kind or with another unit")]
+    Conflict {
+        /// The metric.
+        name: String,
+    },
+    /// The file is not what it says it is, or not yet: its process may be making it now.
+    #[error("{} is no file of metrics: {problem}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Made by a later topdeck.
+    #[error("{} has version {found} of the format with features {features:#x}; this topdeck reads version {known} without any: take a later one", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// Features that a reader must know.
+        features: u64,
+        /// What is known.
+        known: u64,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |cause| Error::Io { doing, path, cause }
+    }
+}
+
+/// What this crate's functions return.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,300 @@
+//! This process's file and this thread's lane: the way from a metric to its cells.
+//!
+//! A thread knows where its lane lies and up to where its small cells have room. A record asks whether its cells lie below that; if
+//! not, because the thread is new, the metric is, or the process was forked off, the slow way is taken, once.
+#![allow(unsafe_code, reason = "finds cells by address; each use carries its argument")]
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::Mutex;
+
+use crate::error::{Error, Result};
+use crate::layout;
+use crate::map::{Cells, cells_at};
+use crate::writer::Writer;
+
+/// The file of this process. A forked process has that of its parent until it needs its own; none is ever given up.
+static WRITER: AtomicPtr<Writer> = AtomicPtr::new(ptr::null_mut());
+/// Whether `WRITER` is that of the process this one was forked off.
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
+/// How many forks lie between this process and the first.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+/// The process that makes a file just now, or 0: a forked process may find its parent's here.
+static MAKER: AtomicU32 = AtomicU32::new(0);
+/// When another attempt is made after one that failed.
+static RETRY_NS: AtomicU64 = AtomicU64::new(0);
+const RETRY_AFTER_NS: u64 = 10_000_000_000;
+/// Why there is no file.
+static FAILED: Mutex<Option<String>> = Mutex::new(None);
+
+/// Lane 0, where what is set lies.
+static SHARED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+static SHARED_END: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static HERE: Here = const { Here { base: Cell::new(ptr::null_mut()), end: Cell::new(0) } };
+    static LEASE: Lease = const { Lease { lane: Cell::new(0), writer: Cell::new(ptr::null()) } };
+}
+
+/// This thread's lane.
+struct Here {
+    base: Cell<*mut u8>,
+    /// Small cells below this have room; 0 where there is no lane.
+    end: Cell<usize>,
+}
+
+/// The right to write to a lane, given back when the thread ends.
+struct Lease {
+    lane: Cell<usize>,
+    writer: Cell<*const Writer>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // What other thread-local values record while they are dropped goes to the shared lane.
+        HERE.with(|here| here.end.set(0));
+        let held = self.writer.replace(ptr::null());
+        let current = WRITER.load(Ordering::Acquire);
+        if !held.is_null() && ptr::eq(held, current) && !IS_FORKED.load(Ordering::Relaxed) {
+            // SAFETY: `WRITER` is null or a writer that is never freed (`open`).
+            unsafe { &*held }.give_lane(self.lane.get());
+        }
+    }
+}
+
+/// Cells in a lane.
+#[derive(Clone, Copy)]
+pub(crate) struct Lane {
+    base: *mut u8,
+    number: Option<usize>,
+}
+
+/// This thread's lane, if the cells at this offset have room in it.
+#[inline(always)]
+pub(crate) fn lane(small: usize) -> Option<Lane> {
+    HERE.with(|here| {
+        (small < here.end.get()).then(|| Lane { base: here.base.get(), number: None })
+    })
+}
+
+impl Lane {
+    /// Small cells, which have room: `lane` or `enter` was asked for this very offset.
+    #[inline(always)]
+    pub(crate) fn small<T: Cells>(self, offset: usize) -> &'static T {
+        // SAFETY: `lane` and `enter` give a lane only where small cells at this offset have room; they are given out aligned, and
+        // room is taken in pages, which no cells reach across (`registry::sizes`). Lanes are never unmapped.
+        unsafe { cells_at(self.base, offset) }
+    }
+
+    /// Large cells, which have room: the small cells say so.
+    #[inline(always)]
+    pub(crate) fn large<T: Cells>(self, offset: usize) -> &'static T {
+        debug_assert!(offset >= layout::SMALL_BYTES && offset < layout::LANE_STRIDE);
+        // SAFETY: the offset is one that the registry gave out, within the lane; the caller saw in the small cells that there is
+        // room, or took it.
+        unsafe { cells_at(self.base, offset) }
+    }
+
+    /// Takes room for large cells. Whether there was any; if not, a record is counted as lost.
+    pub(crate) fn make_room(self, offset: usize, bytes: usize) -> bool {
+        let Some(writer) = current() else { return false };
+        let number = self.number.unwrap_or_else(|| LEASE.with(|lease| lease.lane.get()));
+        let made = !is_full() && noted(writer.reserve_large(number, offset, bytes)).is_ok();
+        if !made {
+            writer.count_lost();
+        }
+        made
+    }
+}
+
+/// While the file system is full, room is asked for once a second, not by each record.
+static FULL_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
+const FULL_FOR_NS: u64 = 1_000_000_000;
+
+fn is_full() -> bool {
+    let until_ns = FULL_UNTIL_NS.load(Ordering::Relaxed);
+    until_ns != 0 && clock::now_relaxed() < until_ns
+}
+
+fn noted<T>(result: Result<T>) -> Result<T> {
+    let until_ns = if result.is_err() { clock::now_relaxed() + FULL_FOR_NS } else { 0 };
+    FULL_UNTIL_NS.store(until_ns, Ordering::Relaxed);
+    result
+}
+
+/// How a record goes on that the fast way was closed to.
+pub(crate) enum Entered {
+    /// In the lane of this thread.
+    Own(Lane),
+    /// In the shared lane, with atomic instructions.
+    Shared(Lane),
+}
+
+/// The slow way to the cells at an offset; `None` where nothing can be recorded.
+#[cold]
+pub(crate) fn enter(small: usize) -> Option<Entered> {
+    if small >= layout::SMALL_BYTES {
+        return None;
+    }
+    let writer = open().ok()?;
+    let own = if is_full() { Ok(None) } else { noted(own_lane(writer, small)) };
+    match own {
+        Ok(Some(lane)) => Some(Entered::Own(lane)),
+        // Small cells have room in the shared lane since they were registered.
+        Ok(None) | Err(_) => {
+            let lane = shared(small);
+            if lane.is_none() {
+                writer.count_lost();
+            }
+            lane.map(Entered::Shared)
+        }
+    }
+}
+
+fn own_lane(writer: &'static Writer, small: usize) -> Result<Option<Lane>> {
+    LEASE
+        .try_with(|lease| -> Result<Option<Lane>> {
+            let end = if ptr::eq(lease.writer.get(), writer) {
+                writer.reserve_small(lease.lane.get())?
+            } else {
+                let Some((lane, end)) = writer.take_lane()? else { return Ok(None) };
+                lease.lane.set(lane);
+                lease.writer.set(writer);
+                end
+            };
+            let Some(map) = writer.lane(lease.lane.get()) else { return Ok(None) };
+            HERE.with(|here| {
+                here.base.set(map.base());
+                here.end.set(end);
+            });
+            Ok((small < end).then(|| Lane { base: map.base(), number: None }))
+        })
+        // The thread is ending, and its lane is given back.
+        .unwrap_or(Ok(None))
+}
+
+/// The shared lane, if the cells at this offset have room in it.
+#[inline]
+pub(crate) fn shared(small: usize) -> Option<Lane> {
+    let end = SHARED_END.load(Ordering::Acquire);
+    (small < end).then(|| Lane { base: SHARED.load(Ordering::Relaxed), number: Some(0) })
+}
+
+/// Has the shared lane's new end known.
+pub(crate) fn extend_shared(writer: &Writer) {
+    if let (Some(map), Ok(end)) = (writer.lane(0), writer.reserve_small(0)) {
+        SHARED.store(map.base(), Ordering::Relaxed);
+        // Whoever sees the end sees the base.
+        SHARED_END.store(end, Ordering::Release);
+    }
+}
+
+/// The file of this process, if there is one.
+pub(crate) fn current() -> Option<&'static Writer> {
+    if IS_FORKED.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: it is null, or a writer that is never freed (`open`), published with what it holds.
+    unsafe { WRITER.load(Ordering::Acquire).as_ref() }
+}
+
+/// Tells this process from those that it was forked off.
+#[inline]
+pub(crate) fn process() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// The file of this process, which is made if need be. After a failure the next attempt is made ten seconds later.
+pub(crate) fn open() -> Result<&'static Writer> {
+    if let Some(writer) = current() {
+        return Ok(writer);
+    }
+    let refused = || {
+        let failed = FAILED.try_lock().ok().and_then(|failed| failed.clone());
+        Err(Error::Closed { why: failed.unwrap_or_else(|| "another thread is at it".to_owned()) })
+    };
+    let retry_ns = RETRY_NS.load(Ordering::Relaxed);
+    if retry_ns != 0 && clock::now_relaxed() < retry_ns && !IS_FORKED.load(Ordering::Relaxed) {
+        return refused();
+    }
+    let pid = std::process::id();
+    loop {
+        let maker = MAKER.load(Ordering::Acquire);
+        if maker == pid {
+            // It is this thread (an allocator that measures itself), or another, which is soon done.
+            if IS_MAKER.try_with(Cell::get).unwrap_or(true) {
+                return refused();
+            }
+            std::thread::yield_now();
+            continue;
+        }
+        if MAKER.compare_exchange(maker, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            break;
+        }
+    }
+    let _ = IS_MAKER.try_with(|is| is.set(true));
+    let made = match current() {
+        Some(writer) => Ok(writer),
+        None => make(),
+    };
+    let _ = IS_MAKER.try_with(|is| is.set(false));
+    MAKER.store(0, Ordering::Release);
+    made
+}
+
+thread_local! {
+    static IS_MAKER: Cell<bool> = const { Cell::new(false) };
+}
+
+fn make() -> Result<&'static Writer> {
+    // SAFETY: as in `current`; a parent's writer is in this process's memory as well.
+    let parent = unsafe { WRITER.load(Ordering::Acquire).as_ref() };
+    match Writer::create(parent) {
+        Ok(writer) => {
+            let writer: &'static Writer = Box::leak(Box::new(writer));
+            watch();
+            extend_shared(writer);
+            WRITER.store(ptr::from_ref(writer).cast_mut(), Ordering::Release);
+            IS_FORKED.store(false, Ordering::Release);
+            RETRY_NS.store(0, Ordering::Relaxed);
+            Ok(writer)
+        }
+        Err(error) => {
+            RETRY_NS.store(clock::now_relaxed() + RETRY_AFTER_NS, Ordering::Relaxed);
+            // Held for the time of a copy; but for ever in a process that was forked off just then.
+            if let Ok(mut failed) = FAILED.try_lock() {
+                *failed = Some(error.to_string());
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Has this process's end and its forks noticed.
+fn watch() {
+    static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+    if IS_WATCHED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: the functions are `extern "C"`, never unwind, and do nothing in a forked process but store to atomics and to
+    // thread-local cells that need no initialisation.
+    unsafe {
+        libc::pthread_atfork(None, None, Some(forked));
+        libc::atexit(ending);
+    }
+}
+
+/// The first that happens in a process that was forked off: what it records is its own.
+extern "C" fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    IS_FORKED.store(true, Ordering::Relaxed);
+    SHARED_END.store(0, Ordering::Relaxed);
+    HERE.with(|here| here.end.set(0));
+}
+
+extern "C" fn ending() {
+    if let Some(writer) = current() {
+        writer.end();
+    }
+}

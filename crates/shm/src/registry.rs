@@ -1,0 +1,456 @@
+//! The registry as its one writer keeps it: entries and texts are only ever added, so that readers need no lock.
+//!
+//! An entry's first word is written last. Who reads it sees the whole entry and its texts.
+
+use std::collections::HashMap;
+
+use crate::cells::{Words, publish};
+use crate::error::{Error, Result};
+use crate::layout::{self, header, kind};
+use crate::map::Map;
+use crate::shown::Role;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Series of one name at the most; what comes after them is counted together, as `overflow="true"`.
+pub const SERIES_OF_A_NAME_MAX: usize = 1000;
+
+/// A series to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Series {
+    pub(crate) kind: u64,
+    pub(crate) name: String,
+    /// By ascending name, each once.
+    pub(crate) labels: Vec<(String, String)>,
+    pub(crate) unit: String,
+    pub(crate) help: String,
+    pub(crate) role: Role,
+    /// The cells of what it is linked to.
+    pub(crate) link: Option<u64>,
+    /// What the kind wants to know; for operations in flight the names of tags are a text instead.
+    pub(crate) parameter: u64,
+    pub(crate) tags: Vec<String>,
+}
+
+/// What the writer remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    texts: HashMap<Box<[u8]>, u64>,
+    texts_used: usize,
+    /// The place, kind and unit of each series.
+    series: HashMap<(String, Vec<(String, String)>), (u64, u64, String)>,
+    series_of_name: HashMap<String, usize>,
+    /// Families whose series lie one behind the other: the first place, and how many.
+    families: HashMap<(String, String), (u64, u64, usize)>,
+    numbers: HashMap<u64, u64>,
+    count: usize,
+    small_used: usize,
+    large_used: usize,
+}
+
+/// Where the cells of a series lie in each lane: the small ones, and 2^32 times the large ones.
+pub(crate) fn cells(small: usize, large: usize) -> u64 {
+    small as u64 | (large as u64) << 32
+}
+
+/// Small cells and their alignment, and large cells, of a kind.
+pub(crate) const fn sizes(kind: u64) -> Option<(usize, usize, usize)> {
+    Some(match kind {
+        kind::COUNTER | kind::UP_DOWN | kind::GAUGE | kind::FLOAT_GAUGE => (8, 8, 0),
+        kind::TEXT => (layout::TEXT_BYTES, 8, 0),
+        kind::HEARTBEAT => (layout::HEARTBEAT_BYTES, 8, 0),
+        kind::HISTOGRAM => (64, 64, layout::BUCKETS_BYTES),
+        kind::IN_FLIGHT => (64, 64, layout::SLOTS_MAX * layout::SLOT_BYTES),
+        _ => return None,
+    })
+}
+
+impl Registry {
+    pub(crate) fn new() -> Registry {
+        Registry { large_used: layout::SMALL_BYTES, ..Registry::default() }
+    }
+
+    /// Bytes of small cells that are given out.
+    pub(crate) fn small_used(&self) -> usize {
+        self.small_used
+    }
+
+    /// The cells of a series, which is added if it is new.
+    pub(crate) fn find_or_add(&mut self, room: &mut Room<'_>, series: &Series) -> Result<u64> {
+        let key = (series.name.clone(), series.labels.clone());
+        if let Some((cells, kind, unit)) = self.series.get(&key) {
+            if *kind != series.kind || *unit != series.unit {
+                return Err(Error::Conflict { name: series.name.clone() });
+            }
+            return Ok(*cells);
+        }
+        let held = self.series_of_name.get(&series.name).copied().unwrap_or(0);
+        let overflow = vec![("overflow".to_owned(), "true".to_owned())];
+        if held >= SERIES_OF_A_NAME_MAX && series.labels != overflow {
+            room.count_refused();
+            return self.find_or_add(room, &Series { labels: overflow, ..series.clone() });
+        }
+        self.add(room, series)
+    }
+
+    /// The cells of the first of a family's series, which lie one behind the other.
+    pub(crate) fn find_or_add_family(
+        &mut self,
+        room: &mut Room<'_>,
+        series: &Series,
+        label: &str,
+        values: &[&str],
+    ) -> Result<u64> {
+        let key = (series.name.clone(), label.to_owned());
+        if let Some(&(cells, kind, count)) = self.families.get(&key) {
+            return match (kind, count) == (series.kind, values.len()) {
+                true => Ok(cells),
+                false => Err(Error::Conflict { name: series.name.clone() }),
+            };
+        }
+        let all: Vec<Series> = values
+            .iter()
+            .map(|value| {
+                let mut labels = series.labels.clone();
+                labels.push((label.to_owned(), (*value).to_owned()));
+                labels.sort();
+                Series { labels, ..series.clone() }
+            })
+            .collect();
+        if all.iter().any(|one| {
+            self.series.contains_key(&(one.name.clone(), one.labels.clone()))
+        }) {
+            return Err(Error::Conflict { name: series.name.clone() });
+        }
+        // All or none: a family with a part of its series would write to cells of others.
+        let (small, _, large) = sizes(series.kind).expect("BUG: an unknown kind");
+        let fits = self.count + all.len() <= layout::ENTRIES_MAX
+            && self.small_used + 64 + small * all.len() <= layout::SMALL_BYTES
+            && self.large_used + large * all.len() <= layout::LANE_STRIDE
+            && self.texts_used + (all.len() + 4) * (layout::STRING_MAX + 8) <= layout::TEXTS_BYTES;
+        if !fits {
+            room.count_refused();
+            return Err(Error::Full { name: series.name.clone(), limit: "16,384 series and 2 MiB of cells" });
+        }
+        let mut first = None;
+        for one in &all {
+            let cells = self.add(room, one)?;
+            first.get_or_insert(cells);
+        }
+        let first = first.ok_or(Error::Name {
+            name: series.name.clone(),
+            problem: "a label without values makes no series",
+        })?;
+        self.families.insert(key, (first, series.kind, values.len()));
+        Ok(first)
+    }
+
+    fn add(&mut self, room: &mut Room<'_>, series: &Series) -> Result<u64> {
+        check(series)?;
+        let full = |limit| Error::Full { name: series.name.clone(), limit };
+        let (small_bytes, align, large_bytes) =
+            sizes(series.kind).expect("BUG: an unknown kind");
+        let small = self.small_used.next_multiple_of(align);
+        let large = self.large_used;
+        let refused = |room: &mut Room<'_>, limit| {
+            room.count_refused();
+            Err(full(limit))
+        };
+        if self.count >= layout::ENTRIES_MAX {
+            return refused(room, "16,384 series");
+        }
+        if small + small_bytes > layout::SMALL_BYTES {
+            return refused(room, "2 MiB of cells");
+        }
+        if large + large_bytes > layout::LANE_STRIDE {
+            return refused(room, "62 MiB of buckets, those of 3,900 histograms");
+        }
+        let mut text = |texts: &mut Registry, bytes: &[u8]| texts.text(room, bytes);
+        let name = text(self, series.name.as_bytes());
+        let labels = text(self, &labels_text(&series.labels));
+        let unit = text(self, series.unit.as_bytes());
+        let help = text(self, series.help.as_bytes());
+        let tags = text(self, series.tags.join("\0").as_bytes());
+        let texts = [name, labels, unit, help, tags].into_iter().collect::<Result<Vec<u64>>>();
+        let texts = match texts {
+            Ok(texts) => texts,
+            Err(Error::Full { limit, .. }) => return refused(room, limit),
+            Err(error) => return Err(error),
+        };
+        room.reserve_entry(self.count)?;
+        room.reserve_lane_0(small + small_bytes)?;
+        let cells = cells(small, large);
+        let link = series.link.and_then(|link| self.numbers.get(&link)).map_or(0, |at| at + 1);
+        let parameter = if series.kind == kind::IN_FLIGHT { texts[4] } else { series.parameter };
+        room.write_entry(self.count, [
+            series.kind | role_code(series.role) << 8,
+            texts[0],
+            texts[1],
+            texts[2],
+            texts[3],
+            cells,
+            link,
+            parameter,
+        ]);
+        self.note(series, cells);
+        self.small_used = small + small_bytes;
+        self.large_used = large + large_bytes;
+        Ok(cells)
+    }
+
+    /// Remembers a series that is the next entry.
+    fn note(&mut self, series: &Series, cells: u64) {
+        let key = (series.name.clone(), series.labels.clone());
+        self.series.insert(key, (cells, series.kind, series.unit.clone()));
+        *self.series_of_name.entry(series.name.clone()).or_default() += 1;
+        self.numbers.insert(cells, self.count as u64);
+        self.count += 1;
+    }
+
+    /// Where a text is, in words from where texts begin; 0 is the empty one.
+    pub(crate) fn text(&mut self, room: &mut Room<'_>, bytes: &[u8]) -> Result<u64> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        if let Some(&at) = self.texts.get(bytes) {
+            return Ok(at);
+        }
+        let at = self.texts_used.max(8);
+        let end = at + 8 + bytes.len().next_multiple_of(8);
+        if end > layout::TEXTS_BYTES {
+            let name = String::from_utf8_lossy(bytes).into_owned();
+            return Err(Error::Full { name, limit: "4 MiB of names and labels" });
+        }
+        room.reserve_texts(end)?;
+        room.write_text(at, bytes);
+        self.texts_used = end;
+        self.texts.insert(bytes.into(), (at / 8) as u64);
+        Ok((at / 8) as u64)
+    }
+
+    /// What a forked process goes on with: texts and entries of its parent, at the same places.
+    pub(crate) fn adopt(&mut self, room: &mut Room<'_>, from: &Map, of: &Registry) -> Result<()> {
+        let word = |offset: usize| {
+            let word: &AtomicU64 = from.at(offset).expect("BUG: outside the head");
+            word.load(Ordering::Acquire)
+        };
+        // The parent may go on adding: the texts of these entries are there.
+        let count = (word(header::REGISTRY_COUNT * 8) as usize).min(layout::ENTRIES_MAX);
+        let texts_used = (word(header::TEXTS_USED * 8) as usize).min(layout::TEXTS_BYTES);
+        let mut at = 8;
+        while at + 8 <= texts_used {
+            let bytes = text_of(&word, (at / 8) as u64).unwrap_or_default();
+            self.texts_used = at;
+            self.text(room, &bytes)?;
+            at += 8 + bytes.len().next_multiple_of(8);
+        }
+        for number in 0..count {
+            let offset = layout::REGISTRY + number * layout::ENTRY_BYTES;
+            let words = std::array::from_fn(|at| word(offset + at * 8));
+            let Some((series, cells)) = decode(&words, |at| text_of(&word, at)) else { continue };
+            let (small_bytes, _, large_bytes) = sizes(series.kind).unwrap_or_default();
+            self.small_used = self.small_used.max(cells as u32 as usize + small_bytes);
+            self.large_used = self.large_used.max((cells >> 32) as usize + large_bytes);
+            room.reserve_entry(self.count)?;
+            room.reserve_lane_0(self.small_used)?;
+            room.write_entry(self.count, words);
+            self.note(&series, cells);
+        }
+        self.families.clone_from(&of.families);
+        Ok(())
+    }
+}
+
+/// A file that has, or is given, the room for what is written to it.
+pub(crate) struct Room<'a> {
+    pub(crate) head: &'a Map,
+    /// Takes room in the file, from an offset on so many bytes.
+    pub(crate) reserve: &'a mut dyn FnMut(usize, usize) -> Result<()>,
+    /// Takes room for small cells of lane 0.
+    pub(crate) reserve_small: &'a mut dyn FnMut(usize) -> Result<()>,
+    pub(crate) registry_reserved: &'a mut usize,
+    pub(crate) texts_reserved: &'a mut usize,
+}
+
+/// Room for entries and texts is taken by so much.
+const STEP: usize = 16 << 10;
+
+impl Room<'_> {
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        self.head.at(offset).expect("BUG: outside the head")
+    }
+
+    fn count_refused(&self) {
+        self.word(header::REFUSED * 8).fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn reserve_entry(&mut self, number: usize) -> Result<()> {
+        let end = (number + 1) * layout::ENTRY_BYTES;
+        if end > *self.registry_reserved {
+            (self.reserve)(layout::REGISTRY + *self.registry_reserved, STEP)?;
+            *self.registry_reserved += STEP;
+        }
+        Ok(())
+    }
+
+    fn reserve_texts(&mut self, end: usize) -> Result<()> {
+        if end > *self.texts_reserved {
+            let bytes = (end - *self.texts_reserved).next_multiple_of(STEP);
+            (self.reserve)(layout::TEXTS + *self.texts_reserved, bytes)?;
+            *self.texts_reserved += bytes;
+        }
+        Ok(())
+    }
+
+    fn reserve_lane_0(&mut self, end: usize) -> Result<()> {
+        (self.reserve_small)(end)
+    }
+
+    fn write_text(&self, at: usize, bytes: &[u8]) {
+        self.word(layout::TEXTS + at).store(bytes.len() as u64, Ordering::Relaxed);
+        for (number, word) in words_of(bytes).enumerate() {
+            self.word(layout::TEXTS + at + 8 + number * 8).store(word, Ordering::Relaxed);
+        }
+        let end = at + 8 + bytes.len().next_multiple_of(8);
+        self.word(header::TEXTS_USED * 8).store(end as u64, Ordering::Release);
+    }
+
+    fn write_entry(&self, number: usize, words: [u64; 8]) {
+        let entry: &Words<8> = self
+            .head
+            .at(layout::REGISTRY + number * layout::ENTRY_BYTES)
+            .expect("BUG: an entry outside the registry");
+        publish(entry, &words, self.word(header::REGISTRY_COUNT * 8), number);
+    }
+}
+
+/// Bytes as words, the first byte the least significant one, filled up with zeros.
+pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    })
+}
+
+/// The text at a place, as `Registry::text` gave it.
+pub(crate) fn text_of(word: &impl Fn(usize) -> u64, at: u64) -> Option<Vec<u8>> {
+    let at = usize::try_from(at).ok()?.checked_mul(8)?;
+    if at == 0 {
+        return Some(Vec::new());
+    }
+    if at + 8 > layout::TEXTS_BYTES {
+        return None;
+    }
+    let length = usize::try_from(word(layout::TEXTS + at)).ok()?;
+    if length > layout::TEXTS_BYTES - at - 8 || length > TEXT_MAX {
+        return None;
+    }
+    let words = (0..length.div_ceil(8)).map(|number| word(layout::TEXTS + at + 8 + number * 8));
+    let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    bytes.truncate(length);
+    Some(bytes)
+}
+
+/// The longest is that of the names of four tags.
+const TEXT_MAX: usize = 5 * layout::STRING_MAX;
+
+/// A series and its cells out of an entry's words; `None` where it makes none.
+pub(crate) fn decode(
+    words: &[u64; 8],
+    text: impl Fn(u64) -> Option<Vec<u8>>,
+) -> Option<(Series, u64)> {
+    let string = |at| String::from_utf8(text(at)?).ok();
+    let kind = words[0] & 0xff;
+    sizes(kind)?;
+    let tags = match kind {
+        kind::IN_FLIGHT => string(words[7])?,
+        _ => String::new(),
+    };
+    let series = Series {
+        kind,
+        name: string(words[1])?,
+        labels: labels_of(&text(words[2])?)?,
+        unit: string(words[3])?,
+        help: string(words[4])?,
+        role: role_of(words[0]),
+        link: words[6].checked_sub(1),
+        parameter: words[7],
+        tags: tags.split('\0').filter(|tag| !tag.is_empty()).map(str::to_owned).collect(),
+    };
+    Some((series, words[5]))
+}
+
+/// The labels of a text.
+fn labels_of(mut text: &[u8]) -> Option<Vec<(String, String)>> {
+    let mut part = || -> Option<String> {
+        let (length, rest) = text.split_first_chunk()?;
+        let (part, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
+        text = rest;
+        String::from_utf8(part.to_vec()).ok()
+    };
+    let mut labels = Vec::new();
+    while let Some(name) = part() {
+        labels.push((name, part()?));
+    }
+    text.is_empty().then_some(labels)
+}
+
+/// Labels as one text: of each the length of the name in two bytes, the name, and the same of the value.
+fn labels_text(labels: &[(String, String)]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for part in labels.iter().flat_map(|(name, value)| [name, value]) {
+        text.extend_from_slice(&(part.len() as u16).to_le_bytes());
+        text.extend_from_slice(part.as_bytes());
+    }
+    text
+}
+
+fn check(series: &Series) -> Result<()> {
+    let problem = |problem| Err(Error::Name { name: series.name.clone(), problem });
+    if series.name.is_empty() {
+        return problem("a metric needs a name");
+    }
+    let texts = [&series.name, &series.unit, &series.help];
+    let labels = series.labels.iter().flat_map(|(name, value)| [name, value]);
+    if texts.into_iter().chain(labels).any(|text| text.len() > layout::STRING_MAX)
+        || labels_text(&series.labels).len() > layout::STRING_MAX
+    {
+        return problem("name, unit, help and all labels together have 4,096 bytes each at the most");
+    }
+    if series.labels.iter().any(|(name, _)| name.is_empty()) {
+        return problem("a label needs a name");
+    }
+    if series.labels.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        return problem("a label comes twice");
+    }
+    if series.tags.len() > layout::TAGS_MAX
+        || series.tags.iter().any(|tag| {
+            tag.is_empty() || tag.contains('\0') || tag.len() > layout::STRING_MAX
+        })
+    {
+        return problem("operations have four tags at the most, whose names have 4,096 bytes each");
+    }
+    Ok(())
+}
+
+const ROLES: [Role; 10] = [
+    Role::Other,
+    Role::Timing,
+    Role::Capacity,
+    Role::Used,
+    Role::Hit,
+    Role::Miss,
+    Role::Size,
+    Role::Queue,
+    Role::Error,
+    Role::Calls,
+];
+
+fn role_code(role: Role) -> u64 {
+    ROLES.iter().position(|&one| one == role).unwrap_or(0) as u64
+}
+
+/// The role of an entry's first word; one that is not known is none.
+pub(crate) fn role_of(word: u64) -> Role {
+    ROLES.get((word >> 8 & 0xff) as usize).copied().unwrap_or_default()
+}

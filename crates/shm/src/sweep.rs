@@ -1,0 +1,110 @@
+//! Files of processes that are gone: kept for whoever wants to know what they were doing, within bounds.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::identity::{self, Identity};
+use crate::layout::{self, header, state};
+
+/// How long and how many are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Of processes that ended as they meant to: long enough for whoever collects every second to see the last of them.
+    pub ended: Duration,
+    /// Of processes that died.
+    pub died: Duration,
+    /// Files of processes that are gone, the latest of which are kept.
+    pub files: usize,
+    /// Bytes that they take together.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            ended: Duration::from_secs(60),
+            died: Duration::from_secs(24 * 3600),
+            files: 64,
+            bytes: 64 << 20,
+        }
+    }
+}
+
+/// Removes from a folder what is beyond the limits; how many files that were. What cannot be read or removed is left alone.
+pub fn sweep(folder: &Path, limits: Limits) -> usize {
+    let mut removed = unfinished(folder).filter(|path| fs::remove_file(path).is_ok()).count();
+    let mut gone: Vec<(u64, bool, PathBuf)> = files(folder)
+        .filter_map(|path| {
+            let (since, has_ended) = gone_since(&path)?;
+            Some((since, has_ended, path))
+        })
+        .collect();
+    // The latest first.
+    gone.sort_by_key(|(since, ..)| std::cmp::Reverse(*since));
+    let (mut kept, mut bytes) = (0, 0);
+    for (since, has_ended, path) in gone {
+        let age = Duration::from_nanos(clock::now().saturating_sub(since));
+        let size = fs::symlink_metadata(&path).map_or(0, |found| found.blocks() * 512);
+        let limit = if has_ended { limits.ended } else { limits.died };
+        if age > limit || kept >= limits.files || bytes + size > limits.bytes {
+            removed += usize::from(fs::remove_file(&path).is_ok());
+        } else {
+            kept += 1;
+            bytes += size;
+        }
+    }
+    removed
+}
+
+/// Files that a process died while making.
+fn unfinished(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let made = || fs::symlink_metadata(path).and_then(|found| found.modified()).ok();
+        name.starts_with('.')
+            && path.extension().is_some_and(|end| end == layout::EXTENSION)
+            && made().is_some_and(|made| made.elapsed().is_ok_and(|age| age > UNFINISHED))
+    })
+}
+
+/// Making a file takes less.
+const UNFINISHED: Duration = Duration::from_secs(60);
+
+/// The files of a folder that may be ours.
+pub(crate) fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        path.extension().is_some_and(|end| end == layout::EXTENSION) && !name.starts_with('.')
+    })
+}
+
+/// Since when the process of a file is gone, by our clock, and whether it said goodbye; `None` where it runs, or that cannot be told,
+/// as of another namespace. That a process died is noted in its file, which nobody else writes any more.
+fn gone_since(path: &Path) -> Option<(u64, bool)> {
+    let words = crate::source::header_of(path).ok()?;
+    let own = Identity::own();
+    if words[header::BOOT] as u128 | (words[header::BOOT + 1] as u128) << 64 != own.boot {
+        return Some((0, false));
+    }
+    if words[header::PID_NAMESPACE] != own.pid_namespace {
+        return None;
+    }
+    if words[header::STATE] == state::ENDED {
+        return Some((words[header::ENDED], true));
+    }
+    let started = identity::start_ticks(&words[header::PID].to_string());
+    if started == Some(words[header::START_TICKS]) {
+        return None;
+    }
+    if words[header::ENDED] != 0 {
+        return Some((words[header::ENDED], false));
+    }
+    let now = clock::now();
+    let noted = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    noted.and_then(|file| file.write_all_at(&now.to_ne_bytes(), header::ENDED as u64 * 8)).ok()?;
+    Some((now, false))
+}

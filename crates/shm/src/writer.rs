@@ -1,0 +1,345 @@
+//! The file that a process writes: made whole under another name, given room before anything touches it, never undone.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, ftruncate, openat, renameat};
+
+use crate::cells::Words;
+use crate::error::{Error, Result};
+use crate::identity::Identity;
+use crate::lanes::Lanes;
+use crate::layout::{self, PAGE, header, state};
+use crate::map::Map;
+use crate::registry::{Registry, Room, Series};
+use crate::sync::{AtomicU64, Ordering};
+use crate::{folder, sweep};
+
+/// A process's file of metrics.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    path: PathBuf,
+    file: File,
+    head: Map,
+    pub(crate) lanes: Lanes,
+    maps: [OnceLock<Map>; layout::LANES_MAX],
+    inside: Mutex<Inside>,
+}
+
+/// What only one thread at a time may do: take room, and add to the registry.
+#[derive(Debug)]
+struct Inside {
+    registry: Registry,
+    registry_reserved: usize,
+    texts_reserved: usize,
+    /// Room that small cells have, in each lane.
+    small_reserved: Box<[usize; layout::LANES_MAX]>,
+    lanes_used: usize,
+}
+
+impl Writer {
+    /// Makes the file of this process. One that was forked off begins with what its parent had registered.
+    pub(crate) fn create(parent: Option<&Writer>) -> Result<Writer> {
+        let (folder_path, folder) = folder::open_own()?;
+        sweep::sweep(&folder_path, sweep::Limits::default());
+        let identity = Identity::own();
+        let created = clock::now();
+        let name = format!("{}-{created:x}.{}", identity.pid, layout::EXTENSION);
+        let path = folder_path.join(&name);
+        let temporary = format!(".{name}");
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&folder, &temporary, flags, Mode::from_raw_mode(0o640))
+            .map_err(|cause| Error::io("making", &path)(cause.into()))?;
+        let made = Writer::fill(&path, file.into(), &identity, created, parent);
+        let made = made.and_then(|writer| {
+            renameat(&folder, &temporary, &folder, &name)
+                .map_err(|cause| Error::io("naming", &path)(cause.into()))?;
+            Ok(writer)
+        });
+        if made.is_err() {
+            // It is of no use to anybody, and perhaps what filled the file system.
+            let _ = rustix::fs::unlinkat(&folder, &temporary, rustix::fs::AtFlags::empty());
+        }
+        made
+    }
+
+    fn fill(
+        path: &Path,
+        file: OwnedFd,
+        identity: &Identity,
+        created: u64,
+        parent: Option<&Writer>,
+    ) -> Result<Writer> {
+        let file = File::from(file);
+        ftruncate(&file, layout::LANES as u64)
+            .map_err(|cause| Error::io("making", path)(cause.into()))?;
+        take_room(path, &file, 0, layout::REGISTRY)?;
+        let head = Map::new(&file, 0, layout::LANES, true).map_err(Error::io("mapping", path))?;
+        let writer = Writer {
+            path: path.to_owned(),
+            file,
+            head,
+            lanes: Lanes::new(),
+            maps: [const { OnceLock::new() }; layout::LANES_MAX],
+            inside: Mutex::new(Inside {
+                registry: Registry::new(),
+                registry_reserved: 0,
+                texts_reserved: 0,
+                small_reserved: Box::new([0; layout::LANES_MAX]),
+                lanes_used: 0,
+            }),
+        };
+        writer.describe(identity, created)?;
+        let mut inside = writer.inside();
+        writer.open_lane(&mut inside, 0)?;
+        let (program, command) = program();
+        for (at, text) in [(header::PROGRAM, program), (header::COMMAND, command)] {
+            let text = inside.with_room(&writer, |registry, room| registry.text(room, text.as_bytes()))?;
+            writer.word(at).store(text, Ordering::Relaxed);
+        }
+        if let Some(parent) = parent {
+            // Another thread of the parent may have had its lock when this process was forked off.
+            let families = parent.inside.try_lock();
+            let empty = Registry::new();
+            let of = families.as_deref().map_or(&empty, |inside| &inside.registry);
+            inside.with_room(&writer, |registry, room| registry.adopt(room, &parent.head, of))?;
+        }
+        drop(inside);
+        writer.word(header::STATE).store(state::LIVE, Ordering::Release);
+        Ok(writer)
+    }
+
+    fn describe(&self, identity: &Identity, created: u64) -> Result<()> {
+        let mut id = [0; 16];
+        rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
+            .map_err(|cause| Error::io("naming", &self.path)(cause.into()))?;
+        let id = u128::from_le_bytes(id);
+        let words = [
+            (header::MAGIC, layout::MAGIC),
+            (header::VERSION, layout::VERSION),
+            (header::ID, id as u64),
+            (header::ID + 1, (id >> 64) as u64),
+            (header::BOOT, identity.boot as u64),
+            (header::BOOT + 1, (identity.boot >> 64) as u64),
+            (header::PID, identity.pid.into()),
+            (header::PID_NAMESPACE, identity.pid_namespace),
+            (header::START_TICKS, identity.start_ticks),
+            (header::UID, rustix::process::geteuid().as_raw().into()),
+            (header::CREATED, created),
+            (header::CREATED_UNIX, clock::wall().unix_ns as u64),
+            (header::STATE, state::BUILDING),
+            (header::REGISTRY, layout::REGISTRY as u64),
+            (header::REGISTRY_CAPACITY, layout::ENTRIES_MAX as u64),
+            (header::TEXTS, layout::TEXTS as u64),
+            (header::TEXTS_CAPACITY, layout::TEXTS_BYTES as u64),
+            (header::LANES, layout::LANES as u64),
+            (header::LANE_STRIDE, layout::LANE_STRIDE as u64),
+            (header::LANE_CAPACITY, layout::LANES_MAX as u64),
+            (header::SMALL_CAPACITY, layout::SMALL_BYTES as u64),
+        ];
+        for (at, word) in words {
+            self.word(at).store(word, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A word of the header.
+    pub(crate) fn word(&self, number: usize) -> &AtomicU64 {
+        self.head.at(number * 8).expect("BUG: outside the header")
+    }
+
+    /// A lane that was opened.
+    pub(crate) fn lane(&self, lane: usize) -> Option<&Map> {
+        self.maps[lane].get()
+    }
+
+    /// The cells of a series, which is registered if it is new.
+    pub(crate) fn register(&self, series: &Series) -> Result<u64> {
+        self.inside().with_room(self, |registry, room| registry.find_or_add(room, series))
+    }
+
+    /// The cells of the first of a family of series, one for each value of a label.
+    pub(crate) fn register_family(
+        &self,
+        series: &Series,
+        label: &str,
+        values: &[&str],
+    ) -> Result<u64> {
+        self.inside().with_room(self, |registry, room| {
+            registry.find_or_add_family(room, series, label, values)
+        })
+    }
+
+    /// The place of a text.
+    pub(crate) fn text(&self, text: &str) -> Result<u64> {
+        let text = text.as_bytes();
+        let text = &text[..text.len().min(layout::STRING_MAX)];
+        self.inside().with_room(self, |registry, room| registry.text(room, text))
+    }
+
+    /// A lane for this thread, if one is free, and how many bytes of small cells it has room for.
+    pub(crate) fn take_lane(&self) -> Result<Option<(usize, usize)>> {
+        let Some(lane) = self.lanes.take() else {
+            self.word(header::SHARING).fetch_add(1, Ordering::Relaxed);
+            return Ok(None);
+        };
+        let mut inside = self.inside();
+        let opened = self.open_lane(&mut inside, lane).and_then(|()| {
+            let end = inside.registry.small_used();
+            inside.reserve_small(self, lane, end)
+        });
+        if let Err(error) = opened {
+            drop(inside);
+            self.lanes.give(lane);
+            return Err(error);
+        }
+        let entry = self.lane_entry(lane);
+        entry.0[1].store(rustix::thread::gettid().as_raw_nonzero().get() as u64, Ordering::Relaxed);
+        Ok(Some((lane, inside.small_reserved[lane])))
+    }
+
+    /// Gives a lane back: its counts stay, and the next thread goes on with them.
+    pub(crate) fn give_lane(&self, lane: usize) {
+        self.lane_entry(lane).0[1].store(0, Ordering::Relaxed);
+        self.lanes.give(lane);
+    }
+
+    /// Room for all small cells there are by now; how many bytes have it.
+    pub(crate) fn reserve_small(&self, lane: usize) -> Result<usize> {
+        let mut inside = self.inside();
+        let end = inside.registry.small_used();
+        inside.reserve_small(self, lane, end)?;
+        Ok(inside.small_reserved[lane])
+    }
+
+    /// Room for large cells.
+    pub(crate) fn reserve_large(&self, lane: usize, offset: usize, bytes: usize) -> Result<()> {
+        let (start, end) = (offset / PAGE * PAGE, (offset + bytes).next_multiple_of(PAGE));
+        let end = end.min(layout::LANE_STRIDE);
+        take_room(&self.path, &self.file, lane_offset(lane) + start, end - start)?;
+        if let Some(map) = self.lane(lane) {
+            map.populate(start, end - start);
+        }
+        Ok(())
+    }
+
+    /// A record had to be dropped.
+    pub(crate) fn count_lost(&self) {
+        self.word(header::LOST).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The process ends as it means to.
+    pub(crate) fn end(&self) {
+        self.word(header::ENDED).store(clock::now(), Ordering::Relaxed);
+        self.word(header::STATE).store(state::ENDED, Ordering::Release);
+    }
+
+    fn lane_entry(&self, lane: usize) -> &Words<4> {
+        self.head
+            .at(layout::HEADER_BYTES + lane * layout::LANE_BYTES)
+            .expect("BUG: outside the table of lanes")
+    }
+
+    fn inside(&self) -> std::sync::MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the file reach so far, and maps the lane.
+    fn open_lane(&self, inside: &mut Inside, lane: usize) -> Result<()> {
+        if self.maps[lane].get().is_some() {
+            return Ok(());
+        }
+        let doing = |doing| move |cause: std::io::Error| Error::io(doing, &self.path)(cause);
+        if lane >= inside.lanes_used {
+            let bytes = lane_offset(lane + 1) as u64;
+            ftruncate(&self.file, bytes).map_err(|cause| doing("making room in")(cause.into()))?;
+        }
+        let offset = lane_offset(lane) as u64;
+        let map = Map::new(&self.file, offset, layout::LANE_STRIDE, true).map_err(doing("mapping"))?;
+        let _ = self.maps[lane].set(map);
+        inside.lanes_used = inside.lanes_used.max(lane + 1);
+        self.word(header::LANES_USED).store(inside.lanes_used as u64, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Inside {
+    fn with_room<T>(
+        &mut self,
+        writer: &Writer,
+        work: impl FnOnce(&mut Registry, &mut Room<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let Inside { registry, registry_reserved, texts_reserved, small_reserved, .. } = self;
+        let mut reserve =
+            |offset, bytes| take_room(&writer.path, &writer.file, offset, bytes);
+        let mut reserve_small = |end| reserve_small_of(small_reserved, writer, 0, end);
+        let mut room = Room {
+            head: &writer.head,
+            reserve: &mut reserve,
+            reserve_small: &mut reserve_small,
+            registry_reserved,
+            texts_reserved,
+        };
+        work(registry, &mut room)
+    }
+
+    fn reserve_small(&mut self, writer: &Writer, lane: usize, end: usize) -> Result<()> {
+        reserve_small_of(&mut self.small_reserved, writer, lane, end)
+    }
+}
+
+fn reserve_small_of(
+    reserved: &mut [usize; layout::LANES_MAX],
+    writer: &Writer,
+    lane: usize,
+    end: usize,
+) -> Result<()> {
+    let end = end.next_multiple_of(PAGE);
+    if end > reserved[lane] {
+        let (start, bytes) = (reserved[lane], end - reserved[lane]);
+        take_room(&writer.path, &writer.file, lane_offset(lane) + start, bytes)?;
+        if let Some(map) = writer.lane(lane) {
+            map.populate(start, bytes);
+        }
+        reserved[lane] = end;
+        writer.lane_entry(lane).0[0].store(end as u64, Ordering::Release);
+    }
+    Ok(())
+}
+
+fn lane_offset(lane: usize) -> usize {
+    layout::LANES + lane * layout::LANE_STRIDE
+}
+
+/// The file system gives the room now, or says that it has none: later it would kill the process (SIGBUS).
+fn take_room(path: &Path, file: &File, offset: usize, bytes: usize) -> Result<()> {
+    loop {
+        match fallocate(file, FallocateFlags::empty(), offset as u64, bytes as u64) {
+            Err(rustix::io::Errno::INTR) => {}
+            result => return result.map_err(folder::no_room(path, bytes)),
+        }
+    }
+}
+
+/// Name and command line of this program.
+fn program() -> (String, String) {
+    let name = std::env::current_exe()
+        .ok()
+        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .unwrap_or_default();
+    let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let mut command = command.collect::<Vec<_>>().join(" ");
+    let mut end = command.len().min(layout::STRING_MAX);
+    while !command.is_char_boundary(end) {
+        end -= 1;
+    }
+    command.truncate(end);
+    (name, command)
+}
