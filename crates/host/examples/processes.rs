@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use host::Processes;
 use rustix::time::{ClockId, clock_gettime};
+use shm::table::{Taken, Writer, read};
 
 /// Nanoseconds of processor time of this thread.
 fn spent() -> u64 {
@@ -39,5 +40,32 @@ fn main() {
             processes.how(),
             median / count as u64,
         );
+        publish(&processes, readings.max(1));
     }
+}
+
+/// What publishing these processes costs, and a viewer.
+fn publish(processes: &Processes, readings: usize) {
+    let folder = std::path::PathBuf::from(format!("/dev/shm/topdeck-cost-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder on a tmpfs");
+    let mut writer = Writer::new(&folder).expect("a writer");
+    let ticks_per_second = Processes::ticks_per_second();
+    let taken = Taken { at_ns: 0, unix_ns: 0, how: processes.how(), ticks_per_second };
+    let [mut publishing, mut viewing] = [const { Vec::new() }; 2];
+    for _ in 0..readings {
+        let before = spent();
+        writer.publish(&taken, processes.rows()).expect("room");
+        let between = spent();
+        let table = read(writer.path()).expect("a table");
+        assert_eq!(table.processes, processes.rows());
+        publishing.push(between - before);
+        viewing.push(spent() - between);
+    }
+    drop(writer);
+    let _ = std::fs::remove_dir_all(&folder);
+    let median = |mut costs: Vec<u64>| {
+        costs.sort_unstable();
+        costs[costs.len() / 2]
+    };
+    println!("  publishing: {} ns; a viewer: {} ns", median(publishing), median(viewing));
 }
