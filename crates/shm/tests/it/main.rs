@@ -2,5 +2,7 @@
 
 mod checks;
 mod fuzzed;
+mod layout;
+mod processes;
 mod recording;
 mod table;
