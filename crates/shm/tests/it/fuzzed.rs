@@ -1,11 +1,7 @@
-//! Inputs that once broke something, the seeds that fuzzing begins with, and a short run of the fuzz targets' checks on
-//! arbitrary bytes.
+//! Inputs that once broke something, and the seeds that fuzzing begins with.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use proptest::prelude::*;
-use shm::table::{BUFFER_FIELDS, FIRST_BUFFER, HEADER_FIELDS, MAGIC, ROW_BYTES, Table, VERSION};
 
 use crate::checks;
 
@@ -13,13 +9,18 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `testdata/fuzz/<target>/<what went wrong>`.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+/// `testdata/fuzz/<target>/<what went wrong>`: the fuzz targets' checks on each.
 #[test]
 fn what_once_broke_something_no_longer_does() {
     for (target, check) in checks::CHECKS {
-        let Ok(entries) = fs::read_dir(root().join("testdata/fuzz").join(target)) else { continue };
-        for entry in entries {
-            let path = entry.unwrap().path();
+        for path in files(&root().join("testdata/fuzz").join(target)) {
             println!("{}", path.display());
             check(&fs::read(path).unwrap());
         }
@@ -34,54 +35,67 @@ fn every_check_is_a_target() {
     }
 }
 
-/// A table of two rows, put together by the tables of the layout: not by the writer, which needs a tmpfs.
-pub(crate) fn two_rows() -> Vec<u8> {
-    const CAPACITY: usize = 512;
-    let mut bytes = vec![0; FIRST_BUFFER as usize + 2 * CAPACITY];
-    let base = FIRST_BUFFER as usize + CAPACITY;
-    let mut put = |fields: &[shm::table::Field], base: usize, name: &str, value: u64| {
-        let (_, offset, size) = fields.iter().find(|field| field.0 == name).unwrap();
-        bytes[base + offset..][..*size].copy_from_slice(&value.to_le_bytes()[..*size]);
-    };
-    put(&HEADER_FIELDS, 0, "magic", u64::from_le_bytes(MAGIC));
-    for (name, value) in [
-        ("version", VERSION.into()),
-        ("row_bytes", ROW_BYTES as u64),
-        ("capacity", CAPACITY as u64),
-        ("generation", 1),
-        ("ticks_per_second", 100),
+/// What fuzzing begins with: PCP's own files, performance data with an entry of each kind, a table of processes.
+fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let mmv = files(&root().join("testdata/mmv"))
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "mmv"));
+    let mut seeds: Vec<_> = mmv.map(|path| ("mmv", fs::read(path).unwrap())).collect();
+    seeds.extend([("hsperf", performance_data(false)), ("hsperf", performance_data(true))]);
+    seeds.push(("process_table", crate::table::two_rows()));
+    seeds
+}
+
+/// A number, ticks with their frequency, and a text.
+fn performance_data(big: bool) -> Vec<u8> {
+    let number = |number: i32| if big { number.to_be_bytes() } else { number.to_le_bytes() };
+    let mut file =
+        [&[0xca, 0xfe, 0xc0, 0xc0, u8::from(!big), 2, 0, 1][..], &number(32 + 3 * 56)].concat();
+    file.extend([[0; 4], [0; 4], [0; 4], number(32), number(3)].concat());
+    for (name, vector, kind, unit, variability, data) in [
+        ("sun.os.hrt.frequency", 0, b'J', 6, 1, [1; 8]),
+        ("sun.gc.time", 0, b'J', 3, 2, [2; 8]),
+        ("sun.gc.cause", 8, b'B', 5, 3, *b"none\0\0\0\0"),
     ] {
-        put(&HEADER_FIELDS, 0, name, value);
+        file.extend([number(56), number(20), number(vector)].concat());
+        file.extend([kind, 1, unit, variability]);
+        file.extend(number(48));
+        file.extend(name.bytes().chain([0; 28]).take(28));
+        file.extend(data);
     }
-    for (name, value) in [("before", 1), ("after", 1), ("how", 1), ("count", 2)] {
-        put(&BUFFER_FIELDS, base, name, value);
+    file
+}
+
+#[test]
+fn seeds_are_read() {
+    for (target, seed) in seeds() {
+        let read = match target {
+            "mmv" => {
+                shm::mmv::parse(&seed, 0).map(|shown| (shown.metrics.len(), shown.refused)).ok()
+            }
+            "process_table" => {
+                let rows = shm::table::Table::parse(&seed).map(|table| table.processes.len());
+                assert_eq!(rows.ok(), Some(2));
+                continue;
+            }
+            _ => shm::hsperf::parse(&seed).map(|shown| (shown.metrics.len(), shown.refused)).ok(),
+        };
+        assert!(matches!(read, Some((3.., 0))), "{target}: {read:?}");
+        checks::CHECKS.iter().for_each(|(_, check)| check(&seed));
     }
-    bytes
 }
 
 /// Writes `fuzz/corpus/<target>/`. `cargo xtask ci fuzz` calls it before the targets run.
 #[test]
 #[ignore = "writes fuzz/corpus; called by xtask"]
 fn write_seeds() {
-    for (target, _) in checks::CHECKS {
+    let once_broken = checks::CHECKS.iter().flat_map(|(target, _)| {
+        let paths = files(&root().join("testdata/fuzz").join(target));
+        paths.into_iter().map(|path| (*target, fs::read(path).unwrap()))
+    });
+    for (number, (target, seed)) in seeds().into_iter().chain(once_broken).enumerate() {
         let folder = root().join("fuzz/corpus").join(target);
         fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("two-rows"), two_rows()).unwrap();
-    }
-}
-
-#[test]
-fn the_seed_is_a_table() {
-    assert_eq!(Table::parse(&two_rows()).unwrap().processes.len(), 2);
-}
-
-proptest! {
-    #[test]
-    fn changed_tables_pass_the_checks(changes in prop::collection::vec((0usize..5_120, any::<u8>()), 0..6)) {
-        let mut bytes = two_rows();
-        for (at, byte) in changes {
-            bytes[at] = byte;
-        }
-        checks::CHECKS.iter().for_each(|(_, check)| check(&bytes));
+        fs::write(folder.join(format!("seed-{number}")), seed).unwrap();
     }
 }

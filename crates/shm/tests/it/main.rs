@@ -2,6 +2,7 @@
 
 mod checks;
 mod fuzzed;
+mod jvm;
 mod layout;
 mod processes;
 mod recording;

@@ -5,10 +5,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use proptest::prelude::*;
 use shm::table::{
     BUFFER_FIELDS, BUFFER_HEAD_BYTES, Error, FILE_NAME, FIRST_BUFFER, Field, HEADER_BYTES,
-    HEADER_FIELDS, How, LOCK_NAME, MAGIC, Process, ROW_BYTES, ROW_FIELDS, Taken, VERSION, Writer,
-    read,
+    HEADER_FIELDS, How, LOCK_NAME, MAGIC, Process, ROW_BYTES, ROW_FIELDS, Table, Taken, VERSION,
+    Writer, read,
 };
 
 const PAGE: &str = include_str!("../../../../docs/formats/process-table.md");
@@ -130,6 +131,31 @@ fn disks_links_and_other_files_are_refused() {
     assert!(matches!(Writer::new(&folder.0), Err(Error::Io { doing: "open", .. })));
 }
 
+/// A table of two rows, put together by the tables of the layout: not by the writer, which needs a tmpfs.
+pub(crate) fn two_rows() -> Vec<u8> {
+    const CAPACITY: usize = 512;
+    let mut bytes = vec![0; FIRST_BUFFER as usize + 2 * CAPACITY];
+    let base = FIRST_BUFFER as usize + CAPACITY;
+    let mut put = |fields: &[shm::table::Field], base: usize, name: &str, value: u64| {
+        let (_, offset, size) = fields.iter().find(|field| field.0 == name).unwrap();
+        bytes[base + offset..][..*size].copy_from_slice(&value.to_le_bytes()[..*size]);
+    };
+    put(&HEADER_FIELDS, 0, "magic", u64::from_le_bytes(MAGIC));
+    for (name, value) in [
+        ("version", VERSION.into()),
+        ("row_bytes", ROW_BYTES as u64),
+        ("capacity", CAPACITY as u64),
+        ("generation", 1),
+        ("ticks_per_second", 100),
+    ] {
+        put(&HEADER_FIELDS, 0, name, value);
+    }
+    for (name, value) in [("before", 1), ("after", 1), ("how", 1), ("count", 2)] {
+        put(&BUFFER_FIELDS, base, name, value);
+    }
+    bytes
+}
+
 /// The rows of the table below a heading: field, offset, size.
 fn table(heading: &str) -> Vec<Field> {
     let below = PAGE.split(&format!("\n{heading}\n")).nth(1).expect("a heading");
@@ -158,5 +184,16 @@ fn the_page_tells_where_each_byte_lies() {
         format!("`{LOCK_NAME}`"),
     ] {
         assert!(PAGE.contains(&text), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn changed_tables_pass_the_checks(changes in prop::collection::vec((0usize..5_120, any::<u8>()), 0..6)) {
+        let mut bytes = two_rows();
+        for (at, byte) in changes {
+            bytes[at] = byte;
+        }
+        crate::checks::CHECKS.iter().for_each(|(_, check)| check(&bytes));
     }
 }
