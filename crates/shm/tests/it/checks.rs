@@ -10,7 +10,8 @@ use shm::{hsperf, mmv};
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/` for a format in shared memory.
-pub(crate) const CHECKS: [(&str, Check); 3] = [("mmv", mmv), ("hsperf", hsperf), ("shm", own)];
+pub(crate) const CHECKS: [(&str, Check); 4] =
+    [("mmv", mmv), ("hsperf", hsperf), ("shm", own), ("process_table", process_table)];
 
 /// Words of a file of our own: an offset of four bytes and a word of eight each, least significant byte first.
 fn own(bytes: &[u8]) {
@@ -58,6 +59,14 @@ fn tells_apart_if_distinct(metrics: &[Metric]) {
             assert!(table.operations.is_sorted_by_key(|one| one.start_ns));
         }
     }
+}
+
+/// A table has no more rows than bytes, and each can be shown.
+fn process_table(bytes: &[u8]) {
+    let Ok(table) = shm::table::Table::parse(bytes) else { return };
+    assert!(table.processes.len() * shm::table::ROW_BYTES <= bytes.len());
+    assert!(table.taken.ticks_per_second > 0 && table.generation > 0);
+    table.processes.iter().for_each(|process| drop(process.name()));
 }
 
 /// A file is read or refused with a reason, its texts within their limit.

@@ -7,3 +7,4 @@ mod jvm;
 mod layout;
 mod processes;
 mod recording;
+mod table;
