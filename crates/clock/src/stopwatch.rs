@@ -41,4 +41,16 @@ impl Stopwatch {
             global::now().saturating_sub(self.start & !IS_SYSTEM)
         }
     }
+
+    /// As a word, for whoever keeps it elsewhere; of this process, and of those that it forks.
+    #[inline]
+    pub fn to_bits(self) -> u64 {
+        self.start
+    }
+
+    /// What [`Self::to_bits`] gave.
+    #[inline]
+    pub fn from_bits(start: u64) -> Stopwatch {
+        Stopwatch { start }
+    }
 }

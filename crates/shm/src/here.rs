@@ -5,6 +5,8 @@
 #![allow(unsafe_code, reason = "finds cells by address; each use carries its argument")]
 
 use std::cell::Cell;
+use std::ffi::c_void;
+use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -37,7 +39,8 @@ thread_local! {
     static LEASE: Lease = const { Lease { lane: Cell::new(0), writer: Cell::new(ptr::null()) } };
 }
 
-/// This thread's lane.
+/// This thread's lane; code of other languages reads it too (`foreign::lane`).
+#[repr(C)]
 struct Here {
     base: Cell<*mut u8>,
     /// Small cells below this have room; 0 where there is no lane.
@@ -76,6 +79,14 @@ pub(crate) fn lane(small: usize) -> Option<Lane> {
     HERE.with(|here| {
         (small < here.end.get()).then(|| Lane { base: here.base.get(), number: None })
     })
+}
+
+/// Where `HERE` lies: a pointer to the lane's base, and behind it the end of its small cells. It is this thread's until it ends.
+pub(crate) fn block() -> *const c_void {
+    const {
+        assert!(offset_of!(Here, base) == 0 && offset_of!(Here, end) == size_of::<usize>());
+    }
+    HERE.with(|here| ptr::from_ref(here).cast())
 }
 
 impl Lane {

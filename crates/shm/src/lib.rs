@@ -36,6 +36,7 @@ not_loom! {
     mod counter;
     mod error;
     mod folder;
+    pub mod foreign;
     mod gauge;
     mod heartbeat;
     mod here;
