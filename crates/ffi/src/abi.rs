@@ -1,9 +1,12 @@
 //! The functions that C calls. The header is made out of their comments and signatures.
-#![allow(unsafe_code, reason = "names without mangling, and what C hands in; each use carries its argument")]
+#![allow(
+    unsafe_code,
+    reason = "names without mangling, and what C hands in; each use carries its argument"
+)]
 
 use std::ffi::{c_char, c_int};
 
-use shm::foreign;
+use shm::words;
 
 use crate::handle::{
     Counter, Description, FloatGauge, Gauge, Heartbeat, Histogram, InFlight, Lane, Operation,
@@ -61,7 +64,9 @@ extern "C" fn td_version() -> *const c_char {
 unsafe extern "C" fn td_register_counter(what: *const Description, metric: *mut Counter) -> c_int {
     let word = |word| Counter { word };
     // SAFETY: what is needed is what the header asks of the caller.
-    unsafe { register(what, metric, word, |description| Ok(foreign::word_of(&description.counter()?))) }
+    unsafe {
+        register(what, metric, word, |description| Ok(words::word_of(&description.counter()?)))
+    }
 }
 
 /// Registers an up-down gauge, or finds it.
@@ -69,7 +74,9 @@ unsafe extern "C" fn td_register_counter(what: *const Description, metric: *mut 
 unsafe extern "C" fn td_register_up_down(what: *const Description, metric: *mut UpDown) -> c_int {
     let word = |word| UpDown { word };
     // SAFETY: as above.
-    unsafe { register(what, metric, word, |description| Ok(foreign::word_of(&description.up_down()?))) }
+    unsafe {
+        register(what, metric, word, |description| Ok(words::word_of(&description.up_down()?)))
+    }
 }
 
 /// Registers a gauge of whole numbers, or finds it.
@@ -77,15 +84,20 @@ unsafe extern "C" fn td_register_up_down(what: *const Description, metric: *mut 
 unsafe extern "C" fn td_register_gauge(what: *const Description, metric: *mut Gauge) -> c_int {
     let word = |word| Gauge { word };
     // SAFETY: as above.
-    unsafe { register(what, metric, word, |description| Ok(foreign::word_of(&description.gauge()?))) }
+    unsafe { register(what, metric, word, |description| Ok(words::word_of(&description.gauge()?))) }
 }
 
 /// Registers a gauge of numbers, or finds it.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn td_register_float_gauge(what: *const Description, metric: *mut FloatGauge) -> c_int {
+unsafe extern "C" fn td_register_float_gauge(
+    what: *const Description,
+    metric: *mut FloatGauge,
+) -> c_int {
     let word = |word| FloatGauge { word };
     // SAFETY: as above.
-    unsafe { register(what, metric, word, |description| Ok(foreign::word_of(&description.float_gauge()?))) }
+    unsafe {
+        register(what, metric, word, |description| Ok(words::word_of(&description.float_gauge()?)))
+    }
 }
 
 /// Registers a text, or finds it.
@@ -93,15 +105,20 @@ unsafe extern "C" fn td_register_float_gauge(what: *const Description, metric: *
 unsafe extern "C" fn td_register_text(what: *const Description, metric: *mut Text) -> c_int {
     let word = |word| Text { word };
     // SAFETY: as above.
-    unsafe { register(what, metric, word, |description| Ok(foreign::word_of(&description.text()?))) }
+    unsafe { register(what, metric, word, |description| Ok(words::word_of(&description.text()?))) }
 }
 
 /// Registers a histogram, or finds it.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn td_register_histogram(what: *const Description, metric: *mut Histogram) -> c_int {
+unsafe extern "C" fn td_register_histogram(
+    what: *const Description,
+    metric: *mut Histogram,
+) -> c_int {
     let word = |word| Histogram { word };
     // SAFETY: as above.
-    unsafe { register(what, metric, word, |description| Ok(foreign::word_of(&description.histogram()?))) }
+    unsafe {
+        register(what, metric, word, |description| Ok(words::word_of(&description.histogram()?)))
+    }
 }
 
 /// Registers a table of operations in flight, or finds it; `tags` are the names of up to four tags that an operation may have.
@@ -119,7 +136,7 @@ unsafe extern "C" fn td_register_in_flight(
             let tags = pointer::many(tags, tag_count, shm::layout::TAGS_MAX, "tags")?;
             let tags: Result<Vec<&str>, Problem> =
                 tags.iter().map(|&tag| pointer::text(tag, "the name of a tag")).collect();
-            Ok(foreign::word_of(&description.in_flight(&tags?)?))
+            Ok(words::word_of(&description.in_flight(&tags?)?))
         })
     }
 }
@@ -134,7 +151,9 @@ unsafe extern "C" fn td_register_heartbeat(
     let word = |word| Heartbeat { word };
     // SAFETY: as above.
     unsafe {
-        register(what, metric, word, |description| Ok(foreign::word_of(&description.heartbeat(every_ns)?)))
+        register(what, metric, word, |description| {
+            Ok(words::word_of(&description.heartbeat(every_ns)?))
+        })
     }
 }
 
@@ -147,7 +166,7 @@ unsafe extern "C" fn td_make_tag(text: *const c_char, tag: *mut Tag) -> c_int {
         pointer::place(tag, "tag")?;
         // SAFETY: the caller gives a text, or NULL.
         let text = unsafe { pointer::text(text, "text")? };
-        let made = Tag { word: foreign::word_of_tag(shm::Tag::new(text)?) };
+        let made = Tag { word: words::word_of_tag(shm::Tag::new(text)?) };
         // SAFETY: as above.
         unsafe { pointer::put(tag, made) };
         Ok(())
@@ -158,7 +177,7 @@ unsafe extern "C" fn td_make_tag(text: *const c_char, tag: *mut Tag) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn td_counter_add(counter: Counter, n: u64) {
     // SAFETY: the word is 0 or one that `td_register_counter` gave.
-    let counter: shm::Counter = unsafe { foreign::metric_of(counter.word) };
+    let counter: shm::Counter = unsafe { words::metric_of(counter.word) };
     counter.add(n);
 }
 
@@ -166,7 +185,7 @@ extern "C" fn td_counter_add(counter: Counter, n: u64) {
 #[unsafe(no_mangle)]
 extern "C" fn td_up_down_add(up_down: UpDown, n: i64) {
     // SAFETY: as above, of `td_register_up_down`.
-    let up_down: shm::UpDown = unsafe { foreign::metric_of(up_down.word) };
+    let up_down: shm::UpDown = unsafe { words::metric_of(up_down.word) };
     up_down.add(n);
 }
 
@@ -174,7 +193,7 @@ extern "C" fn td_up_down_add(up_down: UpDown, n: i64) {
 #[unsafe(no_mangle)]
 extern "C" fn td_histogram_record(histogram: Histogram, value: u64) {
     // SAFETY: as above, of `td_register_histogram`.
-    let histogram: shm::Histogram = unsafe { foreign::metric_of(histogram.word) };
+    let histogram: shm::Histogram = unsafe { words::metric_of(histogram.word) };
     histogram.record(value);
 }
 
@@ -182,7 +201,7 @@ extern "C" fn td_histogram_record(histogram: Histogram, value: u64) {
 #[unsafe(no_mangle)]
 extern "C" fn td_gauge_set(gauge: Gauge, value: i64) {
     // SAFETY: as above, of `td_register_gauge`.
-    let gauge: shm::Gauge = unsafe { foreign::metric_of(gauge.word) };
+    let gauge: shm::Gauge = unsafe { words::metric_of(gauge.word) };
     guarded_or((), || gauge.set(value));
 }
 
@@ -190,7 +209,7 @@ extern "C" fn td_gauge_set(gauge: Gauge, value: i64) {
 #[unsafe(no_mangle)]
 extern "C" fn td_float_gauge_set(gauge: FloatGauge, value: f64) {
     // SAFETY: as above, of `td_register_float_gauge`.
-    let gauge: shm::FloatGauge = unsafe { foreign::metric_of(gauge.word) };
+    let gauge: shm::FloatGauge = unsafe { words::metric_of(gauge.word) };
     guarded_or((), || gauge.set(value));
 }
 
@@ -201,7 +220,7 @@ unsafe extern "C" fn td_text_set(metric: Text, text: *const c_char) -> c_int {
         // SAFETY: the caller gives a text, or NULL.
         let text = unsafe { pointer::text(text, "text")? };
         // SAFETY: as above, of `td_register_text`.
-        let metric: shm::Text = unsafe { foreign::metric_of(metric.word) };
+        let metric: shm::Text = unsafe { words::metric_of(metric.word) };
         match metric.set(text) || text.len() <= shm::layout::TEXT_MAX {
             true => Ok(()),
             false => Err(Problem::Cut),
@@ -213,7 +232,7 @@ unsafe extern "C" fn td_text_set(metric: Text, text: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn td_beat(heartbeat: Heartbeat) {
     // SAFETY: as above, of `td_register_heartbeat`.
-    let heartbeat: shm::Heartbeat = unsafe { foreign::metric_of(heartbeat.word) };
+    let heartbeat: shm::Heartbeat = unsafe { words::metric_of(heartbeat.word) };
     guarded_or((), || heartbeat.beat());
 }
 
@@ -227,15 +246,15 @@ unsafe extern "C" fn td_begin(
     tag_count: usize,
 ) -> Operation {
     // SAFETY: as above, of `td_register_in_flight`.
-    let in_flight: shm::InFlight = unsafe { foreign::metric_of(in_flight.word) };
+    let in_flight: shm::InFlight = unsafe { words::metric_of(in_flight.word) };
     // SAFETY: the caller gives so many, or NULL.
     let given = unsafe { pointer::many(tags, tag_count, LABELS_MAX, "tags") }.unwrap_or(&[]);
     let mut tags = [shm::Tag::default(); shm::layout::TAGS_MAX];
     for (tag, given) in tags.iter_mut().zip(given) {
-        *tag = foreign::tag_of(given.word);
+        *tag = words::tag_of(given.word);
     }
     guarded_or(Operation::default(), || Operation {
-        words: foreign::words_of(in_flight.begin(number, &tags)),
+        words: words::words_of(in_flight.begin(number, &tags)),
     })
 }
 
@@ -248,7 +267,7 @@ unsafe extern "C" fn td_end(operation: *mut Operation) {
     // SAFETY: as above.
     unsafe { pointer::put(operation, Operation::default()) };
     // SAFETY: they are zeros, or what `td_begin` gave; they are handed back once, as the header asks and the zeros see to.
-    let operation = unsafe { foreign::operation_of(words) };
+    let operation = unsafe { words::operation_of(words) };
     guarded_or((), || drop(operation));
 }
 
@@ -272,9 +291,14 @@ extern "C" fn td_elapsed_ns(since: Stopwatch) -> u64 {
 
 /// Of `td_count` and `td_adjust`: counts where the lane has no room yet, and has `*here` point at it from now on.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn td_count_slowly(here: *mut *const Lane, layout: u32, counter: Counter, n: u64) {
+unsafe extern "C" fn td_count_slowly(
+    here: *mut *const Lane,
+    layout: u32,
+    counter: Counter,
+    n: u64,
+) {
     // SAFETY: the word is 0 or one that was given for a counter or an up-down gauge, which have the same cell.
-    let counter: shm::Counter = unsafe { foreign::metric_of(counter.word) };
+    let counter: shm::Counter = unsafe { words::metric_of(counter.word) };
     guarded_or((), || counter.add(n));
     // SAFETY: `here` is the header's own.
     unsafe { enter(here, layout) };
@@ -289,7 +313,7 @@ unsafe extern "C" fn td_hist_record_slowly(
     value: u64,
 ) {
     // SAFETY: as above, of `td_register_histogram`.
-    let histogram: shm::Histogram = unsafe { foreign::metric_of(histogram.word) };
+    let histogram: shm::Histogram = unsafe { words::metric_of(histogram.word) };
     guarded_or((), || histogram.record(value));
     // SAFETY: `here` is the header's own.
     unsafe { enter(here, layout) };
@@ -300,7 +324,7 @@ unsafe extern "C" fn td_hist_record_slowly(
 unsafe fn enter(here: *mut *const Lane, layout: u32) {
     if layout == LAYOUT {
         // SAFETY: as the caller promises.
-        unsafe { pointer::put(here, foreign::lane().cast()) };
+        unsafe { pointer::put(here, words::lane().cast()) };
     }
 }
 
@@ -335,19 +359,28 @@ unsafe fn describe(what: *const Description) -> Result<shm::Description, Problem
         let name = pointer::text(what.name, "name")?;
         let unit = pointer::text_or_none(what.unit, "unit")?;
         let help = pointer::text_or_none(what.help, "help")?;
-        (what, name, unit, help, pointer::many(what.labels, what.label_count, LABELS_MAX, "labels")?)
+        (
+            what,
+            name,
+            unit,
+            help,
+            pointer::many(what.labels, what.label_count, LABELS_MAX, "labels")?,
+        )
     };
     let mut description = shm::Description::new(name).unit(unit).help(help).role(role(what.role)?);
     for label in labels {
         // SAFETY: as above.
         let (name, value) = unsafe {
-            (pointer::text(label.name, "the name of a label")?, pointer::text(label.value, "the value of a label")?)
+            (
+                pointer::text(label.name, "the name of a label")?,
+                pointer::text(label.value, "the value of a label")?,
+            )
         };
         description = description.label(name, value);
     }
     Ok(match what.link {
         0 => description,
-        word => foreign::linked_to(description, word),
+        word => words::linked_to(description, word),
     })
 }
 

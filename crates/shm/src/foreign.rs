@@ -1,82 +1,140 @@
-//! For other languages: metrics, operations and this thread's lane as plain words, which they keep and hand back. 0 is never a metric
-//! nor an operation, so that what was never registered counts nowhere.
-#![allow(unsafe_code, reason = "what comes back is what was given, which only the caller knows")]
+//! What the readers of foreign formats share: numbers and texts at offsets that nobody vouches for, and identities.
+//!
+//! Offsets are 64 bits wide as in the files. Nothing here panics, whatever the offset.
 
-use std::ffi::c_void;
-use std::mem::ManuallyDrop;
-use std::ptr;
+use std::collections::HashSet;
 
-use crate::here;
-use crate::in_flight::{Operation, Tag};
-use crate::metric::{Cells, Description, Metric};
+use crate::shown::Metric;
 
-/// This thread's lane: a pointer to its first byte, and behind that, as a `usize`, up to where its small cells have room, 0 if there is
-/// no lane. Both change while the thread calls this crate, and in a forked process; the place is the thread's until it ends.
-///
-/// Who writes to cells there does it as `cells.rs` does: words, on this thread, at the offsets of `layout.rs`.
-pub fn lane() -> *const c_void {
-    here::block()
-}
+/// A field of a record: name, offset, size in bytes.
+pub(crate) type Field = (&'static str, u64, u64);
 
-/// A metric as a word.
-pub fn word_of(metric: &impl Metric) -> u64 {
-    !metric.cells().get()
-}
-
-/// The metric of a word; of 0, one that counts nowhere.
-///
-/// # Safety
-/// The word must be 0, or what [`word_of`] gave in this process, or one that it was forked off, for a metric of the same kind.
-#[inline(always)]
-pub unsafe fn metric_of<M: Metric>(word: u64) -> M {
-    M::at(Cells::at(!word))
-}
-
-/// Links a metric to be to the one of a word.
-pub fn linked_to(mut description: Description, word: u64) -> Description {
-    description.series.link = Some(!word);
-    description
-}
-
-/// A tag as a word.
-pub fn word_of_tag(tag: Tag) -> u32 {
-    tag.0
-}
-
-/// The tag of a word; one that was never given has no text.
-pub fn tag_of(word: u32) -> Tag {
-    Tag(word)
-}
-
-/// An operation as words, which goes on until it is made one again.
-#[inline]
-pub fn words_of(operation: Operation) -> [u64; 4] {
-    let operation = ManuallyDrop::new(operation);
-    let (table, at, slot) = match operation.held {
-        Some((table, at, slot)) => {
-            (ptr::from_ref(table).expose_provenance(), at, ptr::from_ref(slot).expose_provenance())
+/// Where a field lies. Called in constants only, so that a name that is not in the table does not compile.
+pub(crate) const fn at(fields: &[Field], name: &str) -> u64 {
+    let mut index = 0;
+    while index < fields.len() {
+        if same(fields[index].0.as_bytes(), name.as_bytes()) {
+            return fields[index].1;
         }
-        None => (0, 0, 0),
-    };
-    let small_and_at = operation.small as u64 | (at as u64) << 32;
-    [table as u64, slot as u64, small_and_at, u64::from(operation.process) + 1]
+        index += 1;
+    }
+    panic!("no such field")
 }
 
-/// The operation of words; `None` if they are 0.
-///
-/// # Safety
-/// They must be 0, or what [`words_of`] gave in this process or one that it was forked off, and must be handed back once.
-#[inline]
-pub unsafe fn operation_of(words: [u64; 4]) -> Option<Operation> {
-    let [table, slot, small_and_at, process] = words;
-    let process = process.checked_sub(1)? as u32;
-    let (small, at) = (small_and_at as u32 as usize, (small_and_at >> 32) as usize);
-    // SAFETY: they are 0, or were made out of references that last for ever (`Operation::held`), in this process or one that this
-    // one is a copy of, where the same is mapped at the same place.
-    let held = unsafe {
-        let table = ptr::with_exposed_provenance::<crate::cells::Table>(table as usize).as_ref();
-        let slot = ptr::with_exposed_provenance::<crate::cells::Slot>(slot as usize).as_ref();
-        table.zip(slot).map(|(table, slot)| (table, at, slot))
-    };
-    Some(Operation { small, held, process })
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < a.len() {
+        if a[index] != b[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
+/// How long a record with these fields is. They touch, and none overlaps another.
+pub(crate) const fn size(fields: &[Field]) -> u64 {
+    let mut end = 0;
+    let mut index = 0;
+    while index < fields.len() {
+        assert!(fields[index].1 == end, "fields touch");
+        end += fields[index].2;
+        index += 1;
+    }
+    end
+}
+
+/// Bytes of a file, with the order in which its numbers are.
+#[derive(Clone, Copy)]
+pub(crate) struct Bytes<'a> {
+    bytes: &'a [u8],
+    big: bool,
+}
+
+impl<'a> Bytes<'a> {
+    pub(crate) fn little(bytes: &'a [u8]) -> Self {
+        Self { bytes, big: false }
+    }
+
+    pub(crate) fn big(bytes: &'a [u8]) -> Self {
+        Self { bytes, big: true }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// `length` bytes from `at` on, if the file has them all.
+    pub(crate) fn slice(&self, at: u64, length: u64) -> Option<&'a [u8]> {
+        let end = usize::try_from(at.checked_add(length)?).ok()?;
+        self.bytes.get(usize::try_from(at).ok()?..end)
+    }
+
+    fn array<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
+        let mut array: [u8; N] = self.slice(at, N as u64)?.try_into().ok()?;
+        if self.big {
+            array.reverse();
+        }
+        Some(array)
+    }
+
+    pub(crate) fn u32(&self, at: u64) -> Option<u32> {
+        self.array(at).map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn i32(&self, at: u64) -> Option<i32> {
+        self.array(at).map(i32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&self, at: u64) -> Option<u64> {
+        self.array(at).map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn i64(&self, at: u64) -> Option<i64> {
+        self.array(at).map(i64::from_le_bytes)
+    }
+
+    /// What stands before the first zero of `length` bytes from `at` on, all of it if there is no zero.
+    pub(crate) fn text(&self, at: u64, length: u64) -> Option<&'a [u8]> {
+        let bytes = self.slice(at, length)?;
+        Some(bytes.split(|byte| *byte == 0).next().unwrap_or(bytes))
+    }
+}
+
+/// A name that may be shown: not empty, UTF-8, without control characters.
+pub(crate) fn name(bytes: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(bytes).ok()?;
+    (!name.is_empty() && !name.contains(char::is_control)).then_some(name)
+}
+
+/// Keeps the first of those that have name and labels in common; says how many were not kept.
+pub(crate) fn distinct(metrics: &mut Vec<Metric>) -> u64 {
+    let mut seen = HashSet::with_capacity(metrics.len());
+    let first: Vec<bool> =
+        metrics.iter().map(|metric| seen.insert((&metric.name, &metric.labels))).collect();
+    drop(seen);
+    let (before, mut first) = (metrics.len(), first.into_iter());
+    metrics.retain(|_| first.next().unwrap_or(true));
+    (before - metrics.len()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_read_beyond_the_end() {
+        let bytes = Bytes::little(&[1, 0, 0, 0, b'a', 0, b'b', 0xff]);
+        assert_eq!((bytes.u32(0), bytes.u32(4).is_some(), bytes.u32(5)), (Some(1), true, None));
+        assert_eq!(
+            (bytes.u32(u64::MAX), bytes.u64(1), bytes.slice(8, 0)),
+            (None, None, Some(&[][..]))
+        );
+        assert_eq!((bytes.text(4, 4), bytes.text(6, 2)), (Some(&b"a"[..]), Some(&b"b\xff"[..])));
+        assert_eq!((bytes.text(4, 5), bytes.text(4, u64::MAX)), (None, None));
+        assert_eq!(Bytes::big(&[0, 0, 0, 1]).u32(0), Some(1));
+    }
 }

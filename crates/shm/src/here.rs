@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::mem::offset_of;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
 use crate::layout;
@@ -39,7 +39,7 @@ thread_local! {
     static LEASE: Lease = const { Lease { lane: Cell::new(0), writer: Cell::new(ptr::null()) } };
 }
 
-/// This thread's lane; code of other languages reads it too (`foreign::lane`).
+/// This thread's lane; code of other languages reads it too (`words::lane`).
 #[repr(C)]
 struct Here {
     base: Cell<*mut u8>,
@@ -76,9 +76,7 @@ pub(crate) struct Lane {
 /// This thread's lane, if the cells at this offset have room in it.
 #[inline(always)]
 pub(crate) fn lane(small: usize) -> Option<Lane> {
-    HERE.with(|here| {
-        (small < here.end.get()).then(|| Lane { base: here.base.get(), number: None })
-    })
+    HERE.with(|here| (small < here.end.get()).then(|| Lane { base: here.base.get(), number: None }))
 }
 
 /// Where `HERE` lies: a pointer to the lane's base, and behind it the end of its small cells. It is this thread's until it ends.
@@ -111,12 +109,27 @@ impl Lane {
     pub(crate) fn make_room(self, offset: usize, bytes: usize) -> bool {
         let Some(writer) = current() else { return false };
         let number = self.number.unwrap_or_else(|| LEASE.with(|lease| lease.lane.get()));
-        let made = writer.reserve_large(number, offset, bytes).is_ok();
+        let made = !is_full() && noted(writer.reserve_large(number, offset, bytes)).is_ok();
         if !made {
             writer.count_lost();
         }
         made
     }
+}
+
+/// While the file system is full, room is asked for once a second, not by each record.
+static FULL_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
+const FULL_FOR_NS: u64 = 1_000_000_000;
+
+fn is_full() -> bool {
+    let until_ns = FULL_UNTIL_NS.load(Ordering::Relaxed);
+    until_ns != 0 && clock::now_relaxed() < until_ns
+}
+
+fn noted<T>(result: Result<T>) -> Result<T> {
+    let until_ns = if result.is_err() { clock::now_relaxed() + FULL_FOR_NS } else { 0 };
+    FULL_UNTIL_NS.store(until_ns, Ordering::Relaxed);
+    result
 }
 
 /// How a record goes on that the fast way was closed to.
@@ -134,12 +147,16 @@ pub(crate) fn enter(small: usize) -> Option<Entered> {
         return None;
     }
     let writer = open().ok()?;
-    match own_lane(writer, small) {
+    let own = if is_full() { Ok(None) } else { noted(own_lane(writer, small)) };
+    match own {
         Ok(Some(lane)) => Some(Entered::Own(lane)),
-        Ok(None) => Some(Entered::Shared(shared(small)?)),
-        Err(_) => {
-            writer.count_lost();
-            None
+        // Small cells have room in the shared lane since they were registered.
+        Ok(None) | Err(_) => {
+            let lane = shared(small);
+            if lane.is_none() {
+                writer.count_lost();
+            }
+            lane.map(Entered::Shared)
         }
     }
 }

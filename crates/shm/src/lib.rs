@@ -35,23 +35,28 @@ not_loom! {
     mod attached;
     mod counter;
     mod error;
+    pub mod files;
     mod folder;
-    pub mod foreign;
+    mod foreign;
     mod gauge;
     mod heartbeat;
     mod here;
     mod histogram;
+    pub mod hsperf;
     mod identity;
     mod in_flight;
     mod map;
     mod metric;
+    pub mod mmv;
     mod processes;
     mod reader;
     mod registry;
     mod shown;
     mod source;
     mod sweep;
+    pub mod table;
     mod text;
+    pub mod words;
     mod writer;
 
     /// What of a process is read, and what it is called there.
@@ -62,7 +67,7 @@ not_loom! {
     pub use attached::Attached;
     pub use counter::{Counter, UpDown};
     pub use error::{Error, Result};
-    pub use folder::VARIABLE;
+    pub use folder::{VARIABLE, folder};
     pub use gauge::{FloatGauge, Gauge};
     pub use heartbeat::Heartbeat;
     pub use histogram::{Histogram, Timer};

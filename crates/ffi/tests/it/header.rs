@@ -1,5 +1,6 @@
 //! The header is what the crate is: `bindings/c/topdeck.h` is made here, out of comments and signatures in `handle.rs` and `abi.rs`, two
-//! pieces in C, and the layout of `shm`. `cargo xtask golden` writes it anew.
+//! pieces in C, and the layout of `shm`. `cargo xtask golden` writes it anew. (cbindgen would write the declarations, but not the table, nor
+//! the offsets that the fast way needs, and would be one more tool to have.)
 
 use expect_test::expect_file;
 use hist::Integers;
@@ -61,8 +62,7 @@ fn comment(docs: &[&str], indent: &str) -> String {
     match docs {
         [one] => format!("{indent}/* {one} */\n"),
         many => {
-            let lines: String =
-                many.iter().map(|line| format!("{indent} * {line}\n")).collect();
+            let lines: String = many.iter().map(|line| format!("{indent} * {line}\n")).collect();
             format!("{indent}/*\n{lines}{indent} */\n")
         }
     }
@@ -113,7 +113,9 @@ fn c_type(of: &str, name: &str) -> String {
     if let Some(of) = of.strip_prefix("*mut ") {
         return pointer(of, "", name);
     }
-    if let Some((of, count)) = of.strip_prefix('[').and_then(|of| of.strip_suffix(']')?.split_once("; ")) {
+    if let Some((of, count)) =
+        of.strip_prefix('[').and_then(|of| of.strip_suffix(']')?.split_once("; "))
+    {
         return format!("{}[{count}]", c_type(of, name));
     }
     let word = match of {
@@ -125,7 +127,9 @@ fn c_type(of: &str, name: &str) -> String {
         "u32" => "uint32_t",
         "u64" => "uint64_t",
         "usize" => "size_t",
-        of if HANDLES.contains(&format!("struct {of} {{")) => return format!("{} {name}", c_name(of)),
+        of if HANDLES.contains(&format!("struct {of} {{")) => {
+            return format!("{} {name}", c_name(of));
+        }
         of => panic!("what is {of} in C?"),
     };
     format!("{word} {name}")
@@ -134,7 +138,13 @@ fn c_type(of: &str, name: &str) -> String {
 fn pointer(of: &str, is_const: &str, name: &str) -> String {
     match of.starts_with('*') {
         // What is const stands behind what it is said of: `const char *const *tags`.
-        true => c_type(of, &format!("{}*{name}", is_const.trim_end().to_owned() + if is_const.is_empty() { "" } else { " " })),
+        true => c_type(
+            of,
+            &format!(
+                "{}*{name}",
+                is_const.trim_end().to_owned() + if is_const.is_empty() { "" } else { " " }
+            ),
+        ),
         false => format!("{is_const}{}", c_type(of, &format!("*{name}"))),
     }
 }
@@ -176,7 +186,8 @@ fn edges() -> Vec<u64> {
     const OCTAVE: u64 = 1 << 52;
     let first = Integers::<{ layout::SCALE }>::place(OCTAVE + 1);
     // The bucket of a mantissa: whole numbers of this octave are doubles, and a bucket has its upper edge.
-    let bucket = |mantissa: u64| Integers::<{ layout::SCALE }>::place(OCTAVE + mantissa + 1) - first;
+    let bucket =
+        |mantissa: u64| Integers::<{ layout::SCALE }>::place(OCTAVE + mantissa + 1) - first;
     (0..64u64)
         .map(|cell| {
             let (start, end) = (cell << 46, (cell + 1) << 46);

@@ -51,9 +51,11 @@ fn compiled(source: &str, how: How) -> Option<PathBuf> {
         How::Static => {
             command.arg(library.join("libtopdeck.a")).args(["-lgcc_s", "-lm", "-ldl", "-lrt"])
         }
-        How::C | How::Cpp => {
-            command.arg(format!("-Wl,-rpath,{}", library.display())).arg("-L").arg(&library).arg("-ltopdeck")
-        }
+        How::C | How::Cpp => command
+            .arg(format!("-Wl,-rpath,{}", library.display()))
+            .arg("-L")
+            .arg(&library)
+            .arg("-ltopdeck"),
     };
     let done = command.output().expect("the compiler runs");
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
@@ -78,7 +80,8 @@ impl Folder {
 
     /// The files of the processes that wrote here, the first one first.
     fn readers(&self) -> Vec<Reader> {
-        let files = fs::read_dir(&self.0).expect("the folder").map(|entry| entry.expect("a file").path());
+        let files =
+            fs::read_dir(&self.0).expect("the folder").map(|entry| entry.expect("a file").path());
         let mut readers: Vec<Reader> =
             files.map(|path| Reader::attach(&path).expect("it can be read")).collect();
         readers.sort_by_key(|reader| reader.process().created_ns);
@@ -138,7 +141,12 @@ fn run(part: &str, how: How, input: &[u8]) -> Option<(Vec<u8>, Vec<Left>)> {
     let done = child.wait_with_output().expect("it ends");
     // It need not read what it is given.
     let _ = writer.join();
-    assert!(done.status.success(), "{part}: {:?} {}", done.status, String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{part}: {:?} {}",
+        done.status,
+        String::from_utf8_lossy(&done.stderr)
+    );
     let left = folder.readers().into_iter().map(|mut reader| {
         let metrics = reader.metrics().expect("metrics");
         Left { process: reader.process(), metrics }
@@ -229,7 +237,8 @@ fn values() -> Vec<u64> {
     }
     let mut state = 42u64;
     for shift in (0..64).cycle().take(100_000) {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         values.push((state ^ state >> 29) >> shift);
     }
     values
