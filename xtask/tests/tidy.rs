@@ -24,9 +24,12 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/clock/src/counter.rs",
     "crates/clock/tests/it/fork.rs",
     "crates/disk/src/region.rs",
+    "crates/ffi/src/abi.rs",
+    "crates/ffi/src/pointer.rs",
     "crates/host/src/bpf/syscall.rs",
     "crates/shm/src/here.rs",
     "crates/shm/src/map.rs",
+    "crates/shm/src/words.rs",
     "crates/shm/tests/it/processes.rs",
 ];
 

@@ -26,7 +26,7 @@ impl Stopwatch {
     #[inline]
     pub fn start() -> Stopwatch {
         match RATE.load(Ordering::Relaxed) {
-            0 => Stopwatch { start: global::now() | IS_SYSTEM },
+            0 => Stopwatch { start: system_ns() | IS_SYSTEM },
             _ => Stopwatch { start: counter::relaxed() },
         }
     }
@@ -38,7 +38,26 @@ impl Stopwatch {
             let ticks = counter::relaxed().saturating_sub(self.start);
             line::scaled(ticks, LAST_RATE.load(Ordering::Relaxed))
         } else {
-            global::now().saturating_sub(self.start & !IS_SYSTEM)
+            system_ns().saturating_sub(self.start & !IS_SYSTEM)
         }
     }
+
+    /// As a word, for whoever keeps it elsewhere; of this process, and of those that it forks.
+    #[inline]
+    pub fn to_bits(self) -> u64 {
+        self.start
+    }
+
+    /// What [`Self::to_bits`] gave.
+    #[inline]
+    pub fn from_bits(start: u64) -> Stopwatch {
+        Stopwatch { start }
+    }
+}
+
+/// Out of the way of those who have a counter.
+#[cold]
+#[inline(never)]
+fn system_ns() -> u64 {
+    global::now()
 }

@@ -5,9 +5,11 @@
 #![allow(unsafe_code, reason = "finds cells by address; each use carries its argument")]
 
 use std::cell::Cell;
+use std::ffi::c_void;
+use std::mem::offset_of;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
 use crate::layout;
@@ -37,7 +39,8 @@ thread_local! {
     static LEASE: Lease = const { Lease { lane: Cell::new(0), writer: Cell::new(ptr::null()) } };
 }
 
-/// This thread's lane.
+/// This thread's lane; code of other languages reads it too (`words::lane`).
+#[repr(C)]
 struct Here {
     base: Cell<*mut u8>,
     /// Small cells below this have room; 0 where there is no lane.
@@ -73,9 +76,15 @@ pub(crate) struct Lane {
 /// This thread's lane, if the cells at this offset have room in it.
 #[inline(always)]
 pub(crate) fn lane(small: usize) -> Option<Lane> {
-    HERE.with(|here| {
-        (small < here.end.get()).then(|| Lane { base: here.base.get(), number: None })
-    })
+    HERE.with(|here| (small < here.end.get()).then(|| Lane { base: here.base.get(), number: None }))
+}
+
+/// Where `HERE` lies: a pointer to the lane's base, and behind it the end of its small cells. It is this thread's until it ends.
+pub(crate) fn block() -> *const c_void {
+    const {
+        assert!(offset_of!(Here, base) == 0 && offset_of!(Here, end) == size_of::<usize>());
+    }
+    HERE.with(|here| ptr::from_ref(here).cast())
 }
 
 impl Lane {
@@ -144,8 +153,9 @@ pub(crate) fn enter(small: usize) -> Option<Entered> {
         // Small cells have room in the shared lane since they were registered.
         Ok(None) | Err(_) => {
             let lane = shared(small);
-            if lane.is_none() {
-                writer.count_lost();
+            match lane {
+                Some(_) => writer.note_shared(),
+                None => writer.count_lost(),
             }
             lane.map(Entered::Shared)
         }

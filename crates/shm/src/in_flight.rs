@@ -14,7 +14,7 @@ pub struct InFlight {
 
 /// The value of a tag, made beforehand: a number that stands for a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tag(u32);
+pub struct Tag(pub(crate) u32);
 
 impl Tag {
     /// The tag of a text; each different one takes room in the file, for ever: a device, a route, not a request's id.
@@ -93,10 +93,10 @@ fn begin<A: Access>(
 #[derive(Debug)]
 #[must_use = "the operation ends when this is dropped"]
 pub struct Operation {
-    small: usize,
-    held: Option<(&'static Table, usize, &'static Slot)>,
+    pub(crate) small: usize,
+    pub(crate) held: Option<(&'static Table, usize, &'static Slot)>,
     /// Of which process it is: in one that was forked off meanwhile, its copy ends nothing.
-    process: u32,
+    pub(crate) process: u32,
 }
 
 impl Drop for Operation {

@@ -140,7 +140,7 @@ pub const HEADER_BYTES: usize = 4096;
 
 /// An entry of the table of lanes, which follows the header.
 pub const LANE: [Field; 4] =
-    [("small_reserved", 0, 8), ("owner", 8, 8), ("reserved_1", 16, 8), ("reserved_2", 24, 8)];
+    [("small_reserved", 0, 8), ("owner", 8, 8), ("shared", 16, 8), ("reserved", 24, 8)];
 /// Size of [`LANE`].
 pub const LANE_BYTES: usize = 32;
 /// Lanes: the shared one, and one for each of 255 threads at once.

@@ -56,6 +56,7 @@ not_loom! {
     mod sweep;
     pub mod table;
     mod text;
+    pub mod words;
     mod writer;
 
     /// What of a process is read, and what it is called there.

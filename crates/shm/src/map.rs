@@ -67,6 +67,19 @@ impl Map {
         Some(unsafe { &*self.base.as_ptr().add(offset).cast::<T>() })
     }
 
+    /// So many words from an offset on, if they lie inside.
+    #[inline]
+    pub(crate) fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
+        let end = offset.checked_add(count.checked_mul(8)?)?;
+        if end > self.bytes || !offset.is_multiple_of(8) {
+            return None;
+        }
+        // SAFETY: as in `at`: the bytes lie inside the mapping, which outlives the slice, and are atomics of any bits.
+        let first = unsafe { self.base.as_ptr().add(offset).cast::<AtomicU64>() };
+        // SAFETY: as above, for all of them.
+        Some(unsafe { std::slice::from_raw_parts(first, count) })
+    }
+
     /// The pages of a part that has room are made ready, so that the first touch is no fault; a hint that may fail.
     pub(crate) fn populate(&self, offset: usize, bytes: usize) {
         if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {

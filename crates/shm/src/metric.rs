@@ -107,7 +107,7 @@ kinds!(
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Description {
-    series: Series,
+    pub(crate) series: Series,
 }
 
 impl Description {

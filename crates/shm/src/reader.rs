@@ -18,6 +18,7 @@ pub struct Reader {
     source: Source,
     header: [u64; header::WORDS],
     series: Vec<Entry>,
+    runs: Vec<Run>,
     /// Entries that were looked at; some may make no series.
     seen: usize,
     /// Bytes of names, labels and help texts that they have.
@@ -35,6 +36,20 @@ struct Entry {
     number: u64,
     small: usize,
     large: usize,
+}
+
+/// Counters whose numbers and cells follow each other.
+#[derive(Debug)]
+struct Run {
+    first: usize,
+    count: usize,
+    small: usize,
+}
+
+impl Run {
+    fn goes_on(&self, at: usize, small: usize) -> bool {
+        at == self.first + self.count && small == self.small.saturating_add(self.count * 8)
+    }
 }
 
 /// What a process's file says of it, beside its metrics.
@@ -84,7 +99,7 @@ impl Reader {
     fn open(path: &Path, is_copied: bool) -> Result<Reader> {
         let source = Source::open(path, is_copied)?;
         let header = source.header()?;
-        let mut reader = Reader { source, header, series: Vec::new(), seen: 0, text_bytes: 0 };
+        let mut reader = Reader { source, header, series: Vec::new(), runs: Vec::new(), seen: 0, text_bytes: 0 };
         reader.source.refresh(&header)?;
         reader.refresh()?;
         Ok(reader)
@@ -124,6 +139,13 @@ impl Reader {
                 if self.text_bytes > TEXT_BYTES_MAX {
                     let problem = "its names and labels have more than 64 MiB together".to_owned();
                     return Err(Error::Damaged { path: self.path().to_owned(), problem });
+                }
+                if matches!(series.kind, kind::COUNTER | kind::UP_DOWN) {
+                    let at = self.series.len();
+                    match self.runs.last_mut() {
+                        Some(run) if run.goes_on(at, small) => run.count += 1,
+                        _ => self.runs.push(Run { first: at, count: 1, small }),
+                    }
                 }
                 self.series.push(Entry { series, number: self.seen as u64, small, large });
             }
@@ -226,19 +248,41 @@ impl Reader {
     }
 
     /// The counters and up-down gauges among the first `values.len()` series, each modulo 2^64; 0 for what is none of them. The fast way
-    /// to see many: no series is looked at but its cells.
+    /// to see many: those that were registered one after the other are read one after the other.
     pub fn counts(&self, values: &mut [u64]) -> Result<()> {
-        values.fill(0);
-        for lane in 0..self.lanes() {
-            let reserved = self.small_reserved(lane)?;
-            for (entry, value) in self.series.iter().zip(values.iter_mut()) {
-                let is_count = matches!(entry.series.kind, kind::COUNTER | kind::UP_DOWN);
-                if is_count && entry.small + 8 <= reserved {
-                    *value = value.wrapping_add(self.source.small(lane, entry.small)?);
+        let lanes = (0..self.lanes()).filter(|&lane| lane > 0 || self.is_shared());
+        let lanes = lanes.map(|lane| Ok((lane, self.small_reserved(lane)?)));
+        let lanes = lanes.collect::<Result<Vec<_>>>()?;
+        let mut done = 0;
+        for run in &self.runs {
+            let end = (run.first + run.count).min(values.len());
+            if run.first >= end {
+                break;
+            }
+            values[done..run.first].fill(0);
+            done = end;
+            let values = &mut values[run.first..end];
+            let mut is_first = true;
+            for &(lane, reserved) in &lanes {
+                let have = (reserved.saturating_sub(run.small) / 8).min(values.len());
+                if is_first {
+                    values[have..].fill(0);
                 }
+                self.source.add_small(lane, run.small, &mut values[..have], is_first)?;
+                is_first = false;
+            }
+            if is_first {
+                values.fill(0);
             }
         }
+        values[done..].fill(0);
         Ok(())
+    }
+
+    /// Whether anybody counted in the shared lane.
+    fn is_shared(&self) -> bool {
+        let mut word = [0];
+        self.source.head(layout::HEADER_BYTES + 16, &mut word).is_err() || word[0] != 0
     }
 
     fn lanes(&self) -> usize {
@@ -246,14 +290,10 @@ impl Reader {
     }
 
     fn text(&self, at: u64) -> Option<Vec<u8>> {
-        let word = |offset: usize| {
-            let mut word = [0];
-            // What cannot be read is a text of no length.
-            let read = self.source.head(offset, &mut word);
-            read.map_or(0, |()| word[0])
-        };
-        // Texts are short; a length beyond is no text of ours.
-        text_of(&word, at)
+        text_of(
+            |offset, words| self.source.head(offset, words).ok(),
+            at,
+        )
     }
 
     /// Bytes of small cells that have room in a lane.

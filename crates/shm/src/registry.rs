@@ -233,12 +233,16 @@ impl Registry {
             let word: &AtomicU64 = from.at(offset).expect("BUG: outside the head");
             word.load(Ordering::Acquire)
         };
+        let read = |offset: usize, words: &mut [u64]| {
+            words.iter_mut().enumerate().for_each(|(at, to)| *to = word(offset + at * 8));
+            Some(())
+        };
         // The parent may go on adding: the texts of these entries are there.
         let count = (word(header::REGISTRY_COUNT * 8) as usize).min(layout::ENTRIES_MAX);
         let texts_used = (word(header::TEXTS_USED * 8) as usize).min(layout::TEXTS_BYTES);
         let mut at = 8;
         while at + 8 <= texts_used {
-            let bytes = text_of(&word, (at / 8) as u64).unwrap_or_default();
+            let bytes = text_of(read, (at / 8) as u64).unwrap_or_default();
             self.texts_used = at;
             self.text(room, &bytes)?;
             at += 8 + bytes.len().next_multiple_of(8);
@@ -246,7 +250,7 @@ impl Registry {
         for number in 0..count {
             let offset = layout::REGISTRY + number * layout::ENTRY_BYTES;
             let words = std::array::from_fn(|at| word(offset + at * 8));
-            let Some((series, cells)) = decode(&words, |at| text_of(&word, at)) else { continue };
+            let Some((series, cells)) = decode(&words, |at| text_of(read, at)) else { continue };
             let (small_bytes, _, large_bytes) = sizes(series.kind).unwrap_or_default();
             self.small_used = self.small_used.max(cells as u32 as usize + small_bytes);
             self.large_used = self.large_used.max((cells >> 32) as usize + large_bytes);
@@ -332,8 +336,11 @@ pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The text at a place, as `Registry::text` gave it.
-pub(crate) fn text_of(word: &impl Fn(usize) -> u64, at: u64) -> Option<Vec<u8>> {
+/// The text at a place, as `Registry::text` gave it; `read` gives words at an offset.
+pub(crate) fn text_of(
+    read: impl Fn(usize, &mut [u64]) -> Option<()>,
+    at: u64,
+) -> Option<Vec<u8>> {
     let at = usize::try_from(at).ok()?.checked_mul(8)?;
     if at == 0 {
         return Some(Vec::new());
@@ -341,12 +348,21 @@ pub(crate) fn text_of(word: &impl Fn(usize) -> u64, at: u64) -> Option<Vec<u8>> 
     if at + 8 > layout::TEXTS_BYTES {
         return None;
     }
-    let length = usize::try_from(word(layout::TEXTS + at)).ok()?;
+    let mut length = [0];
+    read(layout::TEXTS + at, &mut length)?;
+    let length = usize::try_from(length[0]).ok()?;
     if length > layout::TEXTS_BYTES - at - 8 || length > TEXT_MAX {
         return None;
     }
-    let words = (0..length.div_ceil(8)).map(|number| word(layout::TEXTS + at + 8 + number * 8));
-    let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
+    let mut words = [0; 16];
+    let mut offset = layout::TEXTS + at + 8;
+    while bytes.len() < length {
+        let words = &mut words[..(length - bytes.len()).div_ceil(8).min(16)];
+        read(offset, words)?;
+        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        offset += words.len() * 8;
+    }
     bytes.truncate(length);
     Some(bytes)
 }

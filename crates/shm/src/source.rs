@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::layout::{self, header, state};
 use crate::map::Map;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
 
 /// A file that is read.
 #[derive(Debug)]
@@ -211,6 +211,35 @@ impl Source {
         }
     }
 
+    /// Adds small cells of a lane that lie one behind the other to `sums`, or puts them there.
+    pub(crate) fn add_small(
+        &self,
+        lane: usize,
+        offset: usize,
+        sums: &mut [u64],
+        is_first: bool,
+    ) -> Result<()> {
+        let How::Mapped { lanes, .. } = &self.how else {
+            for (at, sum) in sums.iter_mut().enumerate() {
+                let held = if is_first { 0 } else { *sum };
+                *sum = held.wrapping_add(self.small(lane, offset + at * 8)?);
+            }
+            return Ok(());
+        };
+        let cells = lanes.get(lane).and_then(|map| map.words(offset, sums.len()));
+        let cells = cells.ok_or_else(|| damaged(&self.path, "something points behind its lane"))?;
+        if is_first {
+            for (cell, sum) in cells.iter().zip(sums) {
+                *sum = cell.load(Ordering::Relaxed);
+            }
+        } else {
+            for (cell, sum) in cells.iter().zip(sums) {
+                *sum = sum.wrapping_add(cell.load(Ordering::Relaxed));
+            }
+        }
+        Ok(())
+    }
+
     /// A small cell of a lane: as it is now, or as it was when it was copied; 0 where it has no room.
     pub(crate) fn small(&self, lane: usize, offset: usize) -> Result<u64> {
         match &self.how {
@@ -231,9 +260,10 @@ fn lane_offset(lane: usize) -> usize {
 }
 
 fn load(path: &Path, map: &Map, offset: usize, words: &mut [u64]) -> Result<()> {
-    for (number, word) in words.iter_mut().enumerate() {
-        let cell: Option<&AtomicU64> = map.at(offset.saturating_add(number * 8));
-        let cell = cell.ok_or_else(|| damaged(path, format!("nothing is at offset {offset}")))?;
+    let cells = map
+        .words(offset, words.len())
+        .ok_or_else(|| damaged(path, format!("nothing is at offset {offset}")))?;
+    for (cell, word) in cells.iter().zip(words) {
         *word = cell.load(Ordering::Acquire);
     }
     Ok(())

@@ -235,6 +235,11 @@ impl Writer {
         self.word(header::LOST).fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Somebody counts in the shared lane.
+    pub(crate) fn note_shared(&self) {
+        self.lane_entry(0).0[2].store(1, Ordering::Relaxed);
+    }
+
     /// The process ends as it means to.
     pub(crate) fn end(&self) {
         self.word(header::ENDED).store(clock::now(), Ordering::Relaxed);

@@ -1,0 +1,103 @@
+//! What C points at, read once and checked where it comes in: NULL, alignment, UTF-8. That it points at what it says, only C knows.
+#![allow(unsafe_code, reason = "reads and writes where C points; each use carries its argument")]
+
+use std::ffi::{CStr, c_char};
+use std::{ptr, slice, str};
+
+use crate::problem::Problem;
+
+/// A text.
+///
+/// # Safety
+/// NULL, or a text that ends with a zero byte and does not change during the call.
+pub(crate) unsafe fn text<'a>(at: *const c_char, what: &'static str) -> Result<&'a str, Problem> {
+    if at.is_null() {
+        return Err(Problem::Pointer { what });
+    }
+    // SAFETY: it is not NULL, and the caller promised the rest.
+    let bytes = unsafe { CStr::from_ptr(at) }.to_bytes();
+    str::from_utf8(bytes).map_err(|error| Problem::Text { what, at: error.valid_up_to() })
+}
+
+/// A text that may be missing: then it is empty.
+///
+/// # Safety
+/// As of `text`.
+pub(crate) unsafe fn text_or_none<'a>(
+    at: *const c_char,
+    what: &'static str,
+) -> Result<&'a str, Problem> {
+    if at.is_null() {
+        return Ok("");
+    }
+    // SAFETY: as the caller promises.
+    unsafe { text(at, what) }
+}
+
+/// A structure.
+///
+/// # Safety
+/// NULL, or one that does not change during the call.
+pub(crate) unsafe fn one<'a, T>(at: *const T, what: &'static str) -> Result<&'a T, Problem> {
+    if at.is_null() || !at.is_aligned() {
+        return Err(Problem::Pointer { what });
+    }
+    // SAFETY: it was checked for NULL and alignment, and the caller promised the rest.
+    Ok(unsafe { &*at })
+}
+
+/// So many structures, at most `most`. None need no pointer.
+///
+/// # Safety
+/// NULL, or `count` of them that do not change during the call.
+pub(crate) unsafe fn many<'a, T>(
+    at: *const T,
+    count: usize,
+    most: usize,
+    what: &'static str,
+) -> Result<&'a [T], Problem> {
+    if count > most {
+        return Err(Problem::Many { what, count, most });
+    }
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if at.is_null() || !at.is_aligned() {
+        return Err(Problem::Pointer { what });
+    }
+    // SAFETY: as above; `most` keeps them far from half of the address space.
+    Ok(unsafe { slice::from_raw_parts(at, count) })
+}
+
+/// Checks a place for a result.
+pub(crate) fn place<T>(at: *mut T, what: &'static str) -> Result<(), Problem> {
+    match at.is_null() || !at.is_aligned() {
+        true => Err(Problem::Pointer { what }),
+        false => Ok(()),
+    }
+}
+
+/// Puts a result to its place, or nothing where that is none.
+///
+/// # Safety
+/// NULL, or room for one.
+pub(crate) unsafe fn put<T: Copy>(at: *mut T, value: T) {
+    if place(at, "").is_ok() {
+        // SAFETY: it was checked for NULL and alignment, and the caller promised the rest.
+        unsafe { ptr::write(at, value) };
+    }
+}
+
+/// Copies a text and a zero byte into a buffer, as much as fits.
+///
+/// # Safety
+/// NULL, or room for `size` bytes.
+pub(crate) unsafe fn copy(text: &[u8], buffer: *mut c_char, size: usize) {
+    let Some(most) = size.checked_sub(1).filter(|_| !buffer.is_null()) else { return };
+    let length = text.len().min(most);
+    // SAFETY: `length` and the zero byte behind it are within `size`; `text` is ours, so that they do not overlap.
+    unsafe {
+        ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, length);
+        buffer.add(length).write(0);
+    }
+}

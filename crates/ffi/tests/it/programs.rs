@@ -1,0 +1,357 @@
+//! Programs in C and C++ record, linked to the library in all its forms; what they leave is read here.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use hist::Integers;
+use shm::show::{Metric, Number, Role, Value};
+use shm::{Process, Reader};
+
+/// How a program is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    C,
+    Cpp,
+    /// With the library inside.
+    Static,
+}
+
+/// `bindings/c`.
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/c")
+}
+
+/// Where cargo has put the library that it built for this test: beside the test.
+fn library() -> PathBuf {
+    let own = std::env::current_exe().expect("this test has a file");
+    own.parent().expect("in a folder").to_owned()
+}
+
+/// A program of `bindings/c`, compiled without a warning; `None` where there is no compiler.
+fn compiled(source: &str, how: How) -> Option<PathBuf> {
+    let compiler = if how == How::Cpp { "c++" } else { "cc" };
+    if Command::new(compiler).arg("--version").output().is_err() {
+        println!("skipped: there is no {compiler} (Debian packages gcc, g++)");
+        return None;
+    }
+    let library = library();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{source}-{how:?}"));
+    let mut command = Command::new(compiler);
+    match how {
+        How::Cpp => command.args(["-x", "c++", "-std=c++11"]),
+        How::C | How::Static => command.arg("-std=gnu11"),
+    };
+    command.args(["-O2", "-pthread", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]);
+    command.arg(sources()).arg(sources().join(format!("{source}.c"))).args(["-x", "none"]);
+    command.arg("-o").arg(&program);
+    match how {
+        How::Static => {
+            command.arg(library.join("libtopdeck.a")).args(["-lgcc_s", "-lm", "-ldl", "-lrt"])
+        }
+        How::C | How::Cpp => command
+            .arg(format!("-Wl,-rpath,{}", library.display()))
+            .arg("-L")
+            .arg(&library)
+            .arg("-ltopdeck"),
+    };
+    let done = command.output().expect("the compiler runs");
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    Some(program)
+}
+
+/// The test program, made once for each way.
+fn test_program(how: How) -> Option<&'static Path> {
+    static MADE: [OnceLock<Option<PathBuf>>; 3] = [const { OnceLock::new() }; 3];
+    MADE[how as usize].get_or_init(|| compiled("test", how)).as_deref()
+}
+
+/// A folder in memory, removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = PathBuf::from(format!("/dev/shm/topdeck-ffi-{}-{name}", std::process::id()));
+        fs::create_dir(&path).expect("a folder in memory");
+        Folder(path)
+    }
+
+    /// The files of the processes that wrote here, the first one first.
+    fn readers(&self) -> Vec<Reader> {
+        let files =
+            fs::read_dir(&self.0).expect("the folder").map(|entry| entry.expect("a file").path());
+        let mut readers: Vec<Reader> =
+            files.map(|path| Reader::attach(&path).expect("it can be read")).collect();
+        readers.sort_by_key(|reader| reader.process().created_ns);
+        readers
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a process left.
+struct Left {
+    process: Process,
+    metrics: Vec<Metric>,
+}
+
+impl Left {
+    #[track_caller]
+    fn value(&self, name: &str) -> &Value {
+        &self.metric(name).value
+    }
+
+    #[track_caller]
+    fn metric(&self, name: &str) -> &Metric {
+        let found = self.metrics.iter().find(|metric| metric.name == name);
+        found.unwrap_or_else(|| panic!("no series {name}"))
+    }
+
+    #[track_caller]
+    fn histogram(&self, name: &str) -> &hist::Histogram {
+        match self.value(name) {
+            Value::Histogram(histogram) => histogram,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+}
+
+/// Runs a part of the test program; what came out, and what its processes left. `None` where there is no compiler.
+#[track_caller]
+fn run(part: &str, how: How, input: &[u8]) -> Option<(Vec<u8>, Vec<Left>)> {
+    let program = test_program(how)?;
+    let folder = Folder::new(&format!("{part}-{how:?}"));
+    let mut child = Command::new(program)
+        .arg(part)
+        .env("TOPDECK_SHM", &folder.0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let done = child.wait_with_output().expect("it ends");
+    // It need not read what it is given.
+    let _ = writer.join();
+    assert!(
+        done.status.success(),
+        "{part}: {:?} {}",
+        done.status,
+        String::from_utf8_lossy(&done.stderr)
+    );
+    let left = folder.readers().into_iter().map(|mut reader| {
+        let metrics = reader.metrics().expect("metrics");
+        Left { process: reader.process(), metrics }
+    });
+    Some((done.stdout, left.collect()))
+}
+
+#[track_caller]
+fn check_threads(how: How) {
+    let Some((_, left)) = run("threads", how, &[]) else { return };
+    let [left] = &left[..] else { panic!("{} files", left.len()) };
+    assert!(left.process.has_ended && left.process.lost == 0, "{:?}", left.process);
+    let (threads, each) = (4 * 6, 20_000u64);
+    assert_eq!(left.value("inline_total"), &Value::Counter(Number::Unsigned(threads * (each + 1))));
+    assert_eq!(left.value("library_total"), &Value::Counter(Number::Unsigned(threads * each * 2)));
+    assert_eq!(left.value("balance"), &Value::Gauge(Number::Signed(-(threads as i64) * 10_000)));
+    let sum_of_each = each * (each - 1) / 2;
+    for (name, more) in [("inline_took", 1), ("library_took", 0)] {
+        let seen = left.histogram(name);
+        assert_eq!(seen.count(), threads * (each + more), "{name}");
+        let sum = seen.sum_side().exact().map(|sum| sum.value());
+        assert_eq!(sum, Some((threads * (sum_of_each + 7 * more)) as f64), "{name}");
+        assert_eq!(seen.min_side().exact(), Some(0.0), "{name}");
+        assert_eq!(seen.max_side().exact(), Some((each - 1) as f64), "{name}");
+    }
+    assert_eq!(left.metric("inline_took").role, Role::Timing);
+    let Value::InFlight(work) = left.value("work") else { panic!("no table") };
+    assert_eq!((work.started, work.ended, work.unlisted), (threads + 3, threads, 0));
+    let shown: Vec<(u64, Vec<&str>)> = work
+        .operations
+        .iter()
+        .map(|one| (one.number, one.tags.iter().map(|(_, tag)| tag.as_str()).collect()))
+        .collect();
+    assert_eq!(shown, [(0, vec!["sdb", "read"]), (1, vec!["sda"]), (2, vec!["sdb", "read"])]);
+}
+
+#[test]
+fn threads_of_c_lose_nothing() {
+    check_threads(How::C);
+}
+
+#[test]
+fn threads_of_cpp_lose_nothing() {
+    check_threads(How::Cpp);
+}
+
+#[test]
+fn threads_of_a_program_with_the_library_inside_lose_nothing() {
+    check_threads(How::Static);
+}
+
+#[test]
+fn a_forked_process_counts_by_itself() {
+    for how in [How::C, How::Static] {
+        let Some((_, left)) = run("forks", how, &[]) else { return };
+        let [parent, child] = &left[..] else { panic!("{} files", left.len()) };
+        assert!(parent.process.has_ended && child.process.has_ended);
+        assert_ne!(parent.process.identity.pid, child.process.identity.pid);
+        assert_eq!(parent.value("inline_total"), &Value::Counter(Number::Unsigned(40_000)));
+        assert_eq!(parent.histogram("inline_took").count(), 40_000);
+        assert_eq!(child.value("inline_total"), &Value::Counter(Number::Unsigned(5)));
+        assert_eq!(child.value("library_total"), &Value::Counter(Number::Unsigned(0)));
+        let seen = child.histogram("inline_took");
+        assert_eq!(seen.sum_side().exact().map(|sum| sum.value()), Some(5_010.0));
+        // What the parent had begun is the parent's to end.
+        let Value::InFlight(work) = parent.value("work") else { panic!("no table") };
+        assert_eq!((work.started, work.ended, work.operations.len()), (1, 1, 0));
+        let Value::InFlight(work) = child.value("work") else { panic!("no table") };
+        assert_eq!((work.started, work.ended, work.operations.len()), (0, 0, 0));
+    }
+}
+
+/// Edges of all buckets and what lies beside them, ends of the numbers, and any numbers.
+fn values() -> Vec<u64> {
+    let mut values = vec![0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1];
+    let grid = Integers::<{ shm::layout::SCALE }>::PLACES;
+    // The least value of each bucket, by halving.
+    for place in 0..grid {
+        let (mut low, mut high) = (1u64, u64::MAX);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match Integers::<{ shm::layout::SCALE }>::place(middle) < place {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        values.extend([low.saturating_sub(1), low, low.saturating_add(1)]);
+    }
+    let mut state = 42u64;
+    for shift in (0..64).cycle().take(100_000) {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        values.push((state ^ state >> 29) >> shift);
+    }
+    values
+}
+
+#[test]
+fn a_value_has_the_same_bucket_in_c_and_in_rust() {
+    let values = values();
+    let input: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    let Some((places, left)) = run("places", How::C, &input) else { return };
+    let places = places.as_chunks::<8>().0.iter().map(|place| u64::from_ne_bytes(*place));
+    let mut seen = 0;
+    for (value, place) in values.iter().zip(places) {
+        let expected = match *value as i64 > 0 {
+            true => Integers::<{ shm::layout::SCALE }>::place(*value) as u64,
+            // The library finds these.
+            false => u64::MAX,
+        };
+        assert_eq!(place, expected, "value {value}");
+        seen += 1;
+    }
+    assert_eq!(seen, values.len());
+    let mut expected = hist::Histogram::default();
+    let mut sum = 0u128;
+    for value in values {
+        expected.record(value as f64);
+        sum += u128::from(value);
+    }
+    for name in ["inline_took", "library_took"] {
+        let seen = left[0].histogram(name);
+        assert_eq!(seen.positive(), expected.positive(), "{name}");
+        assert_eq!(seen.zero_count(), expected.zero_count(), "{name}");
+        assert_eq!(seen.sum_side().exact().map(|sum| sum.value()), Some(sum as f64), "{name}");
+        assert_eq!(seen.max_side().exact(), Some(u64::MAX as f64), "{name}");
+    }
+}
+
+#[test]
+fn all_kinds_are_seen_as_they_were_described() {
+    let Some((_, left)) = run("kinds", How::Cpp, &[]) else { return };
+    let left = &left[0];
+    let used = left.metric("connections_used");
+    assert_eq!(used.value, Value::Gauge(Number::Signed(-7)));
+    assert_eq!((used.unit.as_str(), used.help.as_str()), ("1", "How many there are."));
+    let labels = [("peer", "größer"), ("zone", "a")];
+    assert_eq!(used.labels, labels.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    assert_eq!(used.role, Role::Used);
+    let link = used.link.map(|at| left.metrics[at].name.as_str());
+    assert_eq!(link, Some("connections"));
+    assert_eq!(left.value("connections"), &Value::Gauge(Number::Signed(100)));
+    assert_eq!(left.value("ratio"), &Value::Gauge(Number::Float(0.25)));
+    assert_eq!(left.value("state"), &Value::Text("leader".to_owned()));
+    let Value::Heartbeat(alive) = left.value("alive") else { panic!("no heartbeat") };
+    assert_eq!((alive.beats, alive.every_ns), (2, 1_000_000_000));
+    let roles = [
+        Role::Other,
+        Role::Timing,
+        Role::Capacity,
+        Role::Used,
+        Role::Hit,
+        Role::Miss,
+        Role::Size,
+        Role::Queue,
+        Role::Error,
+        Role::Calls,
+    ];
+    for (number, role) in roles.into_iter().enumerate() {
+        assert_eq!(left.metric(&format!("role_{number}")).role, role);
+    }
+    assert_eq!(left.histogram("inline_took").count(), 1);
+}
+
+#[test]
+fn a_process_that_dies_leaves_what_it_counted() {
+    let Some((_, left)) = run("dies", How::C, &[]) else { return };
+    assert!(!left[0].process.has_ended);
+    assert_eq!(left[0].value("inline_total"), &Value::Counter(Number::Unsigned(20_000)));
+    assert_eq!(left[0].histogram("inline_took").count(), 20_000);
+}
+
+#[test]
+fn what_the_caller_does_wrong_is_told() {
+    for how in [How::C, How::Cpp] {
+        let Some((_, left)) = run("errors", how, &[]) else { return };
+        assert_eq!(left[0].value("errors_total"), &Value::Counter(Number::Unsigned(3)));
+        assert_eq!(left[0].value("text"), &Value::Text("x".repeat(240)));
+        assert_eq!(left[0].metrics.len(), 2);
+    }
+}
+
+#[test]
+fn without_a_file_all_goes_nowhere() {
+    let Some(program) = test_program(How::C) else { return };
+    let done = Command::new(program).arg("off").env("TOPDECK_SHM", "off").output();
+    let done = done.expect("the program runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(String::from_utf8_lossy(&done.stdout).contains("TOPDECK_SHM=off"));
+}
+
+#[test]
+fn the_samples_run() {
+    for (source, arguments, name) in
+        [("sample", &["5"][..], "answered_total"), ("bench", &["3", "2"], "bench_total")]
+    {
+        let Some(program) = compiled(source, How::C) else { return };
+        let folder = Folder::new(source);
+        let done = Command::new(program).args(arguments).env("TOPDECK_SHM", &folder.0).output();
+        let done = done.expect("it runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let mut readers = folder.readers();
+        let metrics = readers[0].metrics().expect("metrics");
+        let counted = metrics.iter().find(|metric| metric.name == name).map(|metric| &metric.value);
+        let expected = if source == "sample" { 20 } else { 2 * 2 * 4 * 20_000 };
+        assert_eq!(counted, Some(&Value::Counter(Number::Unsigned(expected))), "{source}");
+    }
+}
