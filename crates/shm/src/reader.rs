@@ -101,7 +101,7 @@ impl Reader {
         let header = source.header()?;
         let mut reader = Reader { source, header, series: Vec::new(), runs: Vec::new(), seen: 0, text_bytes: 0 };
         reader.source.refresh(&header)?;
-        reader.refresh()?;
+        reader.note_entries()?;
         Ok(reader)
     }
 
@@ -125,7 +125,12 @@ impl Reader {
         if is_more {
             self.source.refresh(&self.header)?;
         }
+        self.note_entries()
+    }
+
+    fn note_entries(&mut self) -> Result<()> {
         let count = (self.header[header::REGISTRY_COUNT] as usize).min(layout::ENTRIES_MAX);
+        self.series.reserve(count.saturating_sub(self.seen));
         while self.seen < count {
             let mut words = [0; 8];
             self.source.head(layout::REGISTRY + self.seen * layout::ENTRY_BYTES, &mut words)?;

@@ -3,7 +3,7 @@
 //! Place 0 holds the value 1, which closes the bucket below it; place p holds bucket `p - 1` of
 //! [`Exp2`]. Zero has no place. A whole number above 2^53 is recorded as the double nearest to it.
 
-use super::exp2::{Exp2, index_default};
+use super::exp2::{Exp2, place_default};
 
 /// The grid of one scale, 0..=8, fixed at compile time so that a record needs no look at it.
 pub struct Integers<const SCALE: u32>;
@@ -22,14 +22,23 @@ impl<const SCALE: u32> Integers<SCALE> {
     #[inline]
     pub fn place(value: u64) -> usize {
         debug_assert!(value > 0);
-        // Conversion from a signed number is one instruction, from an unsigned one six.
-        let value = value as i64;
-        let index = match value > 0 {
-            true if SCALE == Exp2::DEFAULT.scale() as u32 => index_default(value as f64),
-            true => Self::grid().index(value as f64),
-            false => Self::index_of_large(value as u64),
-        };
-        (index + 1) as usize
+        if SCALE != Exp2::DEFAULT.scale() as u32 {
+            return match value as i64 {
+                // Conversion from a signed number is one instruction, from an unsigned one six.
+                value @ 1.. => (Self::grid().index(value as f64) + 1) as usize,
+                _ => (Self::index_of_large(value) + 1) as usize,
+            };
+        }
+        // One has no octave below it, and above 2^53 the nearest double counts, not the number.
+        if value.wrapping_sub(2) > (1 << 53) - 2 {
+            return Self::place_of_odd(value);
+        }
+        place_default(value)
+    }
+
+    #[cold]
+    fn place_of_odd(value: u64) -> usize {
+        (Self::index_of_large(value) + 1) as usize
     }
 
     #[cold]
