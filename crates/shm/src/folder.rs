@@ -62,7 +62,10 @@ fn own(uid: u32) -> PathBuf {
 pub(crate) fn all(root: &Path) -> Vec<PathBuf> {
     let below = |folder: &str, is_one: fn(&OsString) -> bool| {
         let entries = fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
-        entries.filter(move |entry| is_one(&entry.file_name())).map(|entry| entry.path())
+        // A link could lead out of the container.
+        let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|is| is.is_dir());
+        let entries = entries.filter(move |entry| is_one(&entry.file_name()) && is_folder(entry));
+        entries.map(|entry| entry.path())
     };
     let is_number = |name: &OsString| {
         name.to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))

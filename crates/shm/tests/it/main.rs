@@ -1,3 +1,8 @@
 //! One binary for all of the crate's integration tests.
 
+mod checks;
+mod fuzzed;
+mod jvm;
+mod layout;
+mod processes;
 mod recording;
