@@ -53,20 +53,20 @@ const DEVICES: [&str; 7] = ["nvme0n1", "sda", "nvme0n1", "sdb", "nvme0n1", "sda"
 
 /// What the sample is to do.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// How long it runs.
-    pub seconds: u64,
+    pub(crate) seconds: u64,
     /// Requests that it makes, with pauses between them; as many as there is time for, if not said.
-    pub requests: Option<u64>,
+    pub(crate) requests: Option<u64>,
     /// Operations of the storage that never end.
-    pub stuck: usize,
+    pub(crate) stuck: usize,
     /// Ends by `abort`.
-    pub abort: bool,
+    pub(crate) abort: bool,
 }
 
 impl Wanted {
     /// From the words of the command line.
-    pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
+    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
         let mut wanted = Wanted { seconds: 60, requests: None, stuck: 0, abort: false };
         while let Some(word) = words.next() {
             let mut number = || {
@@ -107,7 +107,7 @@ fn main() {
 }
 
 /// Runs. On standard output it says where its metrics are, and then, when all that was wanted has been done, "ready".
-pub fn run(wanted: Wanted) {
+pub(crate) fn run(wanted: Wanted) {
     match shm::status() {
         Ok(path) => println!("{}", path.display()),
         Err(problem) => eprintln!("sample: {problem}"),

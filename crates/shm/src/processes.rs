@@ -110,7 +110,7 @@ pub fn found_at(path: &Path) -> crate::Result<Found> {
     let words = source::header_of(path)?;
     let identity = identity_of(&words);
     let fate = Namespaces::look().fate(&identity, &words);
-    Ok(Found { path: path.to_owned(), format: Format::Topdeck, identity, fate })
+    Ok(Found { path: path.to_owned(), format: Format::Topdeck, identity, fate, listed: None })
 }
 
 pub(crate) fn identity_of(words: &[u64; header::WORDS]) -> Identity {

@@ -82,7 +82,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             break "interrupted".to_owned();
         }
         let now_ns = clock::now();
-        let now = process.attached.metrics()?;
+        let now = match process.attached.metrics() {
+            // The file may go with its process.
+            Err(_) if woken == Woken::Ended => break alarm::ended(&process),
+            now => now?,
+        };
         let passed = ((now_ns - start_ns) / options.interval).max(next);
         let late = if woken == Woken::Time { passed - next } else { 0 };
         let rows = changes(&before, &now, &wanted, now_ns - before_ns);
@@ -102,12 +106,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What changed of what is wanted. A series keeps its place.
+/// What changed of what is wanted.
 fn changes(before: &[Metric], now: &[Metric], wanted: &Patterns, over_ns: u64) -> Vec<[String; 4]> {
     let mut rows = Vec::new();
     for (at, metric) in now.iter().enumerate().filter(|(_, metric)| wanted.take(metric)) {
-        let before = before.get(at).map(|metric| &metric.value);
-        if let Some(change) = change::between(before, &metric.value) {
+        // A series keeps its place, as long as none before it disappears.
+        let is_it = |it: &&Metric| it.name == metric.name && it.labels == metric.labels;
+        let before = before.get(at).filter(is_it).or_else(|| before.iter().find(is_it));
+        if let Some(change) = change::between(before.map(|it| &it.value), &metric.value) {
             rows.push(report::change(metric, &change, Some(over_ns)));
         }
     }

@@ -95,7 +95,7 @@ pub(crate) fn one(text: &str, prefer: Prefer) -> Result<Process> {
         if Path::new(text).exists() {
             return at_path(Path::new(text));
         }
-        bail!("{}", nobody(text, &others, &problems));
+        bail!("{}", nobody(text, &others, prefer, &problems));
     }
     let is_wanted =
         |process: &Process| (process.runs_as().is_some()) == (prefer == Prefer::Running);
@@ -157,15 +157,18 @@ fn lines(list: &[String]) -> String {
     text.trim_end_matches(';').to_owned()
 }
 
-fn nobody(text: &str, others: &[Process], problems: &[String]) -> String {
-    let mut message = format!("no process {text:?} shows metrics here");
-    if others.is_empty() {
-        message.push_str(", nor does any other");
+fn nobody(text: &str, others: &[Process], prefer: Prefer, problems: &[String]) -> String {
+    let who = if prefer == Prefer::Gone { "that is gone" } else { "that shows metrics here" };
+    let mut message = format!("no process {who} is called {text:?} or has it as its pid");
+    let is_wanted = |it: &&Process| it.runs_as().is_none() == (prefer == Prefer::Gone);
+    let list: Vec<String> = others.iter().filter(is_wanted).map(line).collect();
+    if list.is_empty() {
+        message.push_str(", and there is no other");
     } else {
-        let list: Vec<String> = others.iter().map(line).collect();
-        message.push_str(&format!("; these do:{}", lines(&list)));
+        message.push_str(&format!("; there are:{}", lines(&list)));
     }
-    message.push_str(&format!("; {}", advice()));
+    message.push_str("; `topdeck ls --all` lists all; ");
+    message.push_str(&advice());
     if !problems.is_empty() {
         message.push_str(&format!("; not read: {}", problems.join("; ")));
     }

@@ -10,15 +10,19 @@ use crate::processes::moment::AsOf;
 use crate::processes::pattern::Patterns;
 use crate::processes::{derived, values};
 
-/// One row for each metric that is wanted: name, value, and what follows from it and others.
+/// One row for each metric that is wanted: its name, its value and what follows from it and others.
 pub(crate) fn metrics(metrics: &[Metric], wanted: &Patterns, as_of: &AsOf) -> String {
-    let mut rows: Vec<[String; 3]> = Vec::new();
+    let mut rows: Vec<[String; 2]> = Vec::new();
     for (at, metric) in metrics.iter().enumerate().filter(|(_, metric)| wanted.take(metric)) {
-        let (name, value) = (values::series(metric), values::value(metric, as_of));
-        rows.push([name, value, derived::remark(metrics, at)].map(|cell| plain(&cell)));
+        let mut value = values::value(metric, as_of);
+        let remark = derived::remark(metrics, at);
+        if !remark.is_empty() {
+            value.push_str(&format!(" ({remark})"));
+        }
+        rows.push([plain(&values::series(metric)), plain(&value)]);
     }
     rows.sort();
-    table(&rows, [false, false, false])
+    table(&rows, [false, false])
 }
 
 /// What is said of what cannot be, if the looks are in their order and of one process.
