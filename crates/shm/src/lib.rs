@@ -54,6 +54,7 @@ not_loom! {
     mod shown;
     mod source;
     mod sweep;
+    pub mod table;
     mod text;
     mod writer;
 
@@ -65,7 +66,7 @@ not_loom! {
     pub use attached::Attached;
     pub use counter::{Counter, UpDown};
     pub use error::{Error, Result};
-    pub use folder::VARIABLE;
+    pub use folder::{VARIABLE, folder};
     pub use gauge::{FloatGauge, Gauge};
     pub use heartbeat::Heartbeat;
     pub use histogram::{Histogram, Timer};

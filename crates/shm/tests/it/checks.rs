@@ -10,7 +10,64 @@ use shm::{hsperf, mmv};
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/` for a format in shared memory.
-pub(crate) const CHECKS: [(&str, Check); 2] = [("mmv", mmv), ("hsperf", hsperf)];
+pub(crate) const CHECKS: [(&str, Check); 4] =
+    [("mmv", mmv), ("hsperf", hsperf), ("shm", own), ("process_table", process_table)];
+
+/// Words of a file of our own: an offset of four bytes and a word of eight each, least significant byte first.
+fn own(bytes: &[u8]) {
+    let folder = std::env::temp_dir();
+    let thread = std::thread::current().id();
+    let path = folder.join(format!("topdeck-check-{}-{thread:?}.tdk", std::process::id()));
+    // Whole lanes: the end of a file must not lie within one, or reading it could not be told from a mistake of ours.
+    sparse(&path, bytes, 2);
+    for attach in [shm::Reader::attach, shm::Reader::attach_copied] {
+        let metrics = attach(&path).and_then(|mut reader| {
+            reader.process();
+            reader.metrics()
+        });
+        match metrics {
+            Ok(metrics) => {
+                assert!(metrics.len() <= shm::layout::ENTRIES_MAX);
+                tells_apart_if_distinct(&metrics);
+            }
+            Err(error) => one_line(&error.to_string()),
+        }
+    }
+    let _ = std::fs::remove_file(path);
+}
+
+/// A file that has these words, and so many lanes.
+pub(crate) fn sparse(path: &std::path::Path, words: &[u8], lanes: usize) {
+    use std::os::unix::fs::FileExt as _;
+    let file = std::fs::File::create(path).expect("a file");
+    let bytes = shm::layout::LANES + lanes * shm::layout::LANE_STRIDE;
+    file.set_len(bytes as u64).expect("a sparse file");
+    for record in words.as_chunks::<12>().0 {
+        let offset = u32::from_le_bytes([record[0], record[1], record[2], record[3]]);
+        let offset = u64::from(offset) / 8 * 8;
+        if offset < bytes as u64 {
+            file.write_all_at(&record[4..], offset).expect("room for a word");
+        }
+    }
+}
+
+/// Links lead to series that are there.
+fn tells_apart_if_distinct(metrics: &[Metric]) {
+    for metric in metrics {
+        assert!(metric.link.is_none_or(|link| link < metrics.len()));
+        if let Value::InFlight(table) = &metric.value {
+            assert!(table.operations.is_sorted_by_key(|one| one.start_ns));
+        }
+    }
+}
+
+/// A table has no more rows than bytes, and each can be shown.
+fn process_table(bytes: &[u8]) {
+    let Ok(table) = shm::table::Table::parse(bytes) else { return };
+    assert!(table.processes.len() * shm::table::ROW_BYTES <= bytes.len());
+    assert!(table.taken.ticks_per_second > 0 && table.generation > 0);
+    table.processes.iter().for_each(|process| drop(process.name()));
+}
 
 /// A file is read or refused with a reason, its texts within their limit.
 fn mmv(bytes: &[u8]) {

@@ -35,13 +35,16 @@ fn every_check_is_a_target() {
     }
 }
 
-/// What fuzzing begins with: PCP's own files, and performance data with an entry of each kind.
+/// What fuzzing begins with: PCP's own files, performance data with an entry of each kind, a table of processes.
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let mmv = files(&root().join("testdata/mmv"))
         .into_iter()
         .filter(|path| path.extension().is_some_and(|extension| extension == "mmv"));
     let mut seeds: Vec<_> = mmv.map(|path| ("mmv", fs::read(path).unwrap())).collect();
     seeds.extend([("hsperf", performance_data(false)), ("hsperf", performance_data(true))]);
+    let own = fs::read(root().join("testdata/shm/version-1.words"));
+    seeds.push(("shm", own.expect("the golden file")));
+    seeds.push(("process_table", crate::table::two_rows()));
     seeds
 }
 
@@ -71,6 +74,13 @@ fn seeds_are_read() {
         let read = match target {
             "mmv" => {
                 shm::mmv::parse(&seed, 0).map(|shown| (shown.metrics.len(), shown.refused)).ok()
+            }
+            // `golden` reads it.
+            "shm" => Some((3, 0)),
+            "process_table" => {
+                let rows = shm::table::Table::parse(&seed).map(|table| table.processes.len());
+                assert_eq!(rows.ok(), Some(2));
+                continue;
             }
             _ => shm::hsperf::parse(&seed).map(|shown| (shown.metrics.len(), shown.refused)).ok(),
         };

@@ -179,6 +179,25 @@ fn compare(pid: u32, differ: &mut Vec<String>) -> Option<usize> {
 
 /// As in a container: a `/tmp` of its own, and numbers of its own.
 #[test]
+fn a_jvm_is_a_process_like_others() {
+    let Some(jvm) = start("like-others", |program| {
+        let mut command = Command::new("java");
+        command.args(OPTIONS).arg(program);
+        command
+    }) else {
+        return;
+    };
+    let (found, _) = shm::processes();
+    let pid = jvm.child.id();
+    let found = found.into_iter().find(|one| one.fate == shm::Fate::Runs { pid });
+    let mut attached = shm::Attached::new(found.expect("it is found")).expect("it can be read");
+    assert_eq!((attached.pid(), attached.found().format.name()), (pid, "jvm"));
+    assert!(attached.command().contains("Sleeps.java"), "{}", attached.command());
+    let metrics = attached.metrics().expect("metrics");
+    assert!(metrics.iter().any(|one| one.name == "sun.gc.generation.0.space.0.used"));
+}
+
+#[test]
 fn a_jvm_in_other_namespaces_is_read_through_its_root() {
     const INSIDE: &str = r#"program=$(cat "$1") && shift && mount -t tmpfs tmpfs /tmp || exit 1
         printf %s "$program" >/tmp/Sleeps.java && exec java "$@" /tmp/Sleeps.java"#;

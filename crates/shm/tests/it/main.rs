@@ -2,7 +2,9 @@
 
 mod checks;
 mod fuzzed;
+mod golden;
 mod jvm;
 mod layout;
 mod processes;
 mod recording;
+mod table;
