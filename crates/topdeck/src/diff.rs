@@ -115,8 +115,9 @@ fn changes(before: &[Metric], after: &[Metric], over_ns: Option<u64>) -> String 
     rows.sort();
     distributions.sort_by_key(|(metric, ..)| values::series(metric));
     let mut text = String::new();
-    if rows.is_empty() && distributions.is_empty() {
-        text.push_str("  Nothing changed.\n");
+    let is_any = !rows.is_empty() || !distributions.is_empty();
+    if !is_any {
+        text.push_str(&format!("  Nothing changed in {} series.\n", count(unchanged)));
     } else if !rows.is_empty() {
         text.push('\n');
         text.push_str(&table(&rows, [false, true, true, false]));
@@ -131,7 +132,7 @@ fn changes(before: &[Metric], after: &[Metric], over_ns: Option<u64>) -> String 
         text.push('\n');
         text.push_str(&table(&rows, [false, false, true, true, true, true, true]));
     }
-    if unchanged > 0 {
+    if is_any && unchanged > 0 {
         text.push_str(&format!("\n  {} others did not change.\n", count(unchanged)));
     }
     let now: HashMap<_, ()> = after.iter().map(|metric| (key(metric), ())).collect();

@@ -203,13 +203,67 @@ fn a_process_is_listed_and_shown() {
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words[1..3], ["sample-shown", "topdeck"], "{line}");
     assert_eq!(words[6..8], ["15", "runs"], "{line}");
-    folder.check("cat sample-shown", expect![[]]);
-    folder.check("cat sample-shown cache_h* answered_total{route=\"search\"}", expect![[]]);
-    folder.check("cat sample-shown nonsense", expect![[]]);
-    folder.check("inflight sample-shown", expect![[]]);
-    folder.check("post-mortem sample-shown", expect![[]]);
-    folder.check("watch -i 20ms --count 2 sample-shown answer*", expect![[]]);
-    folder.check("diff sample-shown --over 1ms", expect![[]]);
+    folder.check("cat sample-shown", expect![[r#"
+        --- stdout
+        sample-shown (pid PID,) runs, topdeck
+        command PROGRAMS/sample-shown --exact processes::a_sample_program --nocapture
+        file FILE
+        since DATE
+        as of DATE, now
+
+        answer_duration{route="home"} 300 values, p50 TIME, p99 TIME, max TIME
+        answer_duration{route="search"} 100 values, p50 TIME, p99 TIME, max TIME
+        answered_total{route="home"} 300
+        answered_total{route="search"} 100
+        cache_hits_total 360 (hits are 90.00 % of 400 looks)
+        cache_misses_total 40 (misses are 10.00 % of 400 looks)
+        cache_size 163.84 kB
+        client_heartbeat 400 beats, the last TIME before; one is due every TIME
+        failed_total 4 (1.00 % of request_duration)
+        queue_capacity 64 requests
+        queue_depth 0 requests (0.00 % of 64 requests)
+        request_duration 400 values, p50 TIME, p99 TIME, max TIME
+        storage_calls_total 80 (0.20 per request_duration)
+        storage_in_flight 0 in flight; 80 began
+        version "1.0.0"
+        --- exit status 0
+    "#]]);
+    folder.check("cat sample-shown cache_h* answered_total{route=\"search\"}", expect![[r#"
+        --- stdout
+        sample-shown (pid PID,) runs, topdeck
+        command PROGRAMS/sample-shown --exact processes::a_sample_program --nocapture
+        file FILE
+        since DATE
+        as of DATE, now
+
+        answered_total{route="search"} 100
+        cache_hits_total 360 (hits are 90.00 % of 400 looks)
+        --- exit status 0
+    "#]]);
+    folder.check("cat sample-shown nonsense", expect![[r#"
+        --- stderr
+        topdeck: sample-shown (pid PID) has no metric nonsense; it has: answer_duration, answered_total, cache_hits_total, cache_misses_total, cache_size, client_heartbeat, failed_total, queue_capacity, queue_depth, request_duration, storage_calls_total, storage_in_flight, version
+        --- exit status 1
+    "#]]);
+    folder.check("inflight sample-shown", expect![[r#"
+        --- stdout
+        0 in flight in sample-shown (pid PID,) as of DATE, now
+        --- exit status 0
+    "#]]);
+    folder.check("post-mortem sample-shown", expect![[r#"
+        --- stderr
+        topdeck: sample-shown (pid PID) runs; see it with `topdeck cat sample-shown` or `topdeck inflight sample-shown`
+        --- exit status 1
+    "#]]);
+    let watched = folder.topdeck("watch -i 20ms --count 2 sample-shown answer*").stdout;
+    assert!(watched.contains(" ms long") && watched.contains(", nothing changed\n"), "{watched}");
+    assert!(watched.lines().last().is_some_and(|line| line.starts_with("done: ")), "{watched}");
+    folder.check("diff sample-shown --over 1ms", expect![[r#"
+        --- stdout
+        sample-shown (pid PID,) over TIME
+        Nothing changed in 15 series.
+        --- exit status 0
+    "#]]);
     let run = folder.topdeck("watch -i 0.5ms sample-shown");
     assert_eq!(run.status, 2, "{}", run.stderr);
     let run = folder.topdeck("cat nobody-of-this-name");
@@ -273,13 +327,65 @@ fn post_mortem_says_on_which_devices_operations_were_outstanding() {
     let folder = Folder::new("killed");
     let program = folder.start("sample-killed", "--requests 100 --stuck 4798");
     let by = "inflight sample-killed --by device";
-    folder.check(by, expect![[]]);
-    folder.check("inflight sample-killed --older-than 1h", expect![[]]);
+    folder.check(by, expect![[r#"
+        --- stdout
+        4,798 in flight in sample-killed (pid PID,) as of DATE, now
+
+        device count p50 of ages oldest
+        nvme0n1 2,742 TIME TIME
+        sda 1,371 TIME TIME
+        sdb 685 TIME TIME
+        --- exit status 0
+    "#]]);
+    folder.check("inflight sample-killed --older-than 1h", expect![[r#"
+        --- stdout
+        0 in flight in sample-killed (pid PID,) as of DATE, now
+        4,798 younger ones are left out
+        --- exit status 0
+    "#]]);
     let copy = folder.programs.join("copy.tdk");
     fs::copy(folder.file(), &copy).expect("a copy");
-    folder.check(&format!("diff {} sample-killed", copy.display()), expect![[]]);
+    folder.check(&format!("diff {} sample-killed", copy.display()), expect![[r#"
+        --- stdout
+        sample-killed (pid PID,) from FILE to FILE
+        How much time lies between is not in the files: no rates.
+        Nothing changed in 15 series.
+        --- exit status 0
+    "#]]);
     program.kill();
-    folder.check("post-mortem sample-killed --by device", expect![[]]);
+    folder.check("post-mortem sample-killed --by device", expect![[r#"
+        --- stdout
+        sample-killed (pid PID,) died, topdeck
+        command PROGRAMS/sample-killed --exact processes::a_sample_program --nocapture
+        file FILE
+        since DATE
+        end nobody saw when it died
+        ages as of DATE, its latest sign of life, a beat of client_heartbeat
+
+        4,798 operations were in flight:
+        device count p50 of ages oldest
+        nvme0n1 2,742 TIME TIME
+        sda 1,371 TIME TIME
+        sdb 685 TIME TIME
+
+        What it showed:
+        answer_duration{route="home"} 75 values, p50 TIME, p99 TIME, max TIME
+        answer_duration{route="search"} 25 values, p50 TIME, p99 TIME, max TIME
+        answered_total{route="home"} 75
+        answered_total{route="search"} 25
+        cache_hits_total 90 (hits are 90.00 % of 100 looks)
+        cache_misses_total 10 (misses are 10.00 % of 100 looks)
+        cache_size 40.96 kB
+        client_heartbeat 100 beats, the last TIME before; one is due every TIME
+        failed_total 1 (1.00 % of request_duration)
+        queue_capacity 64 requests
+        queue_depth 0 requests (0.00 % of 64 requests)
+        request_duration 100 values, p50 TIME, p99 TIME, max TIME
+        storage_calls_total 20 (0.20 per request_duration)
+        storage_in_flight 4,798 in flight, the oldest for TIME; 4,818 began
+        version "1.0.0"
+        --- exit status 0
+    "#]]);
     let run = folder.topdeck("post-mortem sample-killed");
     assert!(run.stdout.contains("  4,778 more are not listed here"), "{}", run.stdout);
     assert_eq!(folder.topdeck("post-mortem").status, 0);
