@@ -2,7 +2,8 @@
 //!
 //! Writes `docs/benchmarks.md` and the samples behind it, `bench/results/*.tsv`. Everything that can disturb
 //! a comparison is said in the report itself. `record.rs` … `accuracy.rs` hold one comparison of histograms each,
-//! with the peers; `topdeck.rs` is topdeck's side of all of them. `time.rs` compares clocks, `journal.rs` has those of journals,
+//! with the peers; `topdeck.rs` is topdeck's side of all of them. `time.rs` compares clocks, `shared.rs` what programs
+//! measure themselves with, `journal.rs` has those of journals,
 //! `store.rs` that of stores, `query.rs` that of questions to them, `serve.rs` that of servers under load.
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod record;
 mod report;
 mod rounds;
 mod serve;
+mod shared;
 mod store;
 mod threads;
 mod time;
@@ -53,6 +55,15 @@ struct Options {
     /// process that does nothing else
     #[arg(long, value_name = "FOLDER", hide = true)]
     memory_of: Option<PathBuf>,
+    /// Record into shared memory, so often on each of two threads or until killed if 0: what `shm` looks at from outside
+    #[arg(long, value_name = "COUNT", hide = true)]
+    record_shm: Option<u64>,
+    /// Read that process's counters so often
+    #[arg(long, value_name = "COUNT", hide = true)]
+    read_shm: Option<u64>,
+    /// Hold so many counters in shared memory until the input ends
+    #[arg(long, value_name = "COUNT", hide = true)]
+    hold_shm: Option<usize>,
     /// In CAQL
     #[arg(long, hide = true, requires = "memory_of")]
     caql: bool,
@@ -76,7 +87,7 @@ const STORE: &str = "store";
 const QUERY: &str = "query";
 const SERVE: &str = "serve";
 /// Those on stores come last.
-const COMPARISONS: [(&str, Run); 13] = [
+const COMPARISONS: [(&str, Run); 14] = [
     ("record", Run::Alone(record::run)),
     ("threads", Run::Alone(threads::run)),
     ("merge", Run::Alone(merge::run)),
@@ -84,6 +95,7 @@ const COMPARISONS: [(&str, Run); 13] = [
     ("bytes", Run::Alone(bytes::run)),
     ("accuracy", Run::Alone(accuracy::run)),
     ("clock", Run::Alone(time::run)),
+    ("shm", Run::Alone(shared::run)),
     ("journal-append", Run::Alone(journal::append)),
     ("journal-durable", Run::Alone(journal::durable)),
     ("journal-read", Run::Alone(journal::read)),
@@ -101,6 +113,15 @@ fn main() -> Result<()> {
     if let Some(folder) = &options.memory_of {
         println!("{}", query::topdeck::memory_of(folder, options.caql)?);
         return Ok(());
+    }
+    if let Some(count) = options.record_shm {
+        return shared::child::record(count);
+    }
+    if let Some(count) = options.hold_shm {
+        return shared::child::hold(count);
+    }
+    if let Some(count) = options.read_shm {
+        return shared::child::read(count);
     }
     let effort = match options.quick {
         true => Effort { rounds: ROUNDS_QUICK, quick: true },

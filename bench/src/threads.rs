@@ -62,8 +62,8 @@ pub(crate) fn run(effort: &Effort) -> Section {
     let mut results = Vec::new();
     for set in SETS {
         let values = [1, 2].map(|seed| Values::new(set.values(BURST, seed)));
-        let rows = measure_set(effort, &values, processors);
-        section.tables.push(rows.table(set));
+        let rows = measure_set(effort, &values, processors, &contenders());
+        section.tables.push(rows.table(set.name()));
         section.samples.push((format!("{}, alone, ns", set.name()), rows.alone.clone()));
         section.samples.push((format!("{}, two threads, ns", set.name()), rows.together.clone()));
         section
@@ -79,18 +79,18 @@ pub(crate) fn run(effort: &Effort) -> Section {
 }
 
 /// Samples of all contenders on one data set.
-struct Rows {
-    alone: Vec<Samples>,
-    together: Vec<Samples>,
-    passed: Vec<Samples>,
+pub(crate) struct Rows {
+    pub(crate) alone: Vec<Samples>,
+    pub(crate) together: Vec<Samples>,
+    pub(crate) passed: Vec<Samples>,
     ratios: Vec<Samples>,
     discarded: Vec<usize>,
     tried: Vec<usize>,
 }
 
 impl Rows {
-    fn table(&self, set: Distribution) -> Table {
-        let caption = format!("Nanoseconds per value, {}: median (least–greatest).", set.name());
+    pub(crate) fn table(&self, what: &str) -> Table {
+        let caption = format!("Nanoseconds per value, {what}: median (least–greatest).");
         let header =
             ["", "keeps", "1 thread", "2 threads", "× alone", "passed, 2 threads", "discarded"];
         let mut table = Table::new(&caption, 2, &header);
@@ -122,8 +122,12 @@ fn targets(results: &[Rows]) -> Vec<Target> {
     topdeck::SHARED.iter().map(target).collect()
 }
 
-fn measure_set(effort: &Effort, values: &[Values; 2], processors: [usize; 2]) -> Rows {
-    let contenders = contenders();
+pub(crate) fn measure_set(
+    effort: &Effort,
+    values: &[Values; 2],
+    processors: [usize; 2],
+    contenders: &[Shared],
+) -> Rows {
     let empty =
         || contenders.iter().map(|one| Samples::new(&one.name, one.keeps)).collect::<Vec<_>>();
     let none = || vec![0; contenders.len()];
@@ -216,7 +220,7 @@ fn contenders() -> Vec<Shared> {
     all
 }
 
-fn hdr_recorder(digits: u8) -> Shared {
+pub(crate) fn hdr_recorder(digits: u8) -> Shared {
     let shared: SyncHistogram<u64> = record::hdr(digits).into_sync();
     Shared::new(format!("hdrhistogram Recorder, {digits} digits"), MIN_MAX, move |session| {
         let mut own = shared.recorder();

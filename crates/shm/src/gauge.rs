@@ -30,6 +30,22 @@ impl FloatGauge {
     pub fn set(&self, value: f64) {
         set(&self.cells, value.to_bits());
     }
+
+    /// So much more, or less, whichever thread says so.
+    #[inline]
+    pub fn add(&self, n: f64) {
+        let Some(cell) = of_lane_0::<AtomicU64>(self.cells.small()) else { return };
+        let mut word = cell.load(Ordering::Relaxed);
+        // All threads have the one cell, so that none is added to a value that another has replaced.
+        while let Err(found) = cell.compare_exchange_weak(
+            word,
+            (f64::from_bits(word) + n).to_bits(),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            word = found;
+        }
+    }
 }
 
 #[inline]

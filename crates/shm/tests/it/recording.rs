@@ -86,6 +86,12 @@ fn what_is_set_is_as_it_was_set_last() {
     let float = Description::new("it_float").float_gauge().expect("room");
     float.set(0.25);
     assert_eq!(value("it_float", &[]), Value::Gauge(Number::Float(0.25)));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..10_000).for_each(|_| float.add(0.5)));
+        }
+    });
+    assert_eq!(value("it_float", &[]), Value::Gauge(Number::Float(20_000.25)));
     let text = Description::new("it_text").label("a", "b").text().expect("room");
     assert_eq!(value("it_text", &[("a", "b")]), Value::Text(String::new()));
     assert!(text.set("one"));

@@ -1,0 +1,221 @@
+//! What looking does to recording: each record is timed, with nobody looking, somebody a hundred times a second, and somebody all the time.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clock::Stopwatch;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::{TOOK, cell, prometheus_histogram};
+use crate::Effort;
+use crate::data::{Distribution, Values};
+use crate::record;
+use crate::report::{Section, Table, Target};
+
+/// How somebody looks.
+#[derive(Clone, Copy, PartialEq)]
+enum Look {
+    Never,
+    HundredTimes,
+    Always,
+}
+
+const LOOKS: [(Look, &str); 3] = [
+    (Look::Never, "nobody"),
+    (Look::HundredTimes, "100 times a second"),
+    (Look::Always, "all the time"),
+];
+
+/// What is measured of one contender and one way of looking.
+struct Outcome {
+    times: hist::Histogram,
+    looks: u64,
+}
+
+/// Something that records, and is looked at.
+struct Contender {
+    name: &'static str,
+    #[expect(
+        clippy::type_complexity,
+        reason = "what a thread does with each value, and what a look is"
+    )]
+    parts: Box<dyn Fn() -> (Box<dyn FnMut(usize) + Send>, Box<dyn FnMut() + Send>)>,
+}
+
+pub(crate) fn run(effort: &Effort, section: &mut Section, processors: [usize; 2]) {
+    let seconds = if effort.quick { 0.3 } else { 5.0 };
+    let mut table = Table::new(
+        "A record while somebody looks, in nanoseconds, with the 20 ns that telling takes. The greatest is what the machine does, too.",
+        2,
+        &["", "looks", "p50", "p99", "p99.9", "p99.99", "greatest", "records", "looks, total"],
+    );
+    for contender in contenders() {
+        for (look, name) in LOOKS {
+            let outcome = measure(&contender, look, processors, Duration::from_secs_f64(seconds));
+            let at = |q: f64| outcome.times.quantile(q).map_or(f64::NAN, |found| found.estimate);
+            let greatest = outcome.times.max_side().value().unwrap_or(f64::NAN);
+            let mut row = vec![contender.name.to_owned(), name.to_owned()];
+            row.extend([0.5, 0.99, 0.999, 0.9999].map(|q| cell(at(q))));
+            row.extend([
+                cell(greatest),
+                outcome.times.count().to_string(),
+                outcome.looks.to_string(),
+            ]);
+            table.rows.push(row);
+            if contender.name == TOPDECK {
+                match look {
+                    Look::Never => {}
+                    Look::HundredTimes => section.targets.push(Target::at_most(
+                        "record, p99.99, read 100 times a second (with telling)",
+                        40.0,
+                        "ns",
+                        Some(at(0.9999)),
+                    )),
+                    Look::Always => section.targets.push(Target::at_most(
+                        "record, p99.9, read all the time (with telling)",
+                        130.0,
+                        "ns",
+                        Some(at(0.999)),
+                    )),
+                }
+            }
+        }
+    }
+    section.tables.push(table);
+}
+
+const TOPDECK: &str = "topdeck shm histogram";
+
+fn contenders() -> Vec<Contender> {
+    let values = || {
+        let values = Values::new(Distribution::Lognormal.values(4096, 7)).nanoseconds;
+        move |at: usize| values[at % values.len()]
+    };
+    vec![
+        Contender {
+            name: TOPDECK,
+            parts: Box::new(move || {
+                let value = values();
+                TOOK.record(1);
+                let path = shm::status().expect("a file");
+                let mut reader = shm::Reader::attach(&path).expect("it can be read");
+                let at = (0..reader.len())
+                    .find(|&at| reader.name(at) == "bench_took")
+                    .expect("it is there");
+                (
+                    Box::new(move |n| TOOK.record(value(n))),
+                    Box::new(move || {
+                        reader.refresh().expect("it can be read");
+                        black_box(reader.value(at).expect("it can be read"));
+                    }),
+                )
+            }),
+        },
+        Contender {
+            name: "hdrhistogram Recorder, 2 digits",
+            parts: Box::new(move || {
+                let value = values();
+                let mut shared: hdrhistogram::sync::SyncHistogram<u64> = record::hdr(2).into_sync();
+                let mut own = shared.recorder();
+                (
+                    Box::new(move |n| {
+                        let _ = own.record(value(n));
+                    }),
+                    Box::new(move || shared.refresh_timeout(Duration::from_secs(1))),
+                )
+            }),
+        },
+        Contender {
+            name: "metriken AtomicHistogram, p = 5",
+            parts: Box::new(move || {
+                static METRIKEN: metriken::AtomicCounterHistogram =
+                    metriken::AtomicCounterHistogram::new(5, 64);
+                let value = values();
+                (
+                    Box::new(move |n| {
+                        let _ = METRIKEN.increment(value(n));
+                    }),
+                    Box::new(|| {
+                        black_box(METRIKEN.load());
+                    }),
+                )
+            }),
+        },
+        Contender {
+            name: "prometheus, classic, 20 bounds",
+            parts: Box::new(move || {
+                let value = values();
+                let peer = prometheus_histogram();
+                let read = peer.clone();
+                (
+                    Box::new(move |n| peer.observe(value(n) as f64 / 1e9)),
+                    Box::new(move || {
+                        black_box(prometheus::core::Collector::collect(&read));
+                    }),
+                )
+            }),
+        },
+        Contender {
+            name: "Mutex around hdrhistogram, 2 digits",
+            parts: Box::new(move || {
+                let value = values();
+                let shared = std::sync::Arc::new(std::sync::Mutex::new(record::hdr(2)));
+                let read = std::sync::Arc::clone(&shared);
+                (
+                    Box::new(move |n| {
+                        let _ = shared.lock().expect("no panic").record(value(n));
+                    }),
+                    Box::new(move || {
+                        black_box(read.lock().expect("no panic").clone());
+                    }),
+                )
+            }),
+        },
+    ]
+}
+
+fn measure(of: &Contender, look: Look, processors: [usize; 2], time: Duration) -> Outcome {
+    let (mut record, mut read) = (of.parts)();
+    let (is_over, looks) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut times = hist::Recorder::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(processors[1]);
+            while look != Look::Never && !is_over.load(Ordering::Relaxed) {
+                read();
+                looks.fetch_add(1, Ordering::Relaxed);
+                if look == Look::HundredTimes {
+                    thread::sleep(Duration::from_millis(10));
+                }
+            }
+        });
+        scope
+            .spawn(|| {
+                pin(processors[0]);
+                let began = Instant::now();
+                let mut n = 0;
+                // The first records touch pages.
+                (0..10_000).for_each(&mut record);
+                while began.elapsed() < time {
+                    for _ in 0..1_000 {
+                        let stopwatch = Stopwatch::start();
+                        record(n);
+                        times.record(stopwatch.elapsed_ns());
+                        n += 1;
+                    }
+                }
+            })
+            .join()
+            .expect("no panic");
+        is_over.store(true, Ordering::Relaxed);
+    });
+    Outcome { times: times.snapshot(), looks: looks.load(Ordering::Relaxed) }
+}
+
+fn pin(processor: usize) {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    let _ = sched_setaffinity(None, &set);
+}

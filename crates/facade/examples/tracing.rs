@@ -1,0 +1,20 @@
+//! A program with spans: one line shows to the host how long they take and which are open. `cargo run -p topdeck-facade --example tracing`
+
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // A program that has a subscriber adds `facade::tracing::layer()` to it instead.
+    facade::tracing::install()?;
+    println!("{}", facade::status()?.display());
+
+    for n in 0..1_000 {
+        let _request = tracing::info_span!("request", n).entered();
+        tracing::info_span!("database").in_scope(|| {
+            std::thread::sleep(Duration::from_millis(n % 50));
+        });
+        if n % 100 == 99 {
+            tracing::warn!("the hundredth");
+        }
+    }
+    Ok(())
+}

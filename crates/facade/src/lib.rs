@@ -1,0 +1,22 @@
+//! What programs measure already, with the `metrics` crate or as spans of `tracing`, in shared memory: one line in `main`.
+//!
+//! ```
+//! facade::metrics::install()?;
+//! facade::tracing::install()?;
+//! # Ok::<(), facade::Error>(())
+//! ```
+//!
+//! Where there is no shared memory, nothing is recorded and the program goes on; [`status`] says why. Features `metrics` and
+//! `tracing` are on by default.
+#![forbid(unsafe_code)]
+
+mod error;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod lazy;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(feature = "tracing")]
+pub mod tracing;
+
+pub use error::{Error, Result};
+pub use shm::status;

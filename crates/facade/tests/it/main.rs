@@ -1,0 +1,48 @@
+//! One binary for all of the crate's integration tests: what programs tell is what a reader of their memory sees.
+
+mod metrics;
+mod tracing;
+
+use shm::Reader;
+use shm::show::{Metric, Number, Value};
+
+/// The series of this process that has just these labels.
+fn find(name: &str, labels: &[(&str, &str)]) -> Option<Metric> {
+    let mut labels: Vec<_> =
+        labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    labels.sort();
+    let path = facade::status().expect("a file of metrics");
+    let metrics = Reader::attach(&path).and_then(|mut reader| reader.metrics()).expect("metrics");
+    metrics.into_iter().find(|metric| metric.name == name && metric.labels == labels)
+}
+
+#[track_caller]
+fn series(name: &str, labels: &[(&str, &str)]) -> Metric {
+    find(name, labels).unwrap_or_else(|| panic!("no series {name} {labels:?}"))
+}
+
+/// What was counted; 0 where there is no series.
+#[track_caller]
+fn count(name: &str, labels: &[(&str, &str)]) -> u64 {
+    match find(name, labels).map(|metric| metric.value) {
+        None => 0,
+        Some(Value::Counter(Number::Unsigned(count))) => count,
+        Some(other) => panic!("no counter: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn histogram(name: &str, labels: &[(&str, &str)]) -> hist::Histogram {
+    match series(name, labels).value {
+        Value::Histogram(histogram) => *histogram,
+        other => panic!("no histogram: {other:?}"),
+    }
+}
+
+/// Count, sum, least and greatest.
+fn exact(histogram: &hist::Histogram) -> (u64, f64, f64, f64) {
+    let side = |side: Option<f64>| side.expect("exact");
+    let sum = histogram.sum_side().exact().map(|sum| sum.value());
+    let (min, max) = (histogram.min_side().exact(), histogram.max_side().exact());
+    (histogram.count(), side(sum), side(min), side(max))
+}
