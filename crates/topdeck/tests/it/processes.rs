@@ -203,7 +203,9 @@ fn a_process_is_listed_and_shown() {
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words[1..3], ["sample-shown", "topdeck"], "{line}");
     assert_eq!(words[6..8], ["15", "runs"], "{line}");
-    folder.check("cat sample-shown", expect![[r#"
+    folder.check(
+        "cat sample-shown",
+        expect![[r#"
         --- stdout
         sample-shown (pid PID,) runs, topdeck
         command PROGRAMS/sample-shown --exact processes::a_sample_program --nocapture
@@ -227,8 +229,11 @@ fn a_process_is_listed_and_shown() {
         storage_in_flight 0 in flight; 80 began
         version "1.0.0"
         --- exit status 0
-    "#]]);
-    folder.check("cat sample-shown cache_h* answered_total{route=\"search\"}", expect![[r#"
+    "#]],
+    );
+    folder.check(
+        "cat sample-shown cache_h* answered_total{route=\"search\"}",
+        expect![[r#"
         --- stdout
         sample-shown (pid PID,) runs, topdeck
         command PROGRAMS/sample-shown --exact processes::a_sample_program --nocapture
@@ -239,17 +244,21 @@ fn a_process_is_listed_and_shown() {
         answered_total{route="search"} 100
         cache_hits_total 360 (hits are 90.00 % of 400 looks)
         --- exit status 0
-    "#]]);
+    "#]],
+    );
     folder.check("cat sample-shown nonsense", expect![[r#"
         --- stderr
         topdeck: sample-shown (pid PID) has no metric nonsense; it has: answer_duration, answered_total, cache_hits_total, cache_misses_total, cache_size, client_heartbeat, failed_total, queue_capacity, queue_depth, request_duration, storage_calls_total, storage_in_flight, version
         --- exit status 1
     "#]]);
-    folder.check("inflight sample-shown", expect![[r#"
+    folder.check(
+        "inflight sample-shown",
+        expect![[r#"
         --- stdout
         0 in flight in sample-shown (pid PID,) as of DATE, now
         --- exit status 0
-    "#]]);
+    "#]],
+    );
     folder.check("post-mortem sample-shown", expect![[r#"
         --- stderr
         topdeck: sample-shown (pid PID) runs; see it with `topdeck cat sample-shown` or `topdeck inflight sample-shown`
@@ -258,12 +267,15 @@ fn a_process_is_listed_and_shown() {
     let watched = folder.topdeck("watch -i 20ms --count 2 sample-shown answer*").stdout;
     assert!(watched.contains(" ms long") && watched.contains(", nothing changed\n"), "{watched}");
     assert!(watched.lines().last().is_some_and(|line| line.starts_with("done: ")), "{watched}");
-    folder.check("diff sample-shown --over 1ms", expect![[r#"
+    folder.check(
+        "diff sample-shown --over 1ms",
+        expect![[r#"
         --- stdout
         sample-shown (pid PID,) over TIME
         Nothing changed in 15 series.
         --- exit status 0
-    "#]]);
+    "#]],
+    );
     let run = folder.topdeck("watch -i 0.5ms sample-shown");
     assert_eq!(run.status, 2, "{}", run.stderr);
     let run = folder.topdeck("cat nobody-of-this-name");
@@ -327,7 +339,9 @@ fn post_mortem_says_on_which_devices_operations_were_outstanding() {
     let folder = Folder::new("killed");
     let program = folder.start("sample-killed", "--requests 100 --stuck 4798");
     let by = "inflight sample-killed --by device";
-    folder.check(by, expect![[r#"
+    folder.check(
+        by,
+        expect![[r#"
         --- stdout
         4,798 in flight in sample-killed (pid PID,) as of DATE, now
 
@@ -336,24 +350,33 @@ fn post_mortem_says_on_which_devices_operations_were_outstanding() {
         sda 1,371 TIME TIME
         sdb 685 TIME TIME
         --- exit status 0
-    "#]]);
-    folder.check("inflight sample-killed --older-than 1h", expect![[r#"
+    "#]],
+    );
+    folder.check(
+        "inflight sample-killed --older-than 1h",
+        expect![[r#"
         --- stdout
         0 in flight in sample-killed (pid PID,) as of DATE, now
         4,798 younger ones are left out
         --- exit status 0
-    "#]]);
+    "#]],
+    );
     let copy = folder.programs.join("copy.tdk");
     fs::copy(folder.file(), &copy).expect("a copy");
-    folder.check(&format!("diff {} sample-killed", copy.display()), expect![[r#"
+    folder.check(
+        &format!("diff {} sample-killed", copy.display()),
+        expect![[r#"
         --- stdout
         sample-killed (pid PID,) from FILE to FILE
         How much time lies between is not in the files: no rates.
         Nothing changed in 15 series.
         --- exit status 0
-    "#]]);
+    "#]],
+    );
     program.kill();
-    folder.check("post-mortem sample-killed --by device", expect![[r#"
+    folder.check(
+        "post-mortem sample-killed --by device",
+        expect![[r#"
         --- stdout
         sample-killed (pid PID,) died, topdeck
         command PROGRAMS/sample-killed --exact processes::a_sample_program --nocapture
@@ -385,7 +408,8 @@ fn post_mortem_says_on_which_devices_operations_were_outstanding() {
         storage_in_flight 4,798 in flight, the oldest for TIME; 4,818 began
         version "1.0.0"
         --- exit status 0
-    "#]]);
+    "#]],
+    );
     let run = folder.topdeck("post-mortem sample-killed");
     assert!(run.stdout.contains("  4,778 more are not listed here"), "{}", run.stdout);
     assert_eq!(folder.topdeck("post-mortem").status, 0);
