@@ -163,9 +163,9 @@ fn serve(requests: &Mutex<Receiver<Request>>, tags: &[[[Tag; 2]; 2]; DEVICES.len
         if number % 10 == 0 {
             MISSES.add(1);
             STORAGE_CALLS.add(2);
-            for operation in 0..2 {
-                let device = (number / 10) as usize % DEVICES.len();
-                let _asked = STORAGE.begin(number, &tags[device][operation]);
+            let device = (number / 10) as usize % DEVICES.len();
+            for asked in &tags[device] {
+                let _asked = STORAGE.begin(number, asked);
                 thread::sleep(Duration::from_micros(200 + number % 7 * 100));
             }
             CACHE_SIZE.add(if number < 10_000 { 4096 } else { 0 });

@@ -115,7 +115,7 @@ impl Operations {
             |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), |ns| nanoseconds(ns as f64));
         let mut rows = vec![[plain(by), "count".into(), "p50 of ages".into(), "oldest".into()]];
         for group in self.groups(by) {
-            let value = group.value.map_or_else(|| format!("(no {by})"), |value| value);
+            let value = group.value.unwrap_or_else(|| format!("(no {by})"));
             rows.push([plain(&value), count(group.count), age(group.p50_ns), age(group.oldest_ns)]);
         }
         if self.unlisted > 0 {
