@@ -196,7 +196,8 @@ pub(crate) fn write_text(f: &mut dyn fmt::Write, text: &str) -> fmt::Result {
             '"' => f.write_str("\\\"")?,
             '\\' => f.write_str("\\\\")?,
             '\n' => f.write_str("\\n")?,
-            c if c < ' ' => write!(f, "\\u{:04x}", c as u32)?,
+            // Those above 0x7e need not be, but a terminal may obey them.
+            c if c.is_control() => write!(f, "\\u{:04x}", c as u32)?,
             c => f.write_char(c)?,
         }
     }
@@ -211,12 +212,12 @@ mod tests {
     fn for_programs_and_for_people() {
         let json = Object(vec![
             ("a", integer(1)),
-            ("b", List(vec![number(0.5), Null, Text("x\"\n\u{1}".to_owned())])),
+            ("b", List(vec![number(0.5), Null, Text("x\"\n\u{1}\u{9b}".to_owned())])),
             ("c", Json::Cells(vec![Cell { lower: 1.0, upper: f64::INFINITY, count: 2 }])),
             ("d", Json::Map(vec![("é".to_owned(), Json::Bool(true))])),
             ("e", List(Vec::new())),
         ]);
-        let dense = r#"{"a":1,"b":[0.5,null,"x\"\n\u0001"],"c":[{"lower":1.0,"upper":null,"count":2}],"d":{"é":true},"e":[]}"#;
+        let dense = r#"{"a":1,"b":[0.5,null,"x\"\n\u0001\u009b"],"c":[{"lower":1.0,"upper":null,"count":2}],"d":{"é":true},"e":[]}"#;
         assert_eq!(format!("{json:#}"), dense);
         let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(read(dense), read(&json.to_string()));

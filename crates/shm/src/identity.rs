@@ -42,14 +42,19 @@ pub(crate) fn pid_namespace(process: &str) -> u64 {
     fs::metadata(format!("/proc/{process}/ns/pid")).map_or(0, |found| found.ino())
 }
 
-/// When a process started, if there is one.
+/// When a process started, if there is one. One that has ended, and whose parent has not looked yet, is none.
 pub(crate) fn start_ticks(process: &str) -> Option<u64> {
     let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
     // The name is in parentheses and may have any bytes, parentheses too.
     let after_name = &stat[stat.iter().rposition(|&byte| byte == b')')? + 1..];
     let fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
-    // It is field 22; the first after the name is field 3.
-    fields.skip(22 - 3).next()?.parse().ok()
+    // The first after the name is field 3, the state; how many threads there are is field 20, the start field 22.
+    let fields: Vec<&str> = fields.take(22 - 3 + 1).collect();
+    // The first thread may have ended before the others.
+    if fields.first() == Some(&"Z") && fields.get(20 - 3) <= Some(&"1") {
+        return None;
+    }
+    fields.get(22 - 3)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -63,5 +68,20 @@ mod tests {
         assert!(own.boot != 0 && own.start_ticks > 0 && own.pid_namespace > 0, "{own:?}");
         assert_eq!(own, Identity::own());
         assert_eq!(start_ticks("0"), None);
+    }
+
+    #[test]
+    fn a_process_that_nobody_waited_for_does_not_run() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let pid = child.id().to_string();
+        assert!(start_ticks(&pid).is_some());
+        child.kill().expect("it is ours");
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while start_ticks(&pid).is_some() {
+            assert!(std::time::Instant::now() < deadline, "it was killed");
+            std::thread::yield_now();
+        }
+        assert!(fs::metadata(format!("/proc/{pid}")).is_ok(), "nobody has waited for it");
+        child.wait().expect("it ended");
     }
 }

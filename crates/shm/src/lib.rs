@@ -74,7 +74,7 @@ not_loom! {
     pub use identity::Identity;
     pub use in_flight::{InFlight, Operation, Tag};
     pub use metric::{Declared, Description, Label, Labelled, Metric, Static};
-    pub use processes::{Fate, Format, Found, processes};
+    pub use processes::{Fate, Format, Found, found_at, processes};
     pub use reader::{Process, Reader};
     pub use registry::SERIES_OF_A_NAME_MAX;
     pub use shown::Role;

@@ -105,6 +105,14 @@ pub fn processes() -> (Vec<Found>, Vec<crate::Error>) {
     (found, problems)
 }
 
+/// The file at a path, wherever that is: a copy, or that of a process with a folder of its own.
+pub fn found_at(path: &Path) -> crate::Result<Found> {
+    let words = source::header_of(path)?;
+    let identity = identity_of(&words);
+    let fate = Namespaces::look().fate(&identity, &words);
+    Ok(Found { path: path.to_owned(), format: Format::Topdeck, identity, fate, listed: None })
+}
+
 pub(crate) fn identity_of(words: &[u64; header::WORDS]) -> Identity {
     Identity {
         boot: u128::from(words[header::BOOT]) | u128::from(words[header::BOOT + 1]) << 64,

@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    audit, cardinality, check_config, compare, completions, doctor, explain, generate, heatmap,
-    hist, import, journal, man, query, restore, serve, snapshot, store, token,
+    audit, cardinality, cat, check_config, compare, completions, diff, doctor, explain, generate,
+    heatmap, hist, import, inflight, journal, ls, man, post_mortem, query, restore, serve,
+    snapshot, store, token, watch,
 };
 
 /// See how a system treats each of its users, not on average.
@@ -34,7 +35,14 @@ Exit status:
 enum Command {
     Serve(serve::ServeOptions),
     Agent(serve::AgentOptions),
+    Ls(ls::Options),
+    Cat(cat::Options),
+    Watch(watch::Options),
     Hist(hist::Options),
+    Inflight(inflight::Options),
+    Diff(diff::Options),
+    #[command(name = "post-mortem")]
+    PostMortem(post_mortem::Options),
     Journal(journal::Options),
     Store(store::Options),
     Import(import::Options),
@@ -74,7 +82,13 @@ impl Topdeck {
             Command::Audit(options) => audit::run(&options),
             Command::Snapshot(options) => snapshot::run(&options),
             Command::Restore(options) => restore::run(&options),
+            Command::Ls(options) => ls::run(&options),
+            Command::Cat(options) => cat::run(&options),
+            Command::Watch(options) => watch::run(&options),
             Command::Hist(options) => hist::run(&options),
+            Command::Inflight(options) => inflight::run(&options),
+            Command::Diff(options) => diff::run(&options),
+            Command::PostMortem(options) => post_mortem::run(&options),
             Command::Journal(options) => journal::run(&options),
             Command::Store(options) => store::run(&options),
             Command::Import(options) => import::run(&options),

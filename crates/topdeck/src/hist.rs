@@ -1,6 +1,6 @@
 //! `topdeck hist`: the distribution in files, as text, picture or JSON.
 //!
-//! The way of a value: [`input`] reads files through `collect` into [`group`]s, each one [`whole`]
+//! The way of a value: [`input`] reads files (or [`memory`] a process) through `collect` into [`group`]s, each one [`whole`]
 //! distribution; [`report`] prints a group, with pictures from [`shape`] and [`spectrum`]; [`json`], [`svg`],
 //! [`compare`] and [`intervals`] say the same in their own form. [`show`] writes numbers with units.
 
@@ -13,6 +13,7 @@ mod heat;
 pub(crate) mod input;
 pub(crate) mod intervals;
 pub(crate) mod json;
+mod memory;
 pub(crate) mod options;
 pub(crate) mod plot;
 mod report;
@@ -36,6 +37,8 @@ use crate::hist::terminal::Terminal;
 /// Reads, reports, and says what could not be read.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     options.check();
+    let in_memory = memory::meant(options)?;
+    let options = in_memory.as_ref().unwrap_or(options);
     let collected = input::collect(options)?;
     let damaged = !collected.troubles.is_empty() || !collected.unread.is_empty();
     if damaged {

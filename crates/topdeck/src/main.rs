@@ -3,19 +3,25 @@
 
 mod audit;
 mod cardinality;
+mod cat;
 mod check_config;
 mod command;
 mod compare;
 mod completions;
+mod diff;
 mod doctor;
 mod explain;
 mod generate;
 mod heatmap;
 mod hist;
 mod import;
+mod inflight;
 mod journal;
+mod ls;
 mod man;
 mod node;
+mod post_mortem;
+mod processes;
 mod query;
 mod restore;
 mod serve;
@@ -27,6 +33,7 @@ mod store;
 mod svg;
 mod time;
 mod token;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -96,6 +96,14 @@ pub(crate) fn collect(options: &Options) -> Result<Collected> {
             metrics: BTreeSet::new(),
         },
     };
+    if let Some(memory) = &options.memory {
+        taker.is_page = true;
+        memory.read(&mut taker)?;
+        return match taker.failed {
+            Some(error) => Err(error),
+            None => Ok(taker.collected),
+        };
+    }
     for (file, path) in options.files.iter().enumerate() {
         (taker.file, taker.file_name) = (file, name(path));
         if let Err(error) = read_file(path, options, &mut taker) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use collect::{Format, Quantity, Unit};
 
+use crate::hist::memory::Memory;
 use crate::hist::{intervals, usage};
 
 /// Show the distribution in files of numbers or histograms
@@ -15,12 +16,19 @@ use crate::hist::{intervals, usage};
 /// the rest. Every number that is not exact comes with the bounds that the truth lies between.
 ///
 /// Several files are one distribution, unless --by keeps them apart.
-#[derive(clap::Args)]
+///
+/// Instead of files: a process that shows metrics in shared memory (its id, its program's name, or the path of its .tdk file),
+/// and the names of its histograms, in which * stands for anything.
+#[derive(Clone, clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Files to read; - is standard input
+    /// Files to read; - is standard input. Or a process, and then names of its histograms
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
+
+    /// What is read instead of files.
+    #[arg(skip)]
+    pub(crate) memory: Option<Memory>,
 
     /// Unit of the values, where the format does not say: ns, us, ms, s, min, h, d or B
     ///
@@ -104,6 +112,7 @@ Examples:
   topdeck hist --interval 10s --by tag log.hlog
   topdeck hist --heatmap --svg picture.svg log.hlog
   curl -s localhost:9090/metrics | topdeck hist --metric http_request_duration_seconds -
+  topdeck hist sample answer_duration           out of the memory of a process: `topdeck ls` lists them
 
 Reading the numbers:
   A value without bounds is exact. Bounds hold the truth:

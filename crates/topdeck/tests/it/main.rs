@@ -8,6 +8,7 @@ mod generate;
 mod interference;
 mod journal;
 mod page;
+mod processes;
 mod query;
 mod reports;
 mod serve;

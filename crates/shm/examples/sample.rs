@@ -1,0 +1,183 @@
+//! A small server under its own load, which shows every kind of metric, for whoever wants to look at one: `docs/shm.md` does.
+//!
+//! ```console
+//! cargo run -p topdeck-shm --example sample -- --seconds 600 --stuck 4798
+//! ```
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use shm::{Counter, Gauge, Heartbeat, Histogram, InFlight, Role, Tag, Text, UpDown};
+
+shm::label! {
+    /// Where requests go.
+    enum Route as "route" { Home = "home", Search = "search" }
+}
+
+shm::metrics! {
+    /// Requests that were answered.
+    static ANSWERED: Counter[Route] = "answered_total";
+    /// How long an answer took.
+    static TOOK: Histogram[Route] = "answer_duration", unit "ns", role Role::Timing;
+    /// How long a request took, with its wait in the queue.
+    static REQUEST: Histogram = "request_duration", unit "ns", role Role::Timing;
+    /// Requests that failed.
+    static FAILED: Counter = "failed_total", role Role::Error, link &REQUEST;
+    /// Calls of the storage.
+    static STORAGE_CALLS: Counter = "storage_calls_total", role Role::Calls, link &REQUEST;
+    /// What the cache holds.
+    static CACHE_SIZE: UpDown = "cache_size", unit "By", role Role::Size;
+    /// Answers that the cache had.
+    static HITS: Counter = "cache_hits_total", role Role::Hit, link &CACHE_SIZE;
+    /// Answers that it did not have.
+    static MISSES: Counter = "cache_misses_total", role Role::Miss, link &CACHE_SIZE;
+    /// How many requests may wait.
+    static QUEUE_CAPACITY: Gauge = "queue_capacity", unit "{requests}", role Role::Capacity;
+    /// How many requests wait.
+    static QUEUE: UpDown = "queue_depth", unit "{requests}", role Role::Queue, link &QUEUE_CAPACITY;
+    /// What the storage was asked and has not answered.
+    static STORAGE: InFlight = "storage_in_flight", tags &["device", "operation"];
+    /// The one who makes requests still does.
+    static CLIENT: Heartbeat = "client_heartbeat", every_ns 100_000_000;
+    /// Which version this is.
+    static VERSION: Text = "version";
+}
+
+/// Requests that may wait.
+const WAITING_MAX: usize = 64;
+const WORKERS: usize = 2;
+/// Devices of the storage, and how many of seven operations each gets.
+const DEVICES: [&str; 7] = ["nvme0n1", "sda", "nvme0n1", "sdb", "nvme0n1", "sda", "nvme0n1"];
+
+/// What the sample is to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// How long it runs.
+    pub(crate) seconds: u64,
+    /// Requests that it makes, with pauses between them; as many as there is time for, if not said.
+    pub(crate) requests: Option<u64>,
+    /// Operations of the storage that never end.
+    pub(crate) stuck: usize,
+    /// Ends by `abort`.
+    pub(crate) abort: bool,
+}
+
+impl Wanted {
+    /// From the words of the command line.
+    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
+        let mut wanted = Wanted { seconds: 60, requests: None, stuck: 0, abort: false };
+        while let Some(word) = words.next() {
+            let mut number = || {
+                let text = words.next().unwrap_or_default();
+                text.parse::<u64>().map_err(|_| format!("{word} wants a number, found {text:?}"))
+            };
+            match word.as_str() {
+                "--seconds" => wanted.seconds = number()?,
+                "--requests" => wanted.requests = Some(number()?),
+                "--stuck" => wanted.stuck = number()? as usize,
+                "--abort" => wanted.abort = true,
+                other => {
+                    return Err(format!(
+                        "unknown word {other:?}: there are --seconds N, --requests N, --stuck N and --abort"
+                    ));
+                }
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+/// A request on its way.
+struct Request {
+    number: u64,
+    begun: u64,
+}
+
+#[allow(dead_code, reason = "a test has this file as a module")]
+fn main() {
+    match Wanted::parse(std::env::args().skip(1)) {
+        Ok(wanted) => run(wanted),
+        Err(problem) => {
+            eprintln!("sample: {problem}");
+            std::process::exit(2);
+        }
+    }
+}
+
+/// Runs. On standard output it says where its metrics are, and then, when all that was wanted has been done, "ready".
+pub(crate) fn run(wanted: Wanted) {
+    match shm::status() {
+        Ok(path) => println!("{}", path.display()),
+        Err(problem) => eprintln!("sample: {problem}"),
+    }
+    VERSION.set("1.0.0");
+    CACHE_SIZE.add(0);
+    QUEUE_CAPACITY.set(WAITING_MAX as i64);
+    let tags = |device| ["read", "write"].map(|operation| [Tag::new(device), Tag::new(operation)]);
+    let tags = DEVICES.map(|device| tags(device).map(|pair| pair.map(Result::unwrap_or_default)));
+    let stuck: Vec<_> = (0..wanted.stuck)
+        .map(|n| STORAGE.begin(n as u64, &tags[n % DEVICES.len()][n % 2]))
+        .collect();
+
+    let end = clock::now() + wanted.seconds * 1_000_000_000;
+    let (sender, receiver) = sync_channel(WAITING_MAX);
+    let receiver = Mutex::new(receiver);
+    thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| serve(&receiver, &tags));
+        }
+        for number in 0..wanted.requests.unwrap_or(u64::MAX) {
+            if clock::now() > end {
+                break;
+            }
+            CLIENT.beat();
+            QUEUE.add(1);
+            if sender.send(Request { number, begun: clock::now() }).is_err() {
+                break;
+            }
+            // They come in heaps.
+            if number % 16 == 15 {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        drop(sender);
+    });
+    println!("ready");
+    if wanted.abort {
+        std::process::abort();
+    }
+    thread::sleep(Duration::from_nanos(end.saturating_sub(clock::now())));
+    drop(stuck);
+}
+
+/// Answers requests until none come.
+fn serve(requests: &Mutex<Receiver<Request>>, tags: &[[[Tag; 2]; 2]; DEVICES.len()]) {
+    loop {
+        let next = requests.lock().map(|requests| requests.recv());
+        let Ok(Ok(Request { number, begun })) = next else { return };
+        QUEUE.add(-1);
+        let route = if number % 4 == 0 { Route::Search } else { Route::Home };
+        let timer = TOOK.of(route).start();
+        if number % 10 == 0 {
+            MISSES.add(1);
+            STORAGE_CALLS.add(2);
+            let device = (number / 10) as usize % DEVICES.len();
+            for asked in &tags[device] {
+                let _asked = STORAGE.begin(number, asked);
+                thread::sleep(Duration::from_micros(200 + number % 7 * 100));
+            }
+            CACHE_SIZE.add(if number < 10_000 { 4096 } else { 0 });
+        } else {
+            HITS.add(1);
+            std::hint::black_box((0..2_000u64).fold(number, |sum, n| sum.rotate_left(7) ^ n));
+        }
+        if number % 100 == 99 {
+            FAILED.add(1);
+        }
+        ANSWERED.of(route).add(1);
+        drop(timer);
+        REQUEST.record(clock::now().saturating_sub(begun));
+    }
+}

@@ -1,0 +1,67 @@
+//! `topdeck cat`: all that a process shows, now or when it was last alive.
+
+mod document;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::command::{plain, print};
+use crate::processes::find::{self, Prefer};
+use crate::processes::moment::AsOf;
+use crate::processes::pattern::Patterns;
+use crate::processes::{listing, report};
+
+/// Show all metrics of a process
+///
+/// Reads them out of shared memory: the process is not asked and does not wait. Quantiles are at most 1.08 % off, counts and
+/// the maximum are exact. Where a program says how its metrics belong together (what is used to its capacity, the hits of a
+/// cache to its misses), what follows from that stands beside them.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// Its id, the name of its program, or the path of its file
+    #[arg(value_name = "PROCESS")]
+    process: String,
+
+    /// Only these metrics; * stands for anything, as in 'cache_*' or 'took{*route=\"home\"*}'
+    #[arg(value_name = "METRIC")]
+    metrics: Vec<String>,
+
+    /// Print JSON: every statistic with its bounds
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck cat sample
+  topdeck cat 1234 'cache_*'
+  topdeck cat --json /dev/shm/topdeck-1000/1234-5678.tdk
+
+Exit status:
+  0  they are shown
+  1  there is no such process, or it has no such metric
+  2  the command line makes no sense";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let mut process = find::one(&options.process, Prefer::Running)?;
+    let metrics = process.attached.metrics()?;
+    let as_of = AsOf::of(&process, &metrics);
+    let wanted = Patterns::new(&options.metrics);
+    if !metrics.iter().any(|metric| wanted.take(metric)) {
+        bail!("{}", wanted.nothing(&process.name(), &metrics));
+    }
+    if options.json {
+        print(document::of(&process, &metrics, &wanted, &as_of).as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for line in listing::heading(&process) {
+        text.push_str(&format!("{}\n", plain(&line)));
+    }
+    text.push_str(&format!("  {}\n\n", plain(&as_of.sentence())));
+    text.push_str(&report::metrics(&metrics, &wanted, &as_of));
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,214 @@
+//! `topdeck diff`: what changed in a process between two moments.
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use shm::show::{Metric, Value};
+
+use crate::command::{plain, print, say};
+use crate::hist::show::count;
+use crate::journal::show::{nanoseconds, table};
+use crate::processes::alarm::{self, Alarm, Woken};
+use crate::processes::change::{self, Change};
+use crate::processes::find::{self, Prefer, Process};
+use crate::processes::moment::{self, AsOf};
+use crate::processes::{report, values};
+
+/// Show what changed in a process between two moments
+///
+/// With one process: between now and a while later. With two, which may be copies of a file (`cp` is enough) or processes:
+/// from the first to the second. Histograms are compared: what was recorded before with what was recorded in between; or, of
+/// two different processes, all of one with all of the other.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// Its id, the name of its program, or the path of its file
+    #[arg(value_name = "PROCESS")]
+    first: String,
+
+    /// The same, later; or another
+    #[arg(value_name = "LATER")]
+    second: Option<String>,
+
+    /// How long to wait before the second look
+    #[arg(long, value_name = "LENGTH", default_value = "10s", conflicts_with = "second", value_parser = moment::length)]
+    over: u64,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck diff sample --over 1min
+  cp /dev/shm/topdeck-1000/1234-5678.tdk before.tdk   then, later
+  topdeck diff ./before.tdk 1234
+
+Exit status:
+  0  it is shown; there may be no change
+  1  there is no such process
+  2  the command line makes no sense";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let text = match &options.second {
+        None => over(options)?,
+        Some(second) => {
+            let mut first = find::one(&options.first, Prefer::Running)?;
+            let mut second = find::one(second, Prefer::Running)?;
+            let (before, after) = (first.attached.metrics()?, second.attached.metrics()?);
+            if first.attached.found().identity == second.attached.found().identity {
+                let about =
+                    format!("{}, from {} to {}\n", second.name(), path(&first), path(&second));
+                let note = "  How much time lies between is not in the files: no rates.\n";
+                plain_lines(&about) + note + &changes(&before, &after, None)
+            } else {
+                beside([&first, &second], [&before, &after])
+            }
+        }
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn path(process: &Process) -> String {
+    process.attached.found().path.display().to_string()
+}
+
+/// Control characters escaped, but for the end of the line.
+fn plain_lines(text: &str) -> String {
+    plain(text.trim_end_matches('\n')) + "\n"
+}
+
+fn over(options: &Options) -> Result<String> {
+    let mut process = find::one(&options.first, Prefer::Running)?;
+    let alarm = Alarm::new(&process)?;
+    let start_ns = clock::now();
+    let before = process.attached.metrics()?;
+    match alarm.wait_until(start_ns.saturating_add(options.over))? {
+        Woken::Interrupted => bail!("interrupted"),
+        Woken::Ended => say(alarm::ended(&process)),
+        Woken::Time => {}
+    }
+    let over_ns = clock::now() - start_ns;
+    let after = process.attached.metrics()?;
+    let about = format!("{}, over {}\n", process.name(), nanoseconds(over_ns as f64));
+    Ok(plain_lines(&about) + &changes(&before, &after, Some(over_ns)))
+}
+
+/// A series: name and labels.
+fn key(metric: &Metric) -> (&str, &[(String, String)]) {
+    (&metric.name, &metric.labels)
+}
+
+fn changes(before: &[Metric], after: &[Metric], over_ns: Option<u64>) -> String {
+    let known: HashMap<_, &Metric> = before.iter().map(|metric| (key(metric), metric)).collect();
+    let (mut rows, mut distributions, mut unchanged) = (Vec::new(), Vec::new(), 0);
+    for metric in after {
+        let earlier = known.get(&key(metric));
+        match change::between(earlier.map(|metric| &metric.value), &metric.value) {
+            None => unchanged += 1,
+            Some(Change::Recorded(between)) => {
+                let before = earlier.map(|metric| &metric.value);
+                distributions.push((metric, before, Value::Histogram(between)));
+            }
+            Some(change) => rows.push(report::change(metric, &change, over_ns)),
+        }
+    }
+    rows.sort();
+    distributions.sort_by_key(|(metric, ..)| values::series(metric));
+    let mut text = String::new();
+    let is_any = !rows.is_empty() || !distributions.is_empty();
+    if !is_any {
+        text.push_str(&format!("  Nothing changed in {} series.\n", count(unchanged)));
+    } else if !rows.is_empty() {
+        text.push('\n');
+        text.push_str(&table(&rows, [false, true, true, false]));
+    }
+    if !distributions.is_empty() {
+        let mut rows = vec![["", "", "count", "rate", "p50", "p99", "max"].map(str::to_owned)];
+        for (metric, before, between) in &distributions {
+            let name = plain(&values::series(metric));
+            rows.push(distribution(name, "before", metric, *before, None));
+            rows.push(distribution(String::new(), "between", metric, Some(between), over_ns));
+        }
+        text.push('\n');
+        text.push_str(&table(&rows, [false, false, true, true, true, true, true]));
+    }
+    if is_any && unchanged > 0 {
+        text.push_str(&format!("\n  {} others did not change.\n", count(unchanged)));
+    }
+    let now: HashMap<_, ()> = after.iter().map(|metric| (key(metric), ())).collect();
+    let gone = before.iter().filter(|metric| !now.contains_key(&key(metric))).count();
+    if gone > 0 {
+        text.push_str(&format!("\n  {} of before are not there any more.\n", count(gone as u64)));
+    }
+    if rows_went_back(&rows) {
+        text.push_str("\n  Some hold less than before: is the first the later?\n");
+    }
+    text
+}
+
+fn rows_went_back(rows: &[[String; 4]]) -> bool {
+    rows.iter().any(|row| row[1] == report::BACK)
+}
+
+fn distribution(
+    name: String,
+    when: &str,
+    metric: &Metric,
+    value: Option<&Value>,
+    over_ns: Option<u64>,
+) -> [String; 7] {
+    let Some(Value::Histogram(of)) = value else {
+        let none = || "none".to_owned();
+        return [name, when.to_owned(), "0".to_owned(), String::new(), none(), none(), none()];
+    };
+    let [n, p50, p99, max] = values::distribution(&values::show(metric), of);
+    let rate = over_ns.map_or_else(String::new, |ns| change::rate(of.count() as f64, ns));
+    [name, when.to_owned(), n, rate, p50, p99, max]
+}
+
+/// Two processes that have nothing in common but names.
+fn beside(processes: [&Process; 2], metrics: [&[Metric]; 2]) -> String {
+    let as_of = [0, 1].map(|at| AsOf::of(processes[at], metrics[at]));
+    let [a, b] = processes.map(Process::name);
+    let mut text = plain_lines(&format!("{a} and {b} are different processes: side by side\n"));
+    let second: HashMap<_, &Metric> =
+        metrics[1].iter().map(|metric| (key(metric), metric)).collect();
+    let (mut rows, mut distributions) = (Vec::new(), Vec::new());
+    let mut only = [0u64, metrics[1].len() as u64];
+    for metric in metrics[0] {
+        let Some(other) = second.get(&key(metric)) else {
+            only[0] += 1;
+            continue;
+        };
+        only[1] = only[1].saturating_sub(1);
+        match (&metric.value, &other.value) {
+            (Value::Histogram(_), Value::Histogram(_)) => distributions.push((metric, *other)),
+            _ => rows.push([
+                plain(&values::series(metric)),
+                plain(&values::value(metric, &as_of[0])),
+                plain(&values::value(other, &as_of[1])),
+            ]),
+        }
+    }
+    rows.sort();
+    distributions.sort_by_key(|(metric, _)| values::series(metric));
+    if !rows.is_empty() {
+        rows.insert(0, [String::new(), plain(&a), plain(&b)]);
+        text.push('\n');
+        text.push_str(&table(&rows, [false, true, true]));
+    }
+    if !distributions.is_empty() {
+        let mut rows = vec![["", "", "count", "", "p50", "p99", "max"].map(str::to_owned)];
+        for (metric, other) in distributions {
+            let name = plain(&values::series(metric));
+            rows.push(distribution(name, &plain(&a), metric, Some(&metric.value), None));
+            rows.push(distribution(String::new(), &plain(&b), other, Some(&other.value), None));
+        }
+        text.push('\n');
+        text.push_str(&table(&rows, [false, false, true, true, true, true, true]));
+    }
+    for (n, name) in only.into_iter().zip([&a, &b]).filter(|(n, _)| *n > 0) {
+        text.push_str(&plain_lines(&format!("  {} are in {name} alone.", count(n))));
+    }
+    text
+}

@@ -1,0 +1,167 @@
+//! Values of processes in words, each with its unit.
+
+use collect::Unit;
+use hist::{Bracket, Histogram};
+use shm::show::{Heartbeat, InFlight, Metric, Number, Value};
+
+use crate::hist::show::{Show, count};
+use crate::journal::show::nanoseconds;
+use crate::processes::moment::AsOf;
+
+/// `name{label="value"}`.
+pub(crate) fn series(metric: &Metric) -> String {
+    if metric.labels.is_empty() {
+        return metric.name.clone();
+    }
+    let labels = metric.labels.iter().map(|(name, value)| format!("{name}={value:?}"));
+    format!("{}{{{}}}", metric.name, labels.collect::<Vec<_>>().join(","))
+}
+
+/// A unit as UCUM writes it, as topdeck knows it; none where there is none. What is in braces is what is counted.
+pub(crate) fn unit(text: &str) -> Option<Unit> {
+    match text {
+        "" | "1" => None,
+        "By" => Some(Unit::Bytes),
+        _ => match text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
+            Some("") => None,
+            Some(counted) => Some(Unit::Other(counted.to_owned())),
+            None => Unit::parse(text).or_else(|| Some(Unit::Other(text.to_owned()))),
+        },
+    }
+}
+
+/// How the values of a metric are written.
+pub(crate) fn show(metric: &Metric) -> Show {
+    Show::new(unit(&metric.unit).as_ref())
+}
+
+/// A number with the metric's unit. What has none keeps all its digits.
+pub(crate) fn number(metric: &Metric, number: Number) -> String {
+    match (unit(&metric.unit), number) {
+        (None, Number::Unsigned(n)) => count(n),
+        (None, Number::Signed(n)) => signed(n.into()),
+        (_, number) => show(metric).exact(as_float(number)),
+    }
+}
+
+/// A whole number with marks between thousands.
+pub(crate) fn signed(n: i128) -> String {
+    let size = count(u64::try_from(n.unsigned_abs()).unwrap_or(u64::MAX));
+    if n < 0 { format!("-{size}") } else { size }
+}
+
+pub(crate) fn as_float(number: Number) -> f64 {
+    match number {
+        Number::Unsigned(n) => n as f64,
+        Number::Signed(n) => n as f64,
+        Number::Float(x) => x,
+    }
+}
+
+/// Count, p50, p99 and max of a distribution. `~` marks a maximum of which only the bucket is known.
+pub(crate) fn distribution(show: &Show, of: &Histogram) -> [String; 4] {
+    let quantile = |q| of.quantile(q).map_or_else(|| "none".to_owned(), |value| show.value(value));
+    [count(of.count()), quantile(0.5), quantile(0.99), max(show, of.max())]
+}
+
+/// A maximum, with `~` where only its bucket is known.
+pub(crate) fn max(show: &Show, max: Option<Bracket>) -> String {
+    match max {
+        None => "none".to_owned(),
+        Some(max) if max.is_exact() => show.value(max),
+        Some(max) => format!("~{}", show.value(max)),
+    }
+}
+
+/// A value as it is.
+pub(crate) fn value(metric: &Metric, as_of: &AsOf) -> String {
+    match &metric.value {
+        Value::Counter(n) | Value::Gauge(n) => number(metric, *n),
+        Value::Text(text) => format!("{text:?}"),
+        Value::Histogram(of) if of.is_empty() => "nothing recorded yet".to_owned(),
+        Value::Histogram(of) => {
+            let [count, p50, p99, max] = distribution(&show(metric), of);
+            format!("{count} values, p50 {p50}, p99 {p99}, max {max}")
+        }
+        Value::InFlight(of) => in_flight(of, as_of),
+        Value::Heartbeat(beat) => heartbeat(beat, as_of),
+        Value::Unknown(why) => format!("unknown: {why}"),
+        _ => "unknown: a kind that this command does not know".to_owned(),
+    }
+}
+
+/// How many operations are outstanding.
+pub(crate) fn outstanding(of: &InFlight) -> u64 {
+    // The counters and the table are not read at the same instant.
+    of.started.saturating_sub(of.ended).max(of.operations.len() as u64)
+}
+
+/// Operations that are outstanding and are not in the table, because it was full when they began.
+pub(crate) fn unlisted(of: &InFlight) -> u64 {
+    of.unlisted.min(outstanding(of) - of.operations.len() as u64)
+}
+
+fn in_flight(of: &InFlight, as_of: &AsOf) -> String {
+    let mut text = format!("{} in flight", count(outstanding(of)));
+    if let Some(oldest) = of.operations.first() {
+        text.push_str(&format!(", the oldest for {}", as_of.age(oldest.start_ns)));
+    }
+    let unlisted = unlisted(of);
+    if unlisted > 0 {
+        text.push_str(&format!(", {} of them not listed", count(unlisted)));
+    }
+    text.push_str(&format!("; {} began", count(of.started)));
+    text
+}
+
+fn heartbeat(of: &Heartbeat, as_of: &AsOf) -> String {
+    if of.beats == 0 {
+        return "never beat".to_owned();
+    }
+    let mut text = format!("{} beats, the last {} before", count(of.beats), as_of.age(of.last_ns));
+    if of.every_ns > 0 {
+        text.push_str(&format!("; one is due every {}", nanoseconds(of.every_ns as f64)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metric(unit: &str, value: Value) -> Metric {
+        Metric {
+            name: "a".into(),
+            labels: Vec::new(),
+            unit: unit.into(),
+            help: String::new(),
+            role: shm::Role::Other,
+            link: None,
+            value,
+        }
+    }
+
+    #[test]
+    fn every_number_has_its_unit() {
+        let as_of = AsOf::unknown();
+        for (unit, n, expected) in [
+            ("ns", Number::Unsigned(1_500_000), "1.5 ms"),
+            ("By", Number::Signed(-4096), "-4.096 kB"),
+            ("{requests}", Number::Signed(12), "12 requests"),
+            ("1", Number::Unsigned(u64::MAX), "18,446,744,073,709,551,615"),
+            ("", Number::Signed(i64::MIN), "-9,223,372,036,854,775,808"),
+            ("%", Number::Float(12.5), "12.5 %"),
+            ("", Number::Float(f64::NAN), "unknown"),
+        ] {
+            assert_eq!(value(&metric(unit, Value::Gauge(n)), &as_of), expected, "{unit}");
+        }
+    }
+
+    #[test]
+    fn labels_cannot_pass_for_anything_else() {
+        let mut metric = metric("", Value::Text("\x1b[2J\u{202e}".into()));
+        metric.labels = vec![("a".into(), "\"} 1\n\x1b".into())];
+        assert_eq!(series(&metric), r#"a{a="\"} 1\n\u{1b}"}"#);
+        assert_eq!(value(&metric, &AsOf::unknown()), r#""\u{1b}[2J\u{202e}""#);
+    }
+}

@@ -1,0 +1,149 @@
+//! `topdeck watch`: what changes in a process, interval by interval.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use shm::show::Metric;
+
+use crate::command::{plain, print};
+use crate::hist::show::count;
+use crate::journal::show::{nanoseconds, table};
+use crate::processes::alarm::{self, Alarm, Woken};
+use crate::processes::find::{self, Prefer};
+use crate::processes::pattern::Patterns;
+use crate::processes::{change, moment, report};
+
+/// Show what changes in a process, interval by interval
+///
+/// For each interval, what was counted and how often that is in a second, and of histograms the distribution of that interval
+/// alone: count, p50, p99 and max, of which ~ says that only its bucket is known. Goes on until the process ends, or ctrl-C.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// Its id, the name of its program, or the path of its file
+    #[arg(value_name = "PROCESS")]
+    process: String,
+
+    /// Only these metrics; * stands for anything
+    #[arg(value_name = "METRIC")]
+    metrics: Vec<String>,
+
+    /// How long an interval is: 1ms or more
+    #[arg(short, long, value_name = "LENGTH", default_value = "1s", value_parser = interval)]
+    interval: u64,
+
+    /// So many intervals
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck watch sample
+  topdeck watch -i 10ms sample 'answer_*' queue_depth
+
+An interval that was not looked at in time is made one with the next, which is told, counted at the end, and
+in the length that stands beside the time.
+
+Exit status:
+  0  the process ended, the intervals are over, or ctrl-C was pressed
+  1  there is no such process, or it does not run
+  2  the command line makes no sense";
+
+const INTERVAL_LEAST_NS: u64 = 1_000_000;
+
+fn interval(text: &str) -> Result<u64, String> {
+    let ns = moment::length(text)?;
+    if ns < INTERVAL_LEAST_NS { Err("an interval is 1ms at the least".to_owned()) } else { Ok(ns) }
+}
+
+/// What was seen, for the last line.
+#[derive(Default)]
+struct Seen {
+    intervals: u64,
+    unchanged: u64,
+    late: u64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let mut process = find::one(&options.process, Prefer::Running)?;
+    let alarm = Alarm::new(&process)?;
+    let wanted = Patterns::new(&options.metrics);
+    let start_ns = clock::now();
+    let (mut before, mut before_ns) = (process.attached.metrics()?, start_ns);
+    if !options.metrics.is_empty() && !before.iter().any(|metric| wanted.take(metric)) {
+        bail!("{}", wanted.nothing(&process.name(), &before));
+    }
+    let (mut seen, mut next) = (Seen::default(), 1);
+    let why = loop {
+        let woken =
+            alarm.wait_until(start_ns.saturating_add(options.interval.saturating_mul(next)))?;
+        if woken == Woken::Interrupted {
+            break "interrupted".to_owned();
+        }
+        let now_ns = clock::now();
+        let now = match process.attached.metrics() {
+            // The file may go with its process.
+            Err(_) if woken == Woken::Ended => break alarm::ended(&process),
+            now => now?,
+        };
+        let passed = ((now_ns - start_ns) / options.interval).max(next);
+        let late = if woken == Woken::Time { passed - next } else { 0 };
+        let rows = changes(&before, &now, &wanted, now_ns - before_ns);
+        seen.intervals += 1 + late;
+        seen.late += late;
+        seen.unchanged += u64::from(rows.is_empty());
+        print(lines(&rows, now_ns - before_ns, late).as_bytes())?;
+        if woken == Woken::Ended {
+            break alarm::ended(&process);
+        }
+        if options.count.is_some_and(|count| seen.intervals >= count) {
+            break "done".to_owned();
+        }
+        (before, before_ns, next) = (now, now_ns, passed + 1);
+    };
+    print(summary(&why, &seen).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What changed of what is wanted.
+fn changes(before: &[Metric], now: &[Metric], wanted: &Patterns, over_ns: u64) -> Vec<[String; 4]> {
+    let mut rows = Vec::new();
+    for (at, metric) in now.iter().enumerate().filter(|(_, metric)| wanted.take(metric)) {
+        // A series keeps its place, as long as none before it disappears.
+        let is_it = |it: &&Metric| it.name == metric.name && it.labels == metric.labels;
+        let before = before.get(at).filter(is_it).or_else(|| before.iter().find(is_it));
+        if let Some(change) = change::between(before.map(|it| &it.value), &metric.value) {
+            rows.push(report::change(metric, &change, Some(over_ns)));
+        }
+    }
+    rows.sort();
+    rows
+}
+
+fn lines(rows: &[[String; 4]], over_ns: u64, late: u64) -> String {
+    let at = moment::milliseconds(clock::wall().unix_ns);
+    let mut text = format!("{at}  {} long", nanoseconds(over_ns as f64));
+    if late > 0 {
+        text.push_str(&format!(", {} intervals late", count(late)));
+    }
+    if rows.is_empty() {
+        return text + ", nothing changed\n";
+    }
+    text + "\n" + &table(rows, [false, true, true, false])
+}
+
+fn summary(why: &str, seen: &Seen) -> String {
+    let mut text = format!("{why}: {} intervals", count(seen.intervals));
+    if seen.unchanged > 0 {
+        text.push_str(&format!(", nothing changed in {}", count(seen.unchanged)));
+    }
+    match seen.late {
+        0 => text.push_str(", none late"),
+        late => text.push_str(&format!(
+            ", {} late and made one with the next: take longer ones, or fewer metrics",
+            count(late)
+        )),
+    }
+    plain(&text) + "\n"
+}

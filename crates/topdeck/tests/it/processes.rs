@@ -1,0 +1,512 @@
+//! `topdeck ls`, `cat`, `watch`, `inflight`, `diff`, `post-mortem` and `hist` of programs that show metrics: of this very binary,
+//! which is started anew under another name.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use expect_test::{Expect, expect};
+use serde_json::Value;
+
+use crate::{Run, counts, root};
+
+#[path = "../../../shm/examples/sample.rs"]
+mod sample;
+
+/// Says to `a_sample_program` what it is to do.
+const WANTED: &str = "TOPDECK_TEST_SAMPLE";
+
+/// No test, but what the tests start.
+#[test]
+fn a_sample_program() {
+    match std::env::var(WANTED).as_deref() {
+        Err(_) => {}
+        Ok("hostile") => hostile(),
+        Ok(words) => {
+            let words = words.split_whitespace().map(str::to_owned);
+            sample::run(sample::Wanted::parse(words).expect("words of the sample"));
+        }
+    }
+}
+
+/// Says everything that a terminal should not see.
+fn hostile() {
+    let text = "\x1b[2J\x07\u{9b}31m\nroot";
+    let described = || shm::Description::new("evil\x1b]0;x\x07_total").label("l", text).unit(text);
+    described().help(text).counter().expect("a counter").add(3);
+    shm::Description::new("said").text().expect("a text").set(text);
+    let tag = shm::Tag::new(text).expect("a tag");
+    let table = shm::Description::new("work").in_flight(&["device"]).expect("a table");
+    let _stuck = table.begin(7, &[tag]);
+    println!("ready");
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+/// A folder of metrics of a test's own.
+struct Folder {
+    memory: PathBuf,
+    programs: PathBuf,
+}
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("test-{}-{name}", std::process::id());
+        let folder = Folder {
+            memory: Path::new("/dev/shm").join(&name),
+            programs: Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name),
+        };
+        for path in [&folder.memory, &folder.programs] {
+            fs::create_dir_all(path).expect("a folder");
+        }
+        folder
+    }
+
+    /// Starts a program, and waits until it is ready.
+    #[track_caller]
+    fn start(&self, name: &str, wanted: &str) -> Program {
+        let path = self.programs.join(name);
+        if !path.exists() {
+            fs::hard_link(std::env::current_exe().expect("a path"), &path).expect("a link");
+        }
+        let mut child = Command::new(&path)
+            .args(["--exact", "processes::a_sample_program", "--nocapture"])
+            .env(WANTED, wanted)
+            .env("TOPDECK_SHM", &self.memory)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("it was asked for"));
+        let mut line = String::new();
+        while line.trim_end() != "ready" {
+            line.clear();
+            assert!(
+                lines.read_line(&mut line).expect("a line") > 0,
+                "it ended before it was ready"
+            );
+        }
+        Program { child, _lines: lines }
+    }
+
+    #[track_caller]
+    fn topdeck(&self, line: &str) -> Run {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+            .args(words)
+            .current_dir(root())
+            .env_clear()
+            .env("LC_ALL", "C.UTF-8")
+            .env("TOPDECK_SHM", &self.memory)
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs");
+        Run {
+            stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
+            status: output.status.code().expect("no signal"),
+        }
+    }
+
+    /// What it prints, without what is different each time.
+    #[track_caller]
+    fn check(&self, line: &str, expected: Expect) {
+        let run = self.topdeck(line);
+        expected.assert_eq(&self.steady(&run.all()));
+    }
+
+    fn steady(&self, text: &str) -> String {
+        let text = text.replace(&*self.memory.to_string_lossy(), "FOLDER");
+        let text = text.replace(&*self.programs.to_string_lossy(), "PROGRAMS");
+        text.lines().map(|line| steady_line(line) + "\n").collect()
+    }
+
+    /// Its only file of metrics.
+    fn file(&self) -> PathBuf {
+        let mut files = fs::read_dir(&self.memory).expect("a folder");
+        files.next().expect("a file").expect("an entry").path()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.memory);
+        let _ = fs::remove_dir_all(&self.programs);
+    }
+}
+
+/// Times, rates, dates and pids by what they are; one space between words.
+fn steady_line(line: &str) -> String {
+    let is_number = |word: &str| {
+        let digits =
+            word.trim_start_matches(['~', '+', '-', '(']).trim_end_matches([',', ';', ')', '.']);
+        !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == ',' || c == '.')
+    };
+    let end =
+        |word: &str| word.chars().rev().take_while(|c| ",;).:".contains(*c)).collect::<String>();
+    let mut words: Vec<String> = Vec::new();
+    for word in line.split_whitespace() {
+        let bare = word.trim_end_matches([',', ';', ')', ':', '.']);
+        let last = words.last().cloned().unwrap_or_default();
+        if ["ns", "us", "ms", "s", "KiB"].contains(&bare) && is_number(&last) {
+            words.pop();
+            words.push(
+                format!("TIME{}", end(word))
+                    .replace("TIME", if bare == "KiB" { "SIZE" } else { "TIME" }),
+            );
+        } else if bare.ends_with("/s") {
+            words.push("RATE".to_owned());
+        } else if last == "(pid" {
+            words.push(format!("PID{}", end(word)));
+        } else if bare.len() == 10 && bare.starts_with("20") && bare.matches('-').count() == 2 {
+            words.push("DATE".to_owned());
+        } else if last == "DATE" && word.contains('Z') {
+            words.pop();
+            words.push(format!("DATE{}", end(word)));
+        } else if word.contains(".tdk") {
+            words.push("FILE".to_owned());
+        } else {
+            words.push(word.to_owned());
+        }
+    }
+    words.join(" ")
+}
+
+/// A program that ends with its test.
+struct Program {
+    child: Child,
+    _lines: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn kill(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[test]
+fn a_process_is_listed_and_shown() {
+    let folder = Folder::new("shown");
+    let _program = folder.start("sample-shown", "--requests 400");
+    let list = folder.topdeck("ls");
+    let line = list.stdout.lines().find(|line| line.contains("sample-shown")).expect("a line");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[1..3], ["sample-shown", "topdeck"], "{line}");
+    assert_eq!(words[6..8], ["15", "runs"], "{line}");
+    folder.check(
+        "cat sample-shown",
+        expect![[r#"
+        --- stdout
+        sample-shown (pid PID,) runs, topdeck
+        command PROGRAMS/sample-shown --exact processes::a_sample_program --nocapture
+        file FILE
+        since DATE
+        as of DATE, now
+
+        answer_duration{route="home"} 300 values, p50 TIME, p99 TIME, max TIME
+        answer_duration{route="search"} 100 values, p50 TIME, p99 TIME, max TIME
+        answered_total{route="home"} 300
+        answered_total{route="search"} 100
+        cache_hits_total 360 (hits are 90.00 % of 400 looks)
+        cache_misses_total 40 (misses are 10.00 % of 400 looks)
+        cache_size 163.84 kB
+        client_heartbeat 400 beats, the last TIME before; one is due every TIME
+        failed_total 4 (1.00 % of request_duration)
+        queue_capacity 64 requests
+        queue_depth 0 requests (0.00 % of 64 requests)
+        request_duration 400 values, p50 TIME, p99 TIME, max TIME
+        storage_calls_total 80 (0.20 per request_duration)
+        storage_in_flight 0 in flight; 80 began
+        version "1.0.0"
+        --- exit status 0
+    "#]],
+    );
+    folder.check(
+        "cat sample-shown cache_h* answered_total{route=\"search\"}",
+        expect![[r#"
+        --- stdout
+        sample-shown (pid PID,) runs, topdeck
+        command PROGRAMS/sample-shown --exact processes::a_sample_program --nocapture
+        file FILE
+        since DATE
+        as of DATE, now
+
+        answered_total{route="search"} 100
+        cache_hits_total 360 (hits are 90.00 % of 400 looks)
+        --- exit status 0
+    "#]],
+    );
+    folder.check("cat sample-shown nonsense", expect![[r#"
+        --- stderr
+        topdeck: sample-shown (pid PID) has no metric nonsense; it has: answer_duration, answered_total, cache_hits_total, cache_misses_total, cache_size, client_heartbeat, failed_total, queue_capacity, queue_depth, request_duration, storage_calls_total, storage_in_flight, version
+        --- exit status 1
+    "#]]);
+    folder.check(
+        "inflight sample-shown",
+        expect![[r#"
+        --- stdout
+        0 in flight in sample-shown (pid PID,) as of DATE, now
+        --- exit status 0
+    "#]],
+    );
+    folder.check("post-mortem sample-shown", expect![[r#"
+        --- stderr
+        topdeck: sample-shown (pid PID) runs; see it with `topdeck cat sample-shown` or `topdeck inflight sample-shown`
+        --- exit status 1
+    "#]]);
+    let watched = folder.topdeck("watch -i 20ms --count 2 sample-shown answer*").stdout;
+    assert!(watched.contains(" ms long") && watched.contains(", nothing changed\n"), "{watched}");
+    assert!(watched.lines().last().is_some_and(|line| line.starts_with("done: ")), "{watched}");
+    folder.check(
+        "diff sample-shown --over 1ms",
+        expect![[r#"
+        --- stdout
+        sample-shown (pid PID,) over TIME
+        Nothing changed in 15 series.
+        --- exit status 0
+    "#]],
+    );
+    let run = folder.topdeck("watch -i 0.5ms sample-shown");
+    assert_eq!(run.status, 2, "{}", run.stderr);
+    let run = folder.topdeck("cat nobody-of-this-name");
+    assert_eq!(run.status, 1);
+    for part in ["nobody-of-this-name", "sample-shown", "topdeck ls --all", "TOPDECK_SHM"] {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn json_of_a_process() {
+    let folder = Folder::new("json");
+    let _program = folder.start("sample-json", "--requests 100 --stuck 7");
+    let document = |line: &str| -> Value {
+        let run = folder.topdeck(line);
+        assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+        serde_json::from_str(&run.stdout).expect("JSON")
+    };
+    let shown = document("cat sample-json --json");
+    assert_eq!(shown["process"]["state"], "runs");
+    let metrics = shown["metrics"].as_array().unwrap();
+    let of = |name: &str| metrics.iter().find(|metric| metric["name"] == name).expect("a metric");
+    assert_eq!(of("request_duration")["count"], 100);
+    assert!(of("request_duration")["max"]["upper"].is_number());
+    assert_eq!(of("cache_hits_total")["linked_to"], "cache_size");
+    assert_eq!(of("storage_in_flight")["count"], 7);
+    let by = document("inflight sample-json --by device --json");
+    assert_eq!(by["groups"][0]["value"], "nvme0n1");
+    assert_eq!(by["groups"][0]["count"], 4);
+    let listed = document("inflight sample-json --json");
+    assert_eq!(listed["operations"].as_array().unwrap().len(), 7);
+    assert_eq!(listed["operations"][0]["tags"]["device"], "nvme0n1");
+}
+
+#[test]
+fn a_histogram_of_a_process_has_all_views() {
+    let folder = Folder::new("hist");
+    let _program = folder.start("sample-hist", "--requests 400");
+    let run = folder.topdeck("hist sample-hist answer_duration");
+    assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+    assert_eq!(counts(&run), ["400"]);
+    assert!(run.stdout.contains("Percentile spectrum"), "{}", run.stdout);
+    let run = folder.topdeck("hist --by route sample-hist answer_duration");
+    assert_eq!(counts(&run), ["300", "100"]);
+    let run = folder.topdeck("hist sample-hist *_duration answered_total");
+    assert_eq!(counts(&run), ["400", "400"]);
+    assert!(run.stdout.contains("Not histograms, left out: 2 × a counter"), "{}", run.stdout);
+    let file = folder.file();
+    let run = folder.topdeck(&format!("hist --json {} request_duration", file.display()));
+    let document: Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(document["groups"][0]["count"], 400);
+    let run = folder.topdeck("hist sample-hist");
+    assert_eq!(run.status, 2);
+    assert!(run.stderr.contains("answer_duration, request_duration"), "{}", run.stderr);
+    let run = folder.topdeck("hist no-such-file answer_duration");
+    assert!(run.stderr.contains("cannot read no-such-file"), "{}", run.stderr);
+}
+
+#[test]
+fn post_mortem_says_on_which_devices_operations_were_outstanding() {
+    let folder = Folder::new("killed");
+    let program = folder.start("sample-killed", "--requests 100 --stuck 4798");
+    let by = "inflight sample-killed --by device";
+    folder.check(
+        by,
+        expect![[r#"
+        --- stdout
+        4,798 in flight in sample-killed (pid PID,) as of DATE, now
+
+        device count p50 of ages oldest
+        nvme0n1 2,742 TIME TIME
+        sda 1,371 TIME TIME
+        sdb 685 TIME TIME
+        --- exit status 0
+    "#]],
+    );
+    folder.check(
+        "inflight sample-killed --older-than 1h",
+        expect![[r#"
+        --- stdout
+        0 in flight in sample-killed (pid PID,) as of DATE, now
+        4,798 younger ones are left out
+        --- exit status 0
+    "#]],
+    );
+    let copy = folder.programs.join("copy.tdk");
+    fs::copy(folder.file(), &copy).expect("a copy");
+    folder.check(
+        &format!("diff {} sample-killed", copy.display()),
+        expect![[r#"
+        --- stdout
+        sample-killed (pid PID,) from FILE to FILE
+        How much time lies between is not in the files: no rates.
+        Nothing changed in 15 series.
+        --- exit status 0
+    "#]],
+    );
+    program.kill();
+    folder.check(
+        "post-mortem sample-killed --by device",
+        expect![[r#"
+        --- stdout
+        sample-killed (pid PID,) died, topdeck
+        command PROGRAMS/sample-killed --exact processes::a_sample_program --nocapture
+        file FILE
+        since DATE
+        end nobody saw when it died
+        ages as of DATE, its latest sign of life, a beat of client_heartbeat
+
+        4,798 operations were in flight:
+        device count p50 of ages oldest
+        nvme0n1 2,742 TIME TIME
+        sda 1,371 TIME TIME
+        sdb 685 TIME TIME
+
+        What it showed:
+        answer_duration{route="home"} 75 values, p50 TIME, p99 TIME, max TIME
+        answer_duration{route="search"} 25 values, p50 TIME, p99 TIME, max TIME
+        answered_total{route="home"} 75
+        answered_total{route="search"} 25
+        cache_hits_total 90 (hits are 90.00 % of 100 looks)
+        cache_misses_total 10 (misses are 10.00 % of 100 looks)
+        cache_size 40.96 kB
+        client_heartbeat 100 beats, the last TIME before; one is due every TIME
+        failed_total 1 (1.00 % of request_duration)
+        queue_capacity 64 requests
+        queue_depth 0 requests (0.00 % of 64 requests)
+        request_duration 100 values, p50 TIME, p99 TIME, max TIME
+        storage_calls_total 20 (0.20 per request_duration)
+        storage_in_flight 4,798 in flight, the oldest for TIME; 4,818 began
+        version "1.0.0"
+        --- exit status 0
+    "#]],
+    );
+    let run = folder.topdeck("post-mortem sample-killed");
+    assert!(run.stdout.contains("  4,778 more are not listed here"), "{}", run.stdout);
+    assert_eq!(folder.topdeck("post-mortem").status, 0);
+    assert!(folder.topdeck("post-mortem").stdout.contains("sample-killed"));
+    // A copy outlives the file.
+    fs::remove_file(folder.file()).expect("it is ours");
+    let run = folder.topdeck(&format!("post-mortem --by operation {}", copy.display()));
+    for line in ["  read       2,399 ", "  write      2,399 "] {
+        assert!(run.stdout.contains(line), "{}", run.stdout);
+    }
+    let run = folder.topdeck("watch sample-killed");
+    assert_eq!(run.status, 1, "{}", run.stderr);
+}
+
+#[test]
+fn how_a_process_ended_is_told() {
+    let folder = Folder::new("ended");
+    let mut program = folder.start("sample-aborted", "--abort --requests 10 --stuck 3");
+    program.child.wait().expect("it ends");
+    let mut program = folder.start("sample-ended", "--seconds 0 --requests 10 --stuck 3");
+    program.child.wait().expect("it ends");
+    for (name, state, in_flight) in [
+        ("sample-aborted", "died", "3 operations were in flight"),
+        ("sample-ended", "ended", "Nothing was in flight"),
+    ] {
+        let run = folder.topdeck(&format!("post-mortem {name}"));
+        assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{}", run.stdout);
+        assert!(run.stdout.contains(&format!("), {state}, topdeck")), "{}", run.stdout);
+        assert!(run.stdout.contains(in_flight), "{}", run.stdout);
+    }
+    let list = folder.topdeck("ls --all").stdout;
+    let state = |name: &str| list.lines().find(|line| line.contains(name)).expect("a line");
+    assert!(state("sample-aborted").contains(" died "), "{list}");
+    assert!(state("sample-ended").contains(" ended "), "{list}");
+    assert!(folder.topdeck("ls").stdout.contains("--all lists them"));
+}
+
+#[test]
+fn what_is_watched_ends_with_its_process() {
+    let folder = Folder::new("watched");
+    let program = folder.start("sample-watched", "--requests 10");
+    let watch = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        .args(["watch", "-i", "1min", "sample-watched"])
+        .env("TOPDECK_SHM", &folder.memory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // It may not have begun to wait: then it says that there is nothing to watch.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    program.kill();
+    let output = watch.wait_with_output().expect("it ends long before the minute is over");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let last = text.lines().last().unwrap_or_default();
+    assert!(
+        last.contains(" died; `topdeck post-mortem ") && last.ends_with(", none late"),
+        "{text}"
+    );
+}
+
+#[test]
+fn several_of_one_name_are_listed() {
+    let folder = Folder::new("two");
+    let one = folder.start("sample-two", "--requests 1");
+    let _two = folder.start("sample-two", "--requests 2");
+    let run = folder.topdeck("cat sample-two");
+    assert_eq!(run.status, 1);
+    assert!(run.stderr.contains("2 processes are called \"sample-two\""), "{}", run.stderr);
+    let run = folder.topdeck(&format!("cat {} answered_total*", one.child.id()));
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    one.kill();
+    let run = folder.topdeck("cat sample-two request_duration");
+    assert!(run.stdout.contains("2 values"), "the one that runs is meant: {}", run.stdout);
+}
+
+#[test]
+fn nothing_of_a_program_gets_to_the_terminal_as_it_is() {
+    let folder = Folder::new("hostile");
+    let program = folder.start("sample\x1b[31m\x07", "hostile");
+    fs::write(folder.memory.join("\x1b[2Jdamaged.tdk"), [7; 8192]).expect("a file");
+    let pid = program.child.id();
+    let by = ["cat", "cat --json", "inflight", "inflight --by device", "watch -i 1ms --count 1"];
+    let mut runs: Vec<Run> =
+        by.iter().map(|line| folder.topdeck(&format!("{line} {pid}"))).collect();
+    runs.extend(["ls --all", "inflight", "cat \x1b[2J"].map(|line| folder.topdeck(line)));
+    runs.push(folder.topdeck(&format!("cat {pid} x")));
+    runs.push(folder.topdeck(&format!("diff {pid} --over 1ms")));
+    runs.push(folder.topdeck(&format!("hist {pid} x")));
+    program.kill();
+    runs.push(folder.topdeck(&format!("post-mortem {pid}")));
+    runs.push(folder.topdeck(&format!("post-mortem {pid} --by device")));
+    for run in runs {
+        let text = run.all();
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert!(!text.contains("\nroot"), "{text}");
+    }
+    let list = folder.topdeck("ls --all");
+    assert_eq!(list.status, 1);
+    assert!(list.stderr.contains("damaged.tdk"), "{}", list.stderr);
+    assert!(list.stdout.contains(&pid.to_string()), "{}", list.stdout);
+}
