@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     audit, cardinality, check_config, compare, completions, doctor, explain, generate, heatmap,
-    hist, import, journal, man, query, restore, serve, snapshot, store, token,
+    hist, import, journal, man, query, restore, serve, snapshot, store, token, top,
 };
 
 /// See how a system treats each of its users, not on average.
@@ -52,6 +52,7 @@ enum Command {
     #[command(name = "check-config")]
     CheckConfig(check_config::Options),
     Doctor(doctor::Options),
+    Top(top::Options),
     Completions(completions::Options),
     Man(man::Options),
 }
@@ -86,6 +87,7 @@ impl Topdeck {
             Command::Generate(options) => generate::run(&options),
             Command::CheckConfig(options) => check_config::run(&options),
             Command::Doctor(options) => doctor::run(&options),
+            Command::Top(options) => top::run(&options),
             Command::Completions(options) => completions::run(&options),
             Command::Man(options) => man::run(&options),
         }

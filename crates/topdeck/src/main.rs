@@ -27,6 +27,7 @@ mod store;
 mod svg;
 mod time;
 mod token;
+mod top;
 
 use std::process::ExitCode;
 

@@ -11,6 +11,7 @@ mod query;
 mod reports;
 mod serve;
 mod store;
+mod top;
 
 use std::io::Write as _;
 use std::path::Path;
