@@ -1,5 +1,6 @@
 //! The state: what was seen, what is shown of it, and what a key does to it. Nothing here reads a clock or a process.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use crate::top::look::Look;
@@ -47,6 +48,8 @@ pub(crate) struct Board {
     pub(crate) window: Window,
     /// Lines of a long page that are above the screen.
     pub(crate) scroll: usize,
+    /// How many can be, as the page was drawn last.
+    pub(crate) scroll_max: Cell<usize>,
 }
 
 /// When the latest looks were made.
@@ -124,6 +127,7 @@ impl Board {
             series: None,
             window: Window::Minute,
             scroll: 0,
+            scroll_max: Cell::new(0),
         }
     }
 
@@ -290,7 +294,8 @@ impl Board {
 
     fn step(&mut self, by: isize) {
         if self.page == Page::Histogram {
-            self.scroll = self.scroll.saturating_add_signed(by);
+            let last = self.scroll_max.get();
+            self.scroll = self.scroll.saturating_add_signed(by).min(last);
         } else {
             self.select(self.selected().saturating_add_signed(by));
         }

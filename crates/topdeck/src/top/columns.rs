@@ -65,7 +65,7 @@ impl Column {
             Column::P99 => ("p99", true, 2, 8, 12),
             Column::Rate => ("rate", true, 3, 8, 10),
             Column::Pid => ("pid", true, 4, 3, 10),
-            Column::InFlight => ("in flight", true, 5, 9, 18),
+            Column::InFlight => ("in flight", true, 5, 12, 18),
             Column::Value => ("value", true, 5, 9, 24),
             Column::Metric => ("metric", false, 6, 16, 48),
             Column::P50 => ("p50", true, 7, 8, 12),

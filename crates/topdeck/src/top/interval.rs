@@ -50,6 +50,15 @@ impl Interval {
         Interval { start_ns, end_ns, change }
     }
 
+    /// The same, but of values only how many were recorded: that takes a hundredth of the time.
+    pub(crate) fn counted(before: (u64, &Value), now: (u64, &Value)) -> Interval {
+        let (Value::Histogram(first), Value::Histogram(second)) = (before.1, now.1) else {
+            return Interval::between(before, now);
+        };
+        let total = |histogram: &Histogram| Value::Counter(Number::Unsigned(histogram.count()));
+        Interval::between((before.0, &total(first)), (now.0, &total(second)))
+    }
+
     pub(crate) fn seconds(&self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64 / NS_PER_S
     }

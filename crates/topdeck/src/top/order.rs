@@ -126,7 +126,7 @@ impl Order {
         rows.sort_by(|a, b| self.compare(self.by.of_process(a), self.by.of_process(b)));
     }
 
-    /// Sorts the metrics of a process. By name they stay in the process's own order, with totals before their members.
+    /// Sorts the metrics of a process. By metric they stay as the process has them: histograms first.
     pub(crate) fn series(self, rows: &mut [&Series]) {
         match (self.by, self.is_reversed) {
             (By::Metric, false) => {}

@@ -196,7 +196,7 @@ impl Process {
         self.totals.get(name).or_else(|| self.series.iter().find(|series| series.name == *name))
     }
 
-    /// All rows of the page of the process: totals stand before their members.
+    /// All rows of the page of the process: histograms first, and totals before their members.
     pub(crate) fn rows(&self) -> Vec<&Series> {
         let mut rows = Vec::with_capacity(self.series.len() + self.totals.len());
         let mut told: Vec<&str> = Vec::new();
@@ -212,6 +212,7 @@ impl Process {
                 rows.push(series);
             }
         }
+        rows.sort_by_key(|series| !series.is_histogram());
         rows
     }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use std::{process, thread};
 
 use anyhow::{Context as _, Result};
 use ratatui::crossterm::event::{self, Event};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::hist::terminal::Terminal;
 use crate::top::board::Board;
@@ -15,13 +17,13 @@ use crate::top::{keys, view};
 
 /// A signal is seen so late at the most.
 const WAIT_NS: u64 = 200_000_000;
+/// Who was told to end has so long.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Shows the board until somebody has seen enough.
 pub(crate) fn run(board: &mut Board, watch: &mut Watch) -> Result<()> {
     let is_told = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&is_told)).context("cannot hear signals")?;
-    }
+    hear(Arc::clone(&is_told)).context("cannot hear signals")?;
     // Sees to it that a panic finds the terminal as it was.
     let mut terminal = ratatui::try_init().context("cannot take the terminal")?;
     let shown = show(board, watch, &mut terminal, &is_told);
@@ -33,6 +35,21 @@ pub(crate) fn run(board: &mut Board, watch: &mut Watch) -> Result<()> {
     } else {
         restored.context("cannot restore the terminal")
     }
+}
+
+/// Has a signal end what is shown.
+fn hear(is_told: Arc<AtomicBool>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let wait = move || {
+        if signals.forever().next().is_some() {
+            is_told.store(true, Ordering::Relaxed);
+            // Of a terminal that was hung up crossterm 0.29 reads nothing for ever, and does not return.
+            thread::sleep(GRACE);
+            let _ = ratatui::try_restore();
+            process::exit(1);
+        }
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
 }
 
 fn show(

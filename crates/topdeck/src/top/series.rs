@@ -31,6 +31,8 @@ pub(crate) struct Series {
     /// How many series this is the sum of; 1 is itself.
     pub(crate) members: usize,
     pub(crate) last: Option<(u64, Value)>,
+    /// The look before that.
+    before: Option<(u64, Value)>,
     pub(crate) interval: Option<Interval>,
     /// Of the latest interval, while it is followed.
     pub(crate) figures: Option<Figures>,
@@ -67,6 +69,7 @@ impl Series {
             role: metric.role,
             members: 1,
             last: None,
+            before: None,
             interval: None,
             figures: None,
             past: VecDeque::new(),
@@ -88,6 +91,7 @@ impl Series {
             role: first.role,
             members: of.len(),
             last: None,
+            before: None,
             interval: None,
             figures: None,
             past: VecDeque::new(),
@@ -103,7 +107,11 @@ impl Series {
     /// Takes note of another look; what is followed gets figures, and a past.
     pub(crate) fn look(&mut self, at_ns: u64, value: Value, is_followed: bool) {
         let interval = match &self.last {
-            Some((before_ns, before)) => Interval::between((*before_ns, before), (at_ns, &value)),
+            // Of the many that nobody looks at, distributions are not worked out.
+            Some((before_ns, before)) if is_followed => {
+                Interval::between((*before_ns, before), (at_ns, &value))
+            }
+            Some((before_ns, before)) => Interval::counted((*before_ns, before), (at_ns, &value)),
             None => Interval { start_ns: at_ns, end_ns: at_ns, change: Change::Unknown(ONE_LOOK) },
         };
         self.score = match (interval.rate(), &value) {
@@ -117,7 +125,7 @@ impl Series {
         };
         // A first interval is one that had two looks.
         self.interval = self.last.is_some().then_some(interval);
-        self.last = Some((at_ns, value));
+        self.before = self.last.replace((at_ns, value));
         self.figures = None;
         if is_followed {
             self.follow();
@@ -135,9 +143,15 @@ impl Series {
 
     /// Works out what a row shows.
     pub(crate) fn follow(&mut self) {
-        if self.figures.is_none() {
-            self.figures = self.interval.as_ref().and_then(Interval::values).map(Figures::of);
+        if self.figures.is_some() || !self.is_histogram() {
+            return;
         }
+        if let (Some((before_ns, before)), Some((at_ns, now))) = (&self.before, &self.last)
+            && self.interval.as_ref().is_some_and(|interval| interval.values().is_none())
+        {
+            self.interval = Some(Interval::between((*before_ns, before), (*at_ns, now)));
+        }
+        self.figures = self.interval.as_ref().and_then(Interval::values).map(Figures::of);
     }
 
     pub(crate) fn histogram(&self) -> Option<&Histogram> {

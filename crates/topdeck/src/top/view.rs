@@ -163,7 +163,8 @@ fn histogram(board: &Board, room: usize, height: usize, colours: Colours) -> Vec
     let frame = Frame::new(height, title, head, below);
     let screen = Terminal { width: room, wide: room, height: frame.rows, ascii: false, colours };
     let lines: Vec<String> = distribution::lines(board, series, &screen);
-    let scroll = board.scroll.min(lines.len().saturating_sub(frame.rows));
+    board.scroll_max.set(lines.len().saturating_sub(frame.rows));
+    let scroll = board.scroll.min(board.scroll_max.get());
     let lines = lines.iter().skip(scroll).take(frame.rows).map(|line| ansi::line(line)).collect();
     frame.filled(lines)
 }
@@ -211,7 +212,7 @@ fn title(
         match moment.length_ns {
             None => all.push(("first look".into(), Some(Paint::Max))),
             Some(length) => {
-                let length = age_text(length);
+                let length = format!("{:.2} s", length as f64 / 1e9);
                 all.push(match (moment.is_late, moment.is_after_pause) {
                     (true, _) => (format!("LATE: last {length}"), Some(Paint::Max)),
                     (_, true) => (format!("last {length}, a pause"), Some(Paint::Max)),

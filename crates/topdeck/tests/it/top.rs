@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use crate::{Run, root, topdeck};
@@ -51,6 +51,8 @@ fn measured() {
 struct Measured {
     child: Child,
     stdin: Option<ChildStdin>,
+    /// It has somebody to write to for as long as it runs.
+    _stdout: BufReader<ChildStdout>,
     folder: PathBuf,
 }
 
@@ -67,11 +69,14 @@ impl Measured {
             .spawn()
             .expect("it starts");
         let stdin = child.stdin.take();
-        let out = BufReader::new(child.stdout.take().expect("stdout was asked for"));
-        let is_ready =
-            out.lines().map_while(Result::ok).any(|line| line.contains("measured: ready"));
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout was asked for"));
+        let is_ready = stdout
+            .by_ref()
+            .lines()
+            .map_while(Result::ok)
+            .any(|line| line.contains("measured: ready"));
         assert!(is_ready, "it ended before it began");
-        Measured { child, stdin, folder }
+        Measured { child, stdin, _stdout: stdout, folder }
     }
 
     #[track_caller]

@@ -430,6 +430,19 @@ fn no_process_is_said() {
 }
 
 #[test]
+fn scrolling_ends_where_the_page_does() {
+    let mut board = board(12);
+    board.act(Action::Open);
+    board.act(Action::Open);
+    let area = Rect::new(0, 0, 80, 24);
+    draw(&board, Colours::None, area, &mut Buffer::empty(area));
+    board.act(Action::Last);
+    let end = board.scroll;
+    board.act(Action::Move(-1));
+    assert_eq!(board.scroll + 1, end);
+}
+
+#[test]
 fn any_size_is_drawn() {
     let mut board = board(3);
     for page in [Page::Processes, Page::Process, Page::Histogram] {
