@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::thread::futex;
 
 /// The part at the front of a region that holds the words to wait on: one page.
@@ -30,8 +30,10 @@ pub struct Region {
 
 /// Who keeps the memory alive.
 enum Owner {
-    /// A mapping, undone by `drop`.
+    /// A mapping of a file, undone by `drop`.
     Mapping,
+    /// A mapping of no file, undone by `drop`.
+    Anonymous,
     /// Memory of this process. When it stands for a simulated file, which several regions may share, then
     /// with a token: it is dropped with the region, so that the file knows whether it is mapped.
     Heap { _words: Arc<[AtomicU64]>, file: Option<Arc<()>> },
@@ -67,6 +69,21 @@ impl Region {
         Ok(Region { base, len, owner: Owner::Heap { _words: words, file: None } })
     }
 
+    /// Memory that only this process has, zero at first: a mapping of its own, of which nothing is there until it is
+    /// touched, in pages of the smallest size. For measuring what mapping costs; an allocator keeps memory and gives
+    /// it again.
+    pub fn anonymous(len: u64) -> io::Result<Region> {
+        let len = checked(len)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe { mmap_anonymous(ptr::null_mut(), len, protection, MapFlags::PRIVATE)? };
+        // SAFETY: the range is the mapping just made, and the size of its pages changes no contents. A kernel without
+        // huge pages refuses, and has none to be kept from.
+        let _ = unsafe { madvise(base, len, Advice::LinuxNoHugepage) };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Region { base, len, owner: Owner::Anonymous })
+    }
+
     /// The first `len` bytes of memory that stands for a simulated file. Whoever else has the words must
     /// leave the first [`WAKE_BYTES`] of them alone.
     pub(crate) fn over_file(words: Arc<[AtomicU64]>, len: usize, token: Arc<()>) -> Region {
@@ -78,7 +95,7 @@ impl Region {
 
     /// Whether the contents outlive the process.
     pub fn survives_the_process(&self) -> bool {
-        !matches!(self.owner, Owner::Heap { file: None, .. })
+        !matches!(self.owner, Owner::Anonymous | Owner::Heap { file: None, .. })
     }
 
     /// A word to wait on, `index` below 64; each has a cache line of its own.
@@ -142,8 +159,8 @@ impl Deref for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if let Owner::Mapping = self.owner {
-            // SAFETY: base and len are those of `mmap`, and all references borrowed `self`, which is ending.
+        if let Owner::Mapping | Owner::Anonymous = self.owner {
+            // SAFETY: base and len are those of `mmap` or `mmap_anonymous`, and all references borrowed `self`, which is ending.
             let undone = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
             debug_assert!(undone.is_ok(), "BUG: munmap: {undone:?}");
         }
@@ -154,6 +171,7 @@ impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.owner {
             Owner::Mapping => "mapped",
+            Owner::Anonymous => "anonymous",
             Owner::Heap { file: None, .. } => "heap",
             Owner::Heap { file: Some(_), .. } => "simulated",
         };
@@ -192,6 +210,18 @@ mod tests {
     }
 
     #[test]
+    fn anonymous_memory_is_zero_writable_and_of_this_process() {
+        let region = Region::anonymous(1 << 20).unwrap();
+        assert_eq!(region.len(), ((1 << 20) - WAKE_BYTES) / 8);
+        assert!(!region.survives_the_process());
+        let last = region.len() - 1;
+        assert_eq!(region[last].swap(7, Ordering::Relaxed), 0);
+        assert_eq!(region[last].load(Ordering::Relaxed), 7);
+        region.wake_word(0).store(1, Ordering::Relaxed);
+        assert!(Region::anonymous(1 << 62).is_err(), "no machine has that much");
+    }
+
+    #[test]
     fn miri_regions_over_the_same_memory_share_it() {
         let words: Arc<[AtomicU64]> = (0..1024).map(|_| AtomicU64::new(0)).collect();
         let a = Region::over_file(Arc::clone(&words), 1024 * 8, Arc::default());
@@ -207,6 +237,7 @@ mod tests {
     fn lengths_that_cannot_be_are_refused() {
         for len in [0, 8, WAKE_BYTES as u64, WAKE_BYTES as u64 + 4] {
             assert!(Region::heap(len).is_err(), "{len}");
+            assert!(Region::anonymous(len).is_err(), "{len}");
         }
     }
 

@@ -13,6 +13,7 @@ use crate::hiccup::Hiccup;
 use crate::metric::Report;
 use crate::settings::Settings;
 use crate::sources::{Note, Sources};
+use crate::table::Tables;
 
 /// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise the last
 /// microseconds of each interval would put its row into the next one.
@@ -26,24 +27,25 @@ const RETRY: Duration = Duration::from_millis(100);
 pub struct Host {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<Result<()>>>,
+    _tables: Option<Tables>,
     notes: Vec<Note>,
 }
 
 /// Whether to stop.
 #[derive(Debug, Default)]
-struct Stop {
+pub(crate) struct Stop {
     said: Mutex<bool>,
     wake: Condvar,
 }
 
 impl Stop {
-    fn say(&self) {
+    pub(crate) fn say(&self) {
         *self.said.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
     }
 
     /// Waits that long, or until it is said. Whether it was.
-    fn wait(&self, time: Duration) -> bool {
+    pub(crate) fn wait(&self, time: Duration) -> bool {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.wake.wait_timeout_while(said, time, |said| !*said);
         *waited.unwrap_or_else(PoisonError::into_inner).0
@@ -71,7 +73,14 @@ impl Host {
         });
         let (hiccup, waits) = hiccup.transpose()?.unzip();
         let began = intake.now();
-        let sources = Sources::open(&settings, waits, began, &meter);
+        let mut sources = Sources::open(&settings, waits, began, &meter);
+        let tables = sources
+            .take_processes()
+            .map(|processes| Tables::start(processes, settings.folder.clone(), &meter));
+        let (tables, unpublished) = tables.transpose()?.unzip();
+        if let Some(why) = unpublished.flatten() {
+            sources.add_note(format!("the table of processes is not published now: {why}"));
+        }
         let notes = sources.notes().to_vec();
         let stop = Arc::new(Stop::default());
         let worker = Worker {
@@ -105,7 +114,7 @@ impl Host {
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
         let thread = thread.map_err(|source| Error::Thread { name, source })?;
-        Ok(Host { stop, thread: Some(thread), notes })
+        Ok(Host { stop, thread: Some(thread), _tables: tables, notes })
     }
 
     /// What is wanted and not told, and why: a sentence each.

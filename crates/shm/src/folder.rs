@@ -16,7 +16,12 @@ use crate::error::{Error, Result};
 /// What names another folder, or says `off`.
 pub const VARIABLE: &str = "TOPDECK_SHM";
 /// File systems in memory have this number (linux/magic.h: TMPFS_MAGIC).
-const TMPFS: i64 = 0x0102_1994;
+pub(crate) const TMPFS: i64 = 0x0102_1994;
+
+/// The folder that this process writes to; it is made where it is missing.
+pub fn folder() -> Result<PathBuf> {
+    open_own().map(|(path, _)| path)
+}
 
 /// The folder that this process writes to, opened; it is made where it is missing.
 pub(crate) fn open_own() -> Result<(PathBuf, OwnedFd)> {
@@ -62,7 +67,10 @@ fn own(uid: u32) -> PathBuf {
 pub(crate) fn all(root: &Path) -> Vec<PathBuf> {
     let below = |folder: &str, is_one: fn(&OsString) -> bool| {
         let entries = fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
-        entries.filter(move |entry| is_one(&entry.file_name())).map(|entry| entry.path())
+        // A link could lead out of the container.
+        let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|is| is.is_dir());
+        let entries = entries.filter(move |entry| is_one(&entry.file_name()) && is_folder(entry));
+        entries.map(|entry| entry.path())
     };
     let is_number = |name: &OsString| {
         name.to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))

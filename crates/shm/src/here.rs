@@ -100,12 +100,27 @@ impl Lane {
     pub(crate) fn make_room(self, offset: usize, bytes: usize) -> bool {
         let Some(writer) = current() else { return false };
         let number = self.number.unwrap_or_else(|| LEASE.with(|lease| lease.lane.get()));
-        let made = writer.reserve_large(number, offset, bytes).is_ok();
+        let made = !is_full() && noted(writer.reserve_large(number, offset, bytes)).is_ok();
         if !made {
             writer.count_lost();
         }
         made
     }
+}
+
+/// While the file system is full, room is asked for once a second, not by each record.
+static FULL_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
+const FULL_FOR_NS: u64 = 1_000_000_000;
+
+fn is_full() -> bool {
+    let until_ns = FULL_UNTIL_NS.load(Ordering::Relaxed);
+    until_ns != 0 && clock::now_relaxed() < until_ns
+}
+
+fn noted<T>(result: Result<T>) -> Result<T> {
+    let until_ns = if result.is_err() { clock::now_relaxed() + FULL_FOR_NS } else { 0 };
+    FULL_UNTIL_NS.store(until_ns, Ordering::Relaxed);
+    result
 }
 
 /// How a record goes on that the fast way was closed to.
@@ -123,12 +138,16 @@ pub(crate) fn enter(small: usize) -> Option<Entered> {
         return None;
     }
     let writer = open().ok()?;
-    match own_lane(writer, small) {
+    let own = if is_full() { Ok(None) } else { noted(own_lane(writer, small)) };
+    match own {
         Ok(Some(lane)) => Some(Entered::Own(lane)),
-        Ok(None) => Some(Entered::Shared(shared(small)?)),
-        Err(_) => {
-            writer.count_lost();
-            None
+        // Small cells have room in the shared lane since they were registered.
+        Ok(None) | Err(_) => {
+            let lane = shared(small);
+            if lane.is_none() {
+                writer.count_lost();
+            }
+            lane.map(Entered::Shared)
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use hist::{Histogram, Integers, Parts, Scheme, Side, Sum};
 
 use crate::cells::read_distribution;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::layout::{self, BUCKETS, GROUP, SCALE, SLOT_BYTES, header, kind};
 use crate::registry::{Series, decode, text_of};
@@ -20,7 +20,12 @@ pub struct Reader {
     series: Vec<Entry>,
     /// Entries that were looked at; some may make no series.
     seen: usize,
+    /// Bytes of names, labels and help texts that they have.
+    text_bytes: usize,
 }
+
+/// A file may let all its entries have one long text; no process does.
+const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// A series of the file.
 #[derive(Debug)]
@@ -68,9 +73,19 @@ pub struct Process {
 impl Reader {
     /// Opens a file.
     pub fn attach(path: &Path) -> Result<Reader> {
-        let source = Source::open(path)?;
+        Reader::open(path, false)
+    }
+
+    /// Opens a file as if it were another user's: nothing is mapped, what is read is copied by [`Self::refresh`].
+    pub fn attach_copied(path: &Path) -> Result<Reader> {
+        Reader::open(path, true)
+    }
+
+    fn open(path: &Path, is_copied: bool) -> Result<Reader> {
+        let source = Source::open(path, is_copied)?;
         let header = source.header()?;
-        let mut reader = Reader { source, header, series: Vec::new(), seen: 0 };
+        let mut reader = Reader { source, header, series: Vec::new(), seen: 0, text_bytes: 0 };
+        reader.source.refresh(&header)?;
         reader.refresh()?;
         Ok(reader)
     }
@@ -80,15 +95,21 @@ impl Reader {
         self.source.path()
     }
 
-    /// Takes note of what was registered since.
+    /// Takes note of what was registered since; and copies the values, where the file is somebody else's.
     pub fn refresh(&mut self) -> Result<()> {
         let mut words = [0; header::WORDS];
-        self.source.head(0, &mut words)?;
-        let is_more = words[header::REGISTRY_COUNT] as usize != self.seen
-            || words[header::LANES_USED] != self.header[header::LANES_USED];
+        let is_more = if self.source.is_mapped() {
+            self.source.head(0, &mut words)?;
+            words[header::REGISTRY_COUNT] as usize != self.seen
+                || words[header::LANES_USED] != self.header[header::LANES_USED]
+        } else {
+            true
+        };
         // What the process may have changed is believed only after it was checked.
         self.header = if is_more { self.source.header()? } else { words };
-        self.source.map_lanes(self.header[header::LANES_USED].min(layout::LANES_MAX as u64) as usize)?;
+        if is_more {
+            self.source.refresh(&self.header)?;
+        }
         let count = (self.header[header::REGISTRY_COUNT] as usize).min(layout::ENTRIES_MAX);
         while self.seen < count {
             let mut words = [0; 8];
@@ -98,6 +119,12 @@ impl Reader {
             }
             if let Some((series, cells)) = decode(&words, |at| self.text(at)) {
                 let (small, large) = (cells as u32 as usize, (cells >> 32) as usize);
+                let labels = series.labels.iter().map(|(name, value)| name.len() + value.len());
+                self.text_bytes += series.name.len() + series.help.len() + labels.sum::<usize>();
+                if self.text_bytes > TEXT_BYTES_MAX {
+                    let problem = "its names and labels have more than 64 MiB together".to_owned();
+                    return Err(Error::Damaged { path: self.path().to_owned(), problem });
+                }
                 self.series.push(Entry { series, number: self.seen as u64, small, large });
             }
             self.seen += 1;
@@ -207,7 +234,7 @@ impl Reader {
             for (entry, value) in self.series.iter().zip(values.iter_mut()) {
                 let is_count = matches!(entry.series.kind, kind::COUNTER | kind::UP_DOWN);
                 if is_count && entry.small + 8 <= reserved {
-                    *value = value.wrapping_add(self.source.lane_word(lane, entry.small)?);
+                    *value = value.wrapping_add(self.source.small(lane, entry.small)?);
                 }
             }
         }
@@ -250,7 +277,7 @@ impl Reader {
     fn sum(&self, small: usize) -> Result<u64> {
         let mut sum = 0u64;
         for lane in self.lanes_with(small, 8)? {
-            sum = sum.wrapping_add(self.source.lane_word(lane, small)?);
+            sum = sum.wrapping_add(self.source.small(lane, small)?);
         }
         Ok(sum)
     }
@@ -259,20 +286,25 @@ impl Reader {
         if small.saturating_add(8) > self.small_reserved(0)? {
             return Ok(0);
         }
-        self.source.lane_word(0, small)
+        self.source.small(0, small)
     }
 
     fn text_value(&self, small: usize) -> Result<Value> {
         const WRITING: u64 = 1 << 63;
+        let current_now = || {
+            let mut word = [0];
+            self.source.lane(0, small, &mut word)?;
+            Ok::<u64, Error>(word[0] & !WRITING)
+        };
         if small.saturating_add(layout::TEXT_BYTES) > self.small_reserved(0)? {
             return Ok(Value::Text(String::new()));
         }
         for _ in 0..4 {
-            let current = self.source.lane_word(0, small)? & !WRITING;
+            let current = current_now()?;
             let mut words = [0; 1 + layout::TEXT_MAX / 8];
             let first = if current & 1 == 0 { 8 } else { 256 };
             self.source.lane(0, small + first, &mut words)?;
-            if self.source.lane_word(0, small)? & !WRITING == current {
+            if current_now()? == current {
                 let length = (words[0] as usize).min(layout::TEXT_MAX);
                 let bytes: Vec<u8> = words[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
                 return Ok(Value::Text(String::from_utf8_lossy(&bytes[..length]).into_owned()));
@@ -294,7 +326,11 @@ impl Reader {
         for lane in self.lanes_with(small, 64)? {
             let mut read = 0;
             let side = read_distribution(
-                |number| self.source.lane_word(lane, small + number * 8),
+                |number| {
+                    let mut word = [0];
+                    self.source.lane(lane, small + number * 8, &mut word)?;
+                    Ok(word[0])
+                },
                 |touched| {
                     read = touched;
                     let mut count = 0u64;
@@ -303,7 +339,7 @@ impl Reader {
                         self.source.lane(lane, large + start * 8, words)?;
                         count = words.iter().fold(count, |sum, n| sum.wrapping_add(*n));
                     }
-                    Ok::<u64, crate::Error>(count)
+                    Ok::<u64, Error>(count)
                 },
             )?;
             for (start, end) in runs(read) {

@@ -342,7 +342,7 @@ pub(crate) fn text_of(word: &impl Fn(usize) -> u64, at: u64) -> Option<Vec<u8>> 
         return None;
     }
     let length = usize::try_from(word(layout::TEXTS + at)).ok()?;
-    if length > layout::TEXTS_BYTES - at - 8 {
+    if length > layout::TEXTS_BYTES - at - 8 || length > TEXT_MAX {
         return None;
     }
     let words = (0..length.div_ceil(8)).map(|number| word(layout::TEXTS + at + 8 + number * 8));
@@ -350,6 +350,9 @@ pub(crate) fn text_of(word: &impl Fn(usize) -> u64, at: u64) -> Option<Vec<u8>> 
     bytes.truncate(length);
     Some(bytes)
 }
+
+/// The longest is that of the names of four tags.
+const TEXT_MAX: usize = 5 * layout::STRING_MAX;
 
 /// A series and its cells out of an entry's words; `None` where it makes none.
 pub(crate) fn decode(
@@ -420,8 +423,12 @@ fn check(series: &Series) -> Result<()> {
     if series.labels.windows(2).any(|pair| pair[0].0 == pair[1].0) {
         return problem("a label comes twice");
     }
-    if series.tags.len() > layout::TAGS_MAX || series.tags.iter().any(|tag| tag.contains('\0')) {
-        return problem("operations have four tags at the most");
+    if series.tags.len() > layout::TAGS_MAX
+        || series.tags.iter().any(|tag| {
+            tag.is_empty() || tag.contains('\0') || tag.len() > layout::STRING_MAX
+        })
+    {
+        return problem("operations have four tags at the most, whose names have 4,096 bytes each");
     }
     Ok(())
 }

@@ -20,8 +20,15 @@ pub(crate) struct Source {
 
 #[derive(Debug)]
 enum How {
-    Mapped { head: Map, lanes: Vec<Map> },
-    Copied,
+    Mapped {
+        head: Map,
+        lanes: Vec<Map>,
+    },
+    /// Copied by `refresh`: what stands before the lanes as far as it is used, and the small cells of each lane.
+    Copied {
+        head: Vec<u64>,
+        lanes: Vec<Vec<u64>>,
+    },
 }
 
 /// The header of a file that is one of ours.
@@ -110,18 +117,22 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
 }
 
 impl Source {
-    /// Opens a file.
-    pub(crate) fn open(path: &Path) -> Result<Source> {
+    /// Opens a file; one of another user is copied, and one of our own if that is asked for.
+    pub(crate) fn open(path: &Path, is_copied: bool) -> Result<Source> {
         let file = open(path)?;
-        read_header(path, &file)?;
         let owner = file.metadata().map_err(Error::io("looking at", path))?.uid();
-        let how = if owner == rustix::process::geteuid().as_raw() {
+        let how = if owner == rustix::process::geteuid().as_raw() && !is_copied {
             let head = Map::new(&file, 0, layout::LANES, false).map_err(Error::io("mapping", path))?;
             How::Mapped { head, lanes: Vec::new() }
         } else {
-            How::Copied
+            How::Copied { head: Vec::new(), lanes: Vec::new() }
         };
         Ok(Source { path: path.to_owned(), file, how })
+    }
+
+    /// Whether what is read is what is there at that very moment, without a call.
+    pub(crate) fn is_mapped(&self) -> bool {
+        matches!(self.how, How::Mapped { .. })
     }
 
     /// Where it is.
@@ -134,55 +145,89 @@ impl Source {
         self.file.metadata().map_or(0, |found| found.blocks() * 512)
     }
 
-    /// The header, read anew and checked.
+    /// The header as it is now, checked.
     pub(crate) fn header(&self) -> Result<[u64; header::WORDS]> {
         read_header(&self.path, &self.file)
     }
 
-    /// Has so many lanes at hand.
-    pub(crate) fn map_lanes(&mut self, count: usize) -> Result<()> {
-        let How::Mapped { lanes, .. } = &mut self.how else { return Ok(()) };
-        while lanes.len() < count {
-            let offset = (layout::LANES + lanes.len() * layout::LANE_STRIDE) as u64;
-            let lane = Map::new(&self.file, offset, layout::LANE_STRIDE, false)
-                .map_err(Error::io("mapping", &self.path))?;
-            lanes.push(lane);
+    /// Has at hand what this header speaks of.
+    pub(crate) fn refresh(&mut self, words: &[u64; header::WORDS]) -> Result<()> {
+        let lanes_used = (words[header::LANES_USED] as usize).min(layout::LANES_MAX);
+        match &mut self.how {
+            How::Mapped { lanes, .. } => {
+                while lanes.len() < lanes_used {
+                    let offset = (layout::LANES + lanes.len() * layout::LANE_STRIDE) as u64;
+                    let lane = Map::new(&self.file, offset, layout::LANE_STRIDE, false)
+                        .map_err(Error::io("mapping", &self.path))?;
+                    lanes.push(lane);
+                }
+            }
+            How::Copied { head, lanes } => {
+                let entries = (words[header::REGISTRY_COUNT] as usize).min(layout::ENTRIES_MAX);
+                let texts = (words[header::TEXTS_USED] as usize).min(layout::TEXTS_BYTES);
+                let parts = [
+                    (0, layout::REGISTRY + entries * layout::ENTRY_BYTES),
+                    (layout::TEXTS, layout::TEXTS + texts.next_multiple_of(8)),
+                ];
+                head.resize(parts[1].1 / 8, 0);
+                for (start, end) in parts {
+                    copy(&self.path, &self.file, start, &mut head[start / 8..end / 8])?;
+                }
+                lanes.resize_with(lanes_used, Vec::new);
+                for (number, cells) in lanes.iter_mut().enumerate() {
+                    let reserved = head[(layout::HEADER_BYTES + number * layout::LANE_BYTES) / 8];
+                    cells.resize((reserved as usize).min(layout::SMALL_BYTES) / 8, 0);
+                    copy(&self.path, &self.file, lane_offset(number), cells)?;
+                }
+            }
         }
         Ok(())
     }
 
-    /// Words of what stands before the lanes.
+    /// Words of what stands before the lanes; zeros where nothing was used when it was copied.
     pub(crate) fn head(&self, offset: usize, words: &mut [u64]) -> Result<()> {
         match &self.how {
             How::Mapped { head, .. } => load(&self.path, head, offset, words),
-            How::Copied if offset + words.len() * 8 <= layout::LANES => {
-                copy(&self.path, &self.file, offset, words)
+            How::Copied { head, .. } => {
+                for (at, word) in words.iter_mut().enumerate() {
+                    *word = head.get(offset / 8 + at).copied().unwrap_or(0);
+                }
+                Ok(())
             }
-            How::Copied => Err(damaged(&self.path, "something points behind the texts")),
         }
     }
 
-    /// Words of a lane.
+    /// Words of a lane as they are now.
     pub(crate) fn lane(&self, lane: usize, offset: usize, words: &mut [u64]) -> Result<()> {
         match &self.how {
             How::Mapped { lanes, .. } => match lanes.get(lane) {
                 Some(map) => load(&self.path, map, offset, words),
                 None => Err(damaged(&self.path, format!("there is no lane {lane} yet"))),
             },
-            How::Copied if offset + words.len() * 8 <= layout::LANE_STRIDE => {
-                let offset = layout::LANES + lane * layout::LANE_STRIDE + offset;
-                copy(&self.path, &self.file, offset, words)
+            How::Copied { .. } if offset + words.len() * 8 <= layout::LANE_STRIDE => {
+                copy(&self.path, &self.file, lane_offset(lane) + offset, words)
             }
-            How::Copied => Err(damaged(&self.path, "something points behind its lane")),
+            How::Copied { .. } => Err(damaged(&self.path, "something points behind its lane")),
         }
     }
 
-    /// A word of a lane that is mapped, or copied.
-    pub(crate) fn lane_word(&self, lane: usize, offset: usize) -> Result<u64> {
-        let mut word = [0];
-        self.lane(lane, offset, &mut word)?;
-        Ok(word[0])
+    /// A small cell of a lane: as it is now, or as it was when it was copied; 0 where it has no room.
+    pub(crate) fn small(&self, lane: usize, offset: usize) -> Result<u64> {
+        match &self.how {
+            How::Mapped { .. } => {
+                let mut word = [0];
+                self.lane(lane, offset, &mut word)?;
+                Ok(word[0])
+            }
+            How::Copied { lanes, .. } => {
+                Ok(lanes.get(lane).and_then(|cells| cells.get(offset / 8)).copied().unwrap_or(0))
+            }
+        }
     }
+}
+
+fn lane_offset(lane: usize) -> usize {
+    layout::LANES + lane * layout::LANE_STRIDE
 }
 
 fn load(path: &Path, map: &Map, offset: usize, words: &mut [u64]) -> Result<()> {

@@ -1,6 +1,7 @@
 //! `topdeck doctor`: what this machine is like, measured.
 
 mod clock;
+mod interference;
 
 use std::process::ExitCode;
 
@@ -17,10 +18,12 @@ pub(crate) struct Options {
 #[derive(Subcommand)]
 enum What {
     Clock(clock::Options),
+    Interference(interference::Options),
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match &options.what {
         What::Clock(options) => clock::run(options),
+        What::Interference(options) => interference::run(options),
     }
 }

@@ -112,11 +112,12 @@ impl Settings {
         let own = &self.host;
         let default = host::Settings::of(self.host_name(name));
         let period = own.hiccup_period.map(|period| period.0).or(default.hiccup);
-        let is_any = own.procfs || own.block_io || own.run_queue || own.hiccup;
+        let is_any = own.procfs || own.block_io || own.run_queue || own.processes || own.hiccup;
         is_any.then(|| host::Settings {
             procfs: own.procfs,
             block_io: own.block_io,
             run_queue: own.run_queue,
+            processes: own.processes,
             hiccup: period.filter(|_| own.hiccup),
             ..default
         })

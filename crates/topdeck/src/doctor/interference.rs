@@ -1,0 +1,115 @@
+//! `topdeck doctor interference`: whether looking at this machine disturbs what runs on it.
+//!
+//! An operation is done again and again on one processor, alone and beside a reader that is a process of its own on the
+//! others. Each run ends with its time or its count. The first run and the last are beside nothing: what lies between
+//! the two is noise. A reader ends when this process does, and nobody writes a file.
+
+mod beside;
+mod cpus;
+mod experiment;
+mod host;
+mod judgement;
+mod memory;
+mod processes;
+mod reader;
+mod row;
+mod section;
+mod sockets;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::command::{print, say};
+use crate::journal::parse;
+use crate::journal::progress::Progress;
+use cpus::Cpus;
+use experiment::Experiment;
+use section::Section;
+
+/// Show whether looking at this machine disturbs what runs on it
+///
+/// Opens and closes Unix sockets, starts programs, and maps memory, some thousand times each: alone, while others look
+/// on as `netstat`, `ps` and tools for memory do, and while topdeck's own readers do. Prints how long the operations took,
+/// by powers of ten, and what can be said of each reader.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// How long each run takes
+    #[arg(long, value_name = "SECONDS", default_value = "1.5", value_parser = seconds)]
+    seconds: Duration,
+
+    /// How many operations a run has at the most: as many as there is time for unless said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: Option<u64>,
+
+    /// How many other Unix sockets are held meanwhile, as far as the limit of open files allows
+    #[arg(long, value_name = "N", default_value_t = sockets::MOST, value_parser = clap::value_parser!(u64).range(1..=sockets::MOST))]
+    sockets: u64,
+
+    /// How much memory the process has while it maps some more: a quarter of what is available at the most
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = parse::size)]
+    memory: u64,
+
+    /// One experiment and no others
+    #[arg(long, value_name = "EXPERIMENT", value_enum)]
+    only: Option<Experiment>,
+
+    /// Be a reader of that name, until standard input ends: what this program starts itself for
+    #[arg(long, value_name = "READER", hide = true)]
+    read_as: Option<String>,
+
+    /// Which process the reader reads
+    #[arg(long, value_name = "PID", hide = true, default_value_t = std::process::id())]
+    of: u32,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck doctor interference
+  topdeck doctor interference --only memory --memory 2GiB --seconds 5
+
+Exit status:
+  0  all was measured, whatever it showed
+  1  something could not be measured, and it is said why
+  2  the command line makes no sense";
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    match (0.01..=600.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err("expected 0.01 to 600 seconds".to_owned()),
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if let Some(name) = &options.read_as {
+        return beside::be(name, options.of);
+    }
+    let cpus = Cpus::part();
+    // The clock's thread is started here, and not on the processor that is measured.
+    clock::now();
+    let experiments = Experiment::ALL.iter().copied();
+    let chosen: Vec<Experiment> =
+        experiments.filter(|it| options.only.is_none_or(|only| only == *it)).collect();
+    let runs: usize = chosen.iter().map(|it| 2 + reader::of(*it).count()).sum();
+    let time = options.seconds.as_secs_f64() * runs as f64;
+    say(format_args!("measuring for about {:.0} s, {runs} runs", time.ceil()));
+    let mut progress = Progress::new();
+    let mut out = String::new();
+    let mut all = true;
+    for experiment in chosen {
+        let section = Section::measure(experiment, options, &cpus, &mut progress);
+        all &= section.is_whole();
+        writeln!(out, "{section}")?;
+    }
+    progress.clear();
+    writeln!(out, "{}", cpus.about())?;
+    print(out.as_bytes())?;
+    Ok(match all {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}

@@ -1,0 +1,71 @@
+//! What is done again and again, and how long each time takes.
+
+use std::io;
+use std::time::Duration;
+
+use clock::Stopwatch;
+use hist::{Histogram, Recorder};
+
+use super::row::LIMITS_NS;
+use super::{Options, memory, processes, sockets};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Experiment {
+    /// Open and close a Unix socket while many others are held
+    Sockets,
+    /// Start a small program and wait for its end
+    Processes,
+    /// Map, touch and unmap memory in a process that has much of it
+    Memory,
+}
+
+/// An experiment with all it needs, which goes when it is dropped.
+pub(crate) struct Prepared {
+    /// What it is, with its numbers.
+    pub(crate) title: String,
+    /// What is done once.
+    pub(crate) operation: &'static str,
+    pub(crate) once: Box<dyn FnMut() -> io::Result<()> + Send>,
+}
+
+impl Experiment {
+    pub(crate) const ALL: &[Experiment] =
+        &[Experiment::Sockets, Experiment::Processes, Experiment::Memory];
+
+    /// Its name in a title.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Experiment::Sockets => "Unix sockets",
+            Experiment::Processes => "processes",
+            Experiment::Memory => "memory",
+        }
+    }
+
+    /// Makes ready; or why that cannot be.
+    pub(crate) fn prepare(self, options: &Options) -> Result<Prepared, String> {
+        match self {
+            Experiment::Sockets => sockets::prepare(options.sockets),
+            Experiment::Processes => processes::prepare(),
+            Experiment::Memory => memory::prepare(options.memory),
+        }
+    }
+}
+
+impl Prepared {
+    /// Nanoseconds of each time, until the time or the count is over.
+    pub(crate) fn run(&mut self, time: Duration, rounds: Option<u64>) -> io::Result<Histogram> {
+        let mut recorder = Recorder::new().with_thresholds(&LIMITS_NS.map(|limit| limit - 1));
+        let begun = Stopwatch::start();
+        let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        for _ in 0..rounds.unwrap_or(u64::MAX) {
+            let once = Stopwatch::start();
+            (self.once)()?;
+            recorder.record(once.elapsed_ns());
+            if begun.elapsed_ns() >= time_ns {
+                break;
+            }
+        }
+        Ok(recorder.snapshot())
+    }
+}

@@ -1,0 +1,137 @@
+//! `topdeck doctor interference`: that it ends, has all rows, counts what it was told to, and leaves nothing.
+//! How long anything takes is no matter here.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{Run, topdeck};
+
+/// Few operations of everything; no run ends with its time.
+const SMALL: [&str; 8] =
+    ["--seconds", "600", "--rounds", "25", "--sockets", "200", "--memory", "16MiB"];
+
+fn doctor(arguments: &[&str]) -> Run {
+    topdeck(&[&["doctor", "interference"], &SMALL[..], arguments].concat(), b"")
+}
+
+/// The rows of a table: who it was beside, and how many operations all columns have.
+fn rows(out: &str) -> Vec<(&str, u64)> {
+    let row = |line: &'_ str| -> Option<u64> {
+        let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).skip(1);
+        cells.take(7).map(|cell| cell.parse::<u64>().ok()).sum()
+    };
+    let lines = out.lines().filter(|line| line.starts_with("  "));
+    lines.filter_map(|line| Some((line[2..].split("  ").next()?.trim(), row(line)?))).collect()
+}
+
+#[test]
+fn all_is_measured_alone_and_beside_each_reader() {
+    let run = doctor(&[]);
+    assert!(run.stderr.starts_with("topdeck: measuring for about "), "{}", run.stderr);
+    assert_eq!(run.status, 0, "{}", run.stdout);
+    let expected = [
+        "nothing",
+        "/proc/net/unix",
+        "topdeck host",
+        "nothing",
+        "nothing",
+        "ps auxww",
+        "topdeck host",
+        "nothing",
+        "nothing",
+        "smaps_rollup",
+        "maps",
+        "status",
+        "topdeck host",
+        "nothing",
+    ];
+    assert_eq!(rows(&run.stdout), expected.map(|name| (name, 25)), "{}", run.stdout);
+    for reader in ["/proc/net/unix", "ps auxww", "smaps_rollup", "maps", "status", "topdeck host"] {
+        let said = run.stdout.lines().any(|line| line.starts_with(&format!("{reader}: ")));
+        assert!(said, "{reader}: {}", run.stdout);
+    }
+    for title in ["\nprocesses: ", "\nmemory: ", "Unix sockets: ", "while 200 others are held\n"] {
+        assert!(run.stdout.contains(title), "{title}: {}", run.stdout);
+    }
+    assert!(run.stdout.lines().last().is_some_and(|line| line.starts_with("Linux ")));
+}
+
+#[test]
+fn without_room_for_sockets_it_says_so() {
+    let line = format!(
+        "ulimit -n 64; exec '{}' doctor interference --only sockets",
+        env!("CARGO_BIN_EXE_topdeck")
+    );
+    let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    let why = "Unix sockets: not measured: open files are limited to 64 (RLIMIT_NOFILE), which leaves room for 0 sockets of at least 100: raise it, as with `ulimit -n`\n";
+    assert!(out.starts_with(why), "{out}");
+}
+
+#[test]
+fn too_little_memory_is_said() {
+    let run = topdeck(&["doctor", "interference", "--only", "memory", "--memory", "1MiB"], b"");
+    assert_eq!(run.status, 1);
+    assert!(run.stdout.starts_with("memory: not measured: "), "{}", run.stdout);
+}
+
+#[test]
+fn times_that_make_no_sense_are_refused() {
+    for seconds in ["0", "-1", "nan", "601", "soon"] {
+        let run = topdeck(&["doctor", "interference", &format!("--seconds={seconds}")], b"");
+        assert_eq!(run.status, 2, "{seconds}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_reader_says_how_often_it_came_round() {
+    let line = ["doctor", "interference", "--read-as", "status"];
+    let run = topdeck(&line, b"");
+    assert_eq!(run.stdout.lines().next(), Some("ready"), "{}", run.stdout);
+    let last = run.stdout.lines().last().and_then(|line| line.strip_prefix("rounds "));
+    assert!(last.is_some_and(|n| n.parse::<u64>().is_ok()), "{}", run.stdout);
+    let run = topdeck(&["doctor", "interference", "--read-as", "nobody"], b"");
+    assert_eq!(run.stdout, "failed there is no such reader\n");
+    // A process that is not: no number is beyond that.
+    let run = topdeck(&[&line[..], &["--of", "4294967295"]].concat(), b"");
+    assert!(run.stdout.starts_with("failed "), "{}", run.stdout);
+}
+
+/// The readers of a process, by their command lines.
+fn readers(of: u32) -> usize {
+    let wanted = format!("--of\0{of}\0");
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cmdline")).ok());
+    processes.filter(|line| line.contains("--read-as") && line.contains(&wanted)).count()
+}
+
+#[test]
+fn a_doctor_that_is_killed_leaves_no_reader() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        .args(["doctor", "interference", "--only", "memory", "--memory", "16MiB"])
+        // The first run is beside nothing and ends soon; the second is not over when it is killed.
+        .args(["--seconds", "0.5"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let id = child.id();
+    wait_for(id, 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for(id, 0);
+}
+
+#[track_caller]
+fn wait_for(of: u32, number: usize) {
+    let begun = Instant::now();
+    while readers(of) != number {
+        assert!(begun.elapsed() < Duration::from_secs(60), "there are not {number} readers");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
