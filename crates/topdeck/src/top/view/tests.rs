@@ -44,43 +44,43 @@ fn processes_at_three_widths() {
         140,
         8,
         expect![[r#"
-        topdeck top   last 1 s   2 processes   by rate   2026-11-14 22:40:12Z
-        pid  program  metric                  rate▼       p50       p99        max  in flight  errors  p99, last 60 s
-        812  shop     answer_duration, all 2   8 /s  1.902 ms  48.15 ms  ~48.15 ms  2, 2.50 s    3 /s                                       ▁▁▁▁▁▁▁▁
-         77  worker   job_duration             0 /s         -         -          -          -       -
+            topdeck top   last 1.00 s   2 processes   by rate   2026-11-14 22:40:12Z
+            pid  program  metric                  rate▼       p50       p99        max  in flight  errors  p99, last 60 s
+            812  shop     answer_duration, all 2   8 /s  1.902 ms  48.15 ms  ~48.15 ms  2, 2.50 s    3 /s                                       ▁▁▁▁▁▁▁▁
+             77  worker   job_duration             0 /s         -         -          -          -       -
 
 
-        answer_duration, all 2: /usr/bin/shop --serve
-        q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
-    "#]],
+            answer_duration, all 2: /usr/bin/shop --serve
+            q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
+        "#]],
     );
     check(
         &board,
         80,
         8,
         expect![[r#"
-        topdeck top   last 1 s   2 processes   by rate   2026-11-14 22:40:12Z
-        pid program metric            rate▼      p50      p99       max in flight errors
-        812 shop    answer_duration,…  8 /s 1.902 ms 48.15 ms ~48.15 ms 2, 2.50 s   3 /s
-         77 worker  job_duration       0 /s        -        -         -         -      -
+            topdeck top   last 1.00 s   2 processes   by rate   2026-11-14 22:40:12Z
+            pid program metric            rate▼      p50      p99       max in flight errors
+            812 shop    answer_duration,…  8 /s 1.902 ms 48.15 ms ~48.15 ms 2, 2.50 s   3 /s
+             77 worker  job_duration       0 /s        -        -         -         -      -
 
 
-        answer_duration, all 2: /usr/bin/shop --serve
-        q quit  ? help  Enter open  s sort  / filter  space pause  r reverse
-    "#]],
+            answer_duration, all 2: /usr/bin/shop --serve
+            q quit  ? help  Enter open  s sort  / filter  space pause  r reverse
+        "#]],
     );
     check(
         &board,
         40,
         6,
         expect![[r#"
-        topdeck top   last 1 s   2 processes
-        pid program rate▼      p99       max
-        812 shop     8 /s 48.15 ms ~48.15 ms
-         77 worker   0 /s        -         -
-        answer_duration, all 2: /usr/bin/shop -…
-        q quit  ? help  Enter open  s sort
-    "#]],
+            topdeck top   last 1.00 s   2 processes
+            pid program rate▼      p99       max
+            812 shop     8 /s 48.15 ms ~48.15 ms
+             77 worker   0 /s        -         -
+            answer_duration, all 2: /usr/bin/shop -…
+            q quit  ? help  Enter open  s sort
+        "#]],
     );
 }
 
@@ -92,28 +92,28 @@ fn low_screens_keep_rows() {
         60,
         4,
         expect![[r#"
-        topdeck top   last 1 s   2 processes   by rate
-        pid program metric        rate▼      p99       max in flight
-        812 shop    answer_durat…  7 /s 47.97 ms ~47.97 ms 2, 2.50 s
-         77 worker  job_duration   0 /s        -         -         -
-    "#]],
+            topdeck top   last 1.00 s   2 processes   by rate
+            pid program rate▼      p99       max in flight
+            812 shop     7 /s 47.97 ms ~47.97 ms 2, 2.50 s
+             77 worker   0 /s        -         -         -
+        "#]],
     );
     check(
         &board,
         60,
         2,
         expect![[r#"
-        pid program metric        rate▼      p99       max in flight
-        812 shop    answer_durat…  7 /s 47.97 ms ~47.97 ms 2, 2.50 s
-    "#]],
+            pid program rate▼      p99       max in flight
+            812 shop     7 /s 47.97 ms ~47.97 ms 2, 2.50 s
+        "#]],
     );
     check(
         &board,
         60,
         1,
         expect![[r#"
-        812 shop    answer_durat…  7 /s 47.97 ms ~47.97 ms 2, 2.50 s
-    "#]],
+            812 shop     7 /s 47.97 ms ~47.97 ms 2, 2.50 s
+        "#]],
     );
     check(
         &board,
@@ -157,14 +157,14 @@ fn who_died_is_marked_for_ten_seconds() {
         100,
         7,
         expect![[r#"
-        topdeck top   last 1 s   2 processes   by rate   2026-11-14 22:40:00Z
-        pid  program  metric         rate▼       p50       p99        max  in flight  errors  p99, last 60 s
-        812  shop     died, 2 in f…   8 /s  1.902 ms  48.15 ms  ~48.15 ms  2, 2.50 s    3 /s               ▁
-         77  worker   job_duration    0 /s         -         -          -          -       -
+            topdeck top   last 1.00 s   2 processes   by rate   2026-11-14 22:40:00Z
+            pid  program  metric             rate▼       p50       p99        max  in flight  errors
+            812  shop     died, 2 in flight   8 /s  1.902 ms  48.15 ms  ~48.15 ms  2, 2.50 s    3 /s
+             77  worker   job_duration        0 /s         -         -          -          -       -
 
-        died: the numbers are the last it showed
-        q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
-    "#]],
+            died: the numbers are the last it showed
+            q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
+        "#]],
     );
     board.look(Vec::new(), 14 * S, UNIX_NS, false);
     assert_eq!(board.processes.len(), 2);
@@ -181,12 +181,12 @@ fn late_looks_and_pauses_are_told() {
         60,
         5,
         expect![[r#"
-        topdeck top   LATE: last 2 s   2 processes   by rate
-        pid program metric        rate▼      p99       max in flight
-        812 shop    answer_dur… 7.50 /s 48.23 ms ~48.23 ms 2, 2.50 s
-         77 worker  job_durati…    0 /s        -         -         -
-        q quit  ? help  Enter open  s sort  / filter  space pause
-    "#]],
+            topdeck top   LATE: last 2.00 s   2 processes   by rate
+            pid program   rate▼      p99       max in flight
+            812 shop    7.50 /s 48.23 ms ~48.23 ms 2, 2.50 s
+             77 worker     0 /s        -         -         -
+            q quit  ? help  Enter open  s sort  / filter  space pause
+        "#]],
     );
     board.act(Action::Pause);
     board.look(two(9, &TIMES), 9 * S, UNIX_NS, true);
@@ -195,12 +195,12 @@ fn late_looks_and_pauses_are_told() {
         60,
         5,
         expect![[r#"
-        topdeck top   PAUSED   last 4 s, a pause   2 processes
-        pid program metric        rate▼      p99       max in flight
-        812 shop    answer_dur… 7.50 /s 48.34 ms ~48.34 ms 2, 2.50 s
-         77 worker  job_durati…    0 /s        -         -         -
-        q quit  ? help  Enter open  s sort  / filter  space pause
-    "#]],
+            topdeck top   PAUSED   last 4.00 s, a pause   2 processes
+            pid program   rate▼      p99       max in flight
+            812 shop    7.50 /s 48.34 ms ~48.34 ms 2, 2.50 s
+             77 worker     0 /s        -         -         -
+            q quit  ? help  Enter open  s sort  / filter  space pause
+        "#]],
     );
 }
 
@@ -216,36 +216,36 @@ fn metrics_of_a_process() {
         120,
         11,
         expect![[r#"
-        shop 812   last 1 s   topdeck   7 metrics   by metric   2026-11-14 22:40:00Z
-        metric▲                               value  rate       p50       p99        max  p99, last 60 s
-        answer_duration, all 2           112 values  7 /s  1.896 ms  47.97 ms  ~47.97 ms                               ▁▁▁▁▁▁▁▁▁
-        answer_duration{route="cart"}     75 values  5 /s  1.902 ms  47.97 ms  ~47.97 ms                               ▁▁▁▁▁▁▁▁▁
-        answer_duration{route="search"}   37 values  2 /s  1.207 ms  1.902 ms  ~1.902 ms                               ███▁███▁█
-        query_duration                    37 values  2 /s  1.207 ms  1.902 ms  ~1.902 ms                                      ▁█
-        answers_failed_total                     45  3 /s
-        answers                           2, 2.50 s  0 /s
-        cache_bytes                           12 MB
+            shop 812   last 1.00 s   topdeck   6 metrics   by metric   2026-11-14 22:40:00Z
+            metric▲                               value  rate       p50       p99        max  p99, last 60 s
+            answer_duration, all 2           112 values  7 /s  1.896 ms  47.97 ms  ~47.97 ms                               ▁▁▁▁▁▁▁▁▁
+            answer_duration{route="cart"}     75 values  5 /s  1.902 ms  47.97 ms  ~47.97 ms                                      ▁▁
+            answer_duration{route="search"}   37 values  2 /s  1.207 ms  1.902 ms  ~1.902 ms                                      ▁█
+            query_duration                    37 values  2 /s  1.207 ms  1.902 ms  ~1.902 ms                                      ▁█
+            answers_failed_total                     45  3 /s
+            answers                           2, 2.50 s  0 /s
+            cache_bytes                           12 MB
 
-        q back  ? help  Enter histogram  s sort  / filter  space pause  r reverse  + - interval
-    "#]],
+            q back  ? help  Enter histogram  s sort  / filter  space pause  r reverse  + - interval
+        "#]],
     );
     check(
         &board,
         60,
         11,
         expect![[r#"
-        shop 812   last 1 s   topdeck   7 metrics   by metric
-        metric▲               value rate      p50      p99       max
-        answer_duration… 112 values 7 /s 1.896 ms 47.97 ms ~47.97 ms
-        answer_duration…  75 values 5 /s 1.902 ms 47.97 ms ~47.97 ms
-        answer_duration…  37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms
-        query_duration    37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms
-        answers_failed_…         45 3 /s
-        answers           2, 2.50 s 0 /s
-        cache_bytes           12 MB
+            shop 812   last 1.00 s   topdeck   6 metrics   by metric
+            metric▲               value rate      p50      p99       max
+            answer_duration… 112 values 7 /s 1.896 ms 47.97 ms ~47.97 ms
+            answer_duration…  75 values 5 /s 1.902 ms 47.97 ms ~47.97 ms
+            answer_duration…  37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms
+            query_duration    37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms
+            answers_failed_…         45 3 /s
+            answers           2, 2.50 s 0 /s
+            cache_bytes           12 MB
 
-        q back  ? help  Enter histogram  s sort  / filter
-    "#]],
+            q back  ? help  Enter histogram  s sort  / filter
+        "#]],
     );
     (0..5).for_each(|_| board.act(Action::Move(1)));
     check(
@@ -253,18 +253,18 @@ fn metrics_of_a_process() {
         80,
         11,
         expect![[r#"
-        shop 812   last 1 s   topdeck   7 metrics   by metric   2026-11-14 22:40:00Z
-        metric▲                    value rate      p50      p99       max p99, last 60 s
-        answer_duration, all… 112 values 7 /s 1.896 ms 47.97 ms ~47.97 ms           ▁▁▁▁
-        answer_duration{rout…  75 values 5 /s 1.902 ms 47.97 ms ~47.97 ms           ▁▁▁▁
-        answer_duration{rout…  37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms           ▁▁▁▁
-        query_duration         37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms              ▁
-        answers_failed_total          45 3 /s
-        answers                2, 2.50 s 0 /s
-        cache_bytes                12 MB
-        oldest: 2.50 s, number 1, device="sda"
-        q back  ? help  Enter histogram  s sort  / filter  space pause  r reverse
-    "#]],
+            shop 812   last 1.00 s   topdeck   6 metrics   by metric   2026-11-14 22:40:00Z
+            metric▲                    value rate      p50      p99       max p99, last 60 s
+            answer_duration, all… 112 values 7 /s 1.896 ms 47.97 ms ~47.97 ms           ▁▁▁▁
+            answer_duration{rout…  75 values 5 /s 1.902 ms 47.97 ms ~47.97 ms              ▁
+            answer_duration{rout…  37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms              █
+            query_duration         37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms              █
+            answers_failed_total          45 3 /s
+            answers                2, 2.50 s 0 /s
+            cache_bytes                12 MB
+            oldest: 2.50 s, number 1, device="sda"
+            q back  ? help  Enter histogram  s sort  / filter  space pause  r reverse
+        "#]],
     );
 }
 
@@ -278,59 +278,59 @@ fn a_histogram_in_full() {
         100,
         52,
         expect![[r#"
-        shop 812   last 1 s   topdeck   2026-11-14 22:40:12Z
-        answer_duration, all 2
-        window    values     rate       p50       p90       p99     p99.9    p99.99        max   max lies in
-        last 1 s       8     8 /s  1.902 ms  48.15 ms  48.15 ms  48.15 ms  48.15 ms  ~48.15 ms  47.45 to 48…
-        last 11…      83  7.55 /s  1.904 ms  47.97 ms  48.43 ms  48.43 ms  48.43 ms  ~48.43 ms  47.45 to 48…
-        since t…      90        -  1.901 ms  47.71 ms  48.00 ms  48.00 ms  48.00 ms      48 ms         exact
+            shop 812   last 1.00 s   topdeck   2026-11-14 22:40:12Z
+            answer_duration, all 2
+            window           values     rate       p50       p90       p99     p99.9    p99.99        max
+            last 1 s              8     8 /s  1.902 ms  48.15 ms  48.15 ms  48.15 ms  48.15 ms  ~48.15 ms
+            last 11 s            83  7.55 /s  1.904 ms  47.97 ms  48.43 ms  48.43 ms  48.43 ms  ~48.43 ms
+            since the start      90        -  1.901 ms  47.71 ms  48.00 ms  48.00 ms  48.00 ms      48 ms
 
-        Last minute
-          83 values, max 48.15 ms (47.45 to 48.50 ms) in the column from 2026-11-14 22:40:01Z
+            Last minute
+              83 values, max 48.15 ms (47.45 to 48.50 ms) in the column from 2026-11-14 22:40:01Z
 
-                  │▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁
-                  │████████········████████········████████········████████········████████········████████
-            40 ms ┤
-                  │
-            30 ms ┤
-                  │
-                  │
-            20 ms ┤
-                  │
-                  │
-                  │
-                  │
-            10 ms ┤
-             9 ms ┤
-             8 ms ┤
-             7 ms ┤
-             6 ms ┤
-             5 ms ┤
-                  │
-             4 ms ┤
-                  │
-             3 ms ┤
-                  │
-                  │████████········████████········████████········████████········████████········████████
-             2 ms ┤
-                  │········████████········████████········████████········████████········████████········
-                  │
-                  │
-                  │········████████········████████········████████········████████········████████········
-             1 ms ┤
-           900 us ┤████████········████████········████████········████████········████████········████████
-                  └────────┬───────────────┬───────────────┬───────────────┬───────────────┬──────────────┬
-                       22:40:02        22:40:04        22:40:06        22:40:08        22:40:10    22:40:12
-          values per cell  · 1  █ 2+    ▁ maximum
-          2026-11-14 22:40:01Z to 2026-11-14 22:40:12Z; a column is 1 s
+                      │▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁
+                      │████████········████████········████████········████████········████████········████████
+                40 ms ┤
+                      │
+                30 ms ┤
+                      │
+                      │
+                20 ms ┤
+                      │
+                      │
+                      │
+                      │
+                10 ms ┤
+                 9 ms ┤
+                 8 ms ┤
+                 7 ms ┤
+                 6 ms ┤
+                 5 ms ┤
+                      │
+                 4 ms ┤
+                      │
+                 3 ms ┤
+                      │
+                      │████████········████████········████████········████████········████████········████████
+                 2 ms ┤
+                      │········████████········████████········████████········████████········████████········
+                      │
+                      │
+                      │········████████········████████········████████········████████········████████········
+                 1 ms ┤
+               900 us ┤████████········████████········████████········████████········████████········████████
+                      └────────┬───────────────┬───────────────┬───────────────┬───────────────┬──────────────┬
+                           22:40:02        22:40:04        22:40:06        22:40:08        22:40:10    22:40:12
+              values per cell  · 1  █ 2+    ▁ maximum
+              2026-11-14 22:40:01Z to 2026-11-14 22:40:12Z; a column is 1 s
 
-          Distribution, last minute (share of the values by column; w: another window)
-             20 % ┤█      ▄         ▄   █                                                                  █
-                  │█      █         █   █                                                                  █
-                  │█      █         █   █                                                                  █
+              Distribution, last minute (share of the values by column; w: another window)
+                 20 % ┤█      ▄         ▄   █                                                                  █
+                      │█      █         █   █                                                                  █
+                      │█      █         █   █                                                                  █
 
-        q back  ? help  w window  up down scroll  space pause  + - interval
-    "#]],
+            q back  ? help  w window  up down scroll  space pause  + - interval
+        "#]],
     );
     board.act(Action::Last);
     check(
@@ -338,23 +338,23 @@ fn a_histogram_in_full() {
         60,
         16,
         expect![[r#"
-        shop 812   last 1 s   topdeck   2026-11-14 22:40:12Z
-        answer_duration, all 2
-                  │                  ▇▇▇▇▇▇▇▇▇▇▇████████████████████
-                  │                  ███████████████████████████████
-                  │                  ███████████████████████████████
-                  │                  ███████████████████████████████
-            10 ms ┤                  ███████████████████████████████
-                  │                  ███████████████████████████████
-                  │          ▁▁▁▂▂▂▂▂███████████████████████████████
-                  │      ▆▆▆▆███████████████████████████████████████
-             1 ms ┤ ▁▁▆▆▆███████████████████████████████████████████
-                  └┬────────────────────────┬──────────────────────┬
-                  0 %                     90 %                   max
-                                                      max 48.43 ms ▲
+            shop 812   last 1.00 s   topdeck   2026-11-14 22:40:12Z
+            answer_duration, all 2
+                 20 % ┤█        ▄                                      █
+                      │█        █ ▄                                    █
+                      │█        █ █                                    █
+                      │█   ▅    █ █                                    █
+                 10 % ┤█   █    █ █                                    █
+                      │█   █    █ █                                    █
+                      │█  ▇█    █ █                                    █
+                      │█  ██    █ █▄                                   █
+                      │█  ██    █ ██                                   █
+                      └─┬────────┬──────────┬───────┬────────┬──────────
+                      1 ms     2 ms       5 ms    10 ms    20 ms
+                                ▲ p50                     max 48.43 ms ▲
 
-        q back  ? help  w window  up down scroll  space pause
-    "#]],
+            q back  ? help  w window  up down scroll  space pause
+        "#]],
     );
 }
 
@@ -368,14 +368,14 @@ fn a_filter_is_seen_and_taken_away() {
         80,
         7,
         expect![[r#"
-        topdeck top   last 1 s   1 of 2 processes   by rate   2026-11-14 22:40:03Z
-        pid program metric       rate▼ p50 p99 max p99, last 60 s
-         77 worker  job_duration  0 /s   -   -   -
+            topdeck top   last 1.00 s   1 of 2 processes   by rate   2026-11-14 22:40:03Z
+            pid program metric       rate▼ p50 p99 max p99, last 60 s
+             77 worker  job_duration  0 /s   -   -   -
 
 
-        job_duration: /usr/bin/worker --serve
-        /job_   Enter keeps it, Esc takes it away
-    "#]],
+            job_duration: /usr/bin/worker --serve
+            /job_   Enter keeps it, Esc takes it away
+        "#]],
     );
     board.act(Action::Accept);
     assert_eq!(board.rows().len(), 1);
@@ -396,13 +396,13 @@ fn names_cannot_write_on_the_terminal() {
         120,
         6,
         expect![[r#"
-        topdeck top   last 1 s   1 process   by rate   2026-11-14 22:40:00Z
-        pid  program                   metric        rate▼  p50  p99  max  p99, last 60 s
-          1  evil\u{1b}]0;x\u{7}\u{9…  a\u{1b}[2J\n      ?    ?    ?    ?
+            topdeck top   last 1.00 s   1 process   by rate   2026-11-14 22:40:00Z
+            pid  program                   metric        rate▼  p50  p99  max  p99, last 60 s
+              1  evil\u{1b}]0;x\u{7}\u{9…  a\u{1b}[2J\n      ?    ?    ?    ?
 
-        ? it is less than before: it began anew
-        q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
-    "#]],
+            ? it is less than before: it began anew
+            q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
+        "#]],
     );
 }
 
