@@ -40,8 +40,8 @@ impl Spark {
             let own = f64::midpoint(from, to);
             for (at, cell) in cells.iter_mut().enumerate() {
                 let middle = at as f64 + 0.5;
-                let is_own = own >= at as f64 && own < at as f64 + 1.0;
-                if is_own || middle >= from && middle < to {
+                let is_own = (at as f64..at as f64 + 1.0).contains(&own);
+                if is_own || (from..to).contains(&middle) {
                     *cell = Some(cell.map_or(value, |known: f64| known.max(value)));
                 }
             }
