@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     audit, cardinality, cat, check_config, compare, completions, diff, doctor, explain, generate,
     heatmap, hist, import, inflight, journal, ls, man, post_mortem, query, restore, serve,
-    snapshot, store, token, watch,
+    snapshot, store, token, top, watch,
 };
 
 /// See how a system treats each of its users, not on average.
@@ -60,6 +60,7 @@ enum Command {
     #[command(name = "check-config")]
     CheckConfig(check_config::Options),
     Doctor(doctor::Options),
+    Top(top::Options),
     Completions(completions::Options),
     Man(man::Options),
 }
@@ -100,6 +101,7 @@ impl Topdeck {
             Command::Generate(options) => generate::run(&options),
             Command::CheckConfig(options) => check_config::run(&options),
             Command::Doctor(options) => doctor::run(&options),
+            Command::Top(options) => top::run(&options),
             Command::Completions(options) => completions::run(&options),
             Command::Man(options) => man::run(&options),
         }

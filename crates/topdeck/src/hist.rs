@@ -8,7 +8,7 @@ pub(crate) mod above;
 pub(crate) mod axis;
 mod compare;
 mod decades;
-mod group;
+pub(crate) mod group;
 mod heat;
 pub(crate) mod input;
 pub(crate) mod intervals;

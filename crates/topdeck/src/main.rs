@@ -33,6 +33,7 @@ mod store;
 mod svg;
 mod time;
 mod token;
+mod top;
 mod watch;
 
 use std::process::ExitCode;

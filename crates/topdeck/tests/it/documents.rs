@@ -191,6 +191,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "snapshot",
         "store",
         "token",
+        "top",
         "watch",
     ];
     let one = one.map(|name| format!("topdeck-{name}.1"));

@@ -13,6 +13,7 @@ mod query;
 mod reports;
 mod serve;
 mod store;
+mod top;
 
 use std::io::Write as _;
 use std::path::Path;

@@ -1,0 +1,112 @@
+//! `topdeck top`: every process of this host that shows metrics in shared memory, as it goes.
+//!
+//! The way of a number: [`watch`] finds processes and reads what they show, [`look`]; [`interval`] says what happened between
+//! two looks, [`series`], [`process`] and [`board`] keep that and know what is selected; [`columns`] and [`table`] write it,
+//! [`view`] draws the screen and [`once`] the text. Only [`watch`] and [`screen`] touch the world.
+
+mod ansi;
+mod board;
+mod columns;
+mod distribution;
+mod interval;
+mod keys;
+mod look;
+#[cfg(test)]
+mod made;
+mod once;
+mod order;
+mod process;
+mod screen;
+mod series;
+mod spark;
+mod table;
+mod view;
+mod watch;
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::command::{print, say};
+use crate::time;
+use crate::top::board::Board;
+use crate::top::watch::Watch;
+
+/// Show all processes that have metrics in shared memory, as they go
+///
+/// A row is a process with the busiest of its timing histograms: how often, p50, p99 and the maximum of the last second, and
+/// p99 over the last minute; what is in flight, and errors. Enter opens the process with all its metrics, and then a
+/// histogram in full. Nothing is asked of the processes: they are read, and do not notice.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// How long an interval is, 100ms to 10s; the keys + and - change it
+    #[arg(long, value_name = "LENGTH", default_value = "1s", value_parser = interval)]
+    interval: u64,
+
+    /// Only processes with this in the name of their program, or of this id
+    #[arg(long, value_name = "NAME|PID")]
+    process: Option<String>,
+
+    /// One table as text, of one interval, and the end: for scripts
+    #[arg(long)]
+    once: bool,
+}
+
+const AFTER: &str = "\
+Keys: up and down, Enter opens, q goes back, s sorts, r reverses, / filters, space pauses, + and - change the interval, ? helps.
+
+Examples:
+  topdeck top
+  topdeck top --process shop --interval 200ms
+  topdeck top --once
+
+Exit status:
+  0  all was shown
+  1  no process shows anything (--once), or there is no terminal
+  2  the command line makes no sense";
+
+const INTERVALS_NS: std::ops::RangeInclusive<i64> = 100_000_000..=10_000_000_000;
+
+fn interval(text: &str) -> Result<u64, String> {
+    let ns = time::length(text)?;
+    if !INTERVALS_NS.contains(&ns) {
+        return Err("expected 100ms to 10s".to_owned());
+    }
+    Ok(ns.unsigned_abs())
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let mut board = Board::new(options.interval);
+    let mut watch = Watch::new(options.process.clone());
+    if options.once {
+        return once(&mut board, &mut watch);
+    }
+    if !io::stdout().is_terminal() {
+        bail!("standard output is no terminal; --once writes one table as text");
+    }
+    screen::run(&mut board, &mut watch)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn once(board: &mut Board, watch: &mut Watch) -> Result<ExitCode> {
+    screen::look(board, watch, false);
+    let nothing = |board: &Board, watch: &Watch| {
+        watch.problems.iter().for_each(say);
+        if board.processes.is_empty() {
+            say(
+                "no process of this host shows metrics in shared memory that may be read, or none of those asked for",
+            );
+        }
+        board.processes.is_empty()
+    };
+    if nothing(board, watch) {
+        return Ok(ExitCode::FAILURE);
+    }
+    std::thread::sleep(Duration::from_nanos(board.interval_ns));
+    screen::look(board, watch, false);
+    print(once::text(board).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,282 @@
+//! What stands in the rows: of processes, and of the metrics of one.
+
+use collect::Unit;
+use hist::Bracket;
+use shm::show::{Number, Value};
+
+use crate::hist::show::{self, Show};
+use crate::hist::terminal::Paint;
+use crate::top::look::Fate;
+use crate::top::process::{Pending, Process, pending};
+use crate::top::series::Series;
+use crate::top::spark::{self, Spark};
+use crate::top::table::{Cell, Heading};
+
+/// A column of either table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    Pid,
+    Program,
+    Metric,
+    Value,
+    Rate,
+    P50,
+    P99,
+    Max,
+    InFlight,
+    Errors,
+    Spark,
+}
+
+/// What is not known.
+const UNKNOWN: &str = "?";
+/// What is known to be nothing.
+const NOTHING: &str = "-";
+
+impl Column {
+    /// Those of processes; without those that no process has anything for.
+    pub(crate) fn of_processes(all: &[&Process]) -> Vec<Column> {
+        use Column::{Errors, InFlight, Max, Metric, P50, P99, Pid, Program, Rate, Spark};
+        let mut columns = vec![Pid, Program, Metric, Rate, P50, P99, Max, InFlight, Errors, Spark];
+        columns.retain(|column| match column {
+            InFlight => all.iter().any(|process| process.pending().is_some()),
+            Errors => all.iter().any(|process| process.errors().is_some()),
+            _ => true,
+        });
+        columns
+    }
+
+    /// Those of the metrics of a process.
+    pub(crate) const OF_SERIES: [Column; 7] = [
+        Column::Metric,
+        Column::Value,
+        Column::Rate,
+        Column::P50,
+        Column::P99,
+        Column::Max,
+        Column::Spark,
+    ];
+
+    /// Its heading; the column that rows are sorted by is marked.
+    pub(crate) fn heading(self, sorted: Option<bool>) -> Heading {
+        let (text, is_right, rank, least, most) = match self {
+            Column::Program => ("program", false, 0, 8, 24),
+            Column::Max => ("max", true, 1, 9, 12),
+            Column::P99 => ("p99", true, 2, 8, 12),
+            Column::Rate => ("rate", true, 3, 8, 10),
+            Column::Pid => ("pid", true, 4, 3, 10),
+            Column::InFlight => ("in flight", true, 5, 12, 18),
+            Column::Value => ("value", true, 5, 9, 24),
+            Column::Metric => ("metric", false, 6, 16, 48),
+            Column::P50 => ("p50", true, 7, 8, 12),
+            Column::Errors => ("errors", true, 8, 8, 10),
+            Column::Spark => ("p99, last 60 s", false, 9, 14, spark::CELLS_MAX),
+        };
+        let mark = match sorted {
+            Some(true) => "▼",
+            Some(false) => "▲",
+            None => "",
+        };
+        Heading { text: format!("{text}{mark}"), is_right, rank, least, most }
+    }
+
+    /// Its cell in the row of a process.
+    pub(crate) fn of_process(self, process: &Process) -> Cell {
+        let series = process.busiest();
+        match self {
+            Column::Pid => Cell::text(process.pid.to_string()),
+            Column::Program => Cell::Text(process.program.clone(), Some(Paint::Heading)),
+            Column::Metric => match (process.fate.gone(), &process.trouble, series) {
+                (Some(gone), ..) => Cell::Text(gone_text(gone, process), Some(Paint::Max)),
+                (None, Some(_), _) => Cell::Text("cannot be read".into(), Some(Paint::Max)),
+                (None, None, Some(series)) => Cell::text(&series.shown),
+                (None, None, None) => Cell::Text("no histogram".into(), Some(Paint::Faint)),
+            },
+            Column::InFlight => match process.pending() {
+                Some(pending) => Cell::text(pending_text(pending)),
+                None => Cell::Text(NOTHING.into(), Some(Paint::Faint)),
+            },
+            Column::Errors => match process.errors() {
+                Some(Some(rate)) => {
+                    let paint = if rate > 0.0 { Some(Paint::Max) } else { None };
+                    Cell::Text(rate_text(rate), paint)
+                }
+                Some(None) => Cell::text(UNKNOWN),
+                None => Cell::Text(NOTHING.into(), Some(Paint::Faint)),
+            },
+            _ => match series {
+                Some(series) => self.of_series(series, process.looked_ns),
+                None => Cell::Text(NOTHING.into(), Some(Paint::Faint)),
+            },
+        }
+    }
+
+    /// Its cell in the row of a metric.
+    pub(crate) fn of_series(self, series: &Series, now_ns: u64) -> Cell {
+        let quantile = |pick: fn(&crate::top::interval::Figures) -> Option<Bracket>| {
+            if !series.is_histogram() {
+                return Cell::text("");
+            }
+            match series.figures.as_ref() {
+                None => Cell::text(UNKNOWN),
+                Some(figures) => Cell::text(pick(figures).map_or(NOTHING.to_owned(), |value| {
+                    Show::new(series.unit.as_ref()).estimate(value.estimate)
+                })),
+            }
+        };
+        match self {
+            Column::Metric => Cell::text(&series.shown),
+            Column::Value => Cell::text(value_text(series, now_ns)),
+            Column::Rate => match (&series.interval, &series.last) {
+                (_, Some((_, Value::Gauge(_) | Value::Text(_)))) => Cell::text(""),
+                (Some(interval), _) => {
+                    Cell::text(interval.rate().map_or(UNKNOWN.to_owned(), rate_text))
+                }
+                (None, _) => Cell::text(UNKNOWN),
+            },
+            Column::P50 => quantile(|figures| figures.p50),
+            Column::P99 => quantile(|figures| figures.p99),
+            Column::Max => match series.figures.as_ref().map(|figures| figures.max) {
+                Some(Some(max)) => {
+                    let shown = Show::new(series.unit.as_ref()).estimate(max.estimate);
+                    let mark = if max.is_exact() { "" } else { "~" };
+                    Cell::Text(format!("{mark}{shown}"), Some(Paint::Max))
+                }
+                _ => quantile(|figures| figures.max),
+            },
+            Column::Spark => Cell::Spark(Spark::of(series)),
+            _ => Cell::text(""),
+        }
+    }
+}
+
+fn gone_text(gone: &str, process: &Process) -> String {
+    match process.pending() {
+        Some(Pending { count: 0, .. }) | None => gone.to_owned(),
+        Some(Pending { count, .. }) => format!("{gone}, {} in flight", show::count(count)),
+    }
+}
+
+/// `12, 3.400 s`: how many, and how old the oldest is.
+fn pending_text(pending: Pending) -> String {
+    match pending {
+        Pending { count: 0, .. } => "0".into(),
+        Pending { count, oldest_ns: Some(age) } => {
+            format!("{}, {}", show::count(count), age_text(age))
+        }
+        Pending { count, oldest_ns: None } => format!("{}, ?", show::count(count)),
+    }
+}
+
+/// Three digits are enough of an age.
+pub(crate) fn age_text(ns: u64) -> String {
+    let (number, unit) = match ns {
+        0..1_000 => (ns as f64, "ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    format!("{} {unit}", three_digits(number))
+}
+
+/// `3.2 /s`, `12.3 k/s`.
+pub(crate) fn rate_text(rate: f64) -> String {
+    match rate {
+        0.0 => "0 /s".into(),
+        ..0.0 => UNKNOWN.into(),
+        ..0.01 => "<0.01 /s".into(),
+        ..9_999.5 => format!("{} /s", three_digits(rate)),
+        ..999_500.0 => format!("{} k/s", three_digits(rate / 1e3)),
+        ..999_500_000.0 => format!("{} M/s", three_digits(rate / 1e6)),
+        _ => format!("{} G/s", three_digits(rate / 1e9)),
+    }
+}
+
+fn three_digits(number: f64) -> String {
+    let whole = number.fract() == 0.0;
+    match number {
+        _ if whole || number >= 99.95 => show::count(number.round() as u64),
+        9.995.. => format!("{number:.1}"),
+        _ => format!("{number:.2}"),
+    }
+}
+
+fn value_text(series: &Series, now_ns: u64) -> String {
+    let unit = series.unit.as_ref();
+    match &series.last {
+        None => UNKNOWN.into(),
+        Some((_, value)) => match value {
+            Value::Counter(number) | Value::Gauge(number) => number_text(*number, unit),
+            Value::Text(text) => crate::command::plain(text),
+            Value::Histogram(values) => format!("{} values", show::count(values.count())),
+            Value::InFlight(table) => match pending_text(pending(table, now_ns)).as_str() {
+                "0" => "none in flight".into(),
+                text => text.to_owned(),
+            },
+            Value::Heartbeat(beat) if beat.last_ns == 0 => "no beat yet".into(),
+            Value::Heartbeat(beat) => {
+                let age = now_ns.saturating_sub(beat.last_ns);
+                let is_late = beat.every_ns > 0 && age > beat.every_ns.saturating_mul(2);
+                let late = if is_late { "LATE, " } else { "" };
+                format!("{late}beat {} ago", age_text(age))
+            }
+            _ => UNKNOWN.into(),
+        },
+    }
+}
+
+fn number_text(number: Number, unit: Option<&Unit>) -> String {
+    match (number, unit) {
+        // Whole numbers are not rounded where they have no unit to be scaled by.
+        (Number::Unsigned(number), None) => show::count(number),
+        (number, unit) => Show::new(unit).exact(crate::top::interval::number(number)),
+    }
+}
+
+/// Why something in a row is not known, or what is wrong; nothing where all is well.
+pub(crate) fn trouble(process: &Process) -> Option<String> {
+    if let Some(trouble) = &process.trouble {
+        return Some(format!("cannot be read: {trouble}"));
+    }
+    if process.lost + process.refused > 0 {
+        let (lost, refused) = (show::count(process.lost), show::count(process.refused));
+        return Some(format!(
+            "it found no room for {lost} records and {refused} series: they are missing"
+        ));
+    }
+    if let Some(gone) = process.fate.gone() {
+        return Some(format!("{gone}: the numbers are the last it showed"));
+    }
+    if let Some(why) = process.busiest().and_then(Series::why_unknown) {
+        return Some(format!("? {why}"));
+    }
+    (process.fate == Fate::Unseen).then(|| {
+        "whether it runs cannot be seen: it is in another namespace of process ids".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_have_units() {
+        for (rate, expected) in [
+            (0.0, "0 /s"),
+            (0.001, "<0.01 /s"),
+            (0.5, "0.50 /s"),
+            (12.34, "12.3 /s"),
+            (1_234.0, "1,234 /s"),
+            (12_345.0, "12.3 k/s"),
+            (999_600.0, "1.00 M/s"),
+            (2.5e9, "2.50 G/s"),
+        ] {
+            assert_eq!(rate_text(rate), expected);
+        }
+        assert_eq!(age_text(0), "0 ns");
+        assert_eq!(age_text(2_500_000_000), "2.50 s");
+        assert_eq!(age_text(86_400_000_000_000), "86,400 s");
+        let one = Pending { count: 1_200, oldest_ns: None };
+        assert_eq!(pending_text(one), "1,200, ?");
+    }
+}

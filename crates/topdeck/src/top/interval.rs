@@ -1,0 +1,204 @@
+//! What a metric did between two looks at it. Times are nanoseconds of `clock::now`.
+
+use hist::{Bracket, Histogram};
+use shm::show::{Number, Value};
+
+/// What was added between two looks.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Change {
+    /// It cannot be told, and why.
+    Unknown(&'static str),
+    /// So much was counted.
+    Counted(f64),
+    /// These values were recorded.
+    Recorded(Box<Histogram>),
+    /// It is no metric of what happens, but of what is.
+    None,
+}
+
+/// A stretch of time, and what happened in it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Interval {
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) change: Change,
+}
+
+/// What a row shows of an interval's values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Figures {
+    pub(crate) count: u64,
+    /// `None` where nothing was recorded. The maximum is exact where it is the greatest since the process began, or its bucket
+    /// holds one whole number.
+    pub(crate) p50: Option<Bracket>,
+    pub(crate) p99: Option<Bracket>,
+    pub(crate) max: Option<Bracket>,
+}
+
+const NS_PER_S: f64 = 1e9;
+pub(crate) const BEGAN_ANEW: &str = "it is less than before: it began anew";
+pub(crate) const ONE_LOOK: &str =
+    "one look so far: it takes two to tell what happened between them";
+const NO_LENGTH: &str = "two looks at the same moment";
+
+impl Interval {
+    /// Between a look at a value and the next.
+    pub(crate) fn between(before: (u64, &Value), now: (u64, &Value)) -> Interval {
+        let (start_ns, end_ns) = (before.0, now.0);
+        let change =
+            if end_ns > start_ns { change(before.1, now.1) } else { Change::Unknown(NO_LENGTH) };
+        Interval { start_ns, end_ns, change }
+    }
+
+    /// The same, but of values only how many were recorded: that takes a hundredth of the time.
+    pub(crate) fn counted(before: (u64, &Value), now: (u64, &Value)) -> Interval {
+        let (Value::Histogram(first), Value::Histogram(second)) = (before.1, now.1) else {
+            return Interval::between(before, now);
+        };
+        let total = |histogram: &Histogram| Value::Counter(Number::Unsigned(histogram.count()));
+        Interval::between((before.0, &total(first)), (now.0, &total(second)))
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.end_ns.saturating_sub(self.start_ns) as f64 / NS_PER_S
+    }
+
+    /// How much was counted, or how many values recorded.
+    pub(crate) fn count(&self) -> Option<f64> {
+        match &self.change {
+            Change::Counted(count) => Some(*count),
+            Change::Recorded(values) => Some(values.count() as f64),
+            Change::Unknown(_) | Change::None => None,
+        }
+    }
+
+    /// The same each second.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        self.count().map(|count| count / self.seconds()).filter(|rate| rate.is_finite())
+    }
+
+    /// What was recorded, if that can be told.
+    pub(crate) fn values(&self) -> Option<&Histogram> {
+        match &self.change {
+            Change::Recorded(values) => Some(values),
+            _ => None,
+        }
+    }
+}
+
+impl Figures {
+    pub(crate) fn of(values: &Histogram) -> Figures {
+        let max = values.max();
+        // No percentile is shown above the maximum: where only its bucket is known, both are estimates.
+        let least = |value: Bracket| match max {
+            Some(max) => Bracket { estimate: value.estimate.min(max.estimate), ..value },
+            None => value,
+        };
+        let quantile = |q| values.quantile(q).map(least);
+        Figures { count: values.count(), p50: quantile(0.5), p99: quantile(0.99), max }
+    }
+}
+
+fn change(before: &Value, now: &Value) -> Change {
+    match (before, now) {
+        (Value::Counter(before), Value::Counter(now)) => counted(*before, *now),
+        (Value::Histogram(before), Value::Histogram(now)) => {
+            let mut values = now.clone();
+            match values.subtract(before) {
+                Ok(()) => Change::Recorded(values),
+                Err(_) => Change::Unknown(BEGAN_ANEW),
+            }
+        }
+        (Value::InFlight(before), Value::InFlight(now)) => {
+            // Both counters wrap, which at a billion a second takes 500 years.
+            Change::Counted(now.ended.wrapping_sub(before.ended) as i64 as f64)
+        }
+        (Value::Heartbeat(before), Value::Heartbeat(now)) => {
+            counted(Number::Unsigned(before.beats), Number::Unsigned(now.beats))
+        }
+        (_, Value::Unknown(why)) => Change::Unknown(why),
+        (Value::Unknown(_), Value::Counter(_) | Value::Histogram(_)) => Change::Unknown(ONE_LOOK),
+        _ => Change::None,
+    }
+}
+
+fn counted(before: Number, now: Number) -> Change {
+    let added = match (before, now) {
+        (Number::Unsigned(before), Number::Unsigned(now)) => {
+            now.checked_sub(before).map(|added| added as f64)
+        }
+        (before, now) => Some(number(now) - number(before)).filter(|added| *added >= 0.0),
+    };
+    added.map_or(Change::Unknown(BEGAN_ANEW), Change::Counted)
+}
+
+/// A number as pictures and rates use it.
+pub(crate) fn number(number: Number) -> f64 {
+    match number {
+        Number::Unsigned(number) => number as f64,
+        Number::Signed(number) => number as f64,
+        Number::Float(number) => number,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hist::{Integers, Scheme};
+
+    fn recorded(values: &[u64]) -> Value {
+        let mut histogram = Histogram::new(Scheme::Exp2(Integers::<5>::grid()));
+        values.iter().for_each(|&value| histogram.record(value as f64));
+        Value::Histogram(Box::new(histogram))
+    }
+
+    /// Count, whether the maximum is exact, and its estimate, of what came between.
+    #[track_caller]
+    fn figures(before: &[u64], after: &[u64]) -> (u64, bool, f64) {
+        let all: Vec<u64> = before.iter().chain(after).copied().collect();
+        let (before, all) = (recorded(before), recorded(&all));
+        let interval = Interval::between((0, &before), (500_000_000, &all));
+        let figures = Figures::of(interval.values().expect("they grew"));
+        assert_eq!(interval.rate(), Some(figures.count as f64 * 2.0));
+        let max = figures.max.expect("something was recorded");
+        assert!(figures.p99.is_some_and(|p99| p99.estimate <= max.estimate));
+        (figures.count, max.is_exact(), max.estimate)
+    }
+
+    #[test]
+    fn a_new_greatest_value_is_exact_and_another_is_known_by_its_bucket() {
+        assert_eq!(figures(&[1_000, 2_000], &[5_001, 70_003]), (2, true, 70_003.0));
+        let (count, is_exact, max) = figures(&[1_000, 99_999], &[5_001, 70_003]);
+        assert_eq!((count, is_exact), (2, false));
+        assert!((max - 70_003.0).abs() / 70_003.0 < 0.022, "{max}");
+    }
+
+    #[test]
+    fn nothing_recorded_is_known_to_be_nothing() {
+        let (before, now) = (recorded(&[7]), recorded(&[7]));
+        let interval = Interval::between((0, &before), (1_000_000_000, &now));
+        assert_eq!(interval.rate(), Some(0.0));
+        let figures = Figures::of(interval.values().expect("it is known"));
+        assert_eq!((figures.count, figures.p99, figures.max), (0, None, None));
+    }
+
+    #[test]
+    fn what_shrinks_is_unknown_and_says_why() {
+        let interval = Interval::between((0, &recorded(&[7, 8])), (9, &recorded(&[7])));
+        assert_eq!(interval.change, Change::Unknown(BEGAN_ANEW));
+        let of = |n| Value::Counter(Number::Unsigned(n));
+        let interval = Interval::between((0, &of(8)), (9, &of(7)));
+        assert_eq!((interval.rate(), interval.change), (None, Change::Unknown(BEGAN_ANEW)));
+        let at_once = Interval::between((9, &of(8)), (9, &of(9)));
+        assert_eq!(at_once.change, Change::Unknown(NO_LENGTH));
+    }
+
+    #[test]
+    fn counters_keep_their_small_steps() {
+        let of = |n| Value::Counter(Number::Unsigned(n));
+        let interval = Interval::between((0, &of(u64::MAX - 3)), (2_000_000_000, &of(u64::MAX)));
+        assert_eq!((interval.count(), interval.rate()), (Some(3.0), Some(1.5)));
+        let gauge = Value::Gauge(Number::Signed(-4));
+        assert_eq!(Interval::between((0, &gauge), (9, &gauge)).change, Change::None);
+    }
+}

@@ -1,0 +1,48 @@
+//! What was seen of a process at one moment.
+
+use std::path::PathBuf;
+
+use shm::show::Metric;
+
+/// A look at one process.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// Its file, by which it is known.
+    pub(crate) path: PathBuf,
+    pub(crate) pid: u32,
+    pub(crate) program: String,
+    pub(crate) command: String,
+    /// Who wrote the file.
+    pub(crate) format: &'static str,
+    pub(crate) fate: Fate,
+    /// When its metrics were read: nanoseconds of `clock::now`.
+    pub(crate) at_ns: u64,
+    /// All that it shows, or why it could not be read.
+    pub(crate) metrics: Result<Vec<Metric>, String>,
+    /// Records that found no room, and series.
+    pub(crate) lost: u64,
+    pub(crate) refused: u64,
+}
+
+/// What is known of a process's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Runs,
+    Ended,
+    Died,
+    Replaced,
+    /// It is in another namespace of process ids.
+    Unseen,
+}
+
+impl Fate {
+    /// The word for one that is gone.
+    pub(crate) fn gone(self) -> Option<&'static str> {
+        match self {
+            Fate::Runs | Fate::Unseen => None,
+            Fate::Ended => Some("ended"),
+            Fate::Died => Some("died"),
+            Fate::Replaced => Some("replaced"),
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! One process over time: its series, the busiest of them, and what is in flight.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use hist::Histogram;
+use shm::show::{InFlight, Metric, Role, Value};
+
+use crate::command::plain;
+use crate::top::look::{Fate, Look};
+use crate::top::series::Series;
+
+/// A row shows another metric only once that is so much busier: rows that change their metric every second cannot be read.
+const BUSIER: f64 = 1.5;
+
+/// A process over time.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) path: PathBuf,
+    pub(crate) pid: u32,
+    /// The name of its program, fit for a terminal.
+    pub(crate) program: String,
+    pub(crate) command: String,
+    pub(crate) format: &'static str,
+    pub(crate) fate: Fate,
+    /// When it was found gone.
+    pub(crate) gone_ns: Option<u64>,
+    pub(crate) looked_ns: u64,
+    /// Why it could not be read.
+    pub(crate) trouble: Option<String>,
+    pub(crate) lost: u64,
+    pub(crate) refused: u64,
+    /// In the order of the process's own list.
+    pub(crate) series: Vec<Series>,
+    /// All histograms of a name together, where there are several and they are followed.
+    pub(crate) totals: BTreeMap<String, Series>,
+    /// The name of the metric that the row of the process shows.
+    busiest: Option<String>,
+}
+
+/// What has begun and not ended, of all metrics of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pending {
+    pub(crate) count: u64,
+    /// The age of the oldest. `None` where none is listed.
+    pub(crate) oldest_ns: Option<u64>,
+}
+
+impl Process {
+    /// A process at the first look.
+    pub(crate) fn new(look: Look, is_open: bool) -> Process {
+        let mut process = Process {
+            path: look.path.clone(),
+            pid: look.pid,
+            program: plain(name_of(&look.program)),
+            command: plain(&look.command),
+            format: look.format,
+            fate: look.fate,
+            gone_ns: None,
+            looked_ns: look.at_ns,
+            trouble: None,
+            lost: 0,
+            refused: 0,
+            series: Vec::new(),
+            totals: BTreeMap::new(),
+            busiest: None,
+        };
+        process.look(look, is_open);
+        process
+    }
+
+    /// Takes note of another look. Of a process that is open all metrics are followed, of others the busiest.
+    pub(crate) fn look(&mut self, look: Look, is_open: bool) {
+        self.fate = look.fate;
+        self.looked_ns = look.at_ns;
+        if self.fate.gone().is_some() {
+            self.gone_ns.get_or_insert(look.at_ns);
+        }
+        (self.lost, self.refused) = (look.lost, look.refused);
+        let metrics = match look.metrics {
+            Ok(metrics) => metrics,
+            Err(why) => {
+                self.trouble = Some(plain(&why));
+                return;
+            }
+        };
+        self.trouble = None;
+        for (at, metric) in metrics.iter().enumerate() {
+            match self.series.get(at) {
+                // A series keeps its place; what has another name there is another series.
+                Some(known) if known.is_of(metric) => {}
+                Some(_) => self.series[at] = Series::new(metric),
+                None => self.series.push(Series::new(metric)),
+            }
+        }
+        self.series.truncate(metrics.len());
+        let groups = self.groups(&metrics, is_open);
+        self.look_at_totals(&metrics, &groups, look.at_ns);
+        let busiest = self.busiest.take();
+        for (series, metric) in self.series.iter_mut().zip(metrics) {
+            let is_shown =
+                busiest.as_ref() == Some(&series.name) && !self.totals.contains_key(&series.name);
+            series.look(look.at_ns, metric.value, is_open || is_shown);
+        }
+        self.busiest = self.choose(busiest);
+        if let Some(name) = &self.busiest
+            && !self.totals.contains_key(name)
+        {
+            self.series.iter_mut().filter(|series| series.name == *name).for_each(Series::follow);
+        }
+    }
+
+    /// Places of the histograms of each name that has several, if they are followed together.
+    fn groups(&self, metrics: &[Metric], is_open: bool) -> BTreeMap<String, Vec<usize>> {
+        let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, metric) in metrics.iter().enumerate() {
+            let is_followed = is_open || self.busiest.as_ref() == Some(&metric.name);
+            if is_followed && matches!(metric.value, Value::Histogram(_)) {
+                groups.entry(metric.name.clone()).or_default().push(at);
+            }
+        }
+        groups.retain(|_, members| members.len() > 1);
+        groups
+    }
+
+    fn look_at_totals(
+        &mut self,
+        metrics: &[Metric],
+        groups: &BTreeMap<String, Vec<usize>>,
+        at_ns: u64,
+    ) {
+        self.totals.retain(|name, _| groups.contains_key(name));
+        for (name, members) in groups {
+            let of: Vec<&Series> = members.iter().map(|&at| &self.series[at]).collect();
+            let is_new = self.totals.get(name).is_none_or(|total| total.members != members.len());
+            if is_new && let Some(mut total) = Series::total(&of) {
+                match self.totals.remove(name) {
+                    // More series joined, which began at nothing.
+                    Some(known) => {
+                        let (shown, members) = (total.shown, total.members);
+                        total = known;
+                        (total.shown, total.members) = (shown, members);
+                    }
+                    // It is followed from now on; each member knows what it was at the last look.
+                    None => {
+                        let before = of
+                            .iter()
+                            .filter_map(|series| series.last.as_ref().map(|last| last.0))
+                            .max();
+                        let whole = merged(of.iter().filter_map(|series| series.histogram()));
+                        if let (Some(before_ns), Some(whole)) = (before, whole) {
+                            total.look(before_ns, Value::Histogram(Box::new(whole)), true);
+                        }
+                    }
+                }
+                self.totals.insert(name.clone(), total);
+            }
+            let values = members.iter().filter_map(|&at| match &metrics[at].value {
+                Value::Histogram(histogram) => Some(&**histogram),
+                _ => None,
+            });
+            let value = match merged(values) {
+                Some(whole) => Value::Histogram(Box::new(whole)),
+                None => Value::Unknown("its series have buckets that do not fit together"),
+            };
+            if let Some(total) = self.totals.get_mut(name) {
+                total.look(at_ns, value, true);
+            }
+        }
+    }
+
+    /// The metric that had the most values lately: of those that take times, or else of all histograms.
+    fn choose(&self, current: Option<String>) -> Option<String> {
+        let mut scores: HashMap<&str, (bool, f64)> = HashMap::new();
+        for series in self.series.iter().filter(|series| series.is_histogram()) {
+            let score = scores.entry(&series.name).or_insert((series.is_timing(), 0.0));
+            score.1 += series.score;
+        }
+        let key = |name: &str| scores.get(name).copied();
+        let best = scores.iter().max_by(|a, b| {
+            (a.1.0.cmp(&b.1.0)).then(a.1.1.total_cmp(&b.1.1)).then_with(|| b.0.cmp(a.0))
+        });
+        let (best, (is_timing, score)) = best?;
+        match current {
+            Some(name) => match key(&name) {
+                Some((kind, own)) if kind == *is_timing && *score <= own * BUSIER => Some(name),
+                _ => Some((*best).to_owned()),
+            },
+            None => Some((*best).to_owned()),
+        }
+    }
+
+    /// What the row of the process shows: the busiest metric, all its series together.
+    pub(crate) fn busiest(&self) -> Option<&Series> {
+        let name = self.busiest.as_ref()?;
+        self.totals.get(name).or_else(|| self.series.iter().find(|series| series.name == *name))
+    }
+
+    /// All rows of the page of the process: histograms first, and totals before their members.
+    pub(crate) fn rows(&self) -> Vec<&Series> {
+        let mut rows = Vec::with_capacity(self.series.len() + self.totals.len());
+        let mut told: Vec<&str> = Vec::new();
+        for series in &self.series {
+            if let Some(total) = self.totals.get(&series.name)
+                && !told.contains(&series.name.as_str())
+            {
+                told.push(&series.name);
+                rows.push(total);
+                // Members that were registered apart stand together all the same.
+                rows.extend(self.series.iter().filter(|one| one.name == series.name));
+            } else if !self.totals.contains_key(&series.name) {
+                rows.push(series);
+            }
+        }
+        rows.sort_by_key(|series| !series.is_histogram());
+        rows
+    }
+
+    /// `None` where nothing of the kind is told.
+    pub(crate) fn pending(&self) -> Option<Pending> {
+        let all = self.series.iter().filter_map(|series| match &series.last {
+            Some((_, Value::InFlight(table))) => Some(pending(table, self.looked_ns)),
+            _ => None,
+        });
+        all.reduce(|a, b| Pending {
+            count: a.count.saturating_add(b.count),
+            oldest_ns: a.oldest_ns.max(b.oldest_ns),
+        })
+    }
+
+    /// Errors each second, of all counters that are said to count them; `None` where there are no such, `Some(None)` where it is not
+    /// known yet.
+    pub(crate) fn errors(&self) -> Option<Option<f64>> {
+        let all = self.series.iter().filter(|series| series.role == Role::Error);
+        let rates = all.map(|series| series.interval.as_ref().and_then(|interval| interval.rate()));
+        rates.reduce(|a, b| Some(a? + b?))
+    }
+}
+
+/// What of a table has begun and not ended.
+pub(crate) fn pending(table: &InFlight, now_ns: u64) -> Pending {
+    let oldest = table.operations.iter().map(|operation| operation.start_ns).min();
+    Pending {
+        count: (table.started.wrapping_sub(table.ended) as i64).max(0) as u64,
+        oldest_ns: oldest.map(|start_ns| now_ns.saturating_sub(start_ns)),
+    }
+}
+
+fn merged<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Option<Histogram> {
+    let mut histograms = histograms;
+    let mut whole = histograms.next()?.clone();
+    histograms.try_for_each(|one| whole.merge(one)).ok()?;
+    Some(whole)
+}
+
+/// The last part of a path.
+fn name_of(program: &str) -> &str {
+    program.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::made::{S, in_flight, labelled, look, metric, recorded, two};
+
+    fn after(looks: u64, is_open: bool) -> Process {
+        let mut all = (1..=looks).map(|at| two(at, &[1_000, 2_000, 50_000, 3_000]).remove(0));
+        let mut process = Process::new(all.next().expect("a look"), is_open);
+        all.for_each(|look| process.look(look, is_open));
+        process
+    }
+
+    #[test]
+    fn the_busiest_metric_is_shown_with_all_its_series() {
+        let process = after(4, false);
+        let busiest = process.busiest().expect("there is one");
+        assert_eq!((busiest.shown.as_str(), busiest.members), ("answer_duration, all 2", 2));
+        let rate = busiest.interval.as_ref().and_then(|interval| interval.rate());
+        assert_eq!(rate, Some(6.0));
+        assert!(
+            process
+                .series
+                .iter()
+                .all(|series| series.name != "query_duration" || series.past.is_empty())
+        );
+    }
+
+    #[test]
+    fn distributions_of_other_metrics_are_not_among_it() {
+        let process = after(4, true);
+        assert_eq!(process.totals.len(), 1);
+        let names: Vec<&str> = process.rows().iter().map(|series| series.shown.as_str()).collect();
+        assert_eq!(
+            names[..4],
+            [
+                "answer_duration, all 2",
+                "answer_duration{route=\"cart\"}",
+                "answer_duration{route=\"search\"}",
+                "query_duration"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_total_knows_its_interval_at_once() {
+        // The second look is the first at which the total is followed.
+        let process = after(2, false);
+        assert_eq!(process.busiest().and_then(|total| total.figures).map(|f| f.count), Some(6));
+    }
+
+    #[test]
+    fn a_row_does_not_change_its_metric_for_little() {
+        let of = |at: u64, first: usize, second: usize| {
+            let metrics = vec![
+                metric("a", "ns", recorded(&vec![5; first])),
+                metric("b", "ns", recorded(&vec![5; second])),
+            ];
+            look(1, "x", at * S, metrics)
+        };
+        let mut process = Process::new(of(1, 10, 8), false);
+        process.look(of(2, 20, 20), false);
+        assert_eq!(process.busiest().map(|series| series.name.as_str()), Some("a"));
+        process.look(of(3, 20, 90), false);
+        process.look(of(4, 20, 200), false);
+        assert_eq!(process.busiest().map(|series| series.name.as_str()), Some("b"));
+    }
+
+    #[test]
+    fn what_is_in_flight_is_added_up() {
+        let metrics = vec![in_flight("reads", &[S, 3 * S]), in_flight("writes", &[2 * S])];
+        let process = Process::new(look(1, "x", 10 * S, metrics), false);
+        assert_eq!(process.pending(), Some(Pending { count: 3, oldest_ns: Some(9 * S) }));
+        assert_eq!(after(2, false).errors(), Some(Some(3.0)));
+        assert_eq!(process.errors(), None);
+    }
+
+    #[test]
+    fn a_series_that_changes_its_place_begins_anew() {
+        let mut process =
+            Process::new(look(1, "x", S, vec![labelled("a", "1", recorded(&[5]))]), true);
+        process.look(look(1, "x", 2 * S, vec![labelled("b", "1", recorded(&[5, 6]))]), true);
+        assert_eq!(process.series[0].shown, "b{route=\"1\"}");
+        assert!(process.series[0].interval.is_none());
+    }
+}

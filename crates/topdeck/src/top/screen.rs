@@ -1,0 +1,108 @@
+//! The terminal: raw while it is ours, as it was before when we end, by whichever way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use std::{process, thread};
+
+use anyhow::{Context as _, Result};
+use ratatui::crossterm::event::{self, Event};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::hist::terminal::Terminal;
+use crate::top::board::Board;
+use crate::top::watch::Watch;
+use crate::top::{keys, view};
+
+/// A signal is seen so late at the most.
+const WAIT_NS: u64 = 200_000_000;
+/// Who was told to end has so long.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Shows the board until somebody has seen enough.
+pub(crate) fn run(board: &mut Board, watch: &mut Watch) -> Result<()> {
+    let is_told = Arc::new(AtomicBool::new(false));
+    hear(Arc::clone(&is_told)).context("cannot hear signals")?;
+    // Sees to it that a panic finds the terminal as it was.
+    let mut terminal = ratatui::try_init().context("cannot take the terminal")?;
+    let shown = show(board, watch, &mut terminal, &is_told);
+    let restored = terminal.show_cursor().and_then(|()| ratatui::try_restore());
+    shown?;
+    // Who hung up has no terminal to be restored.
+    if is_told.load(Ordering::Relaxed) {
+        Ok(())
+    } else {
+        restored.context("cannot restore the terminal")
+    }
+}
+
+/// Has a signal end what is shown.
+fn hear(is_told: Arc<AtomicBool>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let wait = move || {
+        if signals.forever().next().is_some() {
+            is_told.store(true, Ordering::Relaxed);
+            // Of a terminal that was hung up crossterm 0.29 reads nothing for ever, and does not return.
+            thread::sleep(GRACE);
+            let _ = ratatui::try_restore();
+            process::exit(1);
+        }
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
+}
+
+fn show(
+    board: &mut Board,
+    watch: &mut Watch,
+    terminal: &mut ratatui::DefaultTerminal,
+    is_told: &AtomicBool,
+) -> Result<()> {
+    let colours = Terminal::new(false).colours;
+    let mut next_ns = clock::now();
+    let (mut is_new, mut was_paused) = (true, false);
+    while !board.is_done && !is_told.load(Ordering::Relaxed) {
+        let now_ns = clock::now();
+        if !board.is_paused && now_ns >= next_ns {
+            look(board, watch, was_paused);
+            // Ticks that were missed are not made up for.
+            let due_ns = next_ns + board.interval_ns;
+            next_ns = if due_ns > now_ns { due_ns } else { now_ns + board.interval_ns };
+            (is_new, was_paused) = (true, false);
+        }
+        if is_new {
+            terminal
+                .draw(|frame| view::draw(board, colours, frame.area(), frame.buffer_mut()))
+                .context("cannot draw on the terminal")?;
+            is_new = false;
+        }
+        let until_ns = next_ns.saturating_sub(clock::now()).min(WAIT_NS);
+        let mut wait = Duration::from_nanos(if board.is_paused { WAIT_NS } else { until_ns });
+        while event::poll(wait).context("cannot read the terminal")? {
+            wait = Duration::ZERO;
+            is_new = true;
+            if let Event::Key(key) = event::read().context("cannot read the terminal")?
+                && let Some(action) = keys::action(key, board.is_editing)
+            {
+                let interval_ns = board.interval_ns;
+                board.act(action);
+                was_paused |= board.is_paused;
+                if board.interval_ns != interval_ns {
+                    next_ns = clock::now() + board.interval_ns;
+                }
+            }
+            if board.is_done {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Looks at all processes, now.
+pub(crate) fn look(board: &mut Board, watch: &mut Watch, after_pause: bool) {
+    let looks = watch.look();
+    let (at_ns, wall) = (clock::now(), clock::wall());
+    board.problems.clone_from(&watch.problems);
+    board.look(looks, at_ns, wall.unix_ns, after_pause);
+}

@@ -1,0 +1,221 @@
+//! Tables that fit: columns are left out one by one, the least important first, and never one that another needs.
+
+use ratatui::text::Span;
+
+use crate::hist::terminal::Paint;
+use crate::top::spark::Spark;
+
+/// A column.
+#[derive(Clone, Debug)]
+pub(crate) struct Heading {
+    pub(crate) text: String,
+    /// Numbers stand at the right.
+    pub(crate) is_right: bool,
+    /// Of higher rank leaves first.
+    pub(crate) rank: u8,
+    /// Narrower than this it says nothing; what is shorter takes less.
+    pub(crate) least: usize,
+    /// Wider than this it says no more.
+    pub(crate) most: usize,
+}
+
+/// What stands in a column.
+#[derive(Clone, Debug)]
+pub(crate) enum Cell {
+    Text(String, Option<Paint>),
+    Spark(Spark),
+}
+
+/// Rows of cells.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) headings: Vec<Heading>,
+    pub(crate) rows: Vec<Vec<Cell>>,
+}
+
+/// A column that has room, and how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    column: usize,
+    width: usize,
+}
+
+/// Where there is less room, columns are one cell apart and not two.
+const ROOMY: usize = 100;
+
+impl Cell {
+    pub(crate) fn text(text: impl Into<String>) -> Cell {
+        Cell::Text(text.into(), None)
+    }
+
+    fn width(&self) -> usize {
+        match self {
+            Cell::Text(text, _) => width(text),
+            Cell::Spark(_) => usize::MAX,
+        }
+    }
+}
+
+impl Table {
+    /// The columns that there is room for, and how wide they are.
+    pub(crate) fn fit(&self, room: usize) -> Vec<Placed> {
+        let gap = gap(room);
+        let natural: Vec<usize> =
+            self.headings.iter().enumerate().map(|(at, _)| self.natural(at)).collect();
+        let least = |at: usize| {
+            natural[at].min(self.headings[at].least.max(width(&self.headings[at].text)))
+        };
+        let mut columns: Vec<usize> = (0..self.headings.len()).collect();
+        let taken = |columns: &[usize], of: &dyn Fn(usize) -> usize| {
+            columns.iter().map(|&at| of(at) + gap).sum::<usize>().saturating_sub(gap)
+        };
+        while columns.len() > 1 && taken(&columns, &least) > room {
+            let last = columns.iter().copied().max_by_key(|&at| self.headings[at].rank);
+            columns.retain(|at| Some(*at) != last);
+        }
+        let mut rest = room.saturating_sub(taken(&columns, &least));
+        // The last column stays, also where it does not fit.
+        let mut widths: Vec<usize> = columns.iter().map(|&at| least(at).min(room)).collect();
+        // What is left goes to the most important first.
+        let mut order: Vec<usize> = (0..columns.len()).collect();
+        order.sort_by_key(|&at| self.headings[columns[at]].rank);
+        for at in order {
+            let more = (natural[columns[at]] - widths[at]).min(rest);
+            widths[at] += more;
+            rest -= more;
+        }
+        columns.into_iter().zip(widths).map(|(column, width)| Placed { column, width }).collect()
+    }
+
+    fn natural(&self, column: usize) -> usize {
+        let heading = &self.headings[column];
+        let widest = self.rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
+        widest.max(width(&heading.text)).min(heading.most)
+    }
+
+    /// The line of headings.
+    pub(crate) fn head(&self, placed: &[Placed], room: usize) -> String {
+        let cells = placed.iter().map(|place| {
+            let heading = &self.headings[place.column];
+            padded(&heading.text, place.width, heading.is_right)
+        });
+        cells.collect::<Vec<_>>().join(&" ".repeat(gap(room)))
+    }
+
+    /// A row: texts and what they are painted in, gaps included.
+    pub(crate) fn line(
+        &self,
+        row: usize,
+        placed: &[Placed],
+        room: usize,
+    ) -> Vec<(String, Option<Paint>)> {
+        let mut parts = Vec::with_capacity(placed.len() * 2);
+        for (at, place) in placed.iter().enumerate() {
+            if at > 0 {
+                parts.push((" ".repeat(gap(room)), None));
+            }
+            let is_right = self.headings[place.column].is_right;
+            parts.push(match &self.rows[row][place.column] {
+                Cell::Text(text, paint) => (padded(text, place.width, is_right), *paint),
+                Cell::Spark(spark) => (spark.text(place.width), Some(Paint::Bar)),
+            });
+        }
+        parts
+    }
+
+    /// The whole table as text, without colours.
+    pub(crate) fn text(&self, room: usize) -> Vec<String> {
+        let placed = self.fit(room);
+        let mut lines = vec![self.head(&placed, room)];
+        lines.extend((0..self.rows.len()).map(|row| {
+            self.line(row, &placed, room).into_iter().map(|(text, _)| text).collect::<String>()
+        }));
+        lines.into_iter().map(|line| line.trim_end().to_owned()).collect()
+    }
+}
+
+fn gap(room: usize) -> usize {
+    if room >= ROOMY { 2 } else { 1 }
+}
+
+/// Cells on the screen.
+pub(crate) fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// At most so wide; what is cut off is seen to be.
+pub(crate) fn cut(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    let (mut kept, mut taken) = (String::new(), 0);
+    for c in text.chars() {
+        let wide = width(c.encode_utf8(&mut [0; 4]));
+        if taken + wide + 1 > room {
+            break;
+        }
+        taken += wide;
+        kept.push(c);
+    }
+    if room > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+fn padded(text: &str, room: usize, is_right: bool) -> String {
+    let text = cut(text, room);
+    let blank = " ".repeat(room.saturating_sub(width(&text)));
+    if is_right { blank + &text } else { text + &blank }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    fn table() -> Table {
+        let heading = |text: &str, is_right, rank, least| Heading {
+            text: text.into(),
+            is_right,
+            rank,
+            least,
+            most: 30,
+        };
+        let row = |cells: [&str; 4]| cells.map(Cell::text).to_vec();
+        Table {
+            headings: vec![
+                heading("program", false, 0, 7),
+                heading("metric", false, 3, 8),
+                heading("p99", true, 2, 9),
+                heading("max", true, 1, 9),
+            ],
+            rows: vec![
+                row(["shop", "answer_duration", "1.203 ms", "~81.20 ms"]),
+                row(["日本語のプログラム", "x", "5 ns", "7 ns"]),
+            ],
+        }
+    }
+
+    #[test]
+    fn columns_leave_by_rank_and_the_maximum_stays() {
+        let at = |room| table().text(room).join("\n");
+        expect![[r#"
+            program            metric               p99       max
+            shop               answer_duration 1.203 ms ~81.20 ms
+            日本語のプログラム x                   5 ns      7 ns"#]]
+        .assert_eq(&at(60));
+        expect![[r#"
+            program        metric        p99       max
+            shop           answer_… 1.203 ms ~81.20 ms
+            日本語のプロ…  x            5 ns      7 ns"#]]
+        .assert_eq(&at(42));
+        expect![[r#"
+            program      p99       max
+            shop    1.203 ms ~81.20 ms
+            日本語…     5 ns      7 ns"#]]
+        .assert_eq(&at(26));
+        assert_eq!(table().text(3)[1], "sh…");
+        assert_eq!(table().text(0)[1], "");
+    }
+}

@@ -1,0 +1,458 @@
+//! Screens, as they are drawn.
+
+use expect_test::{Expect, expect};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::*;
+use crate::top::board::Action;
+use crate::top::look::Fate;
+use crate::top::made::{S, look, metric, recorded, two};
+
+const TIMES: [u64; 5] = [1_200_000, 1_900_000, 48_000_000, 2_300_000, 900_000];
+/// 2026-11-14 22:40:00.
+const UNIX_NS: i64 = 1_794_696_000 * 1_000_000_000;
+
+/// After so many looks, a second apart.
+fn board(looks: u64) -> Board {
+    let mut board = Board::new(S);
+    for at in 1..=looks {
+        board.look(two(at, &TIMES), at * S, UNIX_NS + (at * S) as i64, false);
+    }
+    board
+}
+
+#[track_caller]
+fn check(board: &Board, width: u16, height: u16, expected: Expect) {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a screen");
+    terminal
+        .draw(|frame| draw(board, Colours::None, frame.area(), frame.buffer_mut()))
+        .expect("it is drawn");
+    let buffer = terminal.backend().buffer();
+    let lines = buffer.content().chunks(usize::from(width)).map(|cells| {
+        cells.iter().map(ratatui::buffer::Cell::symbol).collect::<String>().trim_end().to_owned()
+            + "\n"
+    });
+    expected.assert_eq(&lines.collect::<String>());
+}
+
+#[test]
+fn processes_at_three_widths() {
+    let board = board(12);
+    check(
+        &board,
+        140,
+        8,
+        expect![[r#"
+            topdeck top   last 1.00 s   2 processes   by rate   2026-11-14 22:40:12Z
+            pid  program  metric                  rate▼       p50       p99        max  in flight  errors  p99, last 60 s
+            812  shop     answer_duration, all 2   8 /s  1.902 ms  48.15 ms  ~48.15 ms  2, 2.50 s    3 /s                                       ▁▁▁▁▁▁▁▁
+             77  worker   job_duration             0 /s         -         -          -          -       -
+
+
+            answer_duration, all 2: /usr/bin/shop --serve
+            q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
+        "#]],
+    );
+    check(
+        &board,
+        80,
+        8,
+        expect![[r#"
+            topdeck top   last 1.00 s   2 processes   by rate   2026-11-14 22:40:12Z
+            pid program metric            rate▼      p50      p99       max in flight errors
+            812 shop    answer_duration,…  8 /s 1.902 ms 48.15 ms ~48.15 ms 2, 2.50 s   3 /s
+             77 worker  job_duration       0 /s        -        -         -         -      -
+
+
+            answer_duration, all 2: /usr/bin/shop --serve
+            q quit  ? help  Enter open  s sort  / filter  space pause  r reverse
+        "#]],
+    );
+    check(
+        &board,
+        40,
+        6,
+        expect![[r#"
+            topdeck top   last 1.00 s   2 processes
+            pid program rate▼      p99       max
+            812 shop     8 /s 48.15 ms ~48.15 ms
+             77 worker   0 /s        -         -
+            answer_duration, all 2: /usr/bin/shop -…
+            q quit  ? help  Enter open  s sort
+        "#]],
+    );
+}
+
+#[test]
+fn low_screens_keep_rows() {
+    let board = board(3);
+    check(
+        &board,
+        60,
+        4,
+        expect![[r#"
+            topdeck top   last 1.00 s   2 processes   by rate
+            pid program rate▼      p99       max in flight
+            812 shop     7 /s 47.97 ms ~47.97 ms 2, 2.50 s
+             77 worker   0 /s        -         -         -
+        "#]],
+    );
+    check(
+        &board,
+        60,
+        2,
+        expect![[r#"
+            pid program rate▼      p99       max in flight
+            812 shop     7 /s 47.97 ms ~47.97 ms 2, 2.50 s
+        "#]],
+    );
+    check(
+        &board,
+        60,
+        1,
+        expect![[r#"
+            812 shop     7 /s 47.97 ms ~47.97 ms 2, 2.50 s
+        "#]],
+    );
+    check(
+        &board,
+        1,
+        1,
+        expect![[r#"
+        …
+    "#]],
+    );
+}
+
+#[test]
+fn one_look_is_not_enough_and_says_so() {
+    check(
+        &board(1),
+        80,
+        7,
+        expect![[r#"
+        topdeck top   first look   2 processes   by rate   2026-11-14 22:40:01Z
+        pid program metric             rate▼ p50 p99 max in flight errors p99, last 60 s
+        812 shop    answer_duration{r…     ?   ?   ?   ?    2, 1 s      ?
+         77 worker  job_duration           ?   ?   ?   ?         -      -
+
+        ? one look so far: it takes two to tell what happened between them
+        q quit  ? help  Enter open  s sort  / filter  space pause  r reverse
+    "#]],
+    );
+}
+
+#[test]
+fn who_died_is_marked_for_ten_seconds() {
+    let mut board = board(3);
+    let died = |at: u64| {
+        let mut looks = two(at, &TIMES);
+        looks[0].fate = Fate::Died;
+        looks
+    };
+    board.look(died(4), 4 * S, UNIX_NS, false);
+    check(
+        &board,
+        100,
+        7,
+        expect![[r#"
+            topdeck top   last 1.00 s   2 processes   by rate   2026-11-14 22:40:00Z
+            pid  program  metric             rate▼       p50       p99        max  in flight  errors
+            812  shop     died, 2 in flight   8 /s  1.902 ms  48.15 ms  ~48.15 ms  2, 2.50 s    3 /s
+             77  worker   job_duration        0 /s         -         -          -          -       -
+
+            died: the numbers are the last it showed
+            q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
+        "#]],
+    );
+    board.look(Vec::new(), 14 * S, UNIX_NS, false);
+    assert_eq!(board.processes.len(), 2);
+    board.look(Vec::new(), 15 * S, UNIX_NS, false);
+    assert_eq!(board.processes.len(), 1);
+}
+
+#[test]
+fn late_looks_and_pauses_are_told() {
+    let mut board = board(3);
+    board.look(two(5, &TIMES), 5 * S, UNIX_NS, false);
+    check(
+        &board,
+        60,
+        5,
+        expect![[r#"
+            topdeck top   LATE: last 2.00 s   2 processes   by rate
+            pid program   rate▼      p99       max in flight
+            812 shop    7.50 /s 48.23 ms ~48.23 ms 2, 2.50 s
+             77 worker     0 /s        -         -         -
+            q quit  ? help  Enter open  s sort  / filter  space pause
+        "#]],
+    );
+    board.act(Action::Pause);
+    board.look(two(9, &TIMES), 9 * S, UNIX_NS, true);
+    check(
+        &board,
+        60,
+        5,
+        expect![[r#"
+            topdeck top   PAUSED   last 4.00 s, a pause   2 processes
+            pid program   rate▼      p99       max in flight
+            812 shop    7.50 /s 48.34 ms ~48.34 ms 2, 2.50 s
+             77 worker     0 /s        -         -         -
+            q quit  ? help  Enter open  s sort  / filter  space pause
+        "#]],
+    );
+}
+
+#[test]
+fn metrics_of_a_process() {
+    let mut board = board(12);
+    board.act(Action::Open);
+    for at in 13..16 {
+        board.look(two(at, &TIMES), at * S, UNIX_NS, false);
+    }
+    check(
+        &board,
+        120,
+        11,
+        expect![[r#"
+            shop 812   last 1.00 s   topdeck   6 metrics   by metric   2026-11-14 22:40:00Z
+            metric▲                               value  rate       p50       p99        max  p99, last 60 s
+            answer_duration, all 2           112 values  7 /s  1.896 ms  47.97 ms  ~47.97 ms                               ▁▁▁▁▁▁▁▁▁
+            answer_duration{route="cart"}     75 values  5 /s  1.902 ms  47.97 ms  ~47.97 ms                                      ▁▁
+            answer_duration{route="search"}   37 values  2 /s  1.207 ms  1.902 ms  ~1.902 ms                                      ▁█
+            query_duration                    37 values  2 /s  1.207 ms  1.902 ms  ~1.902 ms                                      ▁█
+            answers_failed_total                     45  3 /s
+            answers                           2, 2.50 s  0 /s
+            cache_bytes                           12 MB
+
+            q back  ? help  Enter histogram  s sort  / filter  space pause  r reverse  + - interval
+        "#]],
+    );
+    check(
+        &board,
+        60,
+        11,
+        expect![[r#"
+            shop 812   last 1.00 s   topdeck   6 metrics   by metric
+            metric▲               value rate      p50      p99       max
+            answer_duration… 112 values 7 /s 1.896 ms 47.97 ms ~47.97 ms
+            answer_duration…  75 values 5 /s 1.902 ms 47.97 ms ~47.97 ms
+            answer_duration…  37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms
+            query_duration    37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms
+            answers_failed_…         45 3 /s
+            answers           2, 2.50 s 0 /s
+            cache_bytes           12 MB
+
+            q back  ? help  Enter histogram  s sort  / filter
+        "#]],
+    );
+    (0..5).for_each(|_| board.act(Action::Move(1)));
+    check(
+        &board,
+        80,
+        11,
+        expect![[r#"
+            shop 812   last 1.00 s   topdeck   6 metrics   by metric   2026-11-14 22:40:00Z
+            metric▲                    value rate      p50      p99       max p99, last 60 s
+            answer_duration, all… 112 values 7 /s 1.896 ms 47.97 ms ~47.97 ms           ▁▁▁▁
+            answer_duration{rout…  75 values 5 /s 1.902 ms 47.97 ms ~47.97 ms              ▁
+            answer_duration{rout…  37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms              █
+            query_duration         37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms              █
+            answers_failed_total          45 3 /s
+            answers                2, 2.50 s 0 /s
+            cache_bytes                12 MB
+            oldest: 2.50 s, number 1, device="sda"
+            q back  ? help  Enter histogram  s sort  / filter  space pause  r reverse
+        "#]],
+    );
+}
+
+#[test]
+fn a_histogram_in_full() {
+    let mut board = board(12);
+    board.act(Action::Open);
+    board.act(Action::Open);
+    check(
+        &board,
+        100,
+        52,
+        expect![[r#"
+            shop 812   last 1.00 s   topdeck   2026-11-14 22:40:12Z
+            answer_duration, all 2
+            window           values     rate       p50       p90       p99     p99.9    p99.99        max
+            last 1 s              8     8 /s  1.902 ms  48.15 ms  48.15 ms  48.15 ms  48.15 ms  ~48.15 ms
+            last 11 s            83  7.55 /s  1.904 ms  47.97 ms  48.43 ms  48.43 ms  48.43 ms  ~48.43 ms
+            since the start      90        -  1.901 ms  47.71 ms  48.00 ms  48.00 ms  48.00 ms      48 ms
+
+            Last minute
+              83 values, max 48.15 ms (47.45 to 48.50 ms) in the column from 2026-11-14 22:40:01Z
+
+                      │▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁
+                      │████████········████████········████████········████████········████████········████████
+                40 ms ┤
+                      │
+                30 ms ┤
+                      │
+                      │
+                20 ms ┤
+                      │
+                      │
+                      │
+                      │
+                10 ms ┤
+                 9 ms ┤
+                 8 ms ┤
+                 7 ms ┤
+                 6 ms ┤
+                 5 ms ┤
+                      │
+                 4 ms ┤
+                      │
+                 3 ms ┤
+                      │
+                      │████████········████████········████████········████████········████████········████████
+                 2 ms ┤
+                      │········████████········████████········████████········████████········████████········
+                      │
+                      │
+                      │········████████········████████········████████········████████········████████········
+                 1 ms ┤
+               900 us ┤████████········████████········████████········████████········████████········████████
+                      └────────┬───────────────┬───────────────┬───────────────┬───────────────┬──────────────┬
+                           22:40:02        22:40:04        22:40:06        22:40:08        22:40:10    22:40:12
+              values per cell  · 1  █ 2+    ▁ maximum
+              2026-11-14 22:40:01Z to 2026-11-14 22:40:12Z; a column is 1 s
+
+              Distribution, last minute (share of the values by column; w: another window)
+                 20 % ┤█      ▄         ▄   █                                                                  █
+                      │█      █         █   █                                                                  █
+                      │█      █         █   █                                                                  █
+
+            q back  ? help  w window  up down scroll  space pause  + - interval
+        "#]],
+    );
+    board.act(Action::Last);
+    check(
+        &board,
+        60,
+        16,
+        expect![[r#"
+            shop 812   last 1.00 s   topdeck   2026-11-14 22:40:12Z
+            answer_duration, all 2
+                 20 % ┤█        ▄                                      █
+                      │█        █ ▄                                    █
+                      │█        █ █                                    █
+                      │█   ▅    █ █                                    █
+                 10 % ┤█   █    █ █                                    █
+                      │█   █    █ █                                    █
+                      │█  ▇█    █ █                                    █
+                      │█  ██    █ █▄                                   █
+                      │█  ██    █ ██                                   █
+                      └─┬────────┬──────────┬───────┬────────┬──────────
+                      1 ms     2 ms       5 ms    10 ms    20 ms
+                                ▲ p50                     max 48.43 ms ▲
+
+            q back  ? help  w window  up down scroll  space pause
+        "#]],
+    );
+}
+
+#[test]
+fn a_filter_is_seen_and_taken_away() {
+    let mut board = board(3);
+    board.act(Action::Filter);
+    "job".chars().for_each(|c| board.act(Action::Char(c)));
+    check(
+        &board,
+        80,
+        7,
+        expect![[r#"
+            topdeck top   last 1.00 s   1 of 2 processes   by rate   2026-11-14 22:40:03Z
+            pid program metric       rate▼ p50 p99 max p99, last 60 s
+             77 worker  job_duration  0 /s   -   -   -
+
+
+            job_duration: /usr/bin/worker --serve
+            /job_   Enter keeps it, Esc takes it away
+        "#]],
+    );
+    board.act(Action::Accept);
+    assert_eq!(board.rows().len(), 1);
+    board.act(Action::Escape);
+    assert_eq!(board.rows().len(), 2);
+}
+
+#[test]
+fn names_cannot_write_on_the_terminal() {
+    let mut board = Board::new(S);
+    let name = "evil\x1b]0;x\x07\u{9b}2J";
+    for at in 1..3 {
+        let metrics = vec![metric("a\x1b[2J\n", "\x1bns", recorded(&[at]))];
+        board.look(vec![look(1, name, at * S, metrics)], at * S, UNIX_NS, false);
+    }
+    check(
+        &board,
+        120,
+        6,
+        expect![[r#"
+            topdeck top   last 1.00 s   1 process   by rate   2026-11-14 22:40:00Z
+            pid  program                   metric        rate▼  p50  p99  max  p99, last 60 s
+              1  evil\u{1b}]0;x\u{7}\u{9…  a\u{1b}[2J\n      ?    ?    ?    ?
+
+            ? it is less than before: it began anew
+            q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
+        "#]],
+    );
+}
+
+#[test]
+fn no_process_is_said() {
+    let mut board = Board::new(S);
+    board.problems.push("looking at /dev/shm/x: no".into());
+    board.look(Vec::new(), S, UNIX_NS, false);
+    check(
+        &board,
+        90,
+        9,
+        expect![[r#"
+        topdeck top   first look   0 processes   by rate   2026-11-14 22:40:00Z
+        pid program metric rate▼ p50 p99 max p99, last 60 s
+
+          No process of this host shows metrics in shared memory that may be read.
+          A program does once it uses the crate shm, or runs on a Java virtual machine.
+          looking at /dev/shm/x: no
+
+        looking at /dev/shm/x: no
+        q quit  ? help  Enter open  s sort  / filter  space pause  r reverse  + - interval
+    "#]],
+    );
+}
+
+#[test]
+fn scrolling_ends_where_the_page_does() {
+    let mut board = board(12);
+    board.act(Action::Open);
+    board.act(Action::Open);
+    let area = Rect::new(0, 0, 80, 24);
+    draw(&board, Colours::None, area, &mut Buffer::empty(area));
+    board.act(Action::Last);
+    let end = board.scroll;
+    board.act(Action::Move(-1));
+    assert_eq!(board.scroll + 1, end);
+}
+
+#[test]
+fn any_size_is_drawn() {
+    let mut board = board(3);
+    for page in [Page::Processes, Page::Process, Page::Histogram] {
+        board.page = page;
+        for width in 0..60 {
+            for height in 0..30 {
+                let area = Rect::new(0, 0, width, height);
+                draw(&board, Colours::Palette, area, &mut Buffer::empty(area));
+            }
+        }
+        board.act(Action::Open);
+    }
+}

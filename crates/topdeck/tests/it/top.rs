@@ -1,0 +1,151 @@
+//! `topdeck top --once` on a process that measures itself: this test program, run again.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use crate::{Run, root, topdeck};
+
+shm::label! {
+    /// Where answers go.
+    enum Route as "route" { Cart = "cart", Search = "search" }
+}
+
+shm::metrics! {
+    /// How long an answer took.
+    static TOOK: shm::Histogram[Route] = "it_answer_duration", unit "ns", role shm::Role::Timing;
+    /// What is being answered.
+    static ANSWERS: shm::InFlight = "it_answers", tags &["route"];
+    /// Answers that failed.
+    static FAILED: shm::Counter = "it_failed_total", role shm::Role::Error;
+}
+
+/// Tells the program that it is the one that is looked at.
+const MARK: &str = "TOPDECK_IT_TOP_CHILD";
+
+#[test]
+#[ignore = "the process that the other tests look at"]
+fn measured() {
+    if std::env::var_os(MARK).is_none() {
+        return;
+    }
+    let stuck = [ANSWERS.begin(1, &[]), ANSWERS.begin(2, &[])];
+    let done = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    let mut greatest = 1_000_000;
+    while !done.is_finished() {
+        // Always greater, so that the maximum of each interval is known exactly.
+        greatest += 1_000;
+        for (route, took) in [(Route::Cart, 250_000), (Route::Search, greatest)] {
+            TOOK.of(route).record(took);
+        }
+        FAILED.add(1);
+        if greatest == 1_010_000 {
+            println!("measured: ready");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    drop(stuck);
+}
+
+struct Measured {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    /// It has somebody to write to for as long as it runs.
+    _stdout: BufReader<ChildStdout>,
+    folder: PathBuf,
+}
+
+impl Measured {
+    fn start(name: &str) -> Measured {
+        let folder = PathBuf::from(format!("/dev/shm/it-top-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder in memory");
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["top::measured", "--exact", "--ignored", "--nocapture"])
+            .env("TOPDECK_SHM", &folder)
+            .env(MARK, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let stdin = child.stdin.take();
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout was asked for"));
+        let is_ready = stdout
+            .by_ref()
+            .lines()
+            .map_while(Result::ok)
+            .any(|line| line.contains("measured: ready"));
+        assert!(is_ready, "it ended before it began");
+        Measured { child, stdin, _stdout: stdout, folder }
+    }
+
+    #[track_caller]
+    fn top(&self) -> Run {
+        let pid = self.child.id().to_string();
+        let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+            .args(["top", "--once", "--interval", "300ms", "--process", &pid])
+            .current_dir(root())
+            .env("TOPDECK_SHM", &self.folder)
+            .output()
+            .expect("it runs");
+        Run {
+            stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+            status: output.status.code().expect("no signal"),
+        }
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn a_process_is_shown_with_units_and_its_exact_maximum() {
+    let measured = Measured::start("shown");
+    let run = measured.top();
+    assert_eq!(run.status, 0, "{}", run.all());
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert!(lines[0].starts_with("1 process, the last "), "{}", run.all());
+    let heading: Vec<&str> = lines[1].split_whitespace().collect();
+    assert_eq!(
+        heading,
+        ["pid", "program", "metric", "rate", "p50", "p99", "max", "in", "flight", "errors"]
+    );
+    let row = lines[2];
+    assert!(row.starts_with(&measured.child.id().to_string()), "{row}");
+    assert!(row.contains(" it_answer_duration, all 2 "), "{row}");
+    assert!(row.contains(" 2, "), "two are in flight: {row}");
+    let parts: Vec<&str> = row.split("  ").map(str::trim).filter(|part| !part.is_empty()).collect();
+    assert!(parts[3].ends_with("/s") && parts[3] != "0 /s", "{row}");
+    // The greatest ever came in this interval, so it is no estimate.
+    assert!(parts[6].ends_with(" ms") && !parts[6].starts_with('~'), "{row}");
+    assert_eq!(lines.get(3), None, "{}", run.all());
+}
+
+#[test]
+fn one_that_was_killed_is_not_shown() {
+    let mut measured = Measured::start("killed");
+    measured.child.kill().expect("it is killed");
+    measured.child.wait().expect("it ends");
+    let run = measured.top();
+    assert_eq!(run.status, 1, "{}", run.all());
+    assert!(run.stderr.contains("no process of this host shows metrics"), "{}", run.all());
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_do() {
+    let run = topdeck(&["top"], b"");
+    assert_eq!(run.status, 1);
+    assert_eq!(
+        run.stderr,
+        "topdeck: standard output is no terminal; --once writes one table as text\n"
+    );
+    let run = topdeck(&["top", "--interval", "50ms"], b"");
+    assert_eq!(run.status, 2);
+    assert!(run.stderr.contains("expected 100ms to 10s"), "{}", run.stderr);
+}
