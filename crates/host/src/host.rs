@@ -11,39 +11,41 @@ use model::Gap;
 use crate::error::{Error, Result};
 use crate::hiccup::Hiccup;
 use crate::metric::Report;
+use crate::programs::Programs;
 use crate::settings::Settings;
 use crate::sources::{Note, Sources};
 
 /// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise the last
 /// microseconds of each interval would put its row into the next one.
-const LATE: i64 = 20;
+pub(crate) const LATE: i64 = 20;
 /// How long the last reading is tried again where there is no room for it, and how often.
-const PATIENCE: Duration = Duration::from_secs(5);
-const RETRY: Duration = Duration::from_millis(100);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const RETRY: Duration = Duration::from_millis(100);
 
 /// This host, told about until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Host {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<Result<()>>>,
+    programs: Option<Programs>,
     notes: Vec<Note>,
 }
 
 /// Whether to stop.
 #[derive(Debug, Default)]
-struct Stop {
+pub(crate) struct Stop {
     said: Mutex<bool>,
     wake: Condvar,
 }
 
 impl Stop {
-    fn say(&self) {
+    pub(crate) fn say(&self) {
         *self.said.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
     }
 
     /// Waits that long, or until it is said. Whether it was.
-    fn wait(&self, time: Duration) -> bool {
+    pub(crate) fn wait(&self, time: Duration) -> bool {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.wake.wait_timeout_while(said, time, |said| !*said);
         *waited.unwrap_or_else(PoisonError::into_inner).0
@@ -70,6 +72,13 @@ impl Host {
             Hiccup::start(period, unrecorded)
         });
         let (hiccup, waits) = hiccup.transpose()?.unzip();
+        let programs = settings.programs.map(|period| {
+            if !(Settings::PROGRAMS_MIN..=Settings::PROGRAMS_MAX).contains(&period) {
+                return Err(Error::ProgramsPeriod { found: period });
+            }
+            Programs::start(host.clone(), period, Arc::clone(&intake))
+        });
+        let programs = programs.transpose()?;
         let began = intake.now();
         let sources = Sources::open(&settings, waits, began, &meter);
         let notes = sources.notes().to_vec();
@@ -105,7 +114,7 @@ impl Host {
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
         let thread = thread.map_err(|source| Error::Thread { name, source })?;
-        Ok(Host { stop, thread: Some(thread), notes })
+        Ok(Host { stop, thread: Some(thread), programs, notes })
     }
 
     /// What is wanted and not told, and why: a sentence each.
@@ -120,12 +129,14 @@ impl Host {
     }
 
     fn end(&mut self) -> Result<()> {
+        let programs = self.programs.take().map_or(Ok(()), |mut programs| programs.stop());
         self.stop.say();
-        match self.thread.take().map(JoinHandle::join) {
+        let ended = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(ended)) => ended,
             // It panics only for a bug, which it has told already.
             Some(Err(_)) | None => Ok(()),
-        }
+        };
+        programs.and(ended)
     }
 }
 
@@ -209,6 +220,9 @@ impl Worker {
         if report.refused.is_some() {
             self.refused.add(1);
         }
+        if writer.is_empty() {
+            return Ok(());
+        }
         let taken = self.intake.take(&self.producer, writer);
         self.reading.record(began.elapsed());
         let receipt = taken.inspect_err(|_| {
@@ -224,7 +238,7 @@ impl Worker {
 }
 
 /// The first boundary after `now`.
-fn after(now: i64, interval: i64) -> i64 {
+pub(crate) fn after(now: i64, interval: i64) -> i64 {
     now.saturating_sub(now.rem_euclid(interval)).saturating_add(interval)
 }
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod block_io;
+mod programs;
 mod room;
 mod rows;
 mod run_queue;
@@ -134,7 +135,14 @@ fn unlimited() -> journal::Limits {
 /// Nothing but what is asked for.
 fn nothing() -> Settings {
     let host = "box".to_owned();
-    Settings { host, procfs: false, block_io: false, run_queue: false, hiccup: None }
+    Settings {
+        host,
+        procfs: false,
+        block_io: false,
+        run_queue: false,
+        hiccup: None,
+        programs: None,
+    }
 }
 
 /// Whether programs are at work; says why not.
