@@ -8,7 +8,7 @@ use hist::codec::header::Temporality;
 use intake::{Intake, Producer, Receipt, Way, Writer};
 use model::{Gap, Kind, Sample, Series, Value};
 
-/// Bytes of a batch at which another one is begun: far below what a batch may have.
+/// Bytes of a batch at which another one is begun, so that little memory is needed.
 const BATCH_BYTES: usize = 256 << 10;
 /// Rows of a reading at the most. What is beyond is left out, and counted.
 pub(crate) const ROWS_MAX: usize = 50_000;
@@ -173,7 +173,7 @@ impl<'a> Out<'a> {
             Ok(()) => _ = whose.told.insert(series, (value, whose.end)),
             Err(_) => self.refused += 1,
         }
-        if self.writer.bytes() > BATCH_BYTES {
+        if self.writer.bytes() > BATCH_BYTES || self.writer.is_half_full() {
             self.take();
         }
     }

@@ -81,6 +81,12 @@ fn program() {
     let work = shm::Description::new(format!("{NAME}_work")).in_flight(&["device"]).unwrap();
     let device = shm::Tag::new("sda").unwrap();
     text.set("first");
+    // More than one batch has room for.
+    for number in 0..300 {
+        let many =
+            shm::Description::new(format!("{NAME}_many")).label("number", number.to_string());
+        many.label("long", "x".repeat(1_000)).gauge().unwrap().set(number);
+    }
     // Begun an hour ago, as far as anybody knows, and never ended.
     let _stuck = work.begin_at(clock::now().saturating_sub(3_600_000_000_000), 1, &[device]);
     println!("ready");
@@ -217,6 +223,7 @@ fn names_labels_texts_and_what_is_in_flight() {
     assert_eq!(sample.value, Value::Number(5.0));
     let (series, sample) = told.of(&format!("{NAME}_took"), &of).next().unwrap();
     assert_eq!((series.unit(), number(&sample.value)), ("ns", 5.0));
+    assert_eq!(told.of(&format!("{NAME}_many"), &of).count(), 300);
     let texts: Vec<_> = told.of(&format!("{NAME}_text"), &of).map(|row| &row.1.value).collect();
     assert_eq!(texts, [&Value::Text("first".to_owned())]);
     let work = [of[0], ("operation", &*format!("{NAME}_work")), ("device", "sda")];
