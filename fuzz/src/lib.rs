@@ -16,6 +16,8 @@ mod journal_checks;
 mod model;
 #[path = "../../crates/query/tests/it/checks.rs"]
 mod query_checks;
+#[path = "../../crates/shm/tests/it/checks.rs"]
+mod shm_checks;
 #[path = "../../crates/store/tests/it/checks.rs"]
 mod store_checks;
 #[path = "../../crates/hist/tests/it/truth.rs"]
@@ -28,6 +30,7 @@ pub fn check(target: &str, bytes: &[u8]) {
         .chain(&collect_checks::CHECKS)
         .chain(&journal_checks::CHECKS)
         .chain(&query_checks::CHECKS)
+        .chain(&shm_checks::CHECKS)
         .chain(&store_checks::CHECKS);
     let found = all.find(|(name, _)| *name == target);
     let (_, check) = found.unwrap_or_else(|| panic!("no check is named {target}"));

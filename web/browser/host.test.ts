@@ -122,7 +122,7 @@ test("what a host uses, at any width, and what is not collected yet", { timeout:
 });
 
 test("what is switched off is unknown, and no nought", { timeout: 120_000 }, async () => {
-  const off = await Server.start("block_io = false\nrun_queue = false\nhiccup = false\nprograms = false\n", 'interval = "1s"');
+  const off = await Server.start("block_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n", 'interval = "1s"');
   const another = await Visitor.start(off);
   try {
     // Until there are two readings, for there is nothing between one and itself.

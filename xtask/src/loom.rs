@@ -6,7 +6,7 @@ use crate::line::Line;
 use crate::part::Outcome;
 
 /// The crates with lock-free code of their own.
-const CRATES: [&str; 3] = ["hist", "clock", "journal"];
+const CRATES: [&str; 4] = ["hist", "clock", "shm", "journal"];
 
 /// `preemptions`: how often threads may be stopped mid-way in one execution; `None` is no bound.
 pub(crate) fn run(part: &str, preemptions: Option<u32>) -> Result<Outcome> {

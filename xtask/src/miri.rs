@@ -6,7 +6,7 @@ use crate::line::Line;
 use crate::part::Outcome;
 
 /// The crates whose threads share memory.
-const CRATES: [&str; 3] = ["hist", "disk", "journal"];
+const CRATES: [&str; 4] = ["hist", "disk", "shm", "journal"];
 
 /// Installs nightly and Miri if they are missing, and skips the part where that is not possible.
 pub(crate) fn run(part: &str) -> Result<Outcome> {

@@ -47,6 +47,8 @@ fn main() {
         procfs: false,
         block_io: false,
         run_queue: false,
+        processes: false,
+        folder: None,
         hiccup: None,
         programs: None,
     };
@@ -56,6 +58,7 @@ fn main() {
         ("procfs", Settings { procfs: true, ..nothing.clone() }),
         ("block_io", Settings { block_io: true, ..nothing.clone() }),
         ("run_queue", Settings { run_queue: true, ..nothing.clone() }),
+        ("processes", Settings { processes: true, ..nothing.clone() }),
         ("hiccup 1 ms", hiccup(1_000)),
         ("hiccup 5 ms", hiccup(5_000)),
         ("hiccup 10 ms", hiccup(10_000)),

@@ -2,7 +2,7 @@
 //!
 //! Needs Linux 5.12 or later with BTF (`/sys/kernel/btf/vmlinux`) and the right to load programs: root, or
 //! CAP_BPF and CAP_PERFMON. A program counts in the single value of an array map, of which parts are mapped here and
-//! read without a system call.
+//! read without a system call; or it writes of each task to who reads the iterator.
 
 pub(crate) mod btf;
 pub(crate) mod grid;
@@ -11,6 +11,7 @@ pub(crate) mod instruction;
 pub(crate) mod machine;
 mod syscall;
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,6 +20,7 @@ use std::path::Path;
 use self::btf::Btf;
 use self::instruction::Instruction;
 pub(crate) use self::syscall::Cells;
+use self::syscall::Kind;
 
 /// Where the kernel describes its types.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -72,7 +74,7 @@ impl Program {
         let bytes = u32::try_from(8 * words).map_err(|_| format!("{words} words are too many"))?;
         let map =
             syscall::create_map(name, bytes).map_err(|error| refused("make a BPF map", &error))?;
-        let program = syscall::load(name, &code(map.as_raw_fd()), tracepoint)
+        let program = syscall::load(name, &code(map.as_raw_fd()), Kind::Tracepoint, tracepoint)
             .map_err(|(error, log)| refused("load a BPF program", &error) + &last_of(&log))?;
         let link =
             syscall::attach(&program).map_err(|error| refused("attach a BPF program", &error))?;
@@ -88,6 +90,29 @@ impl Program {
     pub(crate) fn cost(&self) -> Cost {
         let path = format!("/proc/self/fdinfo/{}", self.program.as_raw_fd());
         std::fs::read_to_string(path).map_or(Cost::default(), |text| cost(&text))
+    }
+}
+
+/// A program that runs for each object of a kind when it is read. Dropped, it is unloaded.
+#[derive(Debug)]
+pub(crate) struct Iterator {
+    link: OwnedFd,
+}
+
+impl Iterator {
+    /// Loads a program and attaches it to the iterator of that function's number.
+    pub(crate) fn start(name: &str, function: u32, code: &[Instruction]) -> Result<Self, String> {
+        let program = syscall::load(name, code, Kind::Iterator, function)
+            .map_err(|(error, log)| refused("load a BPF program", &error) + &last_of(&log))?;
+        // The link holds the program.
+        let link =
+            syscall::link(&program).map_err(|error| refused("attach a BPF program", &error))?;
+        Ok(Iterator { link })
+    }
+
+    /// All objects, as they are while this is read to its end.
+    pub(crate) fn read(&self) -> io::Result<File> {
+        syscall::iterate(&self.link).map(File::from)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::metric::Report;
 use crate::programs::Programs;
 use crate::settings::Settings;
 use crate::sources::{Note, Sources};
+use crate::table::Tables;
 
 /// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise the last
 /// microseconds of each interval would put its row into the next one.
@@ -28,6 +29,7 @@ pub struct Host {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<Result<()>>>,
     programs: Option<Programs>,
+    _tables: Option<Tables>,
     notes: Vec<Note>,
 }
 
@@ -80,7 +82,14 @@ impl Host {
         });
         let programs = programs.transpose()?;
         let began = intake.now();
-        let sources = Sources::open(&settings, waits, began, &meter);
+        let mut sources = Sources::open(&settings, waits, began, &meter);
+        let tables = sources
+            .take_processes()
+            .map(|processes| Tables::start(processes, settings.folder.clone(), &meter));
+        let (tables, unpublished) = tables.transpose()?.unzip();
+        if let Some(why) = unpublished.flatten() {
+            sources.add_note(format!("the table of processes is not published now: {why}"));
+        }
         let notes = sources.notes().to_vec();
         let stop = Arc::new(Stop::default());
         let worker = Worker {
@@ -114,7 +123,7 @@ impl Host {
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
         let thread = thread.map_err(|source| Error::Thread { name, source })?;
-        Ok(Host { stop, thread: Some(thread), programs, notes })
+        Ok(Host { stop, thread: Some(thread), programs, _tables: tables, notes })
     }
 
     /// What is wanted and not told, and why: a sentence each.

@@ -7,6 +7,9 @@
 //! that nothing is converted; where they cannot be loaded that is said ([`Host::notes`]) and nothing is made up. A
 //! reading that is not taken comes again within the next, whole but for gauges, which become a gap.
 //!
+//! Processes are no rows: they are read once a second and published as a table in shared memory for all who want to see
+//! them ([`Processes`], `shm::table`).
+//!
 //! What is told is listed in docs/host.md, which a test compares with the code.
 #![deny(unsafe_code)]
 
@@ -17,12 +20,15 @@ mod hiccup;
 mod host;
 mod metric;
 mod own;
+mod processes;
 mod procfs;
 mod programs;
 mod run_queue;
 mod settings;
 mod sources;
+mod table;
 
 pub use error::{Error, Result};
 pub use host::Host;
+pub use processes::Processes;
 pub use settings::Settings;

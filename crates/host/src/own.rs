@@ -33,7 +33,7 @@ pub(crate) const HICCUP: Metric = distribution(
 pub(crate) const BPF_AVAILABLE: Metric = gauge(
     "host_bpf_available",
     "",
-    "1 if the `program` (block_io, run_queue) is at work in the kernel, 0 if it is wanted and cannot be",
+    "1 if the `program` (block_io, run_queue, processes) is at work in the kernel, 0 if it is wanted and cannot be",
 );
 pub(crate) const BPF_RUNS: Metric = counter(
     "host_bpf_runs_total",

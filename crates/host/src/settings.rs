@@ -1,5 +1,6 @@
 //! What of a host is told.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What is told. How often is the intake's interval.
@@ -15,6 +16,11 @@ pub struct Settings {
     /// The distribution of the times that tasks wait for a processor, by a program in the kernel: `true` by default.
     /// Needs root; without, it is told why there is none.
     pub run_queue: bool,
+    /// The process table, published each second in shared memory: `true` by default. Some 100 us a second for a hundred
+    /// processes.
+    pub processes: bool,
+    /// Where it is published: `None`, the default, for [`shm::folder`].
+    pub folder: Option<PathBuf>,
     /// How often a thread means to wake up to see how late it is: 10 ms by default, `None` for never. From 100 us to
     /// 10 s.
     pub hiccup: Option<Duration>,
@@ -42,6 +48,8 @@ impl Settings {
             procfs: true,
             block_io: true,
             run_queue: true,
+            processes: true,
+            folder: None,
             hiccup: Some(Duration::from_millis(10)),
             programs: Some(Duration::from_secs(1)),
         }

@@ -12,6 +12,7 @@ use crate::bpf::Cost;
 use crate::hiccup::Waits;
 use crate::metric::{Report, Take};
 use crate::own;
+use crate::processes::Processes;
 use crate::procfs::Procfs;
 use crate::run_queue::RunQueue;
 use crate::settings::Settings;
@@ -19,6 +20,7 @@ use crate::settings::Settings;
 /// The programs' names, as labels have them.
 const BLOCK_IO: &str = "block_io";
 const RUN_QUEUE: &str = "run_queue";
+const PROCESSES: &str = "processes";
 
 /// What is not told, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(crate) struct Sources {
     procfs: Option<Procfs>,
     block_io: Option<BlockIo>,
     run_queue: Option<RunQueue>,
+    /// Until somebody takes them who publishes them.
+    processes: Option<Processes>,
     waits: Option<Waits>,
     /// Waits of readings that were not taken.
     late: Histogram,
@@ -55,7 +59,7 @@ impl Sources {
     ) -> Sources {
         let mut notes = Vec::new();
         let mut wanted = Vec::new();
-        let types = (settings.block_io || settings.run_queue)
+        let types = (settings.block_io || settings.run_queue || settings.processes)
             .then(bpf::types)
             .unwrap_or(Err(String::new()));
         let types = types.as_ref().map_err(String::clone);
@@ -71,8 +75,13 @@ impl Sources {
         }
         let mut run_queue = None;
         if settings.run_queue {
-            let started = types.and_then(RunQueue::start).map(|it| run_queue = Some(it));
+            let started = types.clone().and_then(RunQueue::start).map(|it| run_queue = Some(it));
             note(RUN_QUEUE, "there are no times of tasks waiting for a processor", started);
+        }
+        let processes = settings.processes.then(|| Processes::with(types));
+        if let Some(processes) = &processes {
+            let started = processes.note().map_or(Ok(()), |why| Err(why.to_owned()));
+            note(PROCESSES, "processes are read out of /proc, at more cost", started);
         }
         let sums_only = settings.block_io && block_io.is_none();
         let procfs = match settings.procfs {
@@ -86,12 +95,35 @@ impl Sources {
         );
         let late = Histogram::default();
         let noted = notes.is_empty();
-        Sources { procfs, block_io, run_queue, waits, late, wanted, notes, noted, began, unread }
+        Sources {
+            procfs,
+            block_io,
+            run_queue,
+            processes,
+            waits,
+            late,
+            wanted,
+            notes,
+            noted,
+            began,
+            unread,
+        }
     }
 
     /// Why what is wanted is not told.
     pub(crate) fn notes(&self) -> &[Note] {
         &self.notes
+    }
+
+    /// The processes, for who publishes them.
+    pub(crate) fn take_processes(&mut self) -> Option<Processes> {
+        self.processes.take()
+    }
+
+    /// Something is not told, of which the sources know nothing.
+    pub(crate) fn add_note(&mut self, text: String) {
+        self.notes.push(Note { about: PROCESSES, text });
+        self.noted = false;
     }
 
     /// Reads all.

@@ -1,9 +1,13 @@
 //! A process that shows something, of whichever format: one face for files of our own, of PCP and of the JVM.
 
-use crate::error::Result;
-use crate::processes::{Fate, Found};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::files::{self, Opened};
+use crate::processes::{Fate, Format, Found};
 use crate::reader::Reader;
-use crate::shown::Metric;
+use crate::shown::{Metric, Value};
+use crate::{hsperf, mmv};
 
 /// A process whose metrics are read.
 #[derive(Debug)]
@@ -17,11 +21,36 @@ pub struct Attached {
 #[derive(Debug)]
 enum How {
     Own(Box<Reader>),
+    Foreign { opened: Opened, bytes: Vec<u8> },
 }
+
+/// How often a file is read anew that changes while it is read.
+const ATTEMPTS: usize = 3;
 
 impl Attached {
     /// Opens the file of a process that [`crate::processes`] found.
     pub fn new(found: Found) -> Result<Attached> {
+        let Some(listed) = &found.listed else { return Attached::own(found) };
+        let opened = listed.open().map_err(|error| unreadable(&found.path, error))?;
+        let name = found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let how = How::Foreign { opened, bytes: Vec::new() };
+        let mut attached =
+            Attached { found, program: name.clone(), command: name, how };
+        if attached.found.format == Format::Jvm {
+            let metrics = attached.metrics()?;
+            let command = metrics.into_iter().find_map(|metric| match metric.value {
+                Value::Text(text) if metric.name == "sun.rt.javaCommand" => Some(text),
+                _ => None,
+            });
+            attached.command = format!("java {}", command.unwrap_or_default()).trim().to_owned();
+            // A class or an archive; what java itself is called tells nobody which one it is.
+            let main = attached.command.split_ascii_whitespace().nth(1).unwrap_or("java");
+            attached.program = main.rsplit('/').next().unwrap_or(main).to_owned();
+        }
+        Ok(attached)
+    }
+
+    fn own(found: Found) -> Result<Attached> {
         let reader = Reader::attach(&found.path)?;
         let process = reader.process();
         let how = How::Own(Box::new(reader));
@@ -41,12 +70,12 @@ impl Attached {
         }
     }
 
-    /// The name of its program.
+    /// The name of its program; of a JVM the main class or archive, of PCP the name of the file.
     pub fn program(&self) -> &str {
         &self.program
     }
 
-    /// Its command line.
+    /// Its command line, as far as the format has it.
     pub fn command(&self) -> &str {
         &self.command
     }
@@ -55,13 +84,78 @@ impl Attached {
     pub fn reader(&self) -> Option<&Reader> {
         match &self.how {
             How::Own(reader) => Some(reader),
+            How::Foreign { .. } => None,
         }
     }
 
-    /// All that it shows, now. A series keeps its place; more may follow.
+    /// All that it shows, now. A series keeps its place as long as nothing before it disappears, which ours never do.
     pub fn metrics(&mut self) -> Result<Vec<Metric>> {
         match &mut self.how {
             How::Own(reader) => reader.metrics(),
+            How::Foreign { opened, bytes } => {
+                let path = &self.found.path;
+                match self.found.format {
+                    Format::Jvm => again(path, |is_last| jvm(opened, bytes, path, is_last)),
+                    _ => again(path, |is_last| pcp(opened, bytes, path, is_last)),
+                }
+            }
         }
     }
+}
+
+fn unreadable(path: &Path, error: impl ToString) -> Error {
+    Error::Damaged { path: path.to_owned(), problem: error.to_string() }
+}
+
+/// Reads until what is read is whole: `None` asks for another attempt.
+fn again(
+    path: &Path,
+    mut read: impl FnMut(bool) -> Result<Option<Vec<Metric>>>,
+) -> Result<Vec<Metric>> {
+    for attempt in 1..=ATTEMPTS {
+        if let Some(metrics) = read(attempt == ATTEMPTS)? {
+            return Ok(metrics);
+        }
+    }
+    Err(unreadable(path, "it changes faster than it can be read: try again"))
+}
+
+fn jvm(
+    opened: &Opened,
+    bytes: &mut Vec<u8>,
+    path: &Path,
+    is_last: bool,
+) -> Result<Option<Vec<Metric>>> {
+    opened.read(bytes).map_err(|error| unreadable(path, error))?;
+    match hsperf::parse(bytes) {
+        Ok(shown) => Ok(Some(shown.metrics)),
+        Err(error) if error.try_again() && !is_last => Ok(None),
+        Err(error) => Err(unreadable(path, error)),
+    }
+}
+
+fn pcp(
+    opened: &Opened,
+    bytes: &mut Vec<u8>,
+    path: &Path,
+    is_last: bool,
+) -> Result<Option<Vec<Metric>>> {
+    opened.read(bytes).map_err(|error| unreadable(path, error))?;
+    match mmv::parse(bytes, clock::wall().unix_ns / 1000) {
+        Ok(shown) => {
+            let count = mmv::GENERATION_BYTES as u64;
+            opened.read_start(bytes, count).map_err(|error| unreadable(path, error))?;
+            let is_same = mmv::generation(bytes).is_ok_and(|now| now == shown.generation);
+            Ok(is_same.then_some(shown.metrics))
+        }
+        Err(error) if error.try_again() && !is_last => Ok(None),
+        Err(error) => Err(unreadable(path, error)),
+    }
+}
+
+/// The process that wrote a file of PCP, by its own number for itself.
+pub(crate) fn pcp_pid(listed: &files::Listed) -> Option<u32> {
+    let mut bytes = Vec::new();
+    listed.open().ok()?.read(&mut bytes).ok()?;
+    mmv::parse(&bytes, 0).ok()?.pid
 }

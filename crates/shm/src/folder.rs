@@ -16,7 +16,12 @@ use crate::error::{Error, Result};
 /// What names another folder, or says `off`.
 pub const VARIABLE: &str = "TOPDECK_SHM";
 /// File systems in memory have this number (linux/magic.h: TMPFS_MAGIC).
-const TMPFS: i64 = 0x0102_1994;
+pub(crate) const TMPFS: i64 = 0x0102_1994;
+
+/// The folder that this process writes to; it is made where it is missing.
+pub fn folder() -> Result<PathBuf> {
+    open_own().map(|(path, _)| path)
+}
 
 /// The folder that this process writes to, opened; it is made where it is missing.
 pub(crate) fn open_own() -> Result<(PathBuf, OwnedFd)> {

@@ -35,21 +35,26 @@ not_loom! {
     mod attached;
     mod counter;
     mod error;
+    pub mod files;
     mod folder;
+    mod foreign;
     mod gauge;
     mod heartbeat;
     mod here;
     mod histogram;
+    pub mod hsperf;
     mod identity;
     mod in_flight;
     mod map;
     mod metric;
+    pub mod mmv;
     mod processes;
     mod reader;
     mod registry;
     mod shown;
     mod source;
     mod sweep;
+    pub mod table;
     mod text;
     mod writer;
 
@@ -61,7 +66,7 @@ not_loom! {
     pub use attached::Attached;
     pub use counter::{Counter, UpDown};
     pub use error::{Error, Result};
-    pub use folder::VARIABLE;
+    pub use folder::{VARIABLE, folder};
     pub use gauge::{FloatGauge, Gauge};
     pub use heartbeat::Heartbeat;
     pub use histogram::{Histogram, Timer};

@@ -1,16 +1,18 @@
 //! Finds the processes of this host that have files of metrics, in containers too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::identity::{self, Identity};
 use crate::layout::header;
-use crate::{folder, source, sweep};
+use crate::files::{self, Listed};
+use crate::{attached, folder, source, sweep};
 
 /// A file of metrics.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Found {
     /// Where it is, as we see it.
     pub path: PathBuf,
@@ -20,6 +22,8 @@ pub struct Found {
     pub identity: Identity,
     /// What became of the process.
     pub fate: Fate,
+    /// Where to open it, if it is another's format.
+    pub(crate) listed: Option<Listed>,
 }
 
 /// Who wrote a file.
@@ -67,9 +71,10 @@ pub enum Fate {
 pub fn processes() -> (Vec<Found>, Vec<crate::Error>) {
     let mut namespaces = Namespaces::look();
     let (mut found, mut problems) = (Vec::new(), Vec::new());
-    let roots = std::iter::once(PathBuf::from("/")).chain(namespaces.roots());
-    let mut seen = std::collections::HashSet::new();
-    for path in roots.flat_map(|root| folder::all(&root)).flat_map(|folder| sweep::files(&folder).collect::<Vec<_>>()) {
+    let roots = namespaces.roots();
+    let mut seen = HashSet::new();
+    let folders = roots.iter().flat_map(|(root, _)| folder::all(root));
+    for path in folders.flat_map(|folder| sweep::files(&folder).collect::<Vec<_>>()) {
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         // A folder may be the same in several namespaces.
         if !seen.insert((metadata.dev(), metadata.ino())) {
@@ -79,7 +84,7 @@ pub fn processes() -> (Vec<Found>, Vec<crate::Error>) {
             Ok(words) => {
                 let identity = identity_of(&words);
                 let fate = namespaces.fate(&identity, &words);
-                found.push((words[header::CREATED], Found { path, format: Format::Topdeck, identity, fate }));
+                found.push((words[header::CREATED], Found { path, format: Format::Topdeck, identity, fate, listed: None }));
             }
             // It was removed meanwhile.
             Err(crate::Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => {}
@@ -87,12 +92,15 @@ pub fn processes() -> (Vec<Found>, Vec<crate::Error>) {
         }
     }
     found.sort_by_key(|(created, _)| std::cmp::Reverse(*created));
-    let mut running = std::collections::HashSet::new();
+    let mut running = HashSet::new();
     let mut found: Vec<Found> = found.into_iter().map(|(_, found)| found).collect();
     for one in &mut found {
         if matches!(one.fate, Fate::Runs { .. }) && !running.insert(one.identity) {
             one.fate = Fate::Replaced;
         }
+    }
+    for (root, representative) in &roots {
+        found.extend(namespaces.foreign(root, *representative, &mut seen));
     }
     (found, problems)
 }
@@ -135,8 +143,58 @@ impl Namespaces {
         Namespaces { own, mounts, others: None, pids }
     }
 
-    fn roots(&self) -> Vec<PathBuf> {
-        self.mounts.values().map(|pid| Path::new("/proc").join(pid.to_string()).join("root")).collect()
+    /// The roots of all mount namespaces, with a process in each of those that are not ours.
+    fn roots(&self) -> Vec<(PathBuf, Option<u32>)> {
+        let root_of = |pid: &u32| (Path::new("/proc").join(pid.to_string()).join("root"), Some(*pid));
+        std::iter::once((PathBuf::from("/"), None)).chain(self.mounts.values().map(root_of)).collect()
+    }
+
+    /// Files of other formats below a root.
+    fn foreign(
+        &mut self,
+        root: &Path,
+        representative: Option<u32>,
+        seen: &mut HashSet<(u64, u64)>,
+    ) -> Vec<Found> {
+        let pid_namespace = representative
+            .map_or(self.own.pid_namespace, |pid| identity::pid_namespace(&pid.to_string()));
+        let jvms = files::jvms(root).unwrap_or_default();
+        // The variable is about our own root.
+        let variable = representative.is_none().then(|| std::env::var_os("PCP_TMP_DIR")).flatten();
+        let mmvs = files::mmvs(root, variable.as_deref()).unwrap_or_default();
+        let jvms = jvms.into_iter().map(|jvm| (Format::Jvm, Some(jvm.pid), jvm.file));
+        let mmvs = mmvs.into_iter().filter_map(|listed| {
+            let pid = attached::pcp_pid(&listed)?;
+            Some((Format::Pcp, Some(pid), listed))
+        });
+        let mut found = Vec::new();
+        for (format, pid, listed) in jvms.chain(mmvs.collect::<Vec<_>>()) {
+            let Ok(metadata) = fs::symlink_metadata(&listed.path) else { continue };
+            let Some(inside) = pid.filter(|_| seen.insert((metadata.dev(), metadata.ino()))) else {
+                continue;
+            };
+            let mut identity =
+                Identity { boot: self.own.boot, pid: inside, pid_namespace, start_ticks: 0 };
+            let pid = self.pid_of(&identity);
+            let started = pid.and_then(|pid| identity::start_ticks(&pid.to_string()));
+            identity.start_ticks = started.unwrap_or(0);
+            let fate = match (pid, started) {
+                (Some(pid), Some(ticks)) if wrote(pid, ticks, &metadata) => Fate::Runs { pid },
+                (None, _) if pid_namespace != self.own.pid_namespace => Fate::Unknown,
+                _ => Fate::Died,
+            };
+            found.push(Found { path: listed.path.clone(), format, identity, fate, listed: Some(listed) });
+        }
+        found
+    }
+
+    /// The id that a process of any namespace has for us.
+    fn pid_of(&mut self, of: &Identity) -> Option<u32> {
+        if of.pid_namespace == self.own.pid_namespace {
+            return Some(of.pid);
+        }
+        let others = self.others.get_or_insert_with(|| others(&self.pids));
+        others.get(&(of.pid_namespace, of.pid)).copied()
     }
 
     fn fate(&mut self, of: &Identity, words: &[u64; header::WORDS]) -> Fate {
@@ -149,13 +207,7 @@ impl Namespaces {
         if of.boot != self.own.boot {
             return Fate::Died;
         }
-        let pid = if of.pid_namespace == self.own.pid_namespace {
-            Some(of.pid)
-        } else {
-            let others = self.others.get_or_insert_with(|| others(&self.pids));
-            others.get(&(of.pid_namespace, of.pid)).copied()
-        };
-        match pid {
+        match self.pid_of(of) {
             Some(pid) if identity::start_ticks(&pid.to_string()) == Some(of.start_ticks) => {
                 Fate::Runs { pid }
             }
@@ -163,6 +215,17 @@ impl Namespaces {
             None => Fate::Unknown,
         }
     }
+}
+
+/// Whether a process can have written a file: it has the file's user, and began before the file did. Ids come again.
+fn wrote(pid: u32, start_ticks: u64, file: &fs::Metadata) -> bool {
+    let is_theirs = fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == file.uid());
+    let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let process_age = boot.tv_sec - (start_ticks / ticks_per_second) as i64;
+    let file_age = file.modified().ok().and_then(|at| at.elapsed().ok()).unwrap_or_default();
+    // Both are told to the second, and clocks are set now and then.
+    is_theirs && process_age + 2 >= file_age.as_secs() as i64
 }
 
 fn others(pids: &[u32]) -> HashMap<(u64, u32), u32> {

@@ -73,7 +73,16 @@ pub struct Process {
 impl Reader {
     /// Opens a file.
     pub fn attach(path: &Path) -> Result<Reader> {
-        let source = Source::open(path)?;
+        Reader::open(path, false)
+    }
+
+    /// Opens a file as if it were another user's: nothing is mapped, what is read is copied by [`Self::refresh`].
+    pub fn attach_copied(path: &Path) -> Result<Reader> {
+        Reader::open(path, true)
+    }
+
+    fn open(path: &Path, is_copied: bool) -> Result<Reader> {
+        let source = Source::open(path, is_copied)?;
         let header = source.header()?;
         let mut reader = Reader { source, header, series: Vec::new(), seen: 0, text_bytes: 0 };
         reader.source.refresh(&header)?;

@@ -117,11 +117,11 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
 }
 
 impl Source {
-    /// Opens a file.
-    pub(crate) fn open(path: &Path) -> Result<Source> {
+    /// Opens a file; one of another user is copied, and one of our own if that is asked for.
+    pub(crate) fn open(path: &Path, is_copied: bool) -> Result<Source> {
         let file = open(path)?;
         let owner = file.metadata().map_err(Error::io("looking at", path))?.uid();
-        let how = if owner == rustix::process::geteuid().as_raw() {
+        let how = if owner == rustix::process::geteuid().as_raw() && !is_copied {
             let head = Map::new(&file, 0, layout::LANES, false).map_err(Error::io("mapping", path))?;
             How::Mapped { head, lanes: Vec::new() }
         } else {

@@ -128,6 +128,8 @@ pub(crate) struct Host {
     pub(crate) block_io: bool,
     /// How long tasks wait for a processor, by BPF: true.
     pub(crate) run_queue: bool,
+    /// The process table in shared memory, each second: true.
+    pub(crate) processes: bool,
     /// How late a thread is woken: true.
     pub(crate) hiccup: bool,
     /// How often it asks to be woken: `10ms`.
@@ -145,6 +147,7 @@ impl Default for Host {
             procfs: true,
             block_io: true,
             run_queue: true,
+            processes: true,
             hiccup: true,
             hiccup_period: None,
             programs: true,

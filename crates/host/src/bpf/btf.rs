@@ -13,6 +13,7 @@ const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
 const KIND_ENUM: u32 = 6;
 const KIND_TYPEDEF: u32 = 8;
+const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
 const KIND_VAR: u32 = 14;
 const KIND_DATASEC: u32 = 15;
@@ -92,6 +93,20 @@ impl Btf {
         let wanted = format!("btf_trace_{name}");
         let found = self.find(&[KIND_TYPEDEF], &wanted);
         found.ok_or_else(|| format!("the kernel has no tracepoint {name}"))
+    }
+
+    /// The number of a function that programs are attached by.
+    pub(crate) fn function(&self, name: &str) -> Result<u32, String> {
+        let found = self.find(&[KIND_FUNC], name);
+        found.ok_or_else(|| format!("the kernel's BTF has no function {name}"))
+    }
+
+    /// Bytes of the struct `name`.
+    pub(crate) fn size(&self, name: &str) -> Result<u32, String> {
+        let found = self.find(&[KIND_STRUCT], name).and_then(|id| self.get(id));
+        // Where other kinds name a type, structs have their size.
+        let size = found.and_then(|found| word(&self.bytes, found.at - 4));
+        size.ok_or_else(|| format!("the kernel's BTF has no struct {name}"))
     }
 
     /// The number of a variable of which each processor has its own.
@@ -201,7 +216,7 @@ mod tests {
     use super::*;
 
     /// `struct s { int a; union { struct { long b; }; }; t n; };`, `typedef struct u { int x; int y; } t`,
-    /// `enum { E = 7 }`, `typedef … btf_trace_p` and a variable `v`.
+    /// `enum { E = 7 }`, `typedef … btf_trace_p`, a variable `v` and a function `f`.
     fn example() -> Vec<u8> {
         let mut strings = vec![0u8];
         let mut name = |text: &str| {
@@ -211,8 +226,9 @@ mod tests {
             at
         };
         let of = |kind: u32, count: u32| kind << 24 | count;
-        let [s, a, b, n, u, x, y, t, e, p, v, int] =
-            ["s", "a", "b", "n", "u", "x", "y", "t", "E", "btf_trace_p", "v", "int"].map(&mut name);
+        let [s, a, b, n, u, x, y, t, e, p, v, int, f] =
+            ["s", "a", "b", "n", "u", "x", "y", "t", "E", "btf_trace_p", "v", "int", "f"]
+                .map(&mut name);
         let words = [
             vec![int, of(1, 0), 4, 32],                                    // 1
             vec![0, of(KIND_STRUCT, 1), 8, b, 1, 64],                      // 2
@@ -223,6 +239,7 @@ mod tests {
             vec![0, of(KIND_ENUM, 1), 4, e, 7],                            // 7
             vec![p, of(KIND_TYPEDEF, 0), 1],                               // 8
             vec![v, of(KIND_VAR, 0), 6, 1],                                // 9
+            vec![f, of(KIND_FUNC, 0), 0],                                  // 10
         ];
         let types: Vec<u8> = words.concat().iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut out = MAGIC.to_le_bytes().to_vec();
@@ -256,6 +273,9 @@ mod tests {
         let btf = Btf::parse(example()).unwrap();
         assert_eq!((btf.tracepoint("p"), btf.variable("v")), (Ok(8), Ok(9)));
         assert_eq!((btf.enumerator("E"), btf.enumerator("F")), (Some(7), None));
+        assert_eq!((btf.function("f"), btf.size("s"), btf.size("u")), (Ok(10), Ok(32), Ok(8)));
+        assert_eq!(btf.function("s"), Err("the kernel's BTF has no function s".to_owned()));
+        assert_eq!(btf.size("f"), Err("the kernel's BTF has no struct f".to_owned()));
         assert_eq!(btf.tracepoint("q"), Err("the kernel has no tracepoint q".to_owned()));
     }
 

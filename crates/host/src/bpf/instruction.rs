@@ -15,7 +15,8 @@ pub(crate) struct Instruction {
     pub(crate) immediate: i32,
 }
 
-/// A register. `R0` holds results, `R1`–`R5` arguments and are lost in calls, `R6`–`R9` are kept.
+/// A register. `R0` holds results, `R1`–`R5` arguments and are lost in calls, `R6`–`R9` are kept;
+/// below the address in `R10` are 512 bytes for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Register {
@@ -29,6 +30,7 @@ pub(crate) enum Register {
     R7,
     R8,
     R9,
+    R10,
 }
 
 /// Bytes of a load.
@@ -53,7 +55,7 @@ pub(crate) enum Arithmetic {
     Set = 0xb0,
 }
 
-/// When to jump; comparisons are without sign but for the last.
+/// When to jump; comparisons are without sign but for the last two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum When {
@@ -64,6 +66,7 @@ pub(crate) enum When {
     Less = 0xa0,
     AtMost = 0xb0,
     SignedAtLeast = 0x70,
+    SignedLess = 0xc0,
 }
 
 /// Functions of the kernel, by their numbers.
@@ -72,6 +75,8 @@ pub(crate) enum When {
 pub(crate) enum Function {
     /// Nanoseconds on the monotonic clock.
     KtimeGetNs = 5,
+    /// Writes bytes to who reads the iterator.
+    SeqWrite = 127,
     /// The address of this processor's own copy of a variable.
     ThisCpuPtr = 154,
 }
@@ -123,7 +128,12 @@ impl Assembler {
 
     /// `*(u64 *)(to + offset) = from`
     pub(crate) fn store(&mut self, to: Register, offset: i16, from: Register) {
-        self.push(CLASS_STX | MODE_MEM | Width::Eight as u8, to, from as u8, offset, 0);
+        self.store_of(Width::Eight, to, offset, from);
+    }
+
+    /// `*(to_width *)(to + offset) = from`
+    pub(crate) fn store_of(&mut self, width: Width, to: Register, offset: i16, from: Register) {
+        self.push(CLASS_STX | MODE_MEM | width as u8, to, from as u8, offset, 0);
     }
 
     /// `to = to ∘ from`

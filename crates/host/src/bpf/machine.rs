@@ -14,16 +14,26 @@ const CONTEXT: u64 = 2 << 32;
 /// Where the variable is, whatever its number.
 pub(crate) const VARIABLE: u64 = 3 << 32;
 
+/// Where the program's own bytes are.
+const STACK: u64 = 4 << 32;
+const STACK_BYTES: u64 = 512;
+/// Loads from below this give 0, as those of a kernel's program do that follow a null pointer.
+const NOWHERE: u64 = 1 << 16;
+
 /// Memory and a clock.
 pub(crate) struct Machine {
     regions: Vec<(u64, Vec<u8>)>,
     pub(crate) now: u64,
+    /// What the program wrote to its reader: each call's.
+    pub(crate) written: Vec<Vec<u8>>,
 }
 
 impl Machine {
     /// With a map whose value has `words` words, all zero.
     pub(crate) fn new(words: usize) -> Machine {
-        Machine { regions: vec![(MAP, vec![0; 8 * words])], now: 0 }
+        let stack = (STACK, vec![0xaa; STACK_BYTES as usize]);
+        let regions = vec![(MAP, vec![0; 8 * words]), stack];
+        Machine { regions, now: 0, written: Vec::new() }
     }
 
     /// The map's value.
@@ -54,13 +64,16 @@ impl Machine {
     }
 
     fn load(&mut self, at: u64, width: usize) -> u64 {
+        if at < NOWHERE {
+            return 0;
+        }
         let mut value = [0; 8];
         value[..width].copy_from_slice(self.bytes(at, width));
         u64::from_le_bytes(value)
     }
 
-    fn store(&mut self, at: u64, value: u64) {
-        self.bytes(at, 8).copy_from_slice(&value.to_le_bytes());
+    fn store(&mut self, at: u64, value: u64, width: usize) {
+        self.bytes(at, width).copy_from_slice(&value.to_le_bytes()[..width]);
     }
 
     /// Runs a program with these arguments.
@@ -68,8 +81,9 @@ impl Machine {
         self.regions.retain(|region| region.0 != CONTEXT);
         let context = arguments.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.regions.push((CONTEXT, context));
-        let mut registers = [0u64; 10];
+        let mut registers = [0u64; 11];
         registers[1] = CONTEXT;
+        registers[10] = STACK + STACK_BYTES;
         let mut at = 0;
         while code[at].code != EXIT {
             at = self.step(code, at, &mut registers);
@@ -77,11 +91,12 @@ impl Machine {
     }
 
     /// Runs one instruction and says where the next is.
-    fn step(&mut self, code: &[Instruction], at: usize, r: &mut [u64; 10]) -> usize {
+    fn step(&mut self, code: &[Instruction], at: usize, r: &mut [u64; 11]) -> usize {
         let Instruction { code: operation, registers, offset, immediate } = code[at];
         let (to, from) = (usize::from(registers & 15), usize::from(registers >> 4));
         let operand = if operation & 8 != 0 { r[from] } else { i64::from(immediate) as u64 };
         let place = |base: u64| base.wrapping_add_signed(offset.into());
+        let width = if operation & 0x18 == 0 { 4 } else { 8 };
         match operation {
             LOAD_WIDE => {
                 let high = code[at + 1].immediate;
@@ -93,14 +108,19 @@ impl Machine {
                 return at + 2;
             }
             CALL if immediate == Function::KtimeGetNs as i32 => r[0] = self.now,
+            CALL if immediate == Function::SeqWrite as i32 => {
+                let bytes = self.bytes(r[2], r[3] as usize).to_vec();
+                self.written.push(bytes);
+                r[0] = 0;
+            }
             CALL if immediate == Function::ThisCpuPtr as i32 => r[0] = r[1],
             ATOMIC => {
                 let old = self.load(place(r[to]), 8);
                 match immediate {
-                    ATOMIC_ADD => self.store(place(r[to]), old.wrapping_add(r[from])),
+                    ATOMIC_ADD => self.store(place(r[to]), old.wrapping_add(r[from]), 8),
                     ATOMIC_COMPARE_EXCHANGE => {
                         if old == r[0] {
-                            self.store(place(r[to]), r[from]);
+                            self.store(place(r[to]), r[from], 8);
                         }
                         r[0] = old;
                     }
@@ -108,8 +128,8 @@ impl Machine {
                 }
             }
             _ => match operation & 7 {
-                1 => r[to] = self.load(place(r[from]), if operation & 0x18 == 0 { 4 } else { 8 }),
-                3 => self.store(place(r[to]), r[from]),
+                1 => r[to] = self.load(place(r[from]), width),
+                3 => self.store(place(r[to]), r[from], width),
                 5 if jumps(operation & 0xf0, r[to], operand) => {
                     return at + 1 + offset as usize;
                 }
@@ -131,6 +151,7 @@ fn jumps(when: u8, left: u64, right: u64) -> bool {
         0x50 => left != right,
         0x70 => left as i64 >= right as i64,
         0xa0 => left < right,
+        0xc0 => (left as i64) < right as i64,
         0xb0 => left <= right,
         other => panic!("jump {other:#x}"),
     }

@@ -1,6 +1,6 @@
 //! The `bpf(2)` system call and the memory of its maps: the one file of this crate with `unsafe`.
 //!
-//! Three commands: make a map, load a program, attach it. Descriptors are owned: what is dropped is detached and
+//! Five commands: make a map, load a program, attach it in one of two ways, begin to iterate. Descriptors are owned: what is dropped is detached and
 //! unloaded by the kernel, also when the process is killed. A map's value is seen as atomics, read only, and never as
 //! bytes: the kernel writes to it at any time.
 //! Source: kernel, include/uapi/linux/bpf.h (`union bpf_attr`); bpf(2).
@@ -19,12 +19,23 @@ use super::instruction::Instruction;
 const MAP_CREATE: libc::c_int = 0;
 const PROG_LOAD: libc::c_int = 5;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
+const LINK_CREATE: libc::c_int = 28;
+const ITER_CREATE: libc::c_int = 33;
 const MAP_TYPE_ARRAY: u32 = 2;
 /// The map's value can be mapped into a process (Linux 5.5).
 const MMAPABLE: u32 = 1 << 10;
 const PROG_TYPE_TRACING: u32 = 26;
-/// The kind of attachment that gets a tracepoint's arguments as typed pointers.
-const TRACE_RAW_TP: u32 = 23;
+
+/// What a program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// It runs at a tracepoint and gets its arguments as typed pointers (`BPF_TRACE_RAW_TP`).
+    Tracepoint = 23,
+    /// It runs for each object of a kind when somebody reads (`BPF_TRACE_ITER`).
+    Iterator = 28,
+}
+
 /// Bytes of a map's word.
 const WORD: usize = size_of::<AtomicU64>();
 /// Bytes of a name, the zero at the end included.
@@ -82,6 +93,22 @@ struct RawTracepointOpen {
     reserved: u32,
 }
 
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct IterCreate {
+    link_fd: u32,
+    flags: u32,
+}
+
 /// Attributes of a command: structs of whole numbers without padding.
 ///
 /// # Safety
@@ -94,7 +121,7 @@ unsafe fn bpf<A>(command: libc::c_int, attributes: &mut A) -> io::Result<OwnedFd
     let fd =
         unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attributes), size_of::<A>()) };
     match RawFd::try_from(fd) {
-        // SAFETY: all three commands return a new descriptor, which nobody else owns.
+        // SAFETY: all five commands return a new descriptor, which nobody else owns.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -123,11 +150,12 @@ pub(crate) fn create_map(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
     unsafe { bpf(MAP_CREATE, &mut attributes) }
 }
 
-/// Loads a program for the tracepoint of that type number. The error has what the verifier said.
+/// Loads a program for the tracepoint or iterator of that type number. The error has what the verifier said.
 pub(crate) fn load(
     name: &str,
     code: &[Instruction],
-    tracepoint: u32,
+    kind: Kind,
+    target: u32,
 ) -> Result<OwnedFd, (io::Error, String)> {
     let attempt = |log: &mut [u8]| {
         let mut attributes = ProgLoad {
@@ -139,8 +167,8 @@ pub(crate) fn load(
             log_size: log.len() as u32,
             log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
             prog_name: name_bytes(name),
-            expected_attach_type: TRACE_RAW_TP,
-            attach_btf_id: tracepoint,
+            expected_attach_type: kind as u32,
+            attach_btf_id: target,
             ..ProgLoad::default()
         };
         // SAFETY: `insns` leads to `insn_cnt` instructions of `code`, `license` to a string that ends in zero,
@@ -162,6 +190,22 @@ pub(crate) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
     let mut attributes = RawTracepointOpen { name: 0, prog_fd, reserved: 0 };
     // SAFETY: the name is null: the program knows its tracepoint.
     unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut attributes) }
+}
+
+/// Attaches a program to the iterator that it was loaded for, until the link is dropped. It runs only when it is read.
+pub(crate) fn link(program: &OwnedFd) -> io::Result<OwnedFd> {
+    let prog_fd = program.as_raw_fd() as u32;
+    let attach_type = Kind::Iterator as u32;
+    let mut attributes = LinkCreate { prog_fd, target_fd: 0, attach_type, flags: 0 };
+    // SAFETY: there are no pointers in the attributes.
+    unsafe { bpf(LINK_CREATE, &mut attributes) }
+}
+
+/// Begins to iterate: what is read from the descriptor is what the program writes of each object.
+pub(crate) fn iterate(link: &OwnedFd) -> io::Result<OwnedFd> {
+    let mut attributes = IterCreate { link_fd: link.as_raw_fd() as u32, flags: 0 };
+    // SAFETY: there are no pointers in the attributes.
+    unsafe { bpf(ITER_CREATE, &mut attributes) }
 }
 
 /// Words of a map's value: `Deref` gives them. The kernel adds to them; here they are only loaded.

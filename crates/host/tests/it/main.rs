@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod block_io;
+mod processes;
 mod programs;
 mod room;
 mod rows;
@@ -140,6 +141,8 @@ fn nothing() -> Settings {
         procfs: false,
         block_io: false,
         run_queue: false,
+        processes: false,
+        folder: None,
         hiccup: None,
         programs: None,
     }

@@ -1,0 +1,71 @@
+//! What reading all processes costs: `cargo run --release -p topdeck-host --example processes [WAY [READINGS]]`.
+//!
+//! WAY is `bpf`, `procfs` or `both`. Count system calls with `strace -c -f`, once with 1 reading and once with 101: the difference is
+//! that of 100.
+#![forbid(unsafe_code)]
+
+use std::time::Instant;
+
+use host::Processes;
+use rustix::time::{ClockId, clock_gettime};
+use shm::table::{Taken, Writer, read};
+
+/// Nanoseconds of processor time of this thread.
+fn spent() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    (time.tv_sec * 1_000_000_000 + time.tv_nsec) as u64
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let way = arguments.next().unwrap_or_else(|| "both".to_owned());
+    let readings = arguments.next().map_or(100, |text| text.parse::<usize>().expect("readings"));
+    for name in ["bpf", "procfs"].into_iter().filter(|name| way == "both" || way == *name) {
+        let mut processes = if name == "bpf" { Processes::new() } else { Processes::by_procfs() };
+        processes.note().iter().for_each(|note| println!("{name}: {note}"));
+        let mut costs = Vec::new();
+        let began = Instant::now();
+        for _ in 0..readings.max(1) {
+            let before = spent();
+            processes.read().expect("processes");
+            costs.push(spent() - before);
+        }
+        let (took, count) = (began.elapsed() / costs.len() as u32, processes.rows().len());
+        let threads: u32 = processes.rows().iter().map(|row| row.threads).sum();
+        costs.sort_unstable();
+        let (least, median) = (costs[0], costs[costs.len() / 2]);
+        println!(
+            "{name} ({:?}): {count} processes, {threads} threads; processor time of a reading: median {median} ns, \
+             least {least} ns, {} ns a process; it takes {took:?}",
+            processes.how(),
+            median / count as u64,
+        );
+        publish(&processes, readings.max(1));
+    }
+}
+
+/// What publishing these processes costs, and a viewer.
+fn publish(processes: &Processes, readings: usize) {
+    let folder = std::path::PathBuf::from(format!("/dev/shm/topdeck-cost-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder on a tmpfs");
+    let mut writer = Writer::new(&folder).expect("a writer");
+    let ticks_per_second = Processes::ticks_per_second();
+    let taken = Taken { at_ns: 0, unix_ns: 0, how: processes.how(), ticks_per_second };
+    let [mut publishing, mut viewing] = [const { Vec::new() }; 2];
+    for _ in 0..readings {
+        let before = spent();
+        writer.publish(&taken, processes.rows()).expect("room");
+        let between = spent();
+        let table = read(writer.path()).expect("a table");
+        assert_eq!(table.processes, processes.rows());
+        publishing.push(between - before);
+        viewing.push(spent() - between);
+    }
+    drop(writer);
+    let _ = std::fs::remove_dir_all(&folder);
+    let median = |mut costs: Vec<u64>| {
+        costs.sort_unstable();
+        costs[costs.len() / 2]
+    };
+    println!("  publishing: {} ns; a viewer: {} ns", median(publishing), median(viewing));
+}

@@ -1,0 +1,550 @@
+//! Processes by BPF: a program that the kernel runs for each task when the iterator is read, and what it writes.
+//!
+//! Of a task that leads its group it writes 120 bytes, of another thread the first 72. Counts of threads that have ended are
+//! those of the group's `signal_struct`, which the program adds to the leader's own; counts of living threads are added up here. So
+//! the program needs no map, and 5,000 processes are some 20 reads of 32 KiB.
+//!
+//! Time on processors is what the scheduler measured; user and system share it as the ticks did that fell on either, as in
+//! `/proc/PID/stat` (kernel, kernel/sched/cputime.c, `cputime_adjust`). Resident memory is the sum of the common counters: what
+//! processors hold back (32 pages each or more, Linux 6.2 and later) is not in it.
+
+use std::io::{self, Read};
+
+use shm::table::Process;
+
+use super::stat::tick_ns;
+use crate::bpf::Iterator;
+use crate::bpf::btf::Btf;
+use crate::bpf::instruction::Register::{R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use crate::bpf::instruction::{Arithmetic, Assembler, Function, Instruction, When, Width};
+
+/// The kernel's function that the iterator is known by.
+const FUNCTION: &str = "bpf_iter_task";
+/// Counts that a task has and its group has of those that ended: name in `task_struct`, name in `signal_struct`.
+const COUNTS: [(&str, &str); 7] = [
+    ("utime", "utime"),
+    ("stime", "stime"),
+    ("se.sum_exec_runtime", "sum_sched_runtime"),
+    ("nvcsw", "nvcsw"),
+    ("nivcsw", "nivcsw"),
+    ("min_flt", "min_flt"),
+    ("maj_flt", "maj_flt"),
+];
+/// Counters of resident pages and their numbers since Linux 4.5.
+const PAGES: [(&str, u32); 3] = [("MM_FILEPAGES", 0), ("MM_ANONPAGES", 1), ("MM_SHMEMPAGES", 3)];
+
+/// Where in a record what is; it begins with `tgid` and `pid`.
+const TGID: i16 = 0;
+const PID: i16 = 4;
+const FIRST_COUNT: i16 = 8;
+const RUN_DELAY: i16 = 64;
+const START: i16 = 72;
+const COMM: i16 = 80;
+const RSS: i16 = 96;
+const PPID: i16 = 104;
+const UID: i16 = 108;
+const THREADS: i16 = 112;
+const STATE: i16 = 116;
+/// Bytes of a thread's record.
+const THREAD_BYTES: usize = 72;
+/// Bytes of a leader's.
+const LEADER_BYTES: usize = 120;
+/// As much as the kernel gives at once: its buffer has eight pages.
+const READ_BYTES: usize = 32 << 10;
+
+/// Where the kernel keeps what the program reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fields {
+    seq: i16,
+    signal: i16,
+    tgid: i16,
+    pid: i16,
+    /// Of the task and of its group.
+    counts: [(i16, i16); 7],
+    run_delay: i16,
+    start: i16,
+    comm: i16,
+    mm: i16,
+    /// Of the counters of pages in `mm_struct`.
+    pages: [i16; 3],
+    parent: i16,
+    cred: i16,
+    euid: i16,
+    threads: i16,
+    state: i16,
+    exit_state: i16,
+}
+
+impl Fields {
+    fn find(btf: &Btf) -> Result<Fields, String> {
+        let task = |member| btf.offset("task_struct", member);
+        let signal = |member| btf.offset("signal_struct", member);
+        let mut counts = [(0, 0); 7];
+        for (to, (of_task, of_group)) in counts.iter_mut().zip(COUNTS) {
+            *to = (task(of_task)?, signal(of_group)?);
+        }
+        Ok(Fields {
+            seq: btf.offset("bpf_iter_meta", "seq")?,
+            signal: task("signal")?,
+            tgid: task("tgid")?,
+            pid: task("pid")?,
+            counts,
+            run_delay: task("sched_info.run_delay")?,
+            start: task("start_boottime")?,
+            comm: task("comm")?,
+            mm: task("mm")?,
+            pages: pages(btf)?,
+            parent: task("real_parent")?,
+            cred: task("real_cred")?,
+            euid: btf.offset("cred", "euid")?,
+            threads: signal("nr_threads")?,
+            // Renamed by Linux 5.14.
+            state: task("__state").or_else(|_| task("state"))?,
+            exit_state: task("exit_state")?,
+        })
+    }
+}
+
+/// Where in `mm_struct` the counters of pages are.
+fn pages(btf: &Btf) -> Result<[i16; 3], String> {
+    // One number each until Linux 6.2, then one for each processor too and a common one.
+    let (first, step) = match btf.offset("mm_struct", "rss_stat.count") {
+        Ok(first) => (first, 8),
+        Err(_) => {
+            let common = btf.offset("percpu_counter", "count")?;
+            (btf.offset("mm_struct", "rss_stat")? + common, btf.size("percpu_counter")?)
+        }
+    };
+    let mut places = [0; 3];
+    for (place, (name, number)) in places.iter_mut().zip(PAGES) {
+        let number = btf.enumerator(name).unwrap_or(number);
+        let offset = i64::from(number) * i64::from(step) + i64::from(first);
+        *place = i16::try_from(offset).map_err(|_| format!("{name} is out of reach"))?;
+    }
+    Ok(places)
+}
+
+/// The program.
+///
+/// ```c
+/// int iter_task(struct bpf_iter__task *ctx) {
+///     struct task_struct *task = ctx->task;
+///     if (!task) return 0;                               // the end
+///     struct record r = { .tgid = task->tgid, .pid = task->pid, .utime = task->utime, …, .run_delay = … };
+///     if (r.tgid != r.pid) return bpf_seq_write(ctx->meta->seq, &r, 72), 0;
+///     r.utime += task->signal->utime; …                  // of threads that ended
+///     r.start = task->start_boottime; r.comm = task->comm;
+///     r.rss = max(task->mm->rss_stat[MM_FILEPAGES].count, 0) + …;   // no mm: all are 0
+///     r.ppid = task->real_parent->tgid; r.uid = task->real_cred->euid.val;
+///     r.threads = task->signal->nr_threads; r.state = task->__state | task->exit_state;
+///     return bpf_seq_write(ctx->meta->seq, &r, 120), 0;
+/// }
+/// ```
+fn program(fields: &Fields) -> Vec<Instruction> {
+    const BASE: i16 = -(LEADER_BYTES as i16);
+    let mut code = Assembler::default();
+    let [end, leader, write] = [code.label(), code.label(), code.label()];
+    let copy = |code: &mut Assembler, width, to: i16, from, offset| {
+        code.load(width, R3, from, offset);
+        code.store_of(width, R10, BASE + to, R3);
+    };
+    code.load(Width::Eight, R6, R1, 0);
+    code.load(Width::Eight, R7, R1, 8);
+    code.jump_if(When::Equal, R7, 0, end);
+    code.load(Width::Eight, R8, R6, fields.seq);
+    code.load(Width::Four, R1, R7, fields.tgid);
+    code.store_of(Width::Four, R10, BASE + TGID, R1);
+    code.load(Width::Four, R2, R7, fields.pid);
+    code.store_of(Width::Four, R10, BASE + PID, R2);
+    for (at, (of_task, _)) in (FIRST_COUNT..).step_by(8).zip(fields.counts) {
+        copy(&mut code, Width::Eight, at, R7, of_task);
+    }
+    copy(&mut code, Width::Eight, RUN_DELAY, R7, fields.run_delay);
+    code.immediate(Arithmetic::Set, R5, THREAD_BYTES as i32);
+    code.jump(When::Equal, R1, R2, leader);
+    code.go(write);
+    code.here(leader);
+    code.load(Width::Eight, R9, R7, fields.signal);
+    for (at, (_, of_group)) in (FIRST_COUNT..).step_by(8).zip(fields.counts) {
+        code.load(Width::Eight, R3, R10, BASE + at);
+        code.load(Width::Eight, R4, R9, of_group);
+        code.register(Arithmetic::Add, R3, R4);
+        code.store(R10, BASE + at, R3);
+    }
+    copy(&mut code, Width::Eight, START, R7, fields.start);
+    copy(&mut code, Width::Eight, COMM, R7, fields.comm);
+    copy(&mut code, Width::Eight, COMM + 8, R7, fields.comm + 8);
+    code.load(Width::Eight, R4, R7, fields.mm);
+    code.immediate(Arithmetic::Set, R2, 0);
+    for page in fields.pages {
+        let is_less = code.label();
+        code.load(Width::Eight, R3, R4, page);
+        code.jump_if(When::SignedLess, R3, 0, is_less);
+        code.register(Arithmetic::Add, R2, R3);
+        code.here(is_less);
+    }
+    code.store(R10, BASE + RSS, R2);
+    code.load(Width::Eight, R4, R7, fields.parent);
+    copy(&mut code, Width::Four, PPID, R4, fields.tgid);
+    code.load(Width::Eight, R4, R7, fields.cred);
+    copy(&mut code, Width::Four, UID, R4, fields.euid);
+    copy(&mut code, Width::Four, THREADS, R9, fields.threads);
+    code.load(Width::Four, R3, R7, fields.state);
+    code.load(Width::Four, R4, R7, fields.exit_state);
+    code.register(Arithmetic::Or, R3, R4);
+    code.store_of(Width::Four, R10, BASE + STATE, R3);
+    code.immediate(Arithmetic::Set, R5, LEADER_BYTES as i32);
+    code.here(write);
+    code.register(Arithmetic::Set, R1, R8);
+    code.register(Arithmetic::Set, R2, R10);
+    code.immediate(Arithmetic::Add, R2, BASE.into());
+    code.register(Arithmetic::Set, R3, R5);
+    code.call(Function::SeqWrite);
+    code.here(end);
+    code.exit();
+    code.finish()
+}
+
+/// The program at work.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    iterator: Iterator,
+    buffer: Vec<u8>,
+    sums: Sums,
+}
+
+impl Tasks {
+    /// Loads and attaches it.
+    pub(super) fn start(btf: &Btf) -> Result<Tasks, String> {
+        let code = program(&Fields::find(btf)?);
+        let iterator = Iterator::start("topdeck_tasks", btf.function(FUNCTION)?, &code)?;
+        Ok(Tasks { iterator, buffer: vec![0; READ_BYTES], sums: Sums::default() })
+    }
+
+    /// Reads all processes into `rows`.
+    pub(super) fn read(&mut self, rows: &mut Vec<Process>) -> io::Result<()> {
+        rows.clear();
+        self.sums.clear();
+        let mut tasks = self.iterator.read()?;
+        let mut filled = 0;
+        loop {
+            let length = match tasks.read(&mut self.buffer[filled..]) {
+                Ok(0) if filled == 0 => break,
+                Ok(0) => return Err(io::Error::other(format!("{filled} bytes are no record"))),
+                Ok(length) => filled + length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let taken = self.sums.take(&self.buffer[..length], rows);
+            self.buffer.copy_within(taken..length, 0);
+            filled = length - taken;
+        }
+        self.sums.finish(rows);
+        Ok(())
+    }
+}
+
+/// What threads add to their processes' rows, which hold ticks in `user_ns` and `system_ns` until all are there.
+#[derive(Debug, Default)]
+struct Sums {
+    /// What the scheduler measured, of each row.
+    runtimes: Vec<u64>,
+    /// Threads that came before their leader, whose number is greater when numbers began anew.
+    early: Vec<Thread>,
+}
+
+/// A thread's record.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    tgid: u32,
+    counts: [u64; COUNTS.len()],
+    run_delay: u64,
+}
+
+impl Sums {
+    fn clear(&mut self) {
+        self.runtimes.clear();
+        self.early.clear();
+    }
+
+    /// Takes all records that are whole. How many bytes they have.
+    fn take(&mut self, bytes: &[u8], rows: &mut Vec<Process>) -> usize {
+        let mut rest = bytes;
+        while let Some(record) = rest.first_chunk::<THREAD_BYTES>() {
+            let thread = Thread {
+                tgid: u32_at(record, TGID),
+                counts: std::array::from_fn(|i| u64_at(record, FIRST_COUNT + 8 * i as i16)),
+                run_delay: u64_at(record, RUN_DELAY),
+            };
+            if u32_at(record, PID) != thread.tgid {
+                self.add(&thread, rows);
+                rest = &rest[THREAD_BYTES..];
+                continue;
+            }
+            let Some((record, further)) = rest.split_first_chunk::<LEADER_BYTES>() else { break };
+            rows.push(leader(record));
+            self.runtimes.push(0);
+            add(&thread, rows.last_mut(), self.runtimes.last_mut());
+            rest = further;
+        }
+        bytes.len() - rest.len()
+    }
+
+    fn add(&mut self, thread: &Thread, rows: &mut [Process]) {
+        // Mostly it comes right behind its leader. Rows stand by ascending number, as tasks do.
+        let at = match rows.last() {
+            Some(last) if last.pid == thread.tgid => Ok(rows.len() - 1),
+            _ => rows.binary_search_by_key(&thread.tgid, |row| row.pid),
+        };
+        match at {
+            Ok(at) => add(thread, rows.get_mut(at), self.runtimes.get_mut(at)),
+            Err(_) => self.early.push(*thread),
+        }
+    }
+
+    fn finish(&mut self, rows: &mut [Process]) {
+        for thread in std::mem::take(&mut self.early) {
+            // Without its leader it has ended with it, meanwhile.
+            if let Ok(at) = rows.binary_search_by_key(&thread.tgid, |row| row.pid) {
+                add(&thread, rows.get_mut(at), self.runtimes.get_mut(at));
+            }
+        }
+        for (row, &runtime) in rows.iter_mut().zip(&self.runtimes) {
+            (row.user_ns, row.system_ns) = shares(row.user_ns, row.system_ns, runtime);
+        }
+    }
+}
+
+fn add(thread: &Thread, row: Option<&mut Process>, runtime: Option<&mut u64>) {
+    let (Some(row), Some(runtime)) = (row, runtime) else { return };
+    let [user, system, ran, voluntary, involuntary, minor, major] = thread.counts;
+    let grow = |sum: &mut u64, by: u64| *sum = sum.wrapping_add(by);
+    let told = |sum: &mut Option<u64>, by: u64| grow(sum.get_or_insert(0), by);
+    grow(runtime, ran);
+    grow(&mut row.user_ns, user);
+    grow(&mut row.system_ns, system);
+    grow(&mut row.minor_faults, minor);
+    grow(&mut row.major_faults, major);
+    told(&mut row.voluntary_switches, voluntary);
+    told(&mut row.involuntary_switches, involuntary);
+    told(&mut row.run_delay_ns, thread.run_delay);
+}
+
+/// The row of a leader, without what counts.
+fn leader(record: &[u8; LEADER_BYTES]) -> Process {
+    let page = rustix::param::page_size() as u64;
+    let mut comm = [0; 16];
+    comm.copy_from_slice(&record[COMM as usize..][..16]);
+    Process {
+        pid: u32_at(record, TGID),
+        ppid: u32_at(record, PPID),
+        uid: u32_at(record, UID),
+        threads: u32_at(record, THREADS),
+        start: u64_at(record, START) / tick_ns(),
+        comm,
+        state: letter(u32_at(record, STATE)),
+        rss_bytes: u64_at(record, RSS).saturating_mul(page),
+        ..Process::default()
+    }
+}
+
+fn u32_at(record: &[u8], at: i16) -> u32 {
+    let bytes = record.get(at as usize..).and_then(|bytes| bytes.first_chunk());
+    u32::from_le_bytes(*bytes.expect("BUG: a field outside its record"))
+}
+
+fn u64_at(record: &[u8], at: i16) -> u64 {
+    let bytes = record.get(at as usize..).and_then(|bytes| bytes.first_chunk());
+    u64::from_le_bytes(*bytes.expect("BUG: a field outside its record"))
+}
+
+/// The letter of a state: kernel, include/linux/sched.h (`task_state_index`), fs/proc/array.c.
+fn letter(state: u32) -> u8 {
+    const REPORTED: u32 = 0x7f;
+    const UNINTERRUPTIBLE: u32 = 0x02;
+    /// Sleeps so, but is no load.
+    const IDLE: u32 = 0x402;
+    /// Waits for a lock of a kernel for real time; frozen.
+    const LIKE_UNINTERRUPTIBLE: u32 = 0x1000 | 0x8000;
+    if state & IDLE == IDLE {
+        return b'I';
+    }
+    let like = if state & LIKE_UNINTERRUPTIBLE != 0 { UNINTERRUPTIBLE } else { 0 };
+    let index = 32 - (state & REPORTED | like).leading_zeros();
+    b"RSDTtXZP"[index as usize]
+}
+
+/// Divides what the scheduler measured as the ticks fell.
+fn shares(user: u64, system: u64, runtime: u64) -> (u64, u64) {
+    if system == 0 {
+        return (runtime, 0);
+    }
+    let ticks = u128::from(user) + u128::from(system);
+    let system = u128::from(runtime) * u128::from(system) / ticks;
+    // A part of `runtime`, which is of 64 bits.
+    let system = system as u64;
+    (runtime - system, system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::machine::Machine;
+
+    const META: u64 = 5 << 32;
+    const TASK: u64 = 6 << 32;
+    const SIGNAL: u64 = 7 << 32;
+    const MM: u64 = 8 << 32;
+    const PARENT: u64 = 9 << 32;
+    const CRED: u64 = 10 << 32;
+    const FIELDS: Fields = Fields {
+        seq: 0,
+        signal: 1848,
+        tgid: 1268,
+        pid: 1264,
+        counts: [
+            (1488, 432),
+            (1496, 440),
+            (200, 672),
+            (1536, 504),
+            (1544, 512),
+            (1568, 536),
+            (1576, 544),
+        ],
+        run_delay: 1016,
+        start: 1560,
+        comm: 1752,
+        mm: 1136,
+        pages: [968, 1008, 1088],
+        parent: 1280,
+        cred: 1728,
+        euid: 24,
+        threads: 8,
+        state: 24,
+        exit_state: 1160,
+    };
+
+    /// A task's fields; counts are `number`, twice that, and so on.
+    fn task(pid: u64, tgid: u64, mm: u64, number: u64) -> Vec<(i16, u64)> {
+        let mut fields = vec![
+            (FIELDS.signal, SIGNAL),
+            (FIELDS.tgid, tgid),
+            (FIELDS.pid, pid),
+            (FIELDS.run_delay, 8 * number),
+            (FIELDS.start, 1_234 * tick_ns() + 1),
+            (FIELDS.comm, u64::from_le_bytes(*b"a name o")),
+            (FIELDS.comm + 8, u64::from_le_bytes(*b"f fifte\0")),
+            (FIELDS.mm, mm),
+            (FIELDS.parent, PARENT),
+            (FIELDS.cred, CRED),
+            (FIELDS.state, 1),
+        ];
+        fields.extend(FIELDS.counts.iter().zip(1..).map(|(count, i)| (count.0, i * number)));
+        fields
+    }
+
+    /// What the program writes of a task.
+    fn record(fields: &[(i16, u64)]) -> Vec<u8> {
+        let mut machine = Machine::new(1);
+        machine.put(META, &[(FIELDS.seq, 77)]);
+        machine.put(TASK, fields);
+        let mut signal: Vec<_> =
+            FIELDS.counts.iter().zip(1..).map(|(count, i)| (count.1, 100_000 * i)).collect();
+        signal.push((FIELDS.threads, 2));
+        machine.put(SIGNAL, &signal);
+        let below_zero = -3i64 as u64;
+        let [file, anonymous, shared] = FIELDS.pages;
+        machine.put(MM, &[(file, 10), (anonymous, 20), (shared, below_zero)]);
+        machine.put(PARENT, &[(FIELDS.tgid, 7)]);
+        machine.put(CRED, &[(FIELDS.euid, 1_000)]);
+        machine.run(&program(&FIELDS), &[META, TASK]);
+        machine.written.concat()
+    }
+
+    #[track_caller]
+    fn rows_of(bytes: &[u8]) -> Vec<Process> {
+        let (mut rows, mut sums) = (Vec::new(), Sums::default());
+        assert_eq!(sums.take(bytes, &mut rows), bytes.len());
+        sums.finish(&mut rows);
+        rows
+    }
+
+    #[test]
+    fn a_process_is_the_sum_of_its_threads() {
+        let leader = record(&task(42, 42, MM, 1));
+        let thread = record(&task(43, 42, MM, 1_000));
+        assert_eq!((leader.len(), thread.len()), (LEADER_BYTES, THREAD_BYTES));
+        // Ticks are 1 to 2, runtime is 3 of each hundred thousand, thousand and one.
+        let runtime = 3 * 101_001;
+        let expected = Process {
+            pid: 42,
+            ppid: 7,
+            uid: 1_000,
+            threads: 2,
+            start: 1_234,
+            comm: *b"a name of fifte\0",
+            state: b'S',
+            user_ns: runtime / 3,
+            system_ns: runtime / 3 * 2,
+            minor_faults: 6 * 101_001,
+            major_faults: 7 * 101_001,
+            rss_bytes: 30 * rustix::param::page_size() as u64,
+            voluntary_switches: Some(4 * 101_001),
+            involuntary_switches: Some(5 * 101_001),
+            run_delay_ns: Some(8 * 1_001),
+        };
+        assert_eq!(rows_of(&[&leader[..], &thread].concat()), [expected]);
+        // Numbers began anew: the thread's is less than its leader's.
+        assert_eq!(rows_of(&[&thread[..], &leader].concat()), [expected]);
+        assert_eq!(rows_of(&thread), [], "its leader has ended");
+    }
+
+    #[test]
+    fn a_thread_of_the_kernel_has_no_memory() {
+        let rows = rows_of(&record(&task(2, 2, 0, 1)));
+        assert_eq!(rows[0].rss_bytes, 0);
+    }
+
+    #[test]
+    fn there_is_an_end() {
+        let mut machine = Machine::new(1);
+        machine.run(&program(&FIELDS), &[META, 0]);
+        assert!(machine.written.is_empty());
+    }
+
+    #[test]
+    fn whatever_is_written_is_no_panic() {
+        let whole = [record(&task(42, 42, MM, 1)), record(&task(43, 42, MM, 9))].concat();
+        for cut in 0..whole.len() {
+            let (mut rows, mut sums) = (Vec::new(), Sums::default());
+            let taken = sums.take(&whole[..cut], &mut rows);
+            assert!(taken <= cut && cut - taken < LEADER_BYTES, "{cut}");
+        }
+        for at in 0..whole.len() {
+            for byte in [0, 1, 0x7f, 0xff] {
+                let mut changed = whole.clone();
+                changed[at] = byte;
+                let (mut rows, mut sums) = (Vec::new(), Sums::default());
+                sums.take(&changed, &mut rows);
+                sums.finish(&mut rows);
+            }
+        }
+        rows_of(&[0xff; LEADER_BYTES]);
+    }
+
+    #[test]
+    fn states_have_their_letters() {
+        let states = [0, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x402, 0x1000, 0x8002, 0x21, u32::MAX];
+        let letters = states.map(letter);
+        assert_eq!(letters.escape_ascii().to_string(), "RSDTtXZPIDDZI");
+    }
+
+    #[test]
+    fn time_is_shared_as_ticks_fell() {
+        assert_eq!(shares(0, 0, 5), (5, 0));
+        assert_eq!(shares(10, 0, 5), (5, 0));
+        assert_eq!(shares(0, 10, 5), (0, 5));
+        assert_eq!(shares(30, 10, 1_000), (750, 250));
+        assert_eq!(shares(u64::MAX, u64::MAX, u64::MAX), (u64::MAX / 2 + 1, u64::MAX / 2));
+    }
+}

@@ -1,0 +1,171 @@
+//! Processes, read in both ways there are and published: they agree with each other and with what is known of a child.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use host::{Processes, Settings};
+use shm::table::{FILE_NAME, How, Process, read};
+
+use crate::{Place, nothing};
+
+/// A child that has used some ticks of a processor and waits for a line that never comes.
+fn burnt() -> Child {
+    let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo done; read x";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "done\n");
+    child
+}
+
+fn end(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// By BPF, if that is allowed here; says why if not.
+fn by_bpf() -> Option<Processes> {
+    let processes = Processes::new();
+    if let Some(note) = processes.note() {
+        println!("skipped: {note}");
+    }
+    (processes.how() == How::Bpf).then_some(processes)
+}
+
+#[track_caller]
+fn of(processes: &mut Processes, pid: u32) -> Process {
+    let rows = processes.read().unwrap();
+    assert!(
+        rows.windows(2).all(|pair| pair[0].pid < pair[1].pid),
+        "by ascending number, each once"
+    );
+    *rows.iter().find(|row| row.pid == pid).expect("it is there")
+}
+
+/// A child as it is while it sleeps.
+fn asleep(processes: &mut Processes, pid: u32) -> Process {
+    loop {
+        let row = of(processes, pid);
+        if row.state == b'S' {
+            return row;
+        }
+    }
+}
+
+/// The field of `/proc/PID/stat` of that number, counted from the state, which is 3; the name has no spaces.
+fn stat(pid: u32, field: usize) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, rest) = text.rsplit_once(')').unwrap();
+    rest.split_whitespace().nth(field - 3).unwrap().parse().unwrap()
+}
+
+fn status(pid: u32, name: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[track_caller]
+fn check_child(row: &Process) {
+    let pid = row.pid;
+    assert_eq!((row.ppid, row.name().as_ref(), row.threads), (std::process::id(), "sh", 1));
+    assert_eq!(row.start, stat(pid, 22));
+    assert_eq!(u64::from(row.uid), status(pid, "Uid"));
+    assert_eq!((row.minor_faults, row.major_faults), (stat(pid, 10), stat(pid, 12)));
+    let tick = 1_000_000_000 / u64::from(Processes::ticks_per_second());
+    let ticks = stat(pid, 14) + stat(pid, 15);
+    let found = (row.user_ns + row.system_ns) / tick;
+    // Files have ticks that are rounded down, one for each of the two.
+    assert!(ticks > 2 && found >= ticks && found <= ticks + 2, "{found} and {ticks} ticks");
+}
+
+#[test]
+fn both_ways_tell_of_a_child_what_is_so() {
+    let child = burnt();
+    let mut ways = vec![Processes::by_procfs()];
+    ways.extend(by_bpf());
+    let rows: Vec<Process> = ways.iter_mut().map(|way| asleep(way, child.id())).collect();
+    rows.iter().for_each(check_child);
+    if let [file, bpf] = &rows[..] {
+        // What a processor may hold back of each of three counters, by the kernel's rule.
+        let processors = std::thread::available_parallelism().unwrap().get() as u64;
+        let pages = 3 * processors * 32.max(2 * processors);
+        let apart = file.rss_bytes.abs_diff(bpf.rss_bytes);
+        assert!(apart <= pages * rustix::param::page_size() as u64, "{apart} bytes apart");
+        assert_eq!(bpf.voluntary_switches, Some(status(child.id(), "voluntary_ctxt_switches")));
+        let others = status(child.id(), "nonvoluntary_ctxt_switches");
+        assert_eq!(bpf.involuntary_switches, Some(others));
+        assert!(bpf.run_delay_ns.is_some() && file.run_delay_ns.is_none());
+    }
+    let line = ways[0].command_line(child.id(), rows[0].start).unwrap().to_owned();
+    assert!(line.starts_with("sh -c i=0;"), "{line}");
+    let (pid, start) = (child.id(), rows[0].start);
+    end(child);
+    for way in &mut ways {
+        way.read().unwrap();
+        assert!(way.rows().iter().all(|row| row.pid != pid), "it has ended");
+        assert_eq!(way.command_line(pid, start), None);
+    }
+}
+
+#[test]
+fn threads_count_for_their_process_also_when_they_have_ended() {
+    let Some(mut processes) = by_bpf() else { return };
+    let pid = std::process::id();
+    let tick = 1_000_000_000 / u64::from(Processes::ticks_per_second());
+    let ticks = || stat(pid, 14) + stat(pid, 15);
+    // Until a thread that ends has used some ticks.
+    let before = ticks();
+    while ticks() < before + 5 {
+        std::thread::spawn(|| (0..3_000_000u64).fold(0, |sum, i| std::hint::black_box(sum ^ i)))
+            .join()
+            .unwrap();
+    }
+    // The thread that reads is the one that ran last: all others have ended or sleep. Threads of other tests may come and go
+    // while a reading is under way: then another one has to be right.
+    let mut found = Vec::new();
+    while found.len() < 100 {
+        let (before, row, after) = (ticks(), of(&mut processes, pid), ticks());
+        let has = (row.user_ns + row.system_ns) / tick;
+        if has + 2 >= before && has <= after + 2 && u64::from(row.threads) == stat(pid, 20) {
+            return;
+        }
+        found.push((before, has, after, row.threads));
+    }
+    panic!("{found:?}");
+}
+
+#[test]
+fn the_table_is_published_as_long_as_a_host_is_told_about() {
+    let folder = PathBuf::from(format!("/dev/shm/topdeck-host-{}", std::process::id()));
+    if let Err(error) = fs::create_dir(&folder) {
+        return println!("skipped: there is no tmpfs at /dev/shm: {error}");
+    }
+    let place = Place::once();
+    let settings = || Settings { processes: true, folder: Some(folder.clone()), ..nothing() };
+    let host = place.start(settings());
+    let path = folder.join(FILE_NAME);
+    // The first is there when the role has begun.
+    let first = read(&path).unwrap();
+    let own = first.processes.iter().find(|row| row.pid == std::process::id()).unwrap();
+    assert_eq!(own.start, stat(own.pid, 22));
+    let notes = host.notes().join("\n");
+    assert_eq!(first.taken.how == How::Procfs, notes.contains("out of /proc"), "{notes}");
+    // Another one says that it does not.
+    let second = place.start(settings());
+    let notes = second.notes().join("\n");
+    assert!(notes.contains("another topdeck publishes"), "{notes}");
+    second.stop().unwrap();
+    while read(&path).unwrap().generation < 2 {
+        std::thread::yield_now();
+    }
+    host.stop().unwrap();
+    assert!(!path.exists(), "nobody writes it any more");
+    fs::remove_dir_all(&folder).unwrap();
+    let told = place.told();
+    assert!(told.number("host_bpf_available", &[("program", "processes")]).is_some());
+}

@@ -1,0 +1,168 @@
+//! Folders with what belongs there and what does not.
+
+use std::fs::{self, create_dir_all};
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+/// A folder that is gone at the end.
+struct Root(PathBuf);
+
+impl Root {
+    fn new() -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("topdeck-files-{}-{number}", std::process::id()));
+        create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, path: &str, content: &str) {
+        let path = self.0.join(path);
+        create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    fn link(&self, path: &str, target: &str) {
+        let path = self.0.join(path);
+        create_dir_all(path.parent().unwrap()).unwrap();
+        symlink(target, path).unwrap();
+    }
+
+    /// Paths below the root, by one space.
+    fn mmvs(&self, tmp: Option<&str>) -> String {
+        let found = mmvs(&self.0, tmp.map(OsStr::new)).unwrap();
+        let paths =
+            found.iter().map(|found| found.path.strip_prefix(&self.0).unwrap().to_str().unwrap());
+        paths.collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn content(found: &Listed) -> Result<String, Error> {
+    let mut bytes = b"what was there before".to_vec();
+    found.open()?.read(&mut bytes)?;
+    Ok(String::from_utf8(bytes).unwrap())
+}
+
+#[test]
+fn jvms_are_found_by_user_and_number() {
+    let root = Root::new();
+    root.file("tmp/hsperfdata_web/12", "twelve");
+    root.file("tmp/hsperfdata_web/7", "seven");
+    root.file("tmp/hsperfdata_db/1", "one");
+    for other in ["hsperfdata_web/x", "hsperfdata_web/+3", "hsperfdata_web/99999999999", "other/5"]
+    {
+        root.file(&format!("tmp/{other}"), "no JVM");
+    }
+    root.file("tmp/hsperfdata_file", "no folder");
+    let jvms = jvms(&root.0).unwrap();
+    let found: Vec<_> =
+        jvms.iter().map(|jvm| (&*jvm.user, jvm.pid, content(&jvm.file).unwrap())).collect();
+    let expected = [("db", 1, "one"), ("web", 7, "seven"), ("web", 12, "twelve")];
+    assert_eq!(found, expected.map(|(user, pid, text)| (user, pid, text.to_owned())));
+}
+
+#[test]
+fn nothing_leads_out_of_a_root() {
+    let (root, outside) = (Root::new(), Root::new());
+    outside.file("hsperfdata_x/1", "outside");
+    outside.file("mmv/x", "outside");
+    let out = outside.0.to_str().unwrap();
+    root.link("tmp", out);
+    root.link("var/tmp", out);
+    root.link("var/lib/pcp/tmp/mmv", &format!("{out}/mmv"));
+    assert!(jvms(&root.0).unwrap().is_empty());
+    assert_eq!(root.mmvs(Some("../../../../../../../../tmp")), "");
+    assert_eq!(root.mmvs(Some(out)), "");
+    // What is a link inside of the root is where it says, as seen from inside.
+    let root = Root::new();
+    root.file("private/hsperfdata_x/1", "inside");
+    root.link("tmp", "/private");
+    assert_eq!(jvms(&root.0).unwrap().len(), 1);
+    // A user's folder may not be a link.
+    root.link("private/hsperfdata_y", "hsperfdata_x");
+    assert_eq!(jvms(&root.0).unwrap().len(), 1);
+}
+
+/// As on systems without `openat2`: what is a link is not there.
+#[test]
+fn without_openat2_no_link_is_followed() {
+    let root = Root::new();
+    root.file("var/tmp/mmv/x", "");
+    root.link("link", "var/tmp");
+    let folder = open_root(&root.0).unwrap();
+    let opens = |path: &str| {
+        without_links(&folder, Path::new(path), OFlags::DIRECTORY | OFlags::RDONLY).is_some()
+    };
+    assert!(opens("var/tmp/mmv") && opens("var"));
+    assert!(!opens("link") && !opens("link/mmv") && !opens("../var") && !opens("var/tmp/mmv/x"));
+}
+
+#[test]
+fn pcp_says_where_its_files_are() {
+    let root = Root::new();
+    root.file("var/lib/pcp/tmp/mmv/a", "");
+    root.file("var/tmp/mmv/b", "");
+    root.file("var/tmp/mmv/.hidden", "");
+    assert_eq!(root.mmvs(None), "var/lib/pcp/tmp/mmv/a var/tmp/mmv/b");
+    root.file("elsewhere/mmv/c", "");
+    root.file("etc/pcp.conf", "# PCP_TMP_DIR=/no\nPCP_VAR_DIR=/var\n PCP_TMP_DIR=\"/elsewhere\"\n");
+    assert_eq!(root.mmvs(None), "elsewhere/mmv/c var/lib/pcp/tmp/mmv/a var/tmp/mmv/b");
+    root.file("own/mmv/d", "");
+    assert!(root.mmvs(Some("/own")).starts_with("own/mmv/d elsewhere/mmv/c "));
+    // One folder by two names is one folder.
+    root.link("same", "var/tmp");
+    assert!(root.mmvs(Some("/same")).ends_with(" var/lib/pcp/tmp/mmv/a"));
+    assert!(!root.mmvs(Some("own")).contains("own"), "nobody knows where a relative path begins");
+}
+
+#[test]
+fn only_regular_files_are_read() {
+    let root = Root::new();
+    root.file("var/tmp/mmv/real", "real");
+    root.link("var/tmp/mmv/link", "real");
+    create_dir_all(root.0.join("var/tmp/mmv/folder")).unwrap();
+    let pipe = root.0.join("var/tmp/mmv/pipe");
+    rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    for found in mmvs(&root.0, None).unwrap() {
+        let real = found.path.ends_with("real");
+        match content(&found) {
+            Ok(text) => assert!(real && text == "real", "{found:?}"),
+            Err(error) => assert!(!real && matches!(error, Error::NotAFile { .. }), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_too_large_or_gone_says_so() {
+    let root = Root::new();
+    root.file("var/tmp/mmv/file", "0123456789");
+    let found = mmvs(&root.0, None).unwrap().remove(0);
+    let opened = found.open().unwrap();
+    let mut bytes = Vec::new();
+    opened.read_start(&mut bytes, 4).unwrap();
+    assert_eq!(bytes, b"0123");
+    File::options().write(true).open(&found.path).unwrap().set_len(BYTES_MAX + 1).unwrap();
+    let error = opened.read(&mut bytes).unwrap_err();
+    assert!(error.to_string().ends_with("67108865 bytes, at most 67108864 are read"), "{error}");
+    fs::remove_file(&found.path).unwrap();
+    assert!(matches!(found.open(), Err(Error::Io { .. })));
+    assert!(jvms(&root.0.join("no such root")).is_err());
+}
+
+#[test]
+fn a_process_has_a_number_inside() {
+    let status = "Name:\tjava\nPid:\t4711\nNSpid:\t4711\t90\t7\nThreads:\t9\n";
+    assert_eq!(pid_inside(status), Some(7));
+    assert_eq!(pid_inside("NSpid:\t4711\n"), Some(4711));
+    assert_eq!(pid_inside("NSpid:\n"), None);
+    assert_eq!(pid_inside("Name:\tjava\n"), None);
+}

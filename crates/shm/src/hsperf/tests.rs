@@ -1,0 +1,367 @@
+//! Performance data made here byte by byte, in both byte orders, and hostile ones. A JVM's own: `tests/it/jvm.rs`.
+
+use std::fmt::Write;
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+use crate::foreign::Field;
+
+const PAGE: &str = include_str!("../../../../docs/formats/hsperfdata.md");
+
+/// A file by its entries, laid out as `docs/formats/hsperfdata.md` says.
+struct Builder {
+    big: bool,
+    entries: Vec<Vec<u8>>,
+}
+
+impl Builder {
+    fn new(big: bool) -> Self {
+        Self { big, entries: Vec::new() }
+    }
+
+    fn number<const N: usize>(&self, mut little: [u8; N]) -> [u8; N] {
+        if self.big {
+            little.reverse();
+        }
+        little
+    }
+
+    fn entry(&mut self, name: &str, kind: u8, unit: u8, variability: u8, vector: i32, data: &[u8]) {
+        let data_offset = (20 + name.len() + 1).next_multiple_of(8);
+        let length = (data_offset + data.len()).next_multiple_of(8);
+        let mut entry = Vec::new();
+        for number in [length as i32, 20, vector] {
+            entry.extend(self.number(number.to_le_bytes()));
+        }
+        entry.extend([kind, 1, unit, variability]);
+        entry.extend(self.number((data_offset as i32).to_le_bytes()));
+        entry.extend(name.as_bytes());
+        entry.resize(data_offset, 0);
+        entry.extend(data);
+        entry.resize(length, 0);
+        self.entries.push(entry);
+    }
+
+    fn long(mut self, name: &str, unit: u8, variability: u8, number: i64) -> Self {
+        let number = self.number(number.to_le_bytes());
+        self.entry(name, b'J', unit, variability, 0, &number);
+        self
+    }
+
+    fn text(mut self, name: &str, variability: u8, text: &[u8]) -> Self {
+        self.entry(name, b'B', 5, variability, text.len() as i32, text);
+        self
+    }
+
+    fn build(&self) -> Vec<u8> {
+        let entries = self.entries.concat();
+        let used = 32 + entries.len() as i32;
+        let mut file = vec![0xca, 0xfe, 0xc0, 0xc0, u8::from(!self.big), 2, 0, 1];
+        for number in [used, 3] {
+            file.extend(self.number(number.to_le_bytes()));
+        }
+        file.extend(self.number(777i64.to_le_bytes()));
+        for number in [32, self.entries.len() as i32] {
+            file.extend(self.number(number.to_le_bytes()));
+        }
+        file.extend(entries);
+        // The rest of the page is not used.
+        file.resize(file.len() + 100, 0);
+        file
+    }
+}
+
+fn sample(big: bool) -> Builder {
+    Builder::new(big)
+        .long("sun.os.hrt.frequency", HERTZ, 1, 1_000_000)
+        .long("java.cls.loadedClasses", 4, MONOTONIC, 450)
+        .long("sun.gc.generation.0.used", BYTES, 3, 4096)
+        .long("sun.gc.collector.0.time", TICKS, MONOTONIC, 1_234_567)
+        .long("sun.gc.lastEntryTime", TICKS, 3, i64::MAX / 1000 + 1)
+        .long("sun.rt.jvmVersion", 1, 1, -5)
+        .text("sun.gc.cause", 3, b"No GC\0leftover")
+        .text("java.property.java.home", 1, b"/usr/lib/jvm")
+}
+
+fn lines(shown: &Shown) -> String {
+    let mut text = String::new();
+    for metric in &shown.metrics {
+        let _ = writeln!(text, "{} {:?} {:?}", metric.name, metric.value, metric.unit);
+    }
+    let _ = writeln!(text, "refused {}: {:?}", shown.refused, shown.trouble);
+    text
+}
+
+#[track_caller]
+fn check(bytes: &[u8], expected: Expect) {
+    expected.assert_eq(&lines(&parse(bytes).unwrap()));
+}
+
+#[test]
+fn both_byte_orders_say_the_same() {
+    let shown = parse(&sample(true).build()).unwrap();
+    assert_eq!(parse(&sample(false).build()).unwrap(), shown);
+    assert_eq!((shown.modified, shown.overflow), (777, 3));
+    check(
+        &sample(true).build(),
+        expect![[r#"
+        sun.os.hrt.frequency Gauge(Signed(1000000)) "Hz"
+        java.cls.loadedClasses Counter(Signed(450)) ""
+        sun.gc.generation.0.used Gauge(Signed(4096)) "By"
+        sun.gc.collector.0.time Counter(Signed(1234567000)) "ns"
+        sun.gc.lastEntryTime Gauge(Signed(9223372036854776)) "{tick}"
+        sun.rt.jvmVersion Gauge(Signed(-5)) ""
+        sun.gc.cause Text("No GC") ""
+        java.property.java.home Text("/usr/lib/jvm") ""
+        refused 0: None
+    "#]],
+    );
+}
+
+#[test]
+fn ticks_without_a_frequency_stay_ticks() {
+    for frequency in [0, -1, i64::MIN] {
+        let file = Builder::new(false).long("t", TICKS, MONOTONIC, 7).long(
+            "sun.os.hrt.frequency",
+            HERTZ,
+            1,
+            frequency,
+        );
+        let shown = parse(&file.build()).unwrap();
+        assert_eq!(shown.metrics[0].unit, "{tick}");
+        assert_eq!(shown.metrics[0].value, Value::Counter(Number::Signed(7)));
+    }
+}
+
+#[test]
+fn ticks_of_linux_are_nanoseconds_to_the_last() {
+    let file = Builder::new(false).long("t", TICKS, 3, i64::MIN).long(
+        "sun.os.hrt.frequency",
+        HERTZ,
+        1,
+        1_000_000_000,
+    );
+    let shown = parse(&file.build()).unwrap();
+    assert_eq!(shown.metrics[0].unit, "ns");
+    assert_eq!(shown.metrics[0].value, Value::Gauge(Number::Signed(i64::MIN)));
+}
+
+#[track_caller]
+fn check_error(change: impl FnOnce(&mut Vec<u8>), again: bool, expected: Expect) {
+    let mut bytes = sample(false).build();
+    change(&mut bytes);
+    let error = parse(&bytes).unwrap_err();
+    assert_eq!(error.try_again(), again, "{error}");
+    expected.assert_eq(&error.to_string());
+}
+
+#[test]
+fn errors_say_what_was_found() {
+    check_error(
+        |bytes| bytes[0] = 0,
+        false,
+        expect![
+            "begins with [00, fe, c0, c0], not with [ca, fe, c0, c0]: no performance data of a JVM"
+        ],
+    );
+    check_error(|bytes| bytes[4] = 2, false, expect!["byte order 2, not 0 (big) or 1 (little)"]);
+    check_error(
+        |bytes| bytes[5] = 1,
+        false,
+        expect!["performance data version 1.0 is not known, 2.0 is"],
+    );
+    check_error(
+        |bytes| bytes[6] = 1,
+        false,
+        expect!["performance data version 2.1 is not known, 2.0 is"],
+    );
+    check_error(
+        |bytes| bytes[7] = 0,
+        true,
+        expect!["the JVM is not ready to be read yet: try again"],
+    );
+    check_error(
+        |bytes| bytes.fill(0),
+        true,
+        expect!["the JVM is not ready to be read yet: try again"],
+    );
+    check_error(
+        |bytes| bytes.truncate(0),
+        true,
+        expect!["the file has 0 bytes, its prologue would end at 32: try again"],
+    );
+    check_error(
+        |bytes| bytes.truncate(31),
+        true,
+        expect!["the file has 31 bytes, its prologue would end at 32: try again"],
+    );
+    check_error(
+        |bytes| bytes.truncate(100),
+        true,
+        expect!["the file has 100 bytes, its entries would end at 480: try again"],
+    );
+    check_error(
+        |bytes| bytes[31] = 0x80,
+        false,
+        expect!["2147483656 entries, at most 65536 are read"],
+    );
+    check_error(
+        |bytes| bytes[27] = 0x80,
+        true,
+        expect!["the file has 580 bytes, its entries would end at 2147483680: try again"],
+    );
+}
+
+/// What is shown of three entries, of which the second is changed.
+#[track_caller]
+fn check_second(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
+    let mut builder = Builder::new(false)
+        .long("first", 1, 1, 1)
+        .text("second", 3, b"text")
+        .long("third", 1, 1, 3);
+    change(&mut builder.entries[1]);
+    check(&builder.build(), expected);
+}
+
+#[test]
+fn what_is_wrong_with_an_entry_costs_that_entry() {
+    check_second(
+        |entry| entry[4] = 19,
+        expect![[r#"
+        first Gauge(Signed(1)) ""
+        third Gauge(Signed(3)) ""
+        refused 1: Some(Field { index: 1, what: "name" })
+    "#]],
+    );
+    check_second(
+        |entry| entry[4] = 255,
+        expect![[r#"
+        first Gauge(Signed(1)) ""
+        third Gauge(Signed(3)) ""
+        refused 1: Some(Field { index: 1, what: "name" })
+    "#]],
+    );
+    check_second(
+        |entry| entry[20] = 7,
+        expect![[r#"
+        first Gauge(Signed(1)) ""
+        third Gauge(Signed(3)) ""
+        refused 1: Some(Field { index: 1, what: "name" })
+    "#]],
+    );
+    check_second(
+        |entry| entry[8] = 200,
+        expect![[r#"
+        first Gauge(Signed(1)) ""
+        third Gauge(Signed(3)) ""
+        refused 1: Some(Field { index: 1, what: "text" })
+    "#]],
+    );
+    check_second(
+        |entry| entry[11] = 0xff,
+        expect![[r#"
+        first Gauge(Signed(1)) ""
+        third Gauge(Signed(3)) ""
+        refused 1: Some(Field { index: 1, what: "text" })
+    "#]],
+    );
+    check_second(
+        |entry| entry[19] = 0xff,
+        expect![[r#"
+        first Gauge(Signed(1)) ""
+        third Gauge(Signed(3)) ""
+        refused 1: Some(Field { index: 1, what: "text" })
+    "#]],
+    );
+    check_second(
+        |entry| entry[12] = b'D',
+        expect![[r#"
+        first Gauge(Signed(1)) ""
+        second Unknown("of a type that HotSpot does not write") ""
+        third Gauge(Signed(3)) ""
+        refused 0: None
+    "#]],
+    );
+    check_second(
+        |entry| entry[20..26].copy_from_slice(b"first\0"),
+        expect![[r#"
+        first Gauge(Signed(1)) ""
+        third Gauge(Signed(3)) ""
+        refused 1: Some(Same { count: 1 })
+    "#]],
+    );
+}
+
+#[test]
+fn an_entry_that_is_not_filled_in_yet_ends_the_list() {
+    check_second(
+        |entry| entry.fill(0),
+        expect![[r#"
+        first Gauge(Signed(1)) ""
+        refused 2: Some(Entry { index: 1, length: 0, left: 80 })
+    "#]],
+    );
+    check_second(
+        |entry| entry[0] = 19,
+        expect![[r#"
+        first Gauge(Signed(1)) ""
+        refused 2: Some(Entry { index: 1, length: 19, left: 80 })
+    "#]],
+    );
+    check_second(
+        |entry| entry[3] = 0xff,
+        expect![[r#"
+        first Gauge(Signed(1)) ""
+        refused 2: Some(Entry { index: 1, length: 4278190120, left: 80 })
+    "#]],
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Whatever is changed in a file, nothing breaks, and each entry is shown, refused or both known by name.
+    #[test]
+    fn files_may_lie(
+        big in any::<bool>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        length in any::<prop::sample::Index>(),
+        cut in any::<bool>(),
+    ) {
+        let mut bytes = sample(big).build();
+        for (place, byte) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        if cut {
+            bytes.truncate(length.index(bytes.len()));
+        }
+        if let Ok(shown) = parse(&bytes) {
+            prop_assert_eq!(shown.refused == 0, shown.trouble.is_none());
+        }
+    }
+}
+
+#[track_caller]
+fn check_table(heading: &str, fields: &[Field]) {
+    let below = PAGE.split(&format!("\n{heading}\n")).nth(1).expect("the heading is there");
+    let rows = below.lines().skip_while(|line| !line.starts_with("| offset"));
+    let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
+    let told: Vec<Vec<&str>> =
+        rows.map(|row| row.split('|').map(str::trim).skip(1).take(3).collect()).collect();
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|(name, offset, size)| vec![offset.to_string(), size.to_string(), (*name).to_owned()])
+        .collect();
+    assert_eq!(told, fields, "{heading}");
+}
+
+#[test]
+fn the_page_tells_where_each_byte_lies() {
+    check_table("## Prologue", &layout::PROLOGUE);
+    check_table("## Entry", &layout::ENTRY);
+    assert!(PAGE.contains(&format!("At most {ENTRIES_MAX} entries")));
+    assert!(PAGE.contains(FREQUENCY));
+}

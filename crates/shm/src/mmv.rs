@@ -1,0 +1,165 @@
+//! Memory Mapped Values, as programs write them for PCP (libpcp_mmv, Parfait, speed, hornet): versions 1 to 3, of
+//! either byte order. `docs/formats/mmv.md` says what becomes of each field.
+//!
+//! The bytes are a stranger's. All offsets are checked, the work is at most proportional to their number and `TEXT_MAX`,
+//! and what is wrong with one value costs that value alone.
+//!
+//! The program writes while it is read. A value is eight bytes and is written at once; a text may be read half new. The
+//! structure changes only with the generation: read it before ([`Shown::generation`]) and after ([`generation`]).
+
+mod error;
+mod labels;
+mod layout;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use crate::foreign::{self, Bytes, at};
+use crate::shown::Metric;
+use layout::{HEADER, HEADER_BYTES, MAGIC};
+use reader::Reader;
+
+pub use error::Error;
+
+/// Entries of one section, above which a file is refused. PCP's own reader stops at 10,000.
+pub const COUNT_MAX: u64 = 1 << 16;
+/// Sections that a file may name; PCP has six kinds.
+pub const SECTIONS_MAX: u64 = 64;
+/// Labels of one file, metric, set of instances or instance.
+pub const LABELS_MAX: usize = 32;
+/// Bytes of names, labels, helps and texts in all. Many values may share one string of the file, so this is not
+/// bounded by the size of the file.
+pub const TEXT_MAX: usize = 16 << 20;
+
+/// How many bytes of the file's beginning [`generation`] needs.
+pub const GENERATION_BYTES: usize = HEADER_BYTES as usize;
+
+/// What a file shows.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Shown {
+    /// 1, 2 or 3.
+    pub version: u32,
+    /// When the structure was written. What [`generation`] says afterwards must be the same.
+    pub generation: u64,
+    /// The process that wrote it, by its number in its own namespace.
+    pub pid: Option<u32>,
+    /// PCP's number of the program; 0 if it has none.
+    pub cluster: i32,
+    /// The program asks for its values to be hidden once it has ended; `post-mortem` may show them still.
+    pub only_while_running: bool,
+    /// Names stand for themselves: in PCP the file's name would not be put before them.
+    pub no_prefix: bool,
+    /// The values, in the order of the file.
+    pub metrics: Vec<Metric>,
+    /// Values and labels that could not be shown.
+    pub refused: u64,
+    /// Why the first of them could not.
+    pub trouble: Option<Error>,
+}
+
+/// The generation of a file, from its first [`GENERATION_BYTES`] bytes.
+pub fn generation(bytes: &[u8]) -> Result<u64, Error> {
+    Ok(header(bytes)?.1.generation)
+}
+
+/// Reads a file. `wall_us` is the time of day, microseconds since 1970: a program that is inside a timed section wrote
+/// when that began, and the time since counts.
+pub fn parse(bytes: &[u8], wall_us: i64) -> Result<Shown, Error> {
+    let (file, header) = header(bytes)?;
+    let reader =
+        Reader { file, one: header.version == 1, sentinel: header.flags & SENTINEL != 0, wall_us };
+    let sections = reader.sections(header.sections)?;
+    let mut shown = Shown {
+        version: header.version,
+        generation: header.generation,
+        pid: u32::try_from(header.process).ok().filter(|pid| *pid != 0),
+        cluster: header.cluster,
+        only_while_running: header.flags & PROCESS != 0,
+        no_prefix: header.flags & NO_PREFIX != 0,
+        metrics: Vec::new(),
+        refused: 0,
+        trouble: None,
+    };
+    let labels = reader.labels(sections.labels, &mut shown);
+    let mut text_left = TEXT_MAX;
+    for index in 0..sections.values.count {
+        match reader.metric(index, &sections, &labels, &mut text_left) {
+            Ok(metric) => shown.metrics.push(metric),
+            Err(trouble @ Error::Text { .. }) => {
+                shown.refuse(sections.values.count - index, trouble);
+                break;
+            }
+            Err(trouble) => shown.refuse(1, trouble),
+        }
+    }
+    let count = foreign::distinct(&mut shown.metrics);
+    if count > 0 {
+        shown.refuse(count, Error::Same { count });
+    }
+    Ok(shown)
+}
+
+impl Shown {
+    fn refuse(&mut self, count: u64, trouble: Error) {
+        self.refused += count;
+        self.trouble.get_or_insert(trouble);
+    }
+}
+
+const NO_PREFIX: u32 = 1;
+const PROCESS: u32 = 2;
+const SENTINEL: u32 = 4;
+
+struct Header {
+    version: u32,
+    generation: u64,
+    sections: u32,
+    flags: u32,
+    process: i32,
+    cluster: i32,
+}
+
+/// The header, and the bytes in the order that the version shows.
+fn header(bytes: &[u8]) -> Result<(Bytes<'_>, Header), Error> {
+    let magic = &bytes[..bytes.len().min(MAGIC.len())];
+    // A file that has just been made is empty, then all zeros, before it has a magic number.
+    if !magic.is_empty() && magic != MAGIC && magic != [0; 4] {
+        return Err(Error::Magic { found: magic.to_vec() });
+    }
+    let have = bytes.len() as u64;
+    let truncated = Error::Truncated { what: "header", have, need: HEADER_BYTES };
+    if have < HEADER_BYTES {
+        return Err(truncated);
+    }
+    let mut file = Bytes::little(bytes);
+    const VERSION: u64 = at(&HEADER, "version");
+    let version = file.u32(VERSION).unwrap_or(0);
+    if version & 0xffff == 0 && version != 0 {
+        file = Bytes::big(bytes);
+    }
+    let read = || {
+        Some(Header {
+            version: file.u32(VERSION)?,
+            generation: file.u64(const { at(&HEADER, "generation 1") })?,
+            sections: file.u32(const { at(&HEADER, "sections") })?,
+            flags: file.u32(const { at(&HEADER, "flags") })?,
+            process: file.i32(const { at(&HEADER, "process") })?,
+            cluster: file.i32(const { at(&HEADER, "cluster") })?,
+        })
+    };
+    let header = read().ok_or(truncated)?;
+    let second = file.u64(const { at(&HEADER, "generation 2") }).unwrap_or(0);
+    if magic == MAGIC && header.version != 0 && !(1..=3).contains(&header.version) {
+        return Err(Error::Version { found: header.version });
+    }
+    if header.generation == 0
+        || header.generation != second
+        || magic != MAGIC
+        || header.version == 0
+    {
+        return Err(Error::Writing { first: header.generation, second });
+    }
+    Ok((file, header))
+}

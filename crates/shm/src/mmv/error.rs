@@ -1,0 +1,110 @@
+//! What is wrong with a file of Memory Mapped Values.
+
+use super::{COUNT_MAX, LABELS_MAX, SECTIONS_MAX, TEXT_MAX};
+
+/// What is wrong with a file, or with one of its values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another kind of file.
+    #[error("begins with {found:02x?}, not with \"MMV\\0\": no file of Memory Mapped Values")]
+    Magic {
+        /// The first bytes.
+        found: Vec<u8>,
+    },
+    /// A version that is not read.
+    #[error("MMV version {found} is not known, 1 to 3 are")]
+    Version {
+        /// As the file says.
+        found: u32,
+    },
+    /// The program is about to write the file.
+    #[error(
+        "the file is being written (generation {first} at its beginning, then {second}): try again"
+    )]
+    Writing {
+        /// Set when writing begins.
+        first: u64,
+        /// Set to the same when it ends.
+        second: u64,
+    },
+    /// Shorter than it says it is.
+    #[error("the file has {have} bytes, its {what} would end at {need}: try again")]
+    Truncated {
+        /// What does not fit.
+        what: &'static str,
+        /// Bytes that there are.
+        have: u64,
+        /// Bytes that would be needed.
+        need: u64,
+    },
+    /// A section with more entries than are read.
+    #[error("{found} {what}, at most {COUNT_MAX} are read")]
+    Count {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many.
+        found: u64,
+    },
+    /// A table of sections that is too long, or negative.
+    #[error("{found} sections, at most {SECTIONS_MAX} are read")]
+    Sections {
+        /// As the file says.
+        found: u32,
+    },
+    /// A section that is there twice.
+    #[error("two sections of {what}")]
+    Twice {
+        /// Which.
+        what: &'static str,
+    },
+    /// A section without which there is nothing to show.
+    #[error("no section of {what}")]
+    Missing {
+        /// Which.
+        what: &'static str,
+    },
+    /// A reference that leads to no entry.
+    #[error("value {index} refers to byte {offset}, where no {what} begins")]
+    Reference {
+        /// Number of the value, from 0.
+        index: u64,
+        /// What it should be.
+        what: &'static str,
+        /// Where it leads.
+        offset: u64,
+    },
+    /// A name that is not there, empty, no UTF-8, or with control characters.
+    #[error("value {index} has no {what} that can be shown")]
+    Name {
+        /// Number of the value, from 0.
+        index: u64,
+        /// Name of what.
+        what: &'static str,
+    },
+    /// A label of version 3 that cannot be read, or one too many.
+    #[error("label {index} is no JSON object of a known kind, or one of more than {LABELS_MAX}")]
+    Label {
+        /// Number of the label, from 0.
+        index: u64,
+    },
+    /// Values that have name and labels in common with one before them.
+    #[error("{count} values have name and labels in common with another")]
+    Same {
+        /// How many.
+        count: u64,
+    },
+    /// Texts beyond what is kept.
+    #[error("names, labels and texts from value {index} on are beyond {TEXT_MAX} bytes")]
+    Text {
+        /// Number of the first value that is not shown, from 0.
+        index: u64,
+    },
+}
+
+impl Error {
+    /// Whether the same file may be read well a moment later.
+    pub fn try_again(&self) -> bool {
+        matches!(self, Error::Writing { .. } | Error::Truncated { .. })
+    }
+}

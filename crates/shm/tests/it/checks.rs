@@ -1,0 +1,118 @@
+//! What must hold for any input at all: one check per fuzz target, by its name. `fuzz/` includes this file by
+//! path, and `fuzzed` repeats the checks on inputs that once broke something.
+
+use std::collections::HashSet;
+
+use shm::show::{Metric, Value};
+use shm::{hsperf, mmv};
+
+/// Panics where something broke.
+pub(crate) type Check = fn(&[u8]);
+
+/// Name and check of each target of `fuzz/` for a format in shared memory.
+pub(crate) const CHECKS: [(&str, Check); 4] =
+    [("mmv", mmv), ("hsperf", hsperf), ("shm", own), ("process_table", process_table)];
+
+/// Words of a file of our own: an offset of four bytes and a word of eight each, least significant byte first.
+fn own(bytes: &[u8]) {
+    let folder = std::env::temp_dir();
+    let thread = std::thread::current().id();
+    let path = folder.join(format!("topdeck-check-{}-{thread:?}.tdk", std::process::id()));
+    // Whole lanes: the end of a file must not lie within one, or reading it could not be told from a mistake of ours.
+    sparse(&path, bytes, 2);
+    for attach in [shm::Reader::attach, shm::Reader::attach_copied] {
+        let metrics = attach(&path).and_then(|mut reader| {
+            reader.process();
+            reader.metrics()
+        });
+        match metrics {
+            Ok(metrics) => {
+                assert!(metrics.len() <= shm::layout::ENTRIES_MAX);
+                tells_apart_if_distinct(&metrics);
+            }
+            Err(error) => one_line(&error.to_string()),
+        }
+    }
+    let _ = std::fs::remove_file(path);
+}
+
+/// A file that has these words, and so many lanes.
+pub(crate) fn sparse(path: &std::path::Path, words: &[u8], lanes: usize) {
+    use std::os::unix::fs::FileExt as _;
+    let file = std::fs::File::create(path).expect("a file");
+    let bytes = shm::layout::LANES + lanes * shm::layout::LANE_STRIDE;
+    file.set_len(bytes as u64).expect("a sparse file");
+    for record in words.as_chunks::<12>().0 {
+        let offset = u32::from_le_bytes([record[0], record[1], record[2], record[3]]);
+        let offset = u64::from(offset) / 8 * 8;
+        if offset < bytes as u64 {
+            file.write_all_at(&record[4..], offset).expect("room for a word");
+        }
+    }
+}
+
+/// Links lead to series that are there.
+fn tells_apart_if_distinct(metrics: &[Metric]) {
+    for metric in metrics {
+        assert!(metric.link.is_none_or(|link| link < metrics.len()));
+        if let Value::InFlight(table) = &metric.value {
+            assert!(table.operations.is_sorted_by_key(|one| one.start_ns));
+        }
+    }
+}
+
+/// A table has no more rows than bytes, and each can be shown.
+fn process_table(bytes: &[u8]) {
+    let Ok(table) = shm::table::Table::parse(bytes) else { return };
+    assert!(table.processes.len() * shm::table::ROW_BYTES <= bytes.len());
+    assert!(table.taken.ticks_per_second > 0 && table.generation > 0);
+    table.processes.iter().for_each(|process| drop(process.name()));
+}
+
+/// A file is read or refused with a reason, its texts within their limit.
+fn mmv(bytes: &[u8]) {
+    // The time of day is of no format: the last bytes say it.
+    let wall_us = bytes.last_chunk().map_or(0, |last| i64::from_le_bytes(*last));
+    let shown = match mmv::parse(bytes, wall_us) {
+        Ok(shown) => shown,
+        Err(error) => return one_line(&error.to_string()),
+    };
+    assert_eq!(mmv::generation(bytes), Ok(shown.generation));
+    assert_eq!(shown.refused == 0, shown.trouble.is_none());
+    assert!(shown.metrics.len() as u64 <= mmv::COUNT_MAX);
+    assert!(shown.metrics.iter().map(text_bytes).sum::<usize>() <= mmv::TEXT_MAX * 3 + (1 << 20));
+    tells_apart(&shown.metrics);
+}
+
+/// A file is read or refused with a reason, its texts no longer than itself but for lossy characters.
+fn hsperf(bytes: &[u8]) {
+    let shown = match hsperf::parse(bytes) {
+        Ok(shown) => shown,
+        Err(error) => return one_line(&error.to_string()),
+    };
+    assert_eq!(shown.refused == 0, shown.trouble.is_none());
+    assert!(shown.metrics.iter().map(text_bytes).sum::<usize>() <= 3 * bytes.len());
+    tells_apart(&shown.metrics);
+}
+
+fn one_line(message: &str) {
+    assert!(!message.contains('\n'), "a message of one line");
+}
+
+/// Bytes that come from the file.
+fn text_bytes(metric: &Metric) -> usize {
+    let labels = metric.labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+    let text = if let Value::Text(text) = &metric.value { text.len() } else { 0 };
+    metric.name.len() + labels + metric.help.len() + text
+}
+
+/// Names can be shown, labels are sorted and have values, and no two metrics are one.
+fn tells_apart(metrics: &[Metric]) {
+    let mut seen = HashSet::new();
+    for metric in metrics {
+        assert!(!metric.name.is_empty() && !metric.name.contains(char::is_control));
+        assert!(metric.labels.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(metric.labels.iter().all(|(name, value)| !name.is_empty() && !value.is_empty()));
+        assert!(seen.insert((&metric.name, &metric.labels)), "{metric:?}");
+    }
+}

@@ -1,0 +1,69 @@
+//! The tables of `docs/formats/shm.md` are those of `layout.rs`.
+
+use shm::layout::*;
+
+const PAGE: &str = include_str!("../../../../docs/formats/shm.md");
+
+/// The rows of the table below a heading: field, offset, size, and what it says.
+fn table(heading: &str) -> Vec<(String, usize, usize, String)> {
+    let below = PAGE
+        .split(&format!("\n{heading}\n"))
+        .nth(1)
+        .unwrap_or_else(|| panic!("no heading {heading:?}"));
+    let rows = below.lines().skip_while(|line| !line.starts_with("| offset"));
+    rows.take_while(|line| line.starts_with('|'))
+        .filter_map(|line| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            let number = |at: usize| cells[at].parse().ok();
+            Some((cells[3].to_owned(), number(1)?, number(2)?, cells[4].to_owned()))
+        })
+        .collect()
+}
+
+#[track_caller]
+fn check(heading: &str, fields: &[Field]) {
+    let told = table(heading);
+    let told: Vec<_> = told.iter().map(|(name, at, size, _)| (name.as_str(), *at, *size)).collect();
+    assert_eq!(told, fields, "{heading}");
+    for pair in fields.windows(2) {
+        assert_eq!(pair[0].1 + pair[0].2, pair[1].1, "{heading}: {} does not follow", pair[1].0);
+    }
+}
+
+#[test]
+fn the_page_tells_where_each_byte_lies() {
+    check("## Header", &HEADER);
+    check("## Lanes", &LANE);
+    check("## Registry", &ENTRY);
+    check("## Histogram", &HISTOGRAM);
+    check("## In flight", &IN_FLIGHT);
+    check("### Slot", &SLOT);
+    check("## Text", &TEXT);
+    check("## Heartbeat", &HEARTBEAT);
+    for (fields, size) in [(&LANE[..], LANE_BYTES), (&ENTRY, ENTRY_BYTES), (&SLOT, SLOT_BYTES)] {
+        assert_eq!(fields.iter().map(|field| field.2).sum::<usize>(), size);
+    }
+    assert_eq!(VERSION, 1, "another version is another page");
+}
+
+#[test]
+fn the_page_tells_the_numbers_of_the_header() {
+    let told = |name: &str| {
+        let rows = table("## Header");
+        let row = rows.into_iter().find(|row| row.0 == name).expect("the field");
+        let digits: String =
+            row.3.chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
+        digits.replace(',', "").parse::<usize>().expect("a number")
+    };
+    assert_eq!(told("version") as u64, VERSION);
+    assert_eq!(told("registry"), REGISTRY);
+    assert_eq!(told("registry_capacity"), ENTRIES_MAX);
+    assert_eq!(told("texts"), TEXTS);
+    assert_eq!(told("texts_capacity"), TEXTS_BYTES);
+    assert_eq!(told("lanes"), LANES);
+    assert_eq!(told("lane_stride"), LANE_STRIDE);
+    assert_eq!(told("lane_capacity"), LANES_MAX);
+    assert_eq!(told("small_capacity"), SMALL_BYTES);
+    assert!(PAGE.contains("2,049 words") && BUCKETS == 2_049);
+    assert!(PAGE.contains("16,384 slots") && SLOTS_MAX == 16_384);
+}

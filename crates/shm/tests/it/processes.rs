@@ -1,0 +1,332 @@
+//! Processes that are forked off, die, or have no room: each in a child process with a folder of its own.
+
+#![allow(unsafe_code, reason = "nothing safe forks")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use shm::show::{Number, Value};
+use shm::{Description, Reader};
+
+/// A folder in memory that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = PathBuf::from(format!("/dev/shm/topdeck-test-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Folder(path)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a child does: the tests below that end in `_child` do nothing unless they are asked to.
+const ROLE: &str = "TOPDECK_SHM_TEST_ROLE";
+
+fn child(role: &str, folder: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    let name = format!("processes::{role}_child");
+    command.args(["--exact", &name, "--nocapture", "--test-threads=1"]);
+    command.env(ROLE, role).env(shm::VARIABLE, folder).stdout(Stdio::null());
+    command
+}
+
+fn is_asked(role: &str) -> bool {
+    std::env::var(ROLE).is_ok_and(|asked| asked == role)
+}
+
+fn count(path: &Path, name: &str) -> u64 {
+    match value(path, name) {
+        Value::Counter(Number::Unsigned(count)) => count,
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+#[track_caller]
+fn value(path: &Path, name: &str) -> Value {
+    let metrics = Reader::attach(path).expect("it can be read").metrics().expect("metrics");
+    metrics.into_iter().find(|one| one.name == name).unwrap_or_else(|| panic!("no {name}")).value
+}
+
+/// Waits for a file whose counter has come so far.
+fn wait_for(folder: &Folder, name: &str, least: u64) -> PathBuf {
+    for _ in 0..600 {
+        let found = folder.files().into_iter().find(|path| {
+            let metrics = Reader::attach(path).and_then(|mut reader| reader.metrics());
+            metrics.unwrap_or_default().iter().any(|one| {
+                one.name == name
+                    && matches!(one.value, Value::Counter(Number::Unsigned(n)) if n >= least)
+            })
+        });
+        if let Some(path) = found {
+            return path;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{name} did not come to {least} in 30 s");
+}
+
+fn killed(mut child: Child) {
+    child.kill().expect("it runs");
+    child.wait().expect("it is ours");
+}
+
+#[test]
+fn killed_child() {
+    if !is_asked("killed") {
+        return;
+    }
+    let done = Description::new("done_total").counter().expect("room");
+    let took = Description::new("took").unit("ns").histogram().expect("room");
+    let work = Description::new("work").in_flight(&["device"]).expect("room");
+    let [sda, sdb] = ["sda", "sdb"].map(|text| shm::Tag::new(text).expect("room"));
+    let stuck: Vec<_> =
+        (0..4_798).map(|n| work.begin(n, &[if n < 4_000 { sda } else { sdb }])).collect();
+    for n in 0u64.. {
+        took.record(n % 1_000 + 1);
+        done.add(1);
+        if n % 1_000 == 0 {
+            thread::yield_now();
+        }
+    }
+    drop(stuck);
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_all_that_it_counted() {
+    let folder = Folder::new("killed");
+    let child = child("killed", &folder.0).spawn().expect("a child");
+    let path = wait_for(&folder, "done_total", 100_000);
+    killed(child);
+    // Each record is in the histogram before it is counted as done.
+    let done = count(&path, "done_total");
+    let Value::Histogram(took) = value(&path, "took") else { panic!("no histogram") };
+    assert!(took.count() == done || took.count() == done + 1, "{} of {done}", took.count());
+    let Value::InFlight(work) = value(&path, "work") else { panic!("no table") };
+    assert_eq!((work.started, work.ended, work.operations.len()), (4_798, 0, 4_798));
+    let of_sdb = work.operations.iter().filter(|one| one.tags[0].1 == "sdb").count();
+    assert_eq!(of_sdb, 798);
+    assert!(!Reader::attach(&path).expect("a file").process().has_ended);
+}
+
+#[test]
+fn ended_child() {
+    if is_asked("ended") {
+        let mut threads = Vec::new();
+        for _ in 0..400 {
+            threads.push(thread::spawn(|| {
+                let done = Description::new("done_total").counter().expect("room");
+                let took = Description::new("took").histogram().expect("room");
+                for n in 0..250 {
+                    took.record(n);
+                    done.add(1);
+                }
+                thread::sleep(Duration::from_millis(300));
+            }));
+        }
+        threads.into_iter().for_each(|one| one.join().expect("a thread"));
+    }
+}
+
+#[test]
+fn more_threads_than_lanes_lose_nothing_and_the_end_is_noted() {
+    let folder = Folder::new("ended");
+    assert!(child("ended", &folder.0).status().expect("a child").success());
+    let [path] = &folder.files()[..] else { panic!("one file, not {:?}", folder.files()) };
+    assert_eq!(count(path, "done_total"), 100_000);
+    let Value::Histogram(took) = value(path, "took") else { panic!("no histogram") };
+    assert_eq!(took.count(), 100_000);
+    assert_eq!(took.sum_side().exact().map(|sum| sum.value()), Some(400.0 * 249.0 * 125.0));
+    let process = Reader::attach(path).expect("a file").process();
+    assert!(process.has_ended && process.ended_ns > process.created_ns);
+    assert!(process.sharing > 0, "400 threads at once have more than 255 lanes: {process:?}");
+    assert_eq!(process.lost, 0);
+}
+
+#[test]
+fn forking_child() {
+    if !is_asked("forking") {
+        return;
+    }
+    let done = Description::new("done_total").counter().expect("room");
+    let work = Description::new("work").in_flight(&["device"]).expect("room");
+    done.add(7);
+    let held = work.begin(1, &[shm::Tag::new("sda").expect("room")]);
+    // SAFETY: the child allocates and maps, which glibc allows after a fork, and leaves without running destructors.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        done.add(100);
+        // It is the parent's, which goes on.
+        drop(held);
+        let more = Description::new("more_total").counter().expect("room");
+        more.add(3);
+        let tag = shm::Tag::new("sda").expect("room");
+        let own = work.begin(2, &[tag]);
+        std::mem::forget(own);
+        // SAFETY: ends the process, and nothing else.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the process that was just made, and writes how it ended.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0);
+    done.add(1);
+    std::mem::forget(held);
+    // SAFETY: as above; the end is noted, for `exit` runs what is to be run.
+    unsafe { libc::exit(0) };
+}
+
+#[test]
+fn a_forked_process_has_a_file_of_its_own() {
+    let folder = Folder::new("forking");
+    assert!(child("forking", &folder.0).status().expect("a child").success());
+    let files = folder.files();
+    assert_eq!(files.len(), 2, "{files:?}");
+    let parent =
+        files.iter().find(|path| Reader::attach(path).expect("a file").process().has_ended);
+    let parent = parent.expect("the parent said goodbye");
+    let child = files.iter().find(|path| *path != parent).expect("the child's");
+    assert_eq!(count(parent, "done_total"), 8);
+    assert_eq!(count(child, "done_total"), 100);
+    assert_eq!(count(child, "more_total"), 3);
+    for (path, number) in [(parent, 1), (child, 2)] {
+        let Value::InFlight(work) = value(path, "work") else { panic!("no table") };
+        assert_eq!((work.started, work.ended), (1, 0));
+        assert_eq!((work.operations.len(), work.operations[0].number), (1, number));
+        assert_eq!(work.operations[0].tags, [("device".to_owned(), "sda".to_owned())]);
+    }
+}
+
+#[test]
+fn off_child() {
+    if is_asked("off") {
+        let error = shm::status().expect_err("it is switched off");
+        assert!(error.to_string().contains("off"), "{error}");
+        shm::metrics! { static NOTHING: shm::Counter = "nothing"; }
+        NOTHING.add(1);
+    }
+}
+
+#[test]
+fn nothing_is_made_where_it_is_switched_off_or_not_in_memory() {
+    assert!(child("off", Path::new("off")).status().expect("a child").success());
+    let on_disk = std::env::temp_dir().join(format!("topdeck-shm-{}", std::process::id()));
+    let output = child("disk", &on_disk).stderr(Stdio::piped()).output().expect("a child");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let _ = std::fs::remove_dir_all(&on_disk);
+}
+
+#[test]
+fn disk_child() {
+    if is_asked("disk") {
+        // Where the folder for temporary files is in memory, there is nothing to refuse.
+        if let Err(error) = shm::status() {
+            assert!(error.to_string().contains("not in memory"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn full_child() {
+    if !is_asked("full") {
+        return;
+    }
+    let done = Description::new("done_total").counter().expect("room");
+    let took = Description::new("took").histogram().expect("room");
+    let folder = PathBuf::from(std::env::var_os(shm::VARIABLE).expect("a folder"));
+    done.add(1);
+    took.record(10);
+    // All the rest is taken by somebody else.
+    let other = std::fs::File::create(folder.join("other")).expect("a file");
+    let mut taken = 0;
+    while rustix::fs::fallocate(&other, rustix::fs::FallocateFlags::empty(), taken, 4096).is_ok() {
+        taken += 4096;
+    }
+    // It goes on: in the shared lane, or counted as lost; nobody is killed.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..1_000 {
+                done.add(1);
+                took.record(1 << (n % 60));
+            }
+        });
+    });
+    for n in 0..20_000 {
+        if Description::new(format!("metric_{n}")).histogram().is_err() {
+            break;
+        }
+    }
+    assert!(
+        Description::new("one_more").label("a", "b".repeat(4_000)).counter().is_err() || taken == 0
+    );
+    std::fs::remove_file(folder.join("other")).expect("it is ours");
+}
+
+#[test]
+fn a_full_file_system_is_an_error_and_kills_nobody() {
+    let folder = Folder::new("full");
+    std::fs::create_dir(&folder.0).expect("a folder");
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=300k,mode=0755", "tmpfs"])
+        .arg(&folder.0)
+        .stderr(Stdio::null())
+        .status();
+    if !mount.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no file system in memory can be mounted here (needs root)");
+        return;
+    }
+    let output = child("full", &folder.0).stderr(Stdio::piped()).output().expect("a child");
+    let files = folder.files();
+    let seen = files.first().map(|path| {
+        let Value::Histogram(took) = value(path, "took") else { panic!("no histogram") };
+        let process = Reader::attach(path).expect("a file").process();
+        (count(path, "done_total"), took.count(), process.lost)
+    });
+    let _ = Command::new("umount").arg(&folder.0).status();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (done, took, lost) = seen.expect("a file");
+    assert_eq!(done, 1_001, "counters have room in the shared lane");
+    assert_eq!(took + lost, 1_001, "what has no room is counted as lost");
+    assert!(lost > 0);
+}
+
+#[test]
+fn files_of_the_dead_are_kept_within_bounds() {
+    let folder = Folder::new("sweep");
+    let run = |role: &str| assert!(child(role, &folder.0).status().expect("a child").success());
+    run("short");
+    let child = child("killed", &folder.0).spawn().expect("a child");
+    wait_for(&folder, "done_total", 1);
+    killed(child);
+    assert_eq!(folder.files().len(), 2);
+    assert_eq!(shm::sweep(&folder.0, shm::Limits::default()), 0, "both are young");
+    let limits = shm::Limits { ended: Duration::ZERO, ..shm::Limits::default() };
+    assert_eq!(shm::sweep(&folder.0, limits), 1, "the one that ended");
+    let [path] = &folder.files()[..] else { panic!("one is left") };
+    assert!(
+        Reader::attach(path).expect("a file").process().ended_ns > 0,
+        "that it is dead is noted"
+    );
+    assert_eq!(shm::sweep(&folder.0, shm::Limits { files: 0, ..limits }), 1);
+}
+
+#[test]
+fn short_child() {
+    if is_asked("short") {
+        Description::new("short_total").counter().expect("room").add(1);
+    }
+}

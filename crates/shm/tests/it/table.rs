@@ -1,0 +1,199 @@
+//! The process table as a file: what is published is what is read, whoever dies meanwhile, and its page tells its bytes.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use proptest::prelude::*;
+use shm::table::{
+    BUFFER_FIELDS, BUFFER_HEAD_BYTES, Error, FILE_NAME, FIRST_BUFFER, Field, HEADER_BYTES,
+    HEADER_FIELDS, How, LOCK_NAME, MAGIC, Process, ROW_BYTES, ROW_FIELDS, Taken, VERSION, Writer,
+    read,
+};
+
+const PAGE: &str = include_str!("../../../../docs/formats/process-table.md");
+
+/// A folder on a tmpfs.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// `None`, having said so, where there is no tmpfs.
+    fn new() -> Option<Folder> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = format!("/dev/shm/topdeck-table-{}-{number}", std::process::id());
+        if let Err(error) = fs::create_dir(&path) {
+            println!("skipped: there is no tmpfs at /dev/shm: {error}");
+            return None;
+        }
+        Some(Folder(path.into()))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join(FILE_NAME)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn taken(at_ns: u64) -> Taken {
+    Taken { at_ns, unix_ns: -1, how: How::Procfs, ticks_per_second: 100 }
+}
+
+fn rows(count: u32, mark: u64) -> Vec<Process> {
+    let row = |pid| Process { pid, user_ns: mark, comm: [b'x'; 16], ..Process::default() };
+    (1..=count).map(row).collect()
+}
+
+#[test]
+fn what_is_published_is_read() {
+    let Some(folder) = Folder::new() else { return };
+    let mut writer = Writer::new(&folder.0).unwrap();
+    assert!(matches!(read(&folder.file()), Err(Error::Io { .. })), "there is none yet");
+    // 5,000 need a larger file, which takes the place of the first.
+    for (round, count) in [3, 0, 511, 5_000, 2, 6_000].into_iter().enumerate() {
+        let published = rows(count, round as u64);
+        writer.publish(&taken(round as u64), &published).unwrap();
+        let table = read(&folder.file()).unwrap();
+        assert_eq!((table.taken, &table.processes), (taken(round as u64), &published));
+    }
+    let mode = fs::metadata(folder.file()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644, "all may read it");
+    drop(writer);
+    assert!(!folder.file().exists(), "a table that nobody writes is taken away");
+}
+
+#[test]
+fn there_is_one_writer() {
+    let Some(folder) = Folder::new() else { return };
+    let mut first = Writer::new(&folder.0).unwrap();
+    first.publish(&taken(1), &rows(1, 1)).unwrap();
+    assert!(matches!(Writer::new(&folder.0), Err(Error::Taken { .. })));
+    let mode = fs::metadata(folder.0.join(LOCK_NAME)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "no other user can lock it");
+    drop(first);
+    // One that was killed leaves files behind.
+    fs::write(folder.file(), "old").unwrap();
+    fs::write(folder.0.join("processes.tdp.new"), "older").unwrap();
+    let mut next = Writer::new(&folder.0).unwrap();
+    next.publish(&taken(2), &rows(1, 2)).unwrap();
+    assert_eq!(read(&folder.file()).unwrap().taken.at_ns, 2);
+}
+
+#[test]
+fn a_reader_beside_a_writer_sees_whole_tables() {
+    let Some(folder) = Folder::new() else { return };
+    let mut writer = Writer::new(&folder.0).unwrap();
+    writer.publish(&taken(1), &rows(300, 1)).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Without a pause: a reader gets a whole table or is told that there was none.
+            for mark in 2..3_000 {
+                writer.publish(&taken(mark), &rows(300, mark)).unwrap();
+            }
+            is_over.store(true, Ordering::Release);
+        });
+        let mut newest = 0;
+        while !is_over.load(Ordering::Acquire) {
+            match read(&folder.file()) {
+                Ok(table) => {
+                    let mark = table.taken.at_ns;
+                    assert!(table.processes.iter().all(|row| row.user_ns == mark));
+                    assert!(table.processes.len() == 300 && mark >= newest);
+                    newest = mark;
+                }
+                Err(Error::Overwritten { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    assert_eq!(read(&folder.file()).unwrap().taken.at_ns, 2_999);
+}
+
+#[test]
+fn disks_links_and_other_files_are_refused() {
+    let Some(folder) = Folder::new() else { return };
+    let no_tmpfs = Path::new("/proc");
+    assert!(matches!(Writer::new(no_tmpfs), Err(Error::NotTmpfs { .. })));
+    fs::write(folder.0.join("other"), [0; 4_096]).unwrap();
+    assert!(matches!(read(&folder.0.join("other")), Err(Error::Damaged { what: "magic", .. })));
+    symlink(folder.0.join("other"), folder.file()).unwrap();
+    assert!(matches!(read(&folder.file()), Err(Error::Io { doing: "open", .. })));
+    assert!(matches!(read(&folder.0), Err(Error::Io { doing: "read", .. })));
+    fs::remove_file(folder.file()).unwrap();
+    symlink("/etc/passwd", folder.0.join(LOCK_NAME)).unwrap();
+    assert!(matches!(Writer::new(&folder.0), Err(Error::Io { doing: "open", .. })));
+}
+
+/// A table of two rows, put together by the tables of the layout: not by the writer, which needs a tmpfs.
+pub(crate) fn two_rows() -> Vec<u8> {
+    const CAPACITY: usize = 512;
+    let mut bytes = vec![0; FIRST_BUFFER as usize + 2 * CAPACITY];
+    let base = FIRST_BUFFER as usize + CAPACITY;
+    let mut put = |fields: &[shm::table::Field], base: usize, name: &str, value: u64| {
+        let (_, offset, size) = fields.iter().find(|field| field.0 == name).unwrap();
+        bytes[base + offset..][..*size].copy_from_slice(&value.to_le_bytes()[..*size]);
+    };
+    put(&HEADER_FIELDS, 0, "magic", u64::from_le_bytes(MAGIC));
+    for (name, value) in [
+        ("version", VERSION.into()),
+        ("row_bytes", ROW_BYTES as u64),
+        ("capacity", CAPACITY as u64),
+        ("generation", 1),
+        ("ticks_per_second", 100),
+    ] {
+        put(&HEADER_FIELDS, 0, name, value);
+    }
+    for (name, value) in [("before", 1), ("after", 1), ("how", 1), ("count", 2)] {
+        put(&BUFFER_FIELDS, base, name, value);
+    }
+    bytes
+}
+
+/// The rows of the table below a heading: field, offset, size.
+fn table(heading: &str) -> Vec<Field> {
+    let below = PAGE.split(&format!("\n{heading}\n")).nth(1).expect("a heading");
+    let rows = below.lines().skip_while(|line| !line.starts_with("| offset"));
+    rows.take_while(|line| line.starts_with('|'))
+        .filter_map(|line| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            Some((cells[3], cells[1].parse().ok()?, cells[2].parse().ok()?))
+        })
+        .collect()
+}
+
+#[test]
+fn the_page_tells_where_each_byte_lies() {
+    assert_eq!(table("## Header"), HEADER_FIELDS);
+    assert_eq!(table("## Buffer"), BUFFER_FIELDS);
+    assert_eq!(table("## Row"), ROW_FIELDS);
+    for text in [
+        format!("| magic | `{}` |", MAGIC.escape_ascii()),
+        format!("| version | {VERSION} |"),
+        format!("| row_bytes | {ROW_BYTES} |"),
+        format!("The header has {HEADER_BYTES} bytes"),
+        format!("The first buffer begins at {FIRST_BUFFER}"),
+        format!("rows begin {BUFFER_HEAD_BYTES} bytes into it"),
+        format!("`{FILE_NAME}`"),
+        format!("`{LOCK_NAME}`"),
+    ] {
+        assert!(PAGE.contains(&text), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn changed_tables_pass_the_checks(changes in prop::collection::vec((0usize..5_120, any::<u8>()), 0..6)) {
+        let mut bytes = two_rows();
+        for (at, byte) in changes {
+            bytes[at] = byte;
+        }
+        crate::checks::CHECKS.iter().for_each(|(_, check)| check(&bytes));
+    }
+}
