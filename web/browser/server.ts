@@ -39,6 +39,10 @@ export class Server {
     throw new Error(`topdeck did not start: ${said}`);
   }
 
+  get pid(): number | undefined {
+    return this.process.pid;
+  }
+
   async stop(): Promise<void> {
     if (this.process.exitCode === null) {
       const ended = new Promise((done) => this.process.once("exit", done));
