@@ -1,5 +1,7 @@
 /** This host on the page: its block I/O while there is some, what it uses, and what is not known of it. */
 
+import { join } from "node:path";
+
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 import { fio } from "./fio";
@@ -105,7 +107,8 @@ test("what a host uses, at any width, and what is not collected yet", { timeout:
   await expect.poll(() => visitor.page.locator("main").innerText(), { timeout: 30_000 }).toMatch(/busy\s+[\d.]+ %/);
   expect(await row(/^Processors/).innerText()).toContain("not collected: topdeck reads no machine checks");
   expect(await row(/^Memory/).innerText()).toMatch(/in use\s+[\d.]+ %/);
-  expect(await visitor.page.getByRole("columnheader").allInnerTexts()).toEqual(["Resource", "Utilisation", "Saturation", "Errors"]);
+  const resources = visitor.page.getByRole("region", { name: /^Utilisation/ });
+  expect(await resources.getByRole("columnheader").allInnerTexts()).toEqual(["Resource", "Utilisation", "Saturation", "Errors"]);
   // What the kernel does not let topdeck measure is said where it would stand.
   for (const note of await notes()) expect(await visitor.page.locator("main").innerText()).toContain(note);
   // Readings of some seconds are not said to be of a quarter of an hour.
@@ -171,6 +174,7 @@ test("a process that records into shared memory: what the page says of it is wha
     const region = visitor.page.getByRole("region", { name: "Processes and operations in flight" });
     const line = region.getByRole("row", { name: new RegExp(`^topdeck ${other.pid}`) }).first();
     await line.waitFor({ timeout: 60_000 });
+    if (process.env["TOPDECK_SCREENSHOTS"]) await region.screenshot({ path: join(process.env["TOPDECK_SCREENSHOTS"], "host-processes.png") });
     const cells = await line.getByRole("cell").allInnerTexts();
     // The busiest timing of that process, in the last part of the time: what is asked here by other words.
     const recent = 5 * TEN;

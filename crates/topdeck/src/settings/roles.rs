@@ -114,7 +114,12 @@ impl Settings {
         let default = host::Settings::of(self.host_name(name));
         let period = own.hiccup_period.map(|period| period.0).or(default.hiccup);
         let every = own.programs_period.map(|period| period.0).or(default.programs);
-        let is_any = own.procfs || own.block_io || own.run_queue || own.processes || own.hiccup || own.programs;
+        let is_any = own.procfs
+            || own.block_io
+            || own.run_queue
+            || own.processes
+            || own.hiccup
+            || own.programs;
         is_any.then(|| host::Settings {
             procfs: own.procfs,
             block_io: own.block_io,
