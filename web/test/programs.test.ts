@@ -42,8 +42,10 @@ test("a process has its busiest timing, what is in flight by age, and how old th
       [up]: [
         [shop, 1],
         [cart, 0],
+        [{ process: "gone", pid: "1" }, 0],
       ],
       [inFlight]: [
+        [{ ...cart, age: "1s to 10s" }, 1],
         [{ ...shop, age: "below 1s" }, 3],
         [{ ...shop, age: "60s and more" }, 2],
       ],
@@ -69,8 +71,8 @@ test("a process has its busiest timing, what is in flight by age, and how old th
   expect(first!.timing?.distribution.count).toBe(50);
   expect(first!.inFlight).toEqual([3, 0, 0, 2, 0]);
   expect(first!.oldest).toBe(75);
-  // What says that nothing is in flight is not what says nothing.
-  expect(second).toMatchObject({ timing: null, inFlight: [0, 0, 0, 0, 0], oldest: null });
+  expect(second).toMatchObject({ timing: null, inFlight: [0, 1, 0, 0, 0], oldest: null });
+  expect(told.ended).toBe(1);
 });
 
 test("two of a program are two, and where nothing records there is nothing", async () => {

@@ -40,6 +40,8 @@ export interface Program {
 export interface Programs {
   /** Those that run before those that ended, and the busiest first. */
   programs: Program[];
+  /** Those that ended and of which there is nothing else to say. */
+  ended: number;
   /** More there are than a page has room for. */
   more: number;
   /** Milliseconds at the end of the time that rates and times are of. */
@@ -108,8 +110,9 @@ export async function programs(host: string, [from, to]: readonly [number, numbe
     of.oldest = value > 0 ? value : null;
   }
   const without = found.size > 0 ? await times(host, recent, at, program, signal) : "";
-  const all = [...found.values()].sort(byInterest);
-  return { programs: all.slice(0, ROWS), more: Math.max(all.length - ROWS, 0), recent, without };
+  const isOver = (of: Program) => of.isUp === false && !of.timing && (of.inFlight ?? []).every((count) => count === 0);
+  const all = [...found.values()].filter((one) => !isOver(one)).sort(byInterest);
+  return { programs: all.slice(0, ROWS), ended: found.size - all.length, more: Math.max(all.length - ROWS, 0), recent, without };
 }
 
 /** Gives each process its busiest metric of times. Says if some were not looked at. */
