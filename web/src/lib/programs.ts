@@ -24,6 +24,8 @@ export interface Timing {
 }
 
 export interface Program {
+  /** What tells it from all others. */
+  id: string;
   process: string;
   pid: string;
   /** PCP's or the JVM's, if it is not topdeck's own. */
@@ -87,6 +89,7 @@ export async function programs(host: string, [from, to]: readonly [number, numbe
   const program = (labels: Labels): Program => {
     const name = key(labels);
     const known = found.get(name) ?? {
+      id: name,
       process: labels["process"] ?? "",
       pid: labels["pid"] ?? "",
       format: labels["format"] ?? "",
