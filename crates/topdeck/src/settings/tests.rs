@@ -171,6 +171,9 @@ fn what_does_not_fit_is_told_all_at_once() {
               | ^
             line 17: hiccup_period is 60s, must be 100µs to 10s
               | hiccup_period = "60s"
+              | ^
+            line 18: programs_period is 60s, must be 100ms to 30s
+              | programs_period = "60s"
               | ^"#]],
     );
 }
