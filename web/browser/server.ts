@@ -20,7 +20,7 @@ export class Server {
     const folder = await mkdtemp(join(tmpdir(), "topdeck-page-"));
     const port = await freePort();
     const config = join(folder, "topdeck.toml");
-    const off = "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\n";
+    const off = "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n";
     const told = typeof host === "string" ? `[host]\n${host}` : host ? "" : off;
     await writeFile(config, `${all}\n[http]\nlisten = ["127.0.0.1:${port}"]\n[statsd]\nudp = []\n${told}`);
     const program = process.env["TOPDECK_BIN"] ?? resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
@@ -37,6 +37,10 @@ export class Server {
     }
     await server.stop();
     throw new Error(`topdeck did not start: ${said}`);
+  }
+
+  get pid(): number | undefined {
+    return this.process.pid;
   }
 
   async stop(): Promise<void> {

@@ -165,7 +165,7 @@ fn settings(role: Role, port: u16, statsd: u16) -> String {
     let mut text = format!("[http]\nlisten = [\"127.0.0.1:{port}\"]\n");
     text += &format!("[statsd]\nudp = [\"127.0.0.1:{statsd}\"]\nunix = \"statsd.sock\"\n");
     if matches!(role, Role::Serve | Role::Agent) {
-        text += "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\n";
+        text += "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n";
     }
     if matches!(role, Role::Agent | Role::AgentWithHost) {
         // Nobody is there: what an agent costs by itself.

@@ -50,6 +50,7 @@ fn main() {
         processes: false,
         folder: None,
         hiccup: None,
+        programs: None,
     };
     let hiccup = |us| Settings { hiccup: Some(Duration::from_micros(us)), ..nothing.clone() };
     let parts = [
@@ -61,6 +62,7 @@ fn main() {
         ("hiccup 1 ms", hiccup(1_000)),
         ("hiccup 5 ms", hiccup(5_000)),
         ("hiccup 10 ms", hiccup(10_000)),
+        ("programs", Settings { programs: Some(Duration::from_secs(1)), ..nothing.clone() }),
         ("all", Settings::of("box")),
     ];
     for (name, settings) in parts {

@@ -28,6 +28,16 @@ pub enum Error {
         /// What was asked for.
         found: Duration,
     },
+    /// Not a time between readings of programs.
+    #[error(
+        "programs cannot be read every {found:?}; every {:?} to {:?} are allowed",
+        Settings::PROGRAMS_MIN,
+        Settings::PROGRAMS_MAX
+    )]
+    ProgramsPeriod {
+        /// What was asked for.
+        found: Duration,
+    },
     /// The system has no thread for it.
     #[error("cannot start the thread {name}: {source}")]
     Thread {

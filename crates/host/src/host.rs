@@ -11,22 +11,24 @@ use model::Gap;
 use crate::error::{Error, Result};
 use crate::hiccup::Hiccup;
 use crate::metric::Report;
+use crate::programs::Programs;
 use crate::settings::Settings;
 use crate::sources::{Note, Sources};
 use crate::table::Tables;
 
 /// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise the last
 /// microseconds of each interval would put its row into the next one.
-const LATE: i64 = 20;
+pub(crate) const LATE: i64 = 20;
 /// How long the last reading is tried again where there is no room for it, and how often.
-const PATIENCE: Duration = Duration::from_secs(5);
-const RETRY: Duration = Duration::from_millis(100);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const RETRY: Duration = Duration::from_millis(100);
 
 /// This host, told about until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Host {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<Result<()>>>,
+    programs: Option<Programs>,
     _tables: Option<Tables>,
     notes: Vec<Note>,
 }
@@ -72,6 +74,13 @@ impl Host {
             Hiccup::start(period, unrecorded)
         });
         let (hiccup, waits) = hiccup.transpose()?.unzip();
+        let programs = settings.programs.map(|period| {
+            if !(Settings::PROGRAMS_MIN..=Settings::PROGRAMS_MAX).contains(&period) {
+                return Err(Error::ProgramsPeriod { found: period });
+            }
+            Programs::start(host.clone(), period, Arc::clone(&intake))
+        });
+        let programs = programs.transpose()?;
         let began = intake.now();
         let mut sources = Sources::open(&settings, waits, began, &meter);
         let tables = sources
@@ -114,7 +123,7 @@ impl Host {
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
         let thread = thread.map_err(|source| Error::Thread { name, source })?;
-        Ok(Host { stop, thread: Some(thread), _tables: tables, notes })
+        Ok(Host { stop, thread: Some(thread), programs, _tables: tables, notes })
     }
 
     /// What is wanted and not told, and why: a sentence each.
@@ -129,12 +138,14 @@ impl Host {
     }
 
     fn end(&mut self) -> Result<()> {
+        let programs = self.programs.take().map_or(Ok(()), |mut programs| programs.stop());
         self.stop.say();
-        match self.thread.take().map(JoinHandle::join) {
+        let ended = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(ended)) => ended,
             // It panics only for a bug, which it has told already.
             Some(Err(_)) | None => Ok(()),
-        }
+        };
+        programs.and(ended)
     }
 }
 
@@ -218,6 +229,9 @@ impl Worker {
         if report.refused.is_some() {
             self.refused.add(1);
         }
+        if writer.is_empty() {
+            return Ok(());
+        }
         let taken = self.intake.take(&self.producer, writer);
         self.reading.record(began.elapsed());
         let receipt = taken.inspect_err(|_| {
@@ -233,7 +247,7 @@ impl Worker {
 }
 
 /// The first boundary after `now`.
-fn after(now: i64, interval: i64) -> i64 {
+pub(crate) fn after(now: i64, interval: i64) -> i64 {
     now.saturating_sub(now.rem_euclid(interval)).saturating_add(interval)
 }
 

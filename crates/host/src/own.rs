@@ -54,7 +54,7 @@ pub(crate) const NOTE: Metric = Metric {
     name: "host_note",
     kind: Kind::Text,
     unit: "",
-    about: "why something is not told, by `about`; once, with the first reading",
+    about: "why something is not told, by `about`; once, with the first reading or when it is seen",
 };
 
 /// All metrics of this file, for the page that lists them.

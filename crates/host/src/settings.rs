@@ -24,6 +24,9 @@ pub struct Settings {
     /// How often a thread means to wake up to see how late it is: 10 ms by default, `None` for never. From 100 us to
     /// 10 s.
     pub hiccup: Option<Duration>,
+    /// How often what programs record into shared memory is read: 1 s by default, `None` for never. From 100 ms to
+    /// 30 s.
+    pub programs: Option<Duration>,
 }
 
 impl Settings {
@@ -31,6 +34,10 @@ impl Settings {
     pub const HICCUP_MIN: Duration = Duration::from_micros(100);
     /// The longest.
     pub const HICCUP_MAX: Duration = Duration::from_secs(10);
+    /// The shortest time between two readings of programs.
+    pub const PROGRAMS_MIN: Duration = Duration::from_millis(100);
+    /// The longest: files of programs that ended are there for a minute.
+    pub const PROGRAMS_MAX: Duration = Duration::from_secs(30);
     /// Bytes of a host's name at the most.
     pub const HOST_BYTES_MAX: usize = 255;
 
@@ -44,6 +51,7 @@ impl Settings {
             processes: true,
             folder: None,
             hiccup: Some(Duration::from_millis(10)),
+            programs: Some(Duration::from_secs(1)),
         }
     }
 }

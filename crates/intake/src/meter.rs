@@ -10,30 +10,43 @@ use model::{Kind, Sample, Series, Value};
 
 use collect::Rows;
 
-/// Something that is counted. Adding is one atomic addition.
+/// Something that is counted. Adding is one atomic addition, and a plain one where it is published.
 #[derive(Clone, Debug, Default)]
-pub struct Counter(Arc<AtomicU64>);
+pub struct Counter {
+    count: Arc<AtomicU64>,
+    published: Option<shm::Counter>,
+}
 
 impl Counter {
     /// Adds.
     pub fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
+        self.count.fetch_add(n, Ordering::Relaxed);
+        if let Some(published) = &self.published {
+            published.add(n);
+        }
     }
 
     /// What was added since the process began.
     pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed)
     }
 }
 
 /// How long something takes, with its whole distribution in nanoseconds.
 #[derive(Clone)]
-pub struct Timer(Arc<SharedRecorder>);
+pub struct Timer {
+    recorder: Arc<SharedRecorder>,
+    published: Option<shm::Histogram>,
+}
 
 impl Timer {
     /// Records one duration.
     pub fn record(&self, duration: Duration) {
-        self.0.record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+        let took_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.recorder.record(took_ns);
+        if let Some(published) = &self.published {
+            published.record(took_ns);
+        }
     }
 }
 
@@ -43,6 +56,8 @@ impl Timer {
 pub struct Meter {
     entries: Mutex<Vec<Entry>>,
     probes: Mutex<Vec<Probe>>,
+    /// Whether counters and timers are in shared memory too.
+    publishes: bool,
 }
 
 /// Reads several things at once.
@@ -92,6 +107,24 @@ fn owned(labels: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 impl Meter {
+    /// One whose counters and timers are in shared memory as well, where anybody on this host sees them; in the process's one file,
+    /// so this is for who has one meter. Where there is no such memory, they are not.
+    pub fn published() -> Meter {
+        Meter { publishes: true, ..Meter::default() }
+    }
+
+    fn description(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        labels: &[(String, String)],
+    ) -> Option<shm::Description> {
+        let new = || shm::Description::new(name).help(about);
+        let add =
+            |made: shm::Description, (name, value): &(String, String)| made.label(name, value);
+        self.publishes.then(|| labels.iter().fold(new(), add))
+    }
+
     fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +143,9 @@ impl Meter {
                 return counter.clone();
             }
         }
-        let counter = Counter::default();
+        let described = self.description(name, about, &labels);
+        let published = described.and_then(|described| described.counter().ok());
+        let counter = Counter { published, ..Counter::default() };
         entries.push(Entry { name, about, labels, what: What::Counter(counter.clone()) });
         counter
     }
@@ -124,7 +159,10 @@ impl Meter {
                 return timer.clone();
             }
         }
-        let timer = Timer(Arc::new(SharedRecorder::new()));
+        let described = self.description(name, about, &labels);
+        let described = described.map(|described| described.unit("ns").role(shm::Role::Timing));
+        let published = described.and_then(|described| described.histogram().ok());
+        let timer = Timer { recorder: Arc::new(SharedRecorder::new()), published };
         entries.push(Entry { name, about, labels, what: What::Timer(timer.clone()) });
         timer
     }
@@ -157,7 +195,7 @@ impl Meter {
             value: match &entry.what {
                 What::Counter(counter) => Now::Count(counter.get()),
                 What::Gauge(read) => Now::Gauge(read()),
-                What::Timer(timer) => Now::Times(Box::new(timer.0.snapshot())),
+                What::Timer(timer) => Now::Times(Box::new(timer.recorder.snapshot())),
             },
         };
         // What is read may take its time, and ask the meter for something itself.
@@ -202,5 +240,40 @@ impl std::fmt::Debug for Meter {
 impl std::fmt::Debug for Timer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Timer")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shm::show::{Number, Value};
+
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_what_is_stored() {
+        let meter = Meter::published();
+        let Ok(path) = shm::status() else {
+            println!("skipped: there is no memory for it here");
+            return;
+        };
+        let labels = [("route", "home")];
+        meter.counter("test_asked_total", "questions", &labels).add(3);
+        meter.counter("test_asked_total", "questions", &labels).add(4);
+        meter.timer("test_took", "how long", &[]).record(Duration::from_micros(5));
+        // Of another meter nothing is seen.
+        Meter::default().counter("test_quiet_total", "", &[]).add(1);
+        let shown = shm::Reader::attach(&path).unwrap().metrics().unwrap();
+        let of = |name: &str| shown.iter().find(|metric| metric.name == name);
+        let asked = of("test_asked_total").unwrap();
+        assert_eq!(asked.value, Value::Counter(Number::Unsigned(7)));
+        assert_eq!(asked.labels, owned(&labels));
+        let took = of("test_took").unwrap();
+        let Now::Times(stored) =
+            &meter.now().iter().find(|now| now.name == "test_took").unwrap().value.clone()
+        else {
+            panic!("no times")
+        };
+        assert_eq!((took.unit.as_str(), &took.value), ("ns", &Value::Histogram(stored.clone())));
+        assert!(of("test_quiet_total").is_none());
     }
 }

@@ -19,6 +19,7 @@ pub(crate) fn add(meter: &Meter, home: Home) {
         of_journal(&home, &mut gauge);
         of_store(&home, &mut gauge);
         of_process(&mut gauge);
+        of_clock(&mut gauge);
     });
 }
 
@@ -62,6 +63,28 @@ fn of_process(gauge: Gauge<'_>) {
     if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
         let files = files.count() as f64;
         gauge("topdeck_process_open_files", "files this process has open", &[], files);
+    }
+}
+
+/// How the clock is that times of arrival are from (docs/clock.md).
+fn of_clock(gauge: Gauge<'_>) {
+    let status = clock::status();
+    let error = clock::error_bound_ns() as f64 / 1e9;
+    gauge("topdeck_clock_error_seconds", "how far the clock may be off", &[], error);
+    let about = "1 where the clock's readings are from: the processor's counter, or the system";
+    gauge("topdeck_clock_mode", about, &[("mode", status.mode.name())], 1.0);
+    let counts = [
+        ("topdeck_clock_comparisons", "comparisons of counter and system", status.comparisons),
+        ("topdeck_clock_rejected", "comparisons that took too long to be taken", status.rejected),
+        (
+            "topdeck_clock_disruptions",
+            "jumps of the counter or the system's clock",
+            status.disruptions,
+        ),
+        ("topdeck_clock_steps", "steps of the time of day", status.steps),
+    ];
+    for (name, about, count) in counts {
+        gauge(name, about, &[], count as f64);
     }
 }
 

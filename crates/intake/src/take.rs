@@ -48,6 +48,9 @@ pub struct Settings {
     /// Threads of its own make the journal durable, keep the books and write topdeck's own measurements: `true` by
     /// default. Otherwise whoever waits for a receipt does the first, and [`Intake::keep_books`] the second.
     pub background: bool,
+    /// Own counters and timers are in shared memory too, for `topdeck top` and whoever looks: `false` by default. For a process
+    /// that has one intake.
+    pub publish: bool,
     /// Where times come from.
     pub clock: Clock,
 }
@@ -59,6 +62,7 @@ impl Default for Settings {
             interval: Duration::from_secs(10),
             in_flight_bytes_max: 256 << 20,
             background: true,
+            publish: false,
             clock: Arc::new(arrival),
         }
     }
@@ -67,8 +71,7 @@ impl Default for Settings {
 /// The time now, in nanoseconds since the Unix epoch. Exact, unlike the journal's clock, which moves every 1 to 10 ms:
 /// what has no time of its own gets this one, and of two readings that come in turn the second is the later.
 fn arrival() -> i64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+    clock::wall().unix_ns
 }
 
 impl std::fmt::Debug for Settings {
@@ -134,7 +137,8 @@ impl Intake {
     /// says what may be lost.
     pub fn new(home: Home, settings: Settings) -> Result<Intake> {
         let no_thread = |error| Error::Broken(format!("cannot start a thread: {error}"));
-        let meter = Arc::new(Meter::default());
+        let meter = if settings.publish { Meter::published() } else { Meter::default() };
+        let meter = Arc::new(meter);
         let books = Books::open(&home, Arc::clone(&settings.clock))?;
         let syncing = meter.timer(
             "topdeck_journal_sync",

@@ -21,4 +21,6 @@ pub enum Way {
     Listened,
     /// This host's metrics.
     Host,
+    /// What programs of this host record.
+    Programs,
 }

@@ -60,6 +60,11 @@ impl Writer {
         self.batch.bytes()
     }
 
+    /// Whether it is half of what a batch may have: whose rows need not be in one batch begins another.
+    pub fn is_half_full(&self) -> bool {
+        self.batch.bytes() > self.bytes_max / 2
+    }
+
     /// Whether there is nothing to take.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && !self.is_too_large

@@ -134,6 +134,10 @@ pub(crate) struct Host {
     pub(crate) hiccup: bool,
     /// How often it asks to be woken: `10ms`.
     pub(crate) hiccup_period: Option<Length>,
+    /// What programs record into shared memory: true.
+    pub(crate) programs: bool,
+    /// How often it is read: `1s`.
+    pub(crate) programs_period: Option<Length>,
 }
 
 impl Default for Host {
@@ -146,6 +150,8 @@ impl Default for Host {
             processes: true,
             hiccup: true,
             hiccup_period: None,
+            programs: true,
+            programs_period: None,
         }
     }
 }

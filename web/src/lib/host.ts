@@ -1,6 +1,7 @@
 /** What a host tells in a stretch of time, asked of the server: figures for `use.ts`, and distributions beside them. */
 
 import { ask, heatmap, isAborted, Refused, type Heatmap, type Series } from "./api";
+import { programs, type Programs } from "./programs";
 import { question } from "./question";
 import { quoted } from "./selector";
 import { questions, selector, without, type Row, type Told } from "./use";
@@ -19,6 +20,8 @@ export interface Host extends Told {
   span: number;
   /** By the place of the row; where there should be some and are not, the reason. */
   tiles: ReadonlyMap<string, Tile[] | string>;
+  /** Programs that record into shared memory; or why it is not known. */
+  programs: Programs | Refused;
   /** What is not measured on the host of the server, in its words; where that is the only host, they stand with its resources. */
   notes: readonly string[];
 }
@@ -28,10 +31,12 @@ const WINDOWS = 60;
 const COLUMNS = 90;
 /** Distributions at the most: others are in Explore. */
 const TILES = 32;
+/** Windows at the end that what is said of programs is about. */
+const RECENT = 5;
 
 /** Of every host that tells about itself. */
 export async function hosts(signal: AbortSignal): Promise<string[]> {
-  return values("host", '{__name=~"host_.*"}', signal);
+  return values("host", '{__name=~"host_.*|process_up"}', signal);
 }
 
 /** Where tiles of a row are found. */
@@ -44,7 +49,7 @@ export async function told(host: string, isOnly: boolean, stretch: readonly [num
   const [from, to] = time.aligned(...stretch, window);
   const ends = Array.from({ length: Math.round((to - from) / window) }, (_, at) => from + (at + 1) * window);
   const of = (metric: string) => selector(metric, host);
-  const [names, disks, interfaces, programs, notes, answers] = await Promise.all([
+  const [names, disks, interfaces, atWorkOf, notes, answers, running] = await Promise.all([
     values("__name__", selector("", host, '__name=~"host_.*"'), signal),
     values("device", selector("", host, '__name=~"host_(disk_busy_seconds_total|block_io)"'), signal),
     values("interface", of("host_network_bytes_total"), signal),
@@ -52,9 +57,10 @@ export async function told(host: string, isOnly: boolean, stretch: readonly [num
     // Who may not see the status does not see them.
     ask<{ host_notes?: string[] }>("/v1/status", {}, signal).then((status) => status.host_notes ?? [], kept([])),
     Promise.all(questions(host, window).map((text) => question(text, "promql", [ends[0] ?? to, to], window, signal).catch(refused))),
+    programs(host, [from, to], RECENT * window, signal).catch(refused),
   ]);
   const metrics = new Set(names);
-  const why = (program: "block_io" | "run_queue") => without(program, programs.get(program), isOnly ? notes : []);
+  const why = (program: "block_io" | "run_queue") => without(program, atWorkOf.get(program), isOnly ? notes : []);
   const base: Told = { host, metrics, disks, interfaces, answers, ends, window, withoutBlockIo: why("block_io") };
 
   const wanted = new Map<string, Omit<Tile, "heatmap">[] | string>();
@@ -95,7 +101,7 @@ export async function told(host: string, isOnly: boolean, stretch: readonly [num
       tiles.set(key, some.length > 0 ? await Promise.all(some.map(drawn)) : "More than a page has room for: see Explore.");
     }
   }
-  return { ...base, span: stretch[1] - stretch[0], tiles, notes: isOnly ? [] : notes };
+  return { ...base, span: stretch[1] - stretch[0], tiles, programs: running, notes: isOnly ? [] : notes };
 }
 
 /** Whether its programs in the kernel are at work, as the host said last in this time; null where it did not. */

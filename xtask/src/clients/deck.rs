@@ -36,7 +36,7 @@ impl Deck {
         let settings = format!(
             "interval = \"1s\"\n[http]\nlisten = [\"127.0.0.1:{http}\"]\n\
              [statsd]\nudp = [\"127.0.0.1:{udp}\"]\ntcp = [\"127.0.0.1:{lines}\"]\nunix = \"statsd.sock\"\n\
-             [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\n{more}"
+             [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n{more}"
         );
         fs::write(folder.join("topdeck.toml"), settings)?;
         let (program, folder) = (program.to_owned(), folder.to_owned());

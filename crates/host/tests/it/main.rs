@@ -5,6 +5,7 @@
 
 mod block_io;
 mod processes;
+mod programs;
 mod room;
 mod rows;
 mod run_queue;
@@ -143,6 +144,7 @@ fn nothing() -> Settings {
         processes: false,
         folder: None,
         hiccup: None,
+        programs: None,
     }
 }
 

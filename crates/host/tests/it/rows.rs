@@ -10,7 +10,7 @@ use crate::{Place, nothing, unlimited};
 #[test]
 fn a_reading_is_in_the_journal() {
     let place = Place::once();
-    place.start(Settings::of("box")).stop().unwrap();
+    place.start(Settings { programs: None, ..Settings::of("box") }).stop().unwrap();
     let told = place.told();
     assert!(told.rows.len() > 100, "{} rows", told.rows.len());
     assert!(told.rows.iter().all(|(series, _)| series.label("host") == Some("box")));

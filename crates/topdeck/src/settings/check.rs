@@ -102,6 +102,13 @@ impl Checked<'_> {
             let what = format!("hiccup_period is {period:?}, must be {min:?} to {max:?}");
             self.wrong("host", "hiccup_period", what);
         }
+        let (min, max) = (host::Settings::PROGRAMS_MIN, host::Settings::PROGRAMS_MAX);
+        if let Some(Length(period)) = host.programs_period
+            && !(min..=max).contains(&period)
+        {
+            let what = format!("programs_period is {period:?}, must be {min:?} to {max:?}");
+            self.wrong("host", "programs_period", what);
+        }
         let bytes_max = host::Settings::HOST_BYTES_MAX;
         if let Some(name) = &host.name
             && !(1..=bytes_max).contains(&name.len())

@@ -74,6 +74,7 @@ impl Settings {
         intake::Settings {
             level: self.acknowledge.0,
             interval: length(self.interval, default.interval),
+            publish: true,
             ..default
         }
     }
@@ -112,13 +113,20 @@ impl Settings {
         let own = &self.host;
         let default = host::Settings::of(self.host_name(name));
         let period = own.hiccup_period.map(|period| period.0).or(default.hiccup);
-        let is_any = own.procfs || own.block_io || own.run_queue || own.processes || own.hiccup;
+        let every = own.programs_period.map(|period| period.0).or(default.programs);
+        let is_any = own.procfs
+            || own.block_io
+            || own.run_queue
+            || own.processes
+            || own.hiccup
+            || own.programs;
         is_any.then(|| host::Settings {
             procfs: own.procfs,
             block_io: own.block_io,
             run_queue: own.run_queue,
             processes: own.processes,
             hiccup: period.filter(|_| own.hiccup),
+            programs: every.filter(|_| own.programs),
             ..default
         })
     }

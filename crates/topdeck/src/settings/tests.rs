@@ -146,7 +146,7 @@ fn what_does_not_fit_is_told_all_at_once() {
         "[[site]]\nname = \"a\"\nurl = \"a:1\"\n[[site]]\nname = \"a\"\nurl = \"http://b\"\ntoken_file = \"none\"\n\
          [[check]]\nname = \"c\"\n[[check]]\nname = \"d\"\ntcp = \"x\"\n\
          [http]\nlisten = [\"127.0.0.1:9\", \"127.0.0.1:9\"]\n\
-         [host]\nname = \"\"\nhiccup_period = \"60s\"\n",
+         [host]\nname = \"\"\nhiccup_period = \"60s\"\nprograms_period = \"60s\"\n",
         expect![[r#"
             line 3: url is "a:1", must begin with http:// or https:// and a host
               | url = "a:1"
@@ -171,6 +171,9 @@ fn what_does_not_fit_is_told_all_at_once() {
               | ^
             line 17: hiccup_period is 60s, must be 100µs to 10s
               | hiccup_period = "60s"
+              | ^
+            line 18: programs_period is 60s, must be 100ms to 30s
+              | programs_period = "60s"
               | ^"#]],
     );
 }

@@ -74,7 +74,7 @@ impl Deck {
         let port = free_port();
         let settings = format!(
             "data = \"data\"\ninterval = \"1s\"\n{more}\n[http]\nlisten = [\"127.0.0.1:{port}\"]\n\
-             [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\n"
+             [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n"
         );
         std::fs::write(folder.path("topdeck.toml"), settings).expect("settings are written");
         let host = Ipv4Addr::LOCALHOST;

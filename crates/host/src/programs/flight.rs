@@ -1,0 +1,132 @@
+//! Operations in flight by age: how many have begun and have not ended, by what the program says of them.
+
+use std::collections::BTreeMap;
+
+use shm::show::InFlight;
+
+/// Ages, as the label has them, and where each ends.
+pub(crate) const AGES: [(&str, u64); 4] = [
+    ("below 1s", 1_000_000_000),
+    ("1s to 10s", 10_000_000_000),
+    ("10s to 60s", 60_000_000_000),
+    ("60s and more", u64::MAX),
+];
+/// Of what found no room in the table it is not known when it began.
+pub(crate) const UNKNOWN_AGE: &str = "unknown";
+/// Combinations of tags of a table that are told apart; all others are one, whose tags are [`OTHERS`].
+const TAGS_MAX: usize = 64;
+const OTHERS: &str = "others";
+
+type Tags = Vec<(String, String)>;
+
+/// What is in flight of one table. What was there once stays, with a nought, for otherwise nobody would know that it ended.
+#[derive(Debug, Default)]
+pub(crate) struct Flight(BTreeMap<Tags, [Option<u64>; AGES.len() + 1]>);
+
+impl Flight {
+    /// Counts what there is now: by tags and age. How old the oldest is, in nanoseconds; 0 if there is none.
+    pub(crate) fn count(&mut self, found: &InFlight, now_ns: u64) -> u64 {
+        for count in self.0.values_mut().flatten().flatten() {
+            *count = 0;
+        }
+        for operation in &found.operations {
+            let age = now_ns.saturating_sub(operation.start_ns);
+            let place = AGES.iter().position(|&(_, end)| age < end).unwrap_or(AGES.len() - 1);
+            self.add(operation.tags.clone(), place, 1);
+        }
+        let in_flight = found.started.wrapping_sub(found.ended);
+        let listed = found.operations.len() as u64;
+        // Beginnings that are just being written are in no table either, and soon are.
+        if found.unlisted > 0 && in_flight > listed && in_flight < u64::MAX / 2 {
+            self.add(Tags::new(), AGES.len(), in_flight - listed);
+        }
+        let oldest = found.operations.iter().map(|operation| operation.start_ns).min();
+        oldest.map_or(0, |start_ns| now_ns.saturating_sub(start_ns))
+    }
+
+    fn add(&mut self, mut tags: Tags, place: usize, more: u64) {
+        if self.0.len() >= TAGS_MAX && !self.0.contains_key(&tags) {
+            tags.iter_mut().for_each(|(_, value)| OTHERS.clone_into(value));
+        }
+        let count = &mut self.0.entry(tags).or_default()[place];
+        *count = Some(count.unwrap_or(0) + more);
+    }
+
+    /// Tags, age, how many.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&Tags, &'static str, u64)> {
+        let names = AGES.iter().map(|&(name, _)| name).chain([UNKNOWN_AGE]);
+        self.0.iter().flat_map(move |(tags, counts)| {
+            let counted = names.clone().zip(counts);
+            counted.filter_map(move |(age, count)| Some((tags, age, (*count)?)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shm::show::Operation;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn found(starts: &[(u64, &str)]) -> InFlight {
+        let operations = starts.iter().map(|&(start_ns, device)| Operation {
+            start_ns,
+            tags: vec![("device".to_owned(), device.to_owned())],
+            number: 0,
+        });
+        let operations: Vec<Operation> = operations.collect();
+        InFlight { started: 10, ended: 10 - operations.len() as u64, unlisted: 0, operations }
+    }
+
+    #[track_caller]
+    fn check(flight: &Flight, expected: &[(&str, &str, u64)]) {
+        let told: Vec<_> = flight
+            .each()
+            .map(|(tags, age, count)| (tags.first().map_or("", |tag| &*tag.1), age, count))
+            .collect();
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn each_has_its_age_and_what_ended_is_a_nought() {
+        let mut flight = Flight::default();
+        let now = 100 * SECOND;
+        let starts = [(now, "a"), (now - SECOND, "a"), (now - SECOND + 1, "a"), (1, "b")];
+        assert_eq!(flight.count(&found(&starts), now), now - 1);
+        check(&flight, &[("a", "below 1s", 2), ("a", "1s to 10s", 1), ("b", "60s and more", 1)]);
+        assert_eq!(flight.count(&found(&[(now - 20 * SECOND, "b")]), now), 20 * SECOND);
+        check(
+            &flight,
+            &[
+                ("a", "below 1s", 0),
+                ("a", "1s to 10s", 0),
+                ("b", "10s to 60s", 1),
+                ("b", "60s and more", 0),
+            ],
+        );
+        assert_eq!(flight.count(&found(&[]), now), 0);
+        assert!(flight.each().all(|(.., count)| count == 0));
+    }
+
+    #[test]
+    fn what_found_no_room_has_no_age_and_tags_have_a_bound() {
+        let mut flight = Flight::default();
+        let mut full = found(&[(5, "a")]);
+        (full.started, full.ended, full.unlisted) = (30, 20, 12);
+        flight.count(&full, 10);
+        check(&flight, &[("", UNKNOWN_AGE, 9), ("a", "below 1s", 1)]);
+
+        let mut flight = Flight::default();
+        let names: Vec<String> = (0..1_000).map(|n| format!("d{n:04}")).collect();
+        let starts: Vec<_> = names.iter().map(|name| (1, name.as_str())).collect();
+        flight.count(&found(&starts[..10]), 2);
+        let mut many = found(&[]);
+        many.operations = found(&starts[..9]).operations;
+        many.operations.extend(starts[9..].chunks(9).flat_map(|some| found(some).operations));
+        flight.count(&many, 2);
+        assert_eq!(flight.0.len(), TAGS_MAX + 1);
+        assert_eq!(flight.each().map(|(.., count)| count).sum::<u64>(), 1_000);
+    }
+}

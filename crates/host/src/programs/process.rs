@@ -1,0 +1,252 @@
+//! A process that shows something, and what was told of it.
+
+use std::collections::HashMap;
+
+use shm::show::{Metric, Number, Value};
+use shm::{Attached, Fate, Found, Identity};
+
+use crate::programs::flight::Flight;
+use crate::programs::rows::{Named, Out, Told, Whose};
+
+/// What is said of processes beside their own metrics; `docs/host.md` lists them.
+const UP: &str = "process_up";
+const END: &str = "process_end";
+const IN_FLIGHT: &str = "process_in_flight";
+const OLDEST: &str = "process_in_flight_oldest_seconds";
+const STARTED: &str = "process_operations_started_total";
+const ENDED: &str = "process_operations_ended_total";
+const BEATS: &str = "process_heartbeats_total";
+const BEAT_AGE: &str = "process_heartbeat_age_seconds";
+
+/// A process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// `None` once all was told.
+    attached: Option<Attached>,
+    pub(crate) identity: Identity,
+    fate: Fate,
+    /// Say whose rows they are.
+    pub(crate) labels: Vec<(String, String)>,
+    /// Since when its metrics count; `None` if nobody knows.
+    pub(crate) start: Option<i64>,
+    /// The end of the last reading.
+    pub(crate) until: i64,
+    /// When it was over: what it has then is told once more, and nothing after it.
+    over: Option<i64>,
+    told: Told,
+    /// By labels, the table's name among them.
+    flights: HashMap<Vec<(String, String)>, Flight>,
+}
+
+impl Process {
+    /// Opens the file of a process. `own` is who we are.
+    pub(crate) fn new(found: Found, own: &Identity, now: i64) -> shm::Result<Process> {
+        let (identity, fate) = (found.identity, found.fate);
+        let made = std::fs::metadata(&found.path).and_then(|file| file.created());
+        let format = found.format.name();
+        let attached = Attached::new(found)?;
+        let label = |name: &str, value: String| (name.to_owned(), value);
+        let mut labels = vec![
+            label("process", attached.program().to_owned()),
+            // As it sees itself: what we see depends on whether it still runs.
+            label("pid", identity.pid.to_string()),
+        ];
+        if identity.pid_namespace != own.pid_namespace && identity.pid_namespace != 0 {
+            labels.push(label("pid_namespace", identity.pid_namespace.to_string()));
+        }
+        if format != "topdeck" {
+            // Two formats of one process are two sources.
+            labels.push(label("format", format.to_owned()));
+        }
+        let start = match attached.reader() {
+            Some(reader) => Some(reader.process().created_unix_ns),
+            None => made.ok().and_then(|made| {
+                let since = made.duration_since(std::time::UNIX_EPOCH).ok()?;
+                i64::try_from(since.as_nanos()).ok()
+            }),
+        };
+        // Between the boundary and now, or before the clock was set back: what there is, is of before.
+        let start = start.map(|start| start.min(now.saturating_sub(1)));
+        Ok(Process {
+            attached: Some(attached),
+            identity,
+            fate,
+            labels,
+            start,
+            until: i64::MIN,
+            over: None,
+            told: Told::new(),
+            flights: HashMap::new(),
+        })
+    }
+
+    /// Whether there is more to tell.
+    pub(crate) fn is_open(&self) -> bool {
+        self.attached.is_some()
+    }
+
+    /// What has become of it.
+    pub(crate) fn note(&mut self, fate: Fate, now: i64) {
+        self.fate = fate;
+        if is_gone(fate) {
+            self.end(now);
+        }
+    }
+
+    /// It was over by then: what it has is told once more, and nothing after it. When exactly, if that was not told already, and
+    /// not before anything that was.
+    pub(crate) fn end(&mut self, by: i64) -> i64 {
+        if let Some(over) = self.over {
+            return over;
+        }
+        let ended_ns = self.attached.as_mut().and_then(|attached| {
+            attached.metrics().ok()?;
+            Some(attached.reader()?.process().ended_ns).filter(|&ended_ns| ended_ns > 0)
+        });
+        let at = ended_ns.map_or(by, |ended_ns| {
+            let ago = clock::now().saturating_sub(ended_ns);
+            by.min(clock::wall().unix_ns.saturating_sub_unsigned(ago))
+        });
+        let first = self.start.map_or(i64::MIN, |start| start.saturating_add(1));
+        *self.over.insert(at.max(self.until).max(first))
+    }
+
+    /// All was told as of its end: the file is let go.
+    pub(crate) fn keep(&mut self) {
+        if self.over.is_some() {
+            self.attached = None;
+            (self.told, self.flights) = (Told::new(), HashMap::new());
+        }
+    }
+
+    /// What was told is told again.
+    pub(crate) fn tell_again(&mut self) {
+        self.told.clear();
+    }
+
+    /// Whether it is one like us: what topdeck measures of itself begins with its name.
+    pub(crate) fn is_topdeck(&mut self) -> bool {
+        let metrics = self.attached.as_mut().and_then(|attached| attached.metrics().ok());
+        metrics.unwrap_or_default().iter().any(|metric| metric.name.starts_with("topdeck_"))
+    }
+
+    /// Nothing of it is told.
+    pub(crate) fn pass_over(&mut self) {
+        self.attached = None;
+    }
+
+    /// Tells all that it shows now. How many metrics have a value that nobody knows.
+    pub(crate) fn read(&mut self, out: &mut Out<'_>) -> shm::Result<u64> {
+        let Some(attached) = &mut self.attached else { return Ok(0) };
+        let end = self.over.unwrap_or(out.end);
+        // The clock was set back: a count that is told twice for one time would be taken for a new one.
+        if end <= self.until && self.over.is_none() {
+            return Ok(0);
+        }
+        let metrics = attached.metrics()?;
+        // After the values, so that no age is below nought.
+        let now_ns = clock::now();
+        let start = self.start.unwrap_or(end);
+        let mut whose = Whose { labels: &self.labels, start, end, told: &mut self.told };
+        let (mut unknown, mut in_flight, mut oldest) = (0, 0, 0);
+        for Metric { name, labels, unit, value, .. } in metrics {
+            let named = Named { name: &name, unit: &unit, labels: &labels };
+            match value {
+                Value::Counter(number) => out.count(&mut whose, named, float(number)),
+                Value::Gauge(number) => out.gauge(&mut whose, named, float(number)),
+                Value::Text(text) => out.text(&mut whose, named, text),
+                Value::Histogram(histogram) => out.distribution(&mut whose, named, histogram),
+                Value::InFlight(found) => {
+                    let labels = with(&labels, "operation", &name);
+                    let flight = self.flights.entry(labels.clone()).or_default();
+                    let age_ns = flight.count(&found, now_ns);
+                    tell_flight(out, &mut whose, &labels, flight, age_ns);
+                    for (name, count) in [(STARTED, found.started), (ENDED, found.ended)] {
+                        out.count(
+                            &mut whose,
+                            Named { name, unit: "", labels: &labels },
+                            count as f64,
+                        );
+                    }
+                    in_flight += found.started.saturating_sub(found.ended);
+                    oldest = oldest.max(age_ns);
+                }
+                Value::Heartbeat(beat) => {
+                    let labels = &with(&labels, "heartbeat", &name);
+                    let of = |name, unit| Named { name, unit, labels };
+                    out.count(&mut whose, of(BEATS, ""), beat.beats as f64);
+                    if beat.last_ns > 0 {
+                        let age = now_ns.saturating_sub(beat.last_ns) as f64 / 1e9;
+                        out.gauge(&mut whose, of(BEAT_AGE, "s"), age);
+                    }
+                }
+                _ => unknown += 1,
+            }
+        }
+        let named = |name| Named { name, unit: "", labels: &[] };
+        match (self.over, self.fate) {
+            (Some(_), _) => out.gauge(&mut whose, named(UP), 0.0),
+            (None, Fate::Runs { .. }) => out.gauge(&mut whose, named(UP), 1.0),
+            // It is in a namespace that we cannot look into.
+            _ => {}
+        }
+        if let Some(end) = ending(self.fate, in_flight, oldest) {
+            out.text(&mut whose, named(END), end);
+        }
+        self.until = end;
+        Ok(unknown)
+    }
+}
+
+fn tell_flight(
+    out: &mut Out<'_>,
+    whose: &mut Whose<'_>,
+    labels: &[(String, String)],
+    flight: &Flight,
+    oldest_ns: u64,
+) {
+    for (tags, age, count) in flight.each() {
+        let mut labels = with(labels, "age", age);
+        labels.extend(tags.iter().cloned());
+        let named = Named { name: IN_FLIGHT, unit: "", labels: &labels };
+        out.gauge(whose, named, count as f64);
+    }
+    out.gauge(whose, Named { name: OLDEST, unit: "s", labels }, oldest_ns as f64 / 1e9);
+}
+
+/// Whether nothing comes after what its file has.
+pub(crate) fn is_gone(fate: Fate) -> bool {
+    !matches!(fate, Fate::Runs { .. } | Fate::Unknown)
+}
+
+/// Labels with one more, which comes first: of two of a name the later is renamed.
+fn with(labels: &[(String, String)], name: &str, value: &str) -> Vec<(String, String)> {
+    let first = (name.to_owned(), value.to_owned());
+    std::iter::once(first).chain(labels.iter().cloned()).collect()
+}
+
+/// What is said when it is over.
+fn ending(fate: Fate, in_flight: u64, oldest_ns: u64) -> Option<String> {
+    let how = match fate {
+        Fate::Ended => "ended",
+        Fate::Died => "died",
+        Fate::Replaced => "became another program, or began another file",
+        _ => return None,
+    };
+    Some(match in_flight {
+        0 => how.to_owned(),
+        1 => format!("{how} with 1 operation in flight, for {:.3} s", oldest_ns as f64 / 1e9),
+        many => format!(
+            "{how} with {many} operations in flight, the oldest for {:.3} s",
+            oldest_ns as f64 / 1e9
+        ),
+    })
+}
+
+fn float(number: Number) -> f64 {
+    match number {
+        Number::Unsigned(number) => number as f64,
+        Number::Signed(number) => number as f64,
+        Number::Float(number) => number,
+    }
+}

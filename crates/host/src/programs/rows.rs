@@ -1,0 +1,246 @@
+//! Rows of programs on their way into the intake, some batches a reading; what did not change is not told each time.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use collect::Rows as _;
+use hist::codec::header::Temporality;
+use intake::{Intake, Producer, Receipt, Way, Writer};
+use model::{Gap, Kind, Sample, Series, Value};
+
+/// Bytes of a batch at which another one is begun, so that little memory is needed.
+const BATCH_BYTES: usize = 256 << 10;
+/// Rows of a reading at the most. What is beyond is left out, and counted.
+pub(crate) const ROWS_MAX: usize = 50_000;
+
+/// What was told of a process: of each series its last value, as far as is needed to see that it changed, and when.
+pub(crate) type Told = HashMap<u64, (u64, i64)>;
+
+/// Whose rows they are.
+pub(crate) struct Whose<'a> {
+    /// Labels beside `host`.
+    pub(crate) labels: &'a [(String, String)],
+    /// Since when is counted, or the same as `end` if that is not known.
+    pub(crate) start: i64,
+    /// When it was read.
+    pub(crate) end: i64,
+    pub(crate) told: &'a mut Told,
+}
+
+/// Takes rows.
+pub(crate) struct Out<'a> {
+    intake: &'a Intake,
+    producer: &'a Producer,
+    host: &'a str,
+    /// When the reading is.
+    pub(crate) end: i64,
+    /// What did not change is told again after so long, in nanoseconds.
+    retell: i64,
+    writer: Writer,
+    receipt: Option<Receipt>,
+    failed: Option<intake::Error>,
+    key: Vec<u8>,
+    rows: usize,
+    /// Numbers that are as they are: what is missing when the reading is not taken.
+    pub(crate) gauges: u64,
+    /// Rows beyond [`ROWS_MAX`].
+    pub(crate) left_out: u64,
+    /// Rows that cannot be: names that are too long, too many labels.
+    pub(crate) refused: u64,
+}
+
+impl<'a> Out<'a> {
+    pub(crate) fn new(
+        intake: &'a Intake,
+        producer: &'a Producer,
+        host: &'a str,
+        end: i64,
+        retell: i64,
+    ) -> Out<'a> {
+        Out {
+            intake,
+            producer,
+            host,
+            end,
+            retell,
+            writer: intake.writer(Way::Programs),
+            receipt: None,
+            failed: None,
+            key: Vec::with_capacity(256),
+            rows: 0,
+            gauges: 0,
+            left_out: 0,
+            refused: 0,
+        }
+    }
+
+    /// Gauges that earlier readings had and nobody took.
+    pub(crate) fn gap(&mut self, start: i64, lost: u64) {
+        let reason = "there was no room for readings of programs; only what adds up came later";
+        let (start, reason) = (start.min(self.end), reason.to_owned());
+        let (producer, lost) = (Some(self.producer.id()), Some(lost));
+        self.writer.gap(Gap { start, end: self.end, producer, lost, reason });
+    }
+
+    /// What was counted since the start.
+    pub(crate) fn count(&mut self, whose: &mut Whose<'_>, metric: Named<'_>, value: f64) {
+        let kind = Kind::Counter(Temporality::Cumulative);
+        self.row(whose, kind, metric, value.to_bits(), Value::Number(value));
+    }
+
+    /// A number as it is.
+    pub(crate) fn gauge(&mut self, whose: &mut Whose<'_>, metric: Named<'_>, value: f64) {
+        self.row(whose, Kind::Gauge, metric, value.to_bits(), Value::Number(value));
+    }
+
+    /// A text.
+    pub(crate) fn text(&mut self, whose: &mut Whose<'_>, metric: Named<'_>, text: String) {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        self.row(whose, Kind::Text, metric, hasher.finish(), Value::Text(text));
+    }
+
+    /// All that was recorded since the start.
+    pub(crate) fn distribution(
+        &mut self,
+        whose: &mut Whose<'_>,
+        metric: Named<'_>,
+        histogram: Box<hist::Histogram>,
+    ) {
+        let kind = Kind::Histogram(Temporality::Cumulative);
+        self.row(whose, kind, metric, histogram.count(), Value::Histogram(histogram));
+    }
+
+    /// Takes what is left. The receipt is that of the last batch, which is durable after all others.
+    pub(crate) fn finish(mut self) -> intake::Result<Option<Receipt>> {
+        if !self.writer.is_empty() {
+            self.take();
+        }
+        match self.failed {
+            Some(error) => Err(error),
+            None => Ok(self.receipt),
+        }
+    }
+
+    fn take(&mut self) {
+        let writer = std::mem::replace(&mut self.writer, self.intake.writer(Way::Programs));
+        match self.intake.take(self.producer, writer) {
+            Ok(receipt) => self.receipt = Some(receipt),
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    fn row(
+        &mut self,
+        whose: &mut Whose<'_>,
+        kind: Kind,
+        metric: Named<'_>,
+        value: u64,
+        stored: Value,
+    ) {
+        self.gauges += u64::from(kind == Kind::Gauge);
+        if self.failed.is_some() {
+            return;
+        }
+        if self.rows >= ROWS_MAX {
+            self.left_out += 1;
+            return;
+        }
+        self.rows += 1;
+        let labels = labels(self.host, whose.labels, metric.labels);
+        write_key(&mut self.key, kind, &metric, &labels);
+        let mut hasher = DefaultHasher::new();
+        self.key.hash(&mut hasher);
+        let series = hasher.finish();
+        if let Some(&(before, at)) = whose.told.get(&series)
+            && before == value
+            && (kind == Kind::Text || whose.end.saturating_sub(at) < self.retell)
+        {
+            return;
+        }
+        let start = match kind.is_cumulative() {
+            true => whose.start.min(whose.end),
+            false => whose.end,
+        };
+        let sample = Sample { start, end: whose.end, value: stored };
+        let made = || {
+            let made = Series::new(metric.name, kind).with_unit(metric.unit);
+            made.with_labels(labels.iter().map(|(name, value)| (name.as_ref(), *value))).checked()
+        };
+        let written =
+            self.writer.series(&self.key, &mut { made }).and_then(|()| self.writer.sample(&sample));
+        match written {
+            Ok(()) => _ = whose.told.insert(series, (value, whose.end)),
+            Err(_) => self.refused += 1,
+        }
+        if self.writer.bytes() > BATCH_BYTES || self.writer.is_half_full() {
+            self.take();
+        }
+    }
+}
+
+/// A metric by its names.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) unit: &'a str,
+    pub(crate) labels: &'a [(String, String)],
+}
+
+type Label<'a> = (std::borrow::Cow<'a, str>, &'a str);
+
+/// All labels: ours, then the metric's. One of theirs that has our name, or comes twice, is called as Prometheus calls such labels.
+fn labels<'a>(
+    host: &'a str,
+    whose: &'a [(String, String)],
+    own: &'a [(String, String)],
+) -> Vec<Label<'a>> {
+    let mut all: Vec<Label<'a>> = Vec::with_capacity(1 + whose.len() + own.len());
+    all.push(("host".into(), host));
+    for (name, value) in whose.iter().chain(own) {
+        let mut name = std::borrow::Cow::from(name.as_str());
+        while all.iter().any(|(taken, _)| *taken == name) {
+            name = format!("exported_{name}").into();
+        }
+        all.push((name, value));
+    }
+    all
+}
+
+fn write_key(key: &mut Vec<u8>, kind: Kind, metric: &Named<'_>, labels: &[Label<'_>]) {
+    key.clear();
+    key.extend_from_slice(kind.name().as_bytes());
+    let words = labels.iter().flat_map(|(name, value)| [name.as_ref(), *value]);
+    for word in [metric.name, metric.unit].into_iter().chain(words) {
+        key.extend_from_slice(&(word.len() as u32).to_le_bytes());
+        key.extend_from_slice(word.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    #[test]
+    fn a_label_of_the_programs_never_says_whose_it_is() {
+        let whose = pairs(&[("process", "shop"), ("pid", "7")]);
+        let own = pairs(&[("host", "theirs"), ("pid", "8"), ("exported_pid", "9"), ("a", "b")]);
+        let found = labels("box", &whose, &own);
+        let found: Vec<String> =
+            found.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let expected = [
+            "host=box",
+            "process=shop",
+            "pid=7",
+            "exported_host=theirs",
+            "exported_pid=8",
+            "exported_exported_pid=9",
+            "a=b",
+        ];
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,290 @@
+//! What programs record into shared memory: all of it, once, whoever is killed and started anew.
+//!
+//! Programs are this binary again, told what to do by [`ROLE`].
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use host::Settings;
+use model::Value;
+
+use crate::{Place, Told, nothing, unlimited};
+
+/// What is read in the programs' names: others may run on this host.
+const NAME: &str = "host_it_programs";
+const ROLE: &str = "TOPDECK_HOST_IT_ROLE";
+
+/// A program that records as much as it is told to.
+struct Program {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<std::process::ChildStdout>,
+}
+
+impl Program {
+    fn start() -> Program {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "programs::program", "--ignored", "--nocapture"])
+            .env(ROLE, "program")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let orders = child.stdin.take().unwrap();
+        let mut answers = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while line != "ready\n" {
+            line.clear();
+            assert!(answers.read_line(&mut line).unwrap() > 0, "the program did not start");
+        }
+        Program { child, orders, answers }
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Records so often, and has done so on return.
+    fn record(&mut self, count: u8) {
+        self.orders.write_all(&[count]).unwrap();
+        let mut done = [0];
+        self.answers.read_exact(&mut done).unwrap();
+    }
+
+    /// It has no moment to say anything.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// It ends as it means to.
+    fn end(self) {
+        let Program { mut child, orders, .. } = self;
+        drop(orders);
+        child.wait().unwrap();
+    }
+}
+
+/// The program.
+#[test]
+#[ignore = "a program that other tests start"]
+fn program() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let counter = || shm::Description::new(format!("{NAME}_total"));
+    let counted = counter().label("kind", "a").label("host", "theirs").counter().unwrap();
+    let took = shm::Description::new(format!("{NAME}_took")).unit("ns").histogram().unwrap();
+    let text = shm::Description::new(format!("{NAME}_text")).text().unwrap();
+    let work = shm::Description::new(format!("{NAME}_work")).in_flight(&["device"]).unwrap();
+    let device = shm::Tag::new("sda").unwrap();
+    text.set("first");
+    // More than one batch has room for.
+    for number in 0..300 {
+        let many =
+            shm::Description::new(format!("{NAME}_many")).label("number", number.to_string());
+        many.label("long", "x".repeat(1_000)).gauge().unwrap().set(number);
+    }
+    // Begun an hour ago, as far as anybody knows, and never ended.
+    let _stuck = work.begin_at(clock::now().saturating_sub(3_600_000_000_000), 1, &[device]);
+    println!("ready");
+    let mut orders = std::io::stdin().lock().bytes();
+    while let Some(Ok(count)) = orders.next() {
+        for value in 0..u64::from(count) {
+            counted.add(1);
+            took.record(value);
+            drop(work.begin(value, &[device]));
+        }
+        std::io::stdout().write_all(b".").unwrap();
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+fn often() -> Settings {
+    Settings { programs: Some(Duration::from_millis(100)), ..nothing() }
+}
+
+/// What readings of a series that grows add up to, as the store has it: a reading that says since when it counts and begins after
+/// the one before it counts whole.
+fn grown(told: &Told, name: &str, of: impl Fn(&Value) -> f64) -> BTreeMap<String, f64> {
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    let mut before: BTreeMap<String, (i64, f64)> = BTreeMap::new();
+    for (series, sample) in told.of(name, &[]) {
+        let (key, now) = (series.to_string(), of(&sample.value));
+        assert!(sample.start < sample.end, "{key}: it does not say since when");
+        let last = before.insert(key.clone(), (sample.end, now));
+        let grown = match last {
+            Some((end, last)) if sample.start < end => {
+                // The same reading again, by another collector, is the same row.
+                assert!(
+                    (sample.end > end || now == last) && now >= last,
+                    "{key}: {sample:?} after {end} {last}"
+                );
+                now - last
+            }
+            _ => now,
+        };
+        *sums.entry(series.label("pid").unwrap().to_owned()).or_default() += grown;
+    }
+    sums
+}
+
+fn number(value: &Value) -> f64 {
+    match value {
+        Value::Number(number) => *number,
+        Value::Histogram(histogram) => histogram.count() as f64,
+        Value::Text(_) => panic!("a text"),
+    }
+}
+
+#[track_caller]
+fn check(place: &Place, truth: &[(String, f64)]) {
+    let told = place.told();
+    for what in ["total", "took"] {
+        let found = grown(&told, &format!("{NAME}_{what}"), number);
+        for (pid, truth) in truth {
+            assert_eq!(found.get(pid).copied().unwrap_or(0.0), *truth, "{what} of {pid}");
+        }
+    }
+}
+
+/// Whether there is memory to record into.
+fn is_possible() -> bool {
+    match shm::status() {
+        Ok(_) => true,
+        Err(why) => {
+            println!("skipped: {why}");
+            false
+        }
+    }
+}
+
+#[test]
+fn whoever_is_killed_nothing_is_lost_and_nothing_counts_twice() {
+    if !is_possible() {
+        return;
+    }
+    let place = Place::new(unlimited(), Duration::from_secs(1));
+    let mut truth = Vec::new();
+    // It was there before anybody collected.
+    let mut early = Program::start();
+    early.record(200);
+    let host = place.start(often());
+    early.record(7);
+    let mut killed = Program::start();
+    killed.record(150);
+    while place.told().of(&format!("{NAME}_total"), &[("pid", &killed.pid())]).count() == 0 {
+        std::thread::yield_now();
+    }
+    killed.record(31);
+    truth.push((killed.pid(), 181.0));
+    killed.kill();
+    // Started anew, and over before anybody sees it.
+    let mut short = Program::start();
+    short.record(3);
+    truth.push((short.pid(), 3.0));
+    short.end();
+    host.stop().unwrap();
+    // Nobody collects, and all goes on.
+    early.record(11);
+    let mut unseen = Program::start();
+    unseen.record(250);
+    truth.push((unseen.pid(), 250.0));
+    unseen.kill();
+    let host = place.start(often());
+    early.record(1);
+    truth.push((early.pid(), 219.0));
+    host.stop().unwrap();
+    check(&place, &truth);
+    // And once more: what is dead is told again, and counts nothing.
+    place.start(often()).stop().unwrap();
+    check(&place, &truth);
+    early.end();
+}
+
+#[test]
+fn names_labels_texts_and_what_is_in_flight() {
+    if !is_possible() {
+        return;
+    }
+    let place = Place::once();
+    let mut program = Program::start();
+    program.record(5);
+    let (pid, mut other) = (program.pid(), Program::start());
+    let of = [("pid", pid.as_str()), ("host", "box")];
+    place.start(often()).stop().unwrap();
+    let told = place.told();
+    let (series, sample) = told.of(&format!("{NAME}_total"), &of).next().unwrap();
+    assert_eq!(series.label("exported_host"), Some("theirs"));
+    assert_eq!(series.label("kind"), Some("a"));
+    assert!(series.label("process").is_some_and(|name| name.starts_with("it-")), "{series}");
+    assert_eq!(sample.value, Value::Number(5.0));
+    let (series, sample) = told.of(&format!("{NAME}_took"), &of).next().unwrap();
+    assert_eq!((series.unit(), number(&sample.value)), ("ns", 5.0));
+    assert_eq!(told.of(&format!("{NAME}_many"), &of).count(), 300);
+    let texts: Vec<_> = told.of(&format!("{NAME}_text"), &of).map(|row| &row.1.value).collect();
+    assert_eq!(texts, [&Value::Text("first".to_owned())]);
+    let work = [of[0], ("operation", &*format!("{NAME}_work")), ("device", "sda")];
+    let stuck = told.number("process_in_flight", &[&work[..], &[("age", "60s and more")]].concat());
+    assert_eq!(stuck, Some(1.0));
+    assert_eq!(told.number("process_operations_started_total", &work[..2]), Some(6.0));
+    assert_eq!(told.number("process_operations_ended_total", &work[..2]), Some(5.0));
+    let oldest = told.number("process_in_flight_oldest_seconds", &work[..2]).unwrap();
+    assert!((3_600.0..3_700.0).contains(&oldest), "{oldest}");
+    assert_eq!(told.number("process_up", &of), Some(1.0));
+    // How it ended is said when it is over.
+    program.kill();
+    place.start(often()).stop().unwrap();
+    let told = place.told();
+    assert_eq!(told.number("process_up", &of), Some(0.0));
+    let Value::Text(end) = &told.of("process_end", &of).next().unwrap().1.value else { panic!() };
+    assert!(end.starts_with("died with 1 operation in flight, for 36"), "{end}");
+    // What we are ourselves is not among them, nor what does not record.
+    let own = std::process::id().to_string();
+    assert_eq!(told.of("process_up", &[("pid", &own)]).count(), 0);
+    other.record(0);
+    other.end();
+}
+
+#[test]
+fn what_does_not_change_is_told_now_and_then() {
+    if !is_possible() {
+        return;
+    }
+    let place = Place::new(unlimited(), Duration::from_secs(365 * 86_400));
+    let program = Program::start();
+    let host = place.start(often());
+    let readings = |told: &Told| {
+        told.of("process_in_flight_oldest_seconds", &[("pid", &program.pid())]).count()
+    };
+    while readings(&place.told()) < 5 {
+        std::thread::yield_now();
+    }
+    host.stop().unwrap();
+    // The age of what is stuck changes each time, and a count of nothing does not.
+    let told = place.told();
+    assert_eq!(told.of(&format!("{NAME}_total"), &[("pid", &program.pid())]).count(), 1);
+    program.end();
+}
+
+#[test]
+fn a_file_that_is_none_is_said_and_in_nobodys_way() {
+    let Ok(own) = shm::status() else { return };
+    let path = own.with_file_name(format!("1-{}.tdk", std::process::id()));
+    std::fs::write(&path, vec![7; 10_000]).unwrap();
+    let place = Place::once();
+    let mut program = Program::start();
+    program.record(9);
+    place.start(often()).stop().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let told = place.told();
+    assert_eq!(told.number(&format!("{NAME}_total"), &[("pid", &program.pid())]), Some(9.0));
+    let name = path.to_string_lossy().into_owned();
+    let notes = told.of("host_note", &[("about", "programs")]);
+    let said =
+        notes.filter(|row| matches!(&row.1.value, Value::Text(text) if text.contains(&name)));
+    assert_eq!(said.count(), 1);
+    program.end();
+}

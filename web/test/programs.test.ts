@@ -1,0 +1,87 @@
+import { afterEach, expect, test, vi } from "vitest";
+
+import { programs, questions, timed } from "../src/lib/programs";
+
+const NS = 1e6;
+const TO = 60e3;
+
+type Labels = Record<string, string>;
+
+/** Answers of a server, by what is asked: a list of labels with their last number, or a count of equal times. */
+function serve(answers: Record<string, [Labels, number][]>, series: { name: string; unit: string | null }[], times: Record<string, [Labels, number][]> = {}): void {
+  const told = (kind: string, unit: string | null, data: unknown) => ({ kind, unit, data, maxima: [], warnings: [], gaps: [] });
+  vi.stubGlobal("fetch", (input: string | URL | Request) => {
+    const url = new URL(String(input instanceof Request ? input.url : input), "http://localhost");
+    const query = url.searchParams.get("query") ?? "";
+    const points = (value: unknown) => [{ time_ns: TO * NS, value }];
+    const distribution = (count: number) => {
+      const at = { lower: 1_000, estimate: 1_000, upper: 1_000 };
+      return { count, sum: { lower: 0, estimate: 0, upper: 0 }, cells: [{ lower: 1_000, upper: 1_000, count }], min: at, max: at };
+    };
+    const body = url.pathname.endsWith("/series")
+      ? { found: series.length, series: series.map((one) => ({ ...one, labels: {}, kind: "cumulative histograms" })) }
+      : query in answers
+        ? told("vector", null, answers[query]!.map(([labels, value]) => ({ labels, points: points(value) })))
+        : told("vector", "ns", (times[query] ?? []).map(([labels, count]) => ({ labels, points: points(distribution(count)) })));
+    return Promise.resolve(new Response(JSON.stringify(body), { headers: { "Content-Type": "application/json" } }));
+  });
+}
+
+afterEach(() => vi.unstubAllGlobals());
+
+const asked = () => programs("web-1", [0, TO], 5_000, new AbortController().signal);
+const [up, inFlight, oldest] = questions("web-1", TO);
+
+test("a process has its busiest timing, what is in flight by age, and how old the oldest is", async () => {
+  const [shop, cart] = [
+    { process: "shop", pid: "7" },
+    { process: "cart", pid: "9" },
+  ];
+  serve(
+    {
+      [up]: [
+        [shop, 1],
+        [cart, 0],
+        [{ process: "gone", pid: "1" }, 0],
+      ],
+      [inFlight]: [
+        [{ ...cart, age: "1s to 10s" }, 1],
+        [{ ...shop, age: "below 1s" }, 3],
+        [{ ...shop, age: "60s and more" }, 2],
+      ],
+      [oldest]: [
+        [shop, 75],
+        [cart, 0],
+      ],
+    },
+    [
+      { name: "answer", unit: "ns" },
+      { name: "lookup", unit: "ns" },
+      { name: "size", unit: "B" },
+    ],
+    { [timed("answer", "web-1", 5_000)]: [[shop, 10]], [timed("lookup", "web-1", 5_000)]: [[shop, 50]], [timed("size", "web-1", 5_000)]: [[shop, 900]] },
+  );
+  const told = await asked();
+  expect(told.programs.map((one) => [one.process, one.pid, one.isUp])).toEqual([
+    ["shop", "7", true],
+    ["cart", "9", false],
+  ]);
+  const [first, second] = told.programs;
+  expect(first!.timing?.metric).toBe("lookup");
+  expect(first!.timing?.distribution.count).toBe(50);
+  expect(first!.inFlight).toEqual([3, 0, 0, 2, 0]);
+  expect(first!.oldest).toBe(75);
+  expect(second).toMatchObject({ timing: null, inFlight: [0, 1, 0, 0, 0], oldest: null });
+  expect(told.ended).toBe(1);
+});
+
+test("two of a program are two, and where nothing records there is nothing", async () => {
+  const of = (pid: string) => ({ process: "shop", pid });
+  serve({ [up]: [[of("10"), 1], [of("9"), 1]], [inFlight]: [], [oldest]: [] }, []);
+  expect((await asked()).programs.map((one) => [one.pid, one.inFlight])).toEqual([
+    ["9", null],
+    ["10", null],
+  ]);
+  serve({ [up]: [], [inFlight]: [], [oldest]: [] }, []);
+  expect(await asked()).toMatchObject({ programs: [], more: 0 });
+});
