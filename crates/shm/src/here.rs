@@ -99,7 +99,7 @@ impl Lane {
     /// Large cells, which have room: the small cells say so.
     #[inline(always)]
     pub(crate) fn large<T: Cells>(self, offset: usize) -> &'static T {
-        debug_assert!(offset >= layout::SMALL_BYTES && offset < layout::LANE_STRIDE);
+        debug_assert!((layout::SMALL_BYTES..layout::LANE_STRIDE).contains(&offset));
         // SAFETY: the offset is one that the registry gave out, within the lane; the caller saw in the small cells that there is
         // room, or took it.
         unsafe { cells_at(self.base, offset) }

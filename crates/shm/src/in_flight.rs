@@ -70,11 +70,10 @@ fn begin<A: Access>(
     let hint = (table.hint.load(Ordering::Relaxed) as usize).min(slots);
     let near = (hint + LOOKS).min(slots);
     let mut taken = Table::take(hint, near, slot_at);
-    if taken.is_none() && slots < SLOTS_MAX {
-        if lane.make_room(large + slots * SLOT_BYTES, STEP * SLOT_BYTES) {
-            table.slots.store((slots + STEP) as u64, Ordering::Release);
-            taken = Table::take(slots, slots + STEP, slot_at);
-        }
+    let is_more_wanted = taken.is_none() && slots < SLOTS_MAX;
+    if is_more_wanted && lane.make_room(large + slots * SLOT_BYTES, STEP * SLOT_BYTES) {
+        table.slots.store((slots + STEP) as u64, Ordering::Release);
+        taken = Table::take(slots, slots + STEP, slot_at);
     }
     // All have room that may have it: one that is free is looked for among them all.
     let taken = taken

@@ -31,13 +31,16 @@ pub(crate) struct Series {
     pub(crate) tags: Vec<String>,
 }
 
+/// What tells a series from others: its name and its labels.
+type Key = (String, Vec<(String, String)>);
+
 /// What the writer remembers.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     texts: HashMap<Box<[u8]>, u64>,
     texts_used: usize,
-    /// The place, kind and unit of each series.
-    series: HashMap<(String, Vec<(String, String)>), (u64, u64, String)>,
+    /// The cells, kind and unit of each series.
+    series: HashMap<Key, (u64, u64, String)>,
     series_of_name: HashMap<String, usize>,
     /// Families whose series lie one behind the other: the first place, and how many.
     families: HashMap<(String, String), (u64, u64, usize)>,

@@ -52,7 +52,7 @@ impl Writer {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&folder, &temporary, flags, Mode::from_raw_mode(0o640))
             .map_err(|cause| Error::io("making", &path)(cause.into()))?;
-        let made = Writer::fill(&path, file.into(), &identity, created, parent);
+        let made = Writer::fill(&path, file, &identity, created, parent);
         let made = made.and_then(|writer| {
             renameat(&folder, &temporary, &folder, &name)
                 .map_err(|cause| Error::io("naming", &path)(cause.into()))?;
