@@ -5,7 +5,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use rustix::fs::{major, minor};
 use shm::{Attached, Fate, Found};
 
 use crate::command::say;
@@ -199,19 +198,16 @@ fn at_path(path: &Path) -> Result<Process> {
     }
     let found = shm::found_at(path)?;
     let is_copy = match found.fate {
-        Fate::Runs { pid } => !is_mapped(pid, &here),
+        Fate::Runs { pid } => !is_open_in(pid, &here),
         _ => false,
     };
     Ok(Process { attached: Attached::new(found)?, is_copy })
 }
 
-/// Whether a process has a file in its memory: then it is the one that it writes to.
-fn is_mapped(pid: u32, file: &fs::Metadata) -> bool {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let device = format!("{:02x}:{:02x}", major(file.dev()), minor(file.dev()));
-    let inode = file.ino().to_string();
-    maps.lines().any(|line| {
-        let mut fields = line.split_ascii_whitespace().skip(3);
-        fields.next() == Some(&device) && fields.next() == Some(&inode)
-    })
+/// Whether a process has a file open: then it is the one that it writes to. Its mappings are not looked at: that takes a lock
+/// which it may wait for.
+fn is_open_in(pid: u32, file: &fs::Metadata) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    open.filter_map(|entry| fs::metadata(entry.path()).ok())
+        .any(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()))
 }
