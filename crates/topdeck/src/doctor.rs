@@ -2,6 +2,7 @@
 
 mod clock;
 mod interference;
+mod viewers;
 
 use std::process::ExitCode;
 
@@ -19,11 +20,13 @@ pub(crate) struct Options {
 enum What {
     Clock(clock::Options),
     Interference(interference::Options),
+    Viewers(viewers::Options),
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match &options.what {
         What::Clock(options) => clock::run(options),
         What::Interference(options) => interference::run(options),
+        What::Viewers(options) => viewers::run(options),
     }
 }

@@ -163,7 +163,10 @@ fn every_subcommand_has_a_page_and_completions() {
         others.into_iter().partition(|page| page.starts_with("topdeck-token-"));
     let (doctor, others): (Vec<String>, Vec<String>) =
         others.into_iter().partition(|page| page.starts_with("topdeck-doctor-"));
-    assert_eq!(doctor, ["topdeck-doctor-clock.1", "topdeck-doctor-interference.1"]);
+    assert_eq!(
+        doctor,
+        ["topdeck-doctor-clock.1", "topdeck-doctor-interference.1", "topdeck-doctor-viewers.1"]
+    );
     assert_eq!(token, ["add", "list", "remove"].map(|name| format!("topdeck-token-{name}.1")));
     let one = [
         "agent",

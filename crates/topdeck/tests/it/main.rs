@@ -86,3 +86,4 @@ fn root() -> &'static Path {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     crates.and_then(Path::parent).expect("crates/topdeck is two folders down")
 }
+mod viewers;

@@ -1,0 +1,27 @@
+//! `topdeck doctor viewers`: that it ends, says what it did, and leaves nothing.
+
+use std::process::Command;
+
+#[test]
+fn both_ways_are_told() {
+    let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        .args(["doctor", "viewers", "--viewers", "2", "--looks", "2"])
+        .output()
+        .expect("the program");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("2 viewers, 2 looks each"), "{told}");
+    assert!(told.contains("topdeck, one reads and 2 copy"), "{told}");
+    // Where there is no ps, that is said, and is the exit status.
+    let is_measured = told.contains("times less");
+    assert_eq!(output.status.success(), is_measured, "{told}");
+    assert!(is_measured || told.contains("not measured"), "{told}");
+}
+
+#[test]
+fn nobody_cannot_look() {
+    let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        .args(["doctor", "viewers", "--viewers", "0"])
+        .output()
+        .expect("the program");
+    assert_eq!(output.status.code(), Some(2));
+}
