@@ -148,7 +148,11 @@ impl Worker {
             }
         };
         self.missed = None;
-        self.collector.keep();
-        receipt.map_or(Ok(()), |receipt| receipt.wait())
+        let safe = receipt.map_or(Ok(()), |receipt| receipt.wait());
+        match safe {
+            Ok(()) => self.collector.keep(),
+            Err(_) => self.collector.tell_again(),
+        }
+        safe
     }
 }

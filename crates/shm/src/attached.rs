@@ -28,9 +28,21 @@ enum How {
 const ATTEMPTS: usize = 3;
 
 impl Attached {
-    /// Opens the file of a process that [`crate::processes`] found.
+    /// Opens the file of a process that [`crate::processes`] found. One of our own in our own namespace is mapped: whoever may write to
+    /// it, which is ourselves, could cut it off while it is read, and the system would end us (SIGBUS).
     pub fn new(found: Found) -> Result<Attached> {
-        let Some(listed) = &found.listed else { return Attached::own(found) };
+        // Whoever has our number in a container may be somebody else.
+        let is_copied = found.path.starts_with("/proc");
+        Attached::open(found, is_copied)
+    }
+
+    /// The same, but nothing is mapped, whosever it is: for who must not end.
+    pub fn copied(found: Found) -> Result<Attached> {
+        Attached::open(found, true)
+    }
+
+    fn open(found: Found, is_copied: bool) -> Result<Attached> {
+        let Some(listed) = &found.listed else { return Attached::own(found, is_copied) };
         let opened = listed.open().map_err(|error| unreadable(&found.path, error))?;
         let name = found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let how = How::Foreign { opened, bytes: Vec::new() };
@@ -43,15 +55,19 @@ impl Attached {
                 _ => None,
             });
             attached.command = format!("java {}", command.unwrap_or_default()).trim().to_owned();
-            // A class or an archive; what java itself is called tells nobody which one it is.
-            let main = attached.command.split_ascii_whitespace().nth(1).unwrap_or("java");
+            // A class or an archive; what java itself is called tells nobody which one it is, nor does the class that starts sources.
+            let mut words = attached.command.split_ascii_whitespace().skip(1);
+            let main = words.find(|word| !word.ends_with(".launcher.Main")).unwrap_or("java");
             attached.program = main.rsplit('/').next().unwrap_or(main).to_owned();
         }
         Ok(attached)
     }
 
-    fn own(found: Found) -> Result<Attached> {
-        let reader = Reader::attach(&found.path)?;
+    fn own(found: Found, is_copied: bool) -> Result<Attached> {
+        let reader = match is_copied {
+            true => Reader::attach_copied(&found.path)?,
+            false => Reader::attach(&found.path)?,
+        };
         let process = reader.process();
         let how = How::Own(Box::new(reader));
         Ok(Attached { found, program: process.program, command: process.command, how })

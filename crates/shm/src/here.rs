@@ -121,12 +121,12 @@ impl Lane {
 static FULL_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 const FULL_FOR_NS: u64 = 1_000_000_000;
 
-fn is_full() -> bool {
+pub(crate) fn is_full() -> bool {
     let until_ns = FULL_UNTIL_NS.load(Ordering::Relaxed);
     until_ns != 0 && clock::now_relaxed() < until_ns
 }
 
-fn noted<T>(result: Result<T>) -> Result<T> {
+pub(crate) fn noted<T>(result: Result<T>) -> Result<T> {
     let until_ns = if result.is_err() { clock::now_relaxed() + FULL_FOR_NS } else { 0 };
     FULL_UNTIL_NS.store(until_ns, Ordering::Relaxed);
     result
@@ -196,13 +196,14 @@ pub(crate) fn extend_shared(writer: &Writer) {
     if let (Some(map), Ok(end)) = (writer.lane(0), writer.reserve_small(0)) {
         SHARED.store(map.base(), Ordering::Relaxed);
         // Whoever sees the end sees the base.
-        SHARED_END.store(end, Ordering::Release);
+        SHARED_END.fetch_max(end, Ordering::Release);
     }
 }
 
 /// The file of this process, if there is one.
 pub(crate) fn current() -> Option<&'static Writer> {
-    if IS_FORKED.load(Ordering::Relaxed) {
+    // What comes next must not be read before.
+    if IS_FORKED.load(Ordering::Acquire) {
         return None;
     }
     // SAFETY: it is null, or a writer that is never freed (`open`), published with what it holds.
@@ -225,7 +226,7 @@ pub(crate) fn open() -> Result<&'static Writer> {
         Err(Error::Closed { why: failed.unwrap_or_else(|| "another thread is at it".to_owned()) })
     };
     let retry_ns = RETRY_NS.load(Ordering::Relaxed);
-    if retry_ns != 0 && clock::now_relaxed() < retry_ns && !IS_FORKED.load(Ordering::Relaxed) {
+    if retry_ns != 0 && clock::now_relaxed() < retry_ns {
         return refused();
     }
     let pid = std::process::id();
@@ -300,6 +301,8 @@ extern "C" fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     IS_FORKED.store(true, Ordering::Relaxed);
     SHARED_END.store(0, Ordering::Relaxed);
+    RETRY_NS.store(0, Ordering::Relaxed);
+    MAKER.store(0, Ordering::Relaxed);
     HERE.with(|here| here.end.set(0));
 }
 

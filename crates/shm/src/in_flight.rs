@@ -47,7 +47,11 @@ impl InFlight {
             None => match here::enter(small) {
                 Some(Entered::Own(lane)) => begin::<Alone>(lane, small, large),
                 Some(Entered::Shared(lane)) => begin::<Shared>(lane, small, large),
-                None => return Operation { small, held: None, process: here::process() },
+                // It was not counted as begun, and must not be as ended.
+                None => {
+                    let small = crate::layout::SMALL_BYTES;
+                    return Operation { small, held: None, process: here::process() };
+                }
             },
         };
         let held = taken.map(|(at, slot)| {
@@ -72,7 +76,7 @@ fn begin<A: Access>(
     let mut taken = Table::take(hint, near, slot_at);
     let is_more_wanted = taken.is_none() && slots < SLOTS_MAX;
     if is_more_wanted && lane.make_room(large + slots * SLOT_BYTES, STEP * SLOT_BYTES) {
-        table.slots.store((slots + STEP) as u64, Ordering::Release);
+        table.slots.fetch_max((slots + STEP) as u64, Ordering::Release);
         taken = Table::take(slots, slots + STEP, slot_at);
     }
     // All have room that may have it: one that is free is looked for among them all.

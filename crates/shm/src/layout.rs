@@ -168,7 +168,9 @@ pub const TEXTS: usize = REGISTRY + ENTRIES_MAX * ENTRY_BYTES;
 /// Bytes of texts at the most.
 pub const TEXTS_BYTES: usize = 4 << 20;
 /// Where lane 0 begins.
-pub const LANES: usize = TEXTS + TEXTS_BYTES;
+pub const LANES: usize = (TEXTS + TEXTS_BYTES).next_multiple_of(PAGE_MAX);
+/// The largest page of any processor: lanes begin at one, so that they can be mapped everywhere.
+pub const PAGE_MAX: usize = 64 << 10;
 /// Address space of a lane; only what is used becomes memory.
 pub const LANE_STRIDE: usize = 64 << 20;
 /// How much of it is for small cells.
@@ -263,7 +265,7 @@ pub const STRING_MAX: usize = 4096;
 const _: () = {
     assert!(header::WORDS == HEADER.len());
     assert!(
-        LANES.is_multiple_of(PAGE)
+        LANES.is_multiple_of(PAGE_MAX)
             && LANE_STRIDE.is_multiple_of(PAGE)
             && SMALL_BYTES.is_multiple_of(PAGE)
     );

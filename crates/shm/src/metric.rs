@@ -240,14 +240,21 @@ impl Declaration {
 
 /// Registers at first use; where that fails for good, what is recorded goes nowhere, and the header counts it.
 fn registered(cells: &Cells, register: impl FnOnce(&crate::writer::Writer) -> Result<u64>) {
-    let Ok(writer) = here::open() else { return };
+    if here::is_full() {
+        return;
+    }
+    let writer = match here::open() {
+        Ok(writer) => writer,
+        Err(Error::Off) => return cells.0.store(NOWHERE, Ordering::Relaxed),
+        Err(_) => return,
+    };
     match register(writer) {
         Ok(found) => {
             here::extend_shared(writer);
             cells.0.store(found, Ordering::Relaxed);
         }
         // There may be room later.
-        Err(Error::Room { .. } | Error::Io { .. }) => {}
+        Err(error @ (Error::Room { .. } | Error::Io { .. })) => _ = here::noted::<()>(Err(error)),
         Err(_) => cells.0.store(NOWHERE, Ordering::Relaxed),
     }
 }
@@ -304,8 +311,9 @@ statics!(Counter, UpDown, Gauge, FloatGauge, Text, Histogram, InFlight, Heartbea
 impl<M: Metric> Static<M> {
     #[cold]
     fn register(&self) {
-        let series = self.declaration.series(M::KIND);
-        registered(self.metric.cells(), |writer| writer.register(&series));
+        registered(self.metric.cells(), |writer| {
+            writer.register(&self.declaration.series(M::KIND))
+        });
     }
 }
 
@@ -382,9 +390,8 @@ impl<M: Metric, L: Label> Labelled<M, L> {
     #[cold]
     fn register(&self) -> u64 {
         if self.first.get() == UNKNOWN {
-            let series = self.declaration.series(M::KIND);
             registered(&self.first, |writer| {
-                writer.register_family(&series, L::NAME, L::VALUES)
+                writer.register_family(&self.declaration.series(M::KIND), L::NAME, L::VALUES)
             });
         }
         self.first.get()

@@ -80,10 +80,27 @@ pub fn processes() -> (Vec<Found>, Vec<crate::Error>) {
         if !seen.insert((metadata.dev(), metadata.ino())) {
             continue;
         }
+        // Opening a device may do something, and nobody knows what.
+        if !metadata.is_file() {
+            continue;
+        }
         match source::header_of(&path) {
             Ok(words) => {
                 let identity = identity_of(&words);
                 let fate = namespaces.fate(&identity, &words);
+                // What a file says of its process anybody can write: it is believed of whoever owns the file, and of root.
+                if let Fate::Runs { pid } = fate
+                    && metadata.uid() != 0
+                    && fs::metadata(format!("/proc/{pid}"))
+                        .is_ok_and(|process| process.uid() != metadata.uid())
+                {
+                    let problem = format!(
+                        "it belongs to user {}, and process {pid}, which it says it is of, to another",
+                        metadata.uid()
+                    );
+                    problems.push(crate::Error::Damaged { path, problem });
+                    continue;
+                }
                 found.push((words[header::CREATED], Found { path, format: Format::Topdeck, identity, fate, listed: None }));
             }
             // It was removed meanwhile.
@@ -211,6 +228,9 @@ impl Namespaces {
             state::ENDED => return Fate::Ended,
             state::REPLACED => return Fate::Replaced,
             _ => {}
+        }
+        if of.boot == 0 || self.own.boot == 0 {
+            return Fate::Unknown;
         }
         if of.boot != self.own.boot {
             return Fate::Died;

@@ -8,7 +8,7 @@ use crate::cells::read_distribution;
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::layout::{self, BUCKETS, GROUP, SCALE, SLOT_BYTES, header, kind};
-use crate::registry::{Series, decode, text_of};
+use crate::registry::{Series, decode, sizes, text_of};
 use crate::shown::{Heartbeat, InFlight, Metric, Number, Operation, Value};
 use crate::source::Source;
 
@@ -23,8 +23,13 @@ pub struct Reader {
     seen: usize,
     /// Bytes of names, labels and help texts that they have.
     text_bytes: usize,
+    /// Where the cells of the last one end.
+    small_end: usize,
+    large_end: usize,
 }
 
+/// Operations of a table that are shown; the rest counts as not listed.
+const OPERATIONS_MAX: usize = 65_536;
 /// A file may let all its entries have one long text; no process does.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
@@ -99,7 +104,7 @@ impl Reader {
     fn open(path: &Path, is_copied: bool) -> Result<Reader> {
         let source = Source::open(path, is_copied)?;
         let header = source.header()?;
-        let mut reader = Reader { source, header, series: Vec::new(), runs: Vec::new(), seen: 0, text_bytes: 0 };
+        let mut reader = Reader { source, header, series: Vec::new(), runs: Vec::new(), seen: 0, text_bytes: 0, small_end: 0, large_end: 0 };
         reader.source.refresh(&header)?;
         reader.note_entries()?;
         Ok(reader)
@@ -139,8 +144,19 @@ impl Reader {
             }
             if let Some((series, cells)) = decode(&words, |at| self.text(at)) {
                 let (small, large) = (cells as u32 as usize, (cells >> 32) as usize);
+                // Cells are given out one after the other: nothing is read twice for two entries.
+                if small < self.small_end || large < self.large_end {
+                    let problem = format!("the cells of entry {} lie over others", self.seen);
+                    return Err(Error::Damaged { path: self.path().to_owned(), problem });
+                }
+                let (small_bytes, _, large_bytes) = sizes(series.kind).unwrap_or_default();
+                (self.small_end, self.large_end) = (small + small_bytes, large + large_bytes);
                 let labels = series.labels.iter().map(|(name, value)| name.len() + value.len());
-                self.text_bytes += series.name.len() + series.help.len() + labels.sum::<usize>();
+                let tags = series.tags.iter().map(String::len);
+                let texts = [series.name.len(), series.unit.len(), series.help.len()];
+                let texts = texts.into_iter().chain(labels).chain(tags);
+                // Each takes memory, also if it is empty.
+                self.text_bytes += texts.map(|bytes| bytes + 48).sum::<usize>();
                 if self.text_bytes > TEXT_BYTES_MAX {
                     let problem = "its names and labels have more than 64 MiB together".to_owned();
                     return Err(Error::Damaged { path: self.path().to_owned(), problem });
@@ -425,10 +441,11 @@ impl Reader {
             found.ended = found.ended.wrapping_add(words[1]);
             found.unlisted = found.unlisted.wrapping_add(words[2]);
             let slots = (words[3] as usize).min(layout::SLOTS_MAX);
-            if is_inside {
+            if is_inside && found.operations.len() < OPERATIONS_MAX {
                 self.operations(entry, lane, slots, &mut found.operations)?;
             }
         }
+        found.operations.truncate(OPERATIONS_MAX);
         found.operations.sort_by_key(|operation| operation.start_ns);
         Ok(found)
     }
@@ -454,7 +471,8 @@ impl Reader {
             let tags = [tags_1 as u32, (tags_1 >> 32) as u32, tags_2 as u32, (tags_2 >> 32) as u32];
             let tags = entry.series.tags.iter().zip(tags).filter(|(_, tag)| *tag != 0);
             let tags = tags.map(|(name, tag)| {
-                let text = self.text(tag.into()).unwrap_or_default();
+                let mut text = self.text(tag.into()).unwrap_or_default();
+                text.truncate(layout::STRING_MAX);
                 (name.clone(), String::from_utf8_lossy(&text).into_owned())
             });
             operations.push(Operation { start_ns, tags: tags.collect(), number });

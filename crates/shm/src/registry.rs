@@ -119,13 +119,27 @@ impl Registry {
                 Series { labels, ..series.clone() }
             })
             .collect();
-        if all.iter().any(|one| {
+        let (small, align, large) = sizes(series.kind).expect("BUG: an unknown kind");
+        // An attempt that found no room half-way is gone on with.
+        let held = |one: &Series| {
+            let found = self.series.get(&(one.name.clone(), one.labels.clone()))?;
+            (found.1 == series.kind).then_some(found.0)
+        };
+        let is_there = |one: &&Series| {
             self.series.contains_key(&(one.name.clone(), one.labels.clone()))
-        }) {
+        };
+        let there = all.iter().filter(is_there).count();
+        let mut first = all.first().and_then(held);
+        let next = cells(self.small_used.next_multiple_of(align), self.large_used);
+        let follows = first.is_none_or(|first| {
+            let at = |number: usize| first + cells(number * small, number * large);
+            let in_order = (0..there).all(|number| held(&all[number]) == Some(at(number)));
+            in_order && (there == all.len() || at(there) == next)
+        });
+        if !follows || (first.is_none() && there > 0) {
             return Err(Error::Conflict { name: series.name.clone() });
         }
         // All or none: a family with a part of its series would write to cells of others.
-        let (small, _, large) = sizes(series.kind).expect("BUG: an unknown kind");
         let fits = self.count + all.len() <= layout::ENTRIES_MAX
             && self.small_used + 64 + small * all.len() <= layout::SMALL_BYTES
             && self.large_used + large * all.len() <= layout::LANE_STRIDE
@@ -134,8 +148,7 @@ impl Registry {
             room.count_refused();
             return Err(Error::Full { name: series.name.clone(), limit: "16,384 series and 2 MiB of cells" });
         }
-        let mut first = None;
-        for one in &all {
+        for one in &all[there..] {
             let cells = self.add(room, one)?;
             first.get_or_insert(cells);
         }
@@ -250,6 +263,7 @@ impl Registry {
             self.text(room, &bytes)?;
             at += 8 + bytes.len().next_multiple_of(8);
         }
+        self.texts_used = self.texts_used.max(at);
         for number in 0..count {
             let offset = layout::REGISTRY + number * layout::ENTRY_BYTES;
             let words = std::array::from_fn(|at| word(offset + at * 8));
@@ -394,10 +408,18 @@ pub(crate) fn decode(
         role: role_of(words[0]),
         link: words[6].checked_sub(1),
         parameter: words[7],
-        tags: tags.split('\0').filter(|tag| !tag.is_empty()).map(str::to_owned).collect(),
+        tags: tags
+            .split('\0')
+            .filter(|tag| !tag.is_empty())
+            .take(layout::TAGS_MAX)
+            .map(str::to_owned)
+            .collect(),
     };
     Some((series, words[5]))
 }
+
+/// Labels of a series at the most, as of a series of any source.
+const LABELS_MAX: usize = 64;
 
 /// The labels of a text.
 fn labels_of(mut text: &[u8]) -> Option<Vec<(String, String)>> {
@@ -409,6 +431,9 @@ fn labels_of(mut text: &[u8]) -> Option<Vec<(String, String)>> {
     };
     let mut labels = Vec::new();
     while let Some(name) = part() {
+        if labels.len() == LABELS_MAX {
+            return None;
+        }
         labels.push((name, part()?));
     }
     text.is_empty().then_some(labels)
@@ -435,6 +460,9 @@ fn check(series: &Series) -> Result<()> {
         || labels_text(&series.labels).len() > layout::STRING_MAX
     {
         return problem("name, unit, help and all labels together have 4,096 bytes each at the most");
+    }
+    if series.labels.len() > LABELS_MAX {
+        return problem("a series has 64 labels at the most");
     }
     if series.labels.iter().any(|(name, _)| name.is_empty()) {
         return problem("a label needs a name");

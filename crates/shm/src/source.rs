@@ -18,6 +18,9 @@ pub(crate) struct Source {
     how: How,
 }
 
+/// Bytes of cells that a file may say it has beyond those that it takes.
+const COPY_SLACK: u64 = 1 << 20;
+
 #[derive(Debug)]
 enum How {
     Mapped {
@@ -172,6 +175,15 @@ impl Source {
                 head.resize(parts[1].1 / 8, 0);
                 for (start, end) in parts {
                     copy(&self.path, &self.file, start, &mut head[start / 8..end / 8])?;
+                }
+                let claimed = (0..lanes_used)
+                    .map(|lane| head[(layout::HEADER_BYTES + lane * layout::LANE_BYTES) / 8])
+                    .fold(0u64, u64::saturating_add);
+                let blocks = self.file.metadata().map_err(Error::io("looking at", &self.path))?.blocks();
+                // A copy may have left out pages of zeros.
+                if claimed > blocks * 512 + COPY_SLACK {
+                    let problem = format!("its lanes say that they have {claimed} bytes, it has {}", blocks * 512);
+                    return Err(damaged(&self.path, problem));
                 }
                 lanes.resize_with(lanes_used, Vec::new);
                 for (number, cells) in lanes.iter_mut().enumerate() {

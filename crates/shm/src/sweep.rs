@@ -34,6 +34,10 @@ impl Default for Limits {
 
 /// Removes from a folder what is beyond the limits; how many files that were. What cannot be read or removed is left alone.
 pub fn sweep(folder: &Path, limits: Limits) -> usize {
+    // Those of a container are for itself to remove.
+    if folder.starts_with("/proc") {
+        return 0;
+    }
     let mut removed = unfinished(folder).filter(|path| fs::remove_file(path).is_ok()).count();
     let mut gone: Vec<(u64, bool, PathBuf)> = files(folder)
         .filter_map(|path| {
@@ -87,8 +91,14 @@ pub(crate) fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
 fn gone_since(path: &Path) -> Option<(u64, bool)> {
     let words = crate::source::header_of(path).ok()?;
     let own = Identity::own();
+    // Where /proc does not show us ourselves, or hides what we ask, nobody is known to be gone.
+    let is_seen = identity::start_ticks(&own.pid.to_string()) == Some(own.start_ticks);
+    if own.boot == 0 || !is_seen {
+        return None;
+    }
+    // Memory does not outlive the machine's start: a file of another is one that could not tell.
     if words[header::BOOT] as u128 | (words[header::BOOT + 1] as u128) << 64 != own.boot {
-        return Some((0, false));
+        return None;
     }
     if words[header::PID_NAMESPACE] != own.pid_namespace {
         return None;
@@ -96,15 +106,20 @@ fn gone_since(path: &Path) -> Option<(u64, bool)> {
     if words[header::STATE] == state::ENDED {
         return Some((words[header::ENDED], true));
     }
-    let started = identity::start_ticks(&words[header::PID].to_string());
-    if started == Some(words[header::START_TICKS]) {
+    let pid = words[header::PID].to_string();
+    let is_replaced = words[header::STATE] == state::REPLACED;
+    let runs = identity::start_ticks(&pid) == Some(words[header::START_TICKS]);
+    // A process that may not be looked at is there all the same.
+    if runs && !is_replaced || Path::new("/proc").join(&pid).exists() && identity::start_ticks(&pid).is_none() {
         return None;
     }
     if words[header::ENDED] != 0 {
         return Some((words[header::ENDED], false));
     }
     let now = clock::now();
-    let noted = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path);
-    noted.and_then(|file| file.write_all_at(&now.to_ne_bytes(), header::ENDED as u64 * 8)).ok()?;
-    Some((now, false))
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = OpenOptions::new().write(true).custom_flags(flags).open(path).ok()?;
+    file.metadata().ok().filter(|found| found.is_file())?;
+    file.write_all_at(&now.to_ne_bytes(), header::ENDED as u64 * 8).ok()?;
+    Some((now, is_replaced))
 }

@@ -73,8 +73,7 @@ impl Writer {
         parent: Option<&Writer>,
     ) -> Result<Writer> {
         let file = File::from(file);
-        ftruncate(&file, layout::LANES as u64)
-            .map_err(|cause| Error::io("making", path)(cause.into()))?;
+        lengthen(path, &file, layout::LANES as u64)?;
         take_room(path, &file, 0, layout::REGISTRY)?;
         let head = Map::new(&file, 0, layout::LANES, true).map_err(Error::io("mapping", path))?;
         let writer = Writer {
@@ -94,17 +93,17 @@ impl Writer {
         writer.describe(identity, created)?;
         let mut inside = writer.inside();
         writer.open_lane(&mut inside, 0)?;
-        let (program, command) = program();
-        for (at, text) in [(header::PROGRAM, program), (header::COMMAND, command)] {
-            let text = inside.with_room(&writer, |registry, room| registry.text(room, text.as_bytes()))?;
-            writer.word(at).store(text, Ordering::Relaxed);
-        }
         if let Some(parent) = parent {
             // Another thread of the parent may have had its lock when this process was forked off.
             let families = parent.inside.try_lock();
             let empty = Registry::new();
             let of = families.as_deref().map_or(&empty, |inside| &inside.registry);
             inside.with_room(&writer, |registry, room| registry.adopt(room, &parent.head, of))?;
+        }
+        let (program, command) = program();
+        for (at, text) in [(header::PROGRAM, program), (header::COMMAND, command)] {
+            let text = inside.with_room(&writer, |registry, room| registry.text(room, text.as_bytes()))?;
+            writer.word(at).store(text, Ordering::Relaxed);
         }
         drop(inside);
         writer.word(header::STATE).store(state::LIVE, Ordering::Release);
@@ -263,8 +262,7 @@ impl Writer {
         }
         let doing = |doing| move |cause: std::io::Error| Error::io(doing, &self.path)(cause);
         if lane >= inside.lanes_used {
-            let bytes = lane_offset(lane + 1) as u64;
-            ftruncate(&self.file, bytes).map_err(|cause| doing("making room in")(cause.into()))?;
+            lengthen(&self.path, &self.file, lane_offset(lane + 1) as u64)?;
         }
         let offset = lane_offset(lane) as u64;
         let map = Map::new(&self.file, offset, layout::LANE_STRIDE, true).map_err(doing("mapping"))?;
@@ -317,6 +315,16 @@ fn reserve_small_of(
         writer.lane_entry(lane).0[0].store(end as u64, Ordering::Release);
     }
     Ok(())
+}
+
+/// Makes the file so long, which takes no memory. Beyond the limit of a file's size the system would end the process (SIGXFSZ).
+fn lengthen(path: &Path, file: &File, bytes: u64) -> Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| limit < bytes) {
+        let cause = std::io::ErrorKind::FileTooLarge.into();
+        return Err(Error::Room { path: path.to_owned(), bytes: bytes as usize, cause });
+    }
+    ftruncate(file, bytes).map_err(|cause| Error::io("making room in", path)(cause.into()))
 }
 
 fn lane_offset(lane: usize) -> usize {

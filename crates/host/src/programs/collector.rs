@@ -144,7 +144,7 @@ impl Collector {
             }
         }
         for (key, process) in &mut self.processes {
-            if !seen.contains(key) {
+            if !seen.contains(key) || process.is_replaced() {
                 process.end(now);
             }
         }

@@ -44,7 +44,8 @@ impl Process {
         let (identity, fate) = (found.identity, found.fate);
         let made = std::fs::metadata(&found.path).and_then(|file| file.created());
         let format = found.format.name();
-        let attached = Attached::new(found)?;
+        // Whoever writes to a file may cut it off, and that must not end us.
+        let attached = Attached::copied(found)?;
         let label = |name: &str, value: String| (name.to_owned(), value);
         let mut labels = vec![
             label("process", attached.program().to_owned()),
@@ -88,9 +89,15 @@ impl Process {
     /// What has become of it.
     pub(crate) fn note(&mut self, fate: Fate, now: i64) {
         self.fate = fate;
-        if is_gone(fate) {
+        // One that was replaced ends when its successor begins, which `Collector::add` knows.
+        if is_gone(fate) && fate != Fate::Replaced {
             self.end(now);
         }
+    }
+
+    /// Whether another file of the same process goes on.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.fate == Fate::Replaced
     }
 
     /// It was over by then: what it has is told once more, and nothing after it. When exactly, if that was not told already, and

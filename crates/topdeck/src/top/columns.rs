@@ -64,7 +64,8 @@ impl Column {
             Column::Max => ("max", true, 1, 9, 12),
             Column::P99 => ("p99", true, 2, 8, 12),
             Column::Rate => ("rate", true, 3, 8, 10),
-            Column::Pid => ("pid", true, 4, 3, 10),
+            // A number that is cut is another number.
+            Column::Pid => ("pid", true, 4, 10, 10),
             Column::InFlight => ("in flight", true, 5, 12, 18),
             Column::Value => ("value", true, 5, 9, 24),
             Column::Metric => ("metric", false, 6, 16, 48),

@@ -14,6 +14,7 @@ mod reports;
 mod serve;
 mod store;
 mod top;
+mod viewers;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -86,4 +87,3 @@ fn root() -> &'static Path {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     crates.and_then(Path::parent).expect("crates/topdeck is two folders down")
 }
-mod viewers;
