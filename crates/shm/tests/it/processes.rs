@@ -330,3 +330,93 @@ fn short_child() {
         Description::new("short_total").counter().expect("room").add(1);
     }
 }
+
+fn limit_files(bytes: u64) {
+    let limit = rustix::process::Rlimit { current: Some(bytes), maximum: None };
+    rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).expect("a limit");
+}
+
+#[test]
+fn narrow_child() {
+    if is_asked("narrow") {
+        limit_files(20 << 20);
+        let error = shm::status().expect_err("the shared lane has no room");
+        assert!(error.to_string().contains("no room"), "{error}");
+    }
+}
+
+#[test]
+fn limited_child() {
+    if is_asked("limited") {
+        limit_files(100 << 20);
+        let done = Description::new("done_total").counter().expect("room in the shared lane");
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1_000).for_each(|_| done.add(1)));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_limit_of_file_sizes_ends_no_process() {
+    let folder = Folder::new("limited");
+    for role in ["narrow", "limited"] {
+        let output = child(role, &folder.0).stderr(Stdio::piped()).output().expect("a child");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let [path] = &folder.files()[..] else { panic!("one file, not {:?}", folder.files()) };
+    assert_eq!(count(path, "done_total"), 4_000);
+}
+
+#[test]
+fn bare_child() {
+    if !is_asked("bare") {
+        return;
+    }
+    shm::status().expect("a file");
+    // SAFETY: as above.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        Description::new("done_total").counter().expect("room").add(1);
+        // SAFETY: ends the process, and nothing else.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: as above.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn a_forked_process_of_one_that_has_no_metrics_yet_keeps_its_name() {
+    let folder = Folder::new("bare");
+    assert!(child("bare", &folder.0).status().expect("a child").success());
+    let files = folder.files();
+    assert_eq!(files.len(), 2);
+    let processes = files.iter().map(|path| Reader::attach(path).expect("a file").process());
+    let [one, other] = &processes.collect::<Vec<_>>()[..] else { panic!("two files") };
+    assert_eq!((&one.program, &one.command), (&other.program, &other.command));
+    assert!(one.program.starts_with("it"), "{one:?}");
+}
+
+#[test]
+fn a_file_is_believed_of_its_owner_alone() {
+    let folder = Folder::new("owner");
+    let child = child("killed", &folder.0).spawn().expect("a child");
+    let path = wait_for(&folder, "done_total", 1);
+    let is_found = || {
+        let (found, problems) = shm::processes();
+        let told = problems.iter().any(|problem| problem.to_string().contains("to another"));
+        (found.iter().any(|one| one.path == path), told)
+    };
+    let (before, _) = is_found();
+    assert!(before, "below /dev/shm all that begins with the name is looked at");
+    if std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
+        eprintln!("skipped: files cannot be given to another user here (needs root)");
+        return killed(child);
+    }
+    let (after, is_told) = is_found();
+    assert!(!after && is_told, "of another user's process it is not believed");
+    killed(child);
+}
