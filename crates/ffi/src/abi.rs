@@ -386,19 +386,6 @@ unsafe fn describe(what: *const Description) -> Result<shm::Description, Problem
 
 /// The roles by their numbers in the header.
 fn role(number: u32) -> Result<shm::Role, Problem> {
-    use shm::Role;
-    const ROLES: [Role; 10] = [
-        Role::Other,
-        Role::Timing,
-        Role::Capacity,
-        Role::Used,
-        Role::Hit,
-        Role::Miss,
-        Role::Size,
-        Role::Queue,
-        Role::Error,
-        Role::Calls,
-    ];
-    let role = ROLES.get(number as usize).copied();
-    role.ok_or(Problem::Role { found: number, most: ROLES.len() - 1 })
+    let role = shm::Role::ALL.get(number as usize).copied();
+    role.ok_or(Problem::Role { found: number, most: shm::Role::ALL.len() - 1 })
 }

@@ -480,24 +480,11 @@ fn check(series: &Series) -> Result<()> {
     Ok(())
 }
 
-const ROLES: [Role; 10] = [
-    Role::Other,
-    Role::Timing,
-    Role::Capacity,
-    Role::Used,
-    Role::Hit,
-    Role::Miss,
-    Role::Size,
-    Role::Queue,
-    Role::Error,
-    Role::Calls,
-];
-
 fn role_code(role: Role) -> u64 {
-    ROLES.iter().position(|&one| one == role).unwrap_or(0) as u64
+    Role::ALL.iter().position(|&one| one == role).unwrap_or(0) as u64
 }
 
 /// The role of an entry's first word; one that is not known is none.
 pub(crate) fn role_of(word: u64) -> Role {
-    ROLES.get((word >> 8 & 0xff) as usize).copied().unwrap_or_default()
+    Role::ALL.get((word >> 8 & 0xff) as usize).copied().unwrap_or_default()
 }

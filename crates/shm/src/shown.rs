@@ -116,6 +116,22 @@ pub enum Role {
     Calls,
 }
 
+impl Role {
+    /// All of them, each at the number that it has in files and in the C header.
+    pub const ALL: [Role; 10] = [
+        Role::Other,
+        Role::Timing,
+        Role::Capacity,
+        Role::Used,
+        Role::Hit,
+        Role::Miss,
+        Role::Size,
+        Role::Queue,
+        Role::Error,
+        Role::Calls,
+    ];
+}
+
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
