@@ -5,6 +5,8 @@ mod fuzzed;
 mod golden;
 mod jvm;
 mod layout;
+#[path = "../../../hist/tests/it/page.rs"]
+mod page;
 mod processes;
 mod recording;
 mod table;

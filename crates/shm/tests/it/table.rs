@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use proptest::prelude::*;
 use shm::table::{
-    BUFFER_FIELDS, BUFFER_HEAD_BYTES, Error, FILE_NAME, FIRST_BUFFER, Field, HEADER_BYTES,
-    HEADER_FIELDS, How, LOCK_NAME, MAGIC, Process, ROW_BYTES, ROW_FIELDS, Taken, VERSION, Writer,
-    read,
+    BUFFER_FIELDS, BUFFER_HEAD_BYTES, Error, FILE_NAME, FIRST_BUFFER, HEADER_BYTES, HEADER_FIELDS,
+    How, LOCK_NAME, MAGIC, Process, ROW_BYTES, ROW_FIELDS, Taken, VERSION, Writer, read,
 };
+
+use crate::page::check_fields;
 
 const PAGE: &str = include_str!("../../../../docs/formats/process-table.md");
 
@@ -156,23 +157,11 @@ pub(crate) fn two_rows() -> Vec<u8> {
     bytes
 }
 
-/// The rows of the table below a heading: field, offset, size.
-fn table(heading: &str) -> Vec<Field> {
-    let below = PAGE.split(&format!("\n{heading}\n")).nth(1).expect("a heading");
-    let rows = below.lines().skip_while(|line| !line.starts_with("| offset"));
-    rows.take_while(|line| line.starts_with('|'))
-        .filter_map(|line| {
-            let cells: Vec<_> = line.split('|').map(str::trim).collect();
-            Some((cells[3], cells[1].parse().ok()?, cells[2].parse().ok()?))
-        })
-        .collect()
-}
-
 #[test]
 fn the_page_tells_where_each_byte_lies() {
-    assert_eq!(table("## Header"), HEADER_FIELDS);
-    assert_eq!(table("## Buffer"), BUFFER_FIELDS);
-    assert_eq!(table("## Row"), ROW_FIELDS);
+    check_fields(PAGE, "## Header", &HEADER_FIELDS);
+    check_fields(PAGE, "## Buffer", &BUFFER_FIELDS);
+    check_fields(PAGE, "## Row", &ROW_FIELDS);
     for text in [
         format!("| magic | `{}` |", MAGIC.escape_ascii()),
         format!("| version | {VERSION} |"),
