@@ -293,19 +293,7 @@ fn all_kinds_are_seen_as_they_were_described() {
     assert_eq!(left.value("state"), &Value::Text("leader".to_owned()));
     let Value::Heartbeat(alive) = left.value("alive") else { panic!("no heartbeat") };
     assert_eq!((alive.beats, alive.every_ns), (2, 1_000_000_000));
-    let roles = [
-        Role::Other,
-        Role::Timing,
-        Role::Capacity,
-        Role::Used,
-        Role::Hit,
-        Role::Miss,
-        Role::Size,
-        Role::Queue,
-        Role::Error,
-        Role::Calls,
-    ];
-    for (number, role) in roles.into_iter().enumerate() {
+    for (number, role) in Role::ALL.into_iter().enumerate() {
         assert_eq!(left.metric(&format!("role_{number}")).role, role);
     }
     assert_eq!(left.histogram("inline_took").count(), 1);
@@ -336,6 +324,21 @@ fn without_a_file_all_goes_nowhere() {
     let done = done.expect("the program runs");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(String::from_utf8_lossy(&done.stdout).contains("TOPDECK_SHM=off"));
+}
+
+/// What the page shows to begin with.
+#[test]
+fn the_example_compiles() {
+    let page = fs::read_to_string(sources().join("README.md")).expect("the page");
+    let example = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.c");
+    fs::write(&program, example.expect("an example")).expect("room");
+    let mut command = Command::new("cc");
+    command.args(["-fsyntax-only", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]);
+    let Ok(done) = command.arg(sources()).arg(&program).output() else {
+        return println!("skipped: there is no cc (Debian package gcc)");
+    };
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]
