@@ -12,6 +12,8 @@ pub(crate) fn record(count: u64) -> Result<()> {
     let begun = shm::Description::new("bench_begun_total").counter()?;
     let done = shm::Description::new("bench_done_total").counter()?;
     let took = shm::Description::new("bench_child").histogram()?;
+    // Both are there at once, whatever the count: one that ends before the other begins would leave it its lane.
+    let both = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -21,6 +23,7 @@ pub(crate) fn record(count: u64) -> Result<()> {
                     took.record(1 << shift);
                     done.add(1);
                 });
+                both.wait();
                 for value in 0..if count == 0 { u64::MAX } else { count } {
                     begun.add(1);
                     took.record(value % 1_000_000);
