@@ -1,5 +1,6 @@
 //! What a program measures itself with: counters, histograms, timed operations, and what looking at them does to recording.
 
+mod c;
 pub(crate) mod child;
 mod contenders;
 mod disturbance;
@@ -20,8 +21,7 @@ them until the process is asked; those of topdeck are in shared memory. Kept han
 `prometheus` and `measured` have 20 exponential bounds, as has `prometheus-client`. \
 Losses: threads count, then what a reader sees is compared; in another process, killed (SIGKILL) while it records, \
 each thread's operations are counted before and after their record. Read: counters of a running process, each by name once, then \
-again and again. System calls are those of the same program with more to do less those with less, as strace counts them, without those \
-by which threads wait (`futex`, `poll`) and the clock's thread keeps time (`read`, `clock_gettime`, `adjtimex`).";
+again and again. System calls are those of the threads at work between a mark before the first and one after the last, as strace tells them.";
 
 const COUNTER: &str = "topdeck shm counter";
 const HISTOGRAM: &str = "topdeck shm histogram";
@@ -84,5 +84,11 @@ pub(crate) fn run(effort: &Effort) -> Section {
     losses::run(effort, &mut section);
     disturbance::run(effort, &mut section, processors);
     reading::run(effort, &mut section);
+    c::abi(effort, &mut section);
+    c::pcp(effort, &mut section);
     section
+}
+
+fn table_note(section: &mut Section, note: &str) {
+    section.method += &format!("\n\n{note}");
 }

@@ -1,0 +1,20 @@
+//! Load on an open schedule.
+//!
+//! When each request is due is decided before the run ([`Schedule`]) and moved by nothing that happens in it. A request's **response
+//! time** runs from the moment it was due, its **service time** from the moment it was sent; the difference, the **send lag**, is
+//! recorded too. What never ended counts with the age it had. All times are nanoseconds.
+#![forbid(unsafe_code)]
+
+mod failure;
+mod protocol;
+mod request;
+mod schedule;
+mod session;
+mod target;
+
+pub use failure::Failure;
+pub use protocol::Protocol;
+pub use request::{Rendered, Request, Requests, RequestsError, Template, Values};
+pub use schedule::{Arrivals, Piece, Schedule, Spacing};
+pub use session::{Ended, Session, Ticket};
+pub use target::{Target, TargetError};

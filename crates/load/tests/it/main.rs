@@ -1,0 +1,1 @@
+//! What the crate promises, held from outside.
