@@ -51,3 +51,34 @@ fn the_page_tells_the_numbers_of_the_header() {
     assert!(PAGE.contains("2,049 words") && BUCKETS == 2_049);
     assert!(PAGE.contains("16,384 slots") && SLOTS_MAX == 16_384);
 }
+
+#[test]
+fn the_page_tells_kinds_roles_and_states_by_their_numbers() {
+    let told: Vec<(String, u64)> = rows(PAGE, "## Registry", "| kind |")
+        .into_iter()
+        .map(|row| (row[1].to_owned(), row[0].parse().expect("a number")))
+        .collect();
+    let kinds = [
+        ("counter", kind::COUNTER),
+        ("up-down gauge", kind::UP_DOWN),
+        ("gauge", kind::GAUGE),
+        ("float gauge", kind::FLOAT_GAUGE),
+        ("text", kind::TEXT),
+        ("histogram", kind::HISTOGRAM),
+        ("operations in flight", kind::IN_FLIGHT),
+        ("heartbeat", kind::HEARTBEAT),
+    ];
+    assert_eq!(told, kinds.map(|(name, number)| (name.to_owned(), number)));
+    for (number, role) in shm::Role::ALL.iter().enumerate() {
+        let told = format!("{number} {}", format!("{role:?}").to_lowercase());
+        assert!(PAGE.contains(&told), "{told}");
+    }
+    for (number, what) in [
+        (state::BUILDING, "being made"),
+        (state::LIVE, "live"),
+        (state::ENDED, "ended"),
+        (state::REPLACED, "replaced"),
+    ] {
+        assert!(PAGE.contains(&format!("{number} {what}")), "{what}");
+    }
+}
