@@ -1,6 +1,7 @@
 //! One binary for all of the crate's integration tests.
 
 mod checks;
+mod folder;
 mod fuzzed;
 mod golden;
 mod jvm;

@@ -10,29 +10,7 @@ use std::time::Duration;
 use shm::show::{Number, Value};
 use shm::{Description, Reader};
 
-/// A folder in memory that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = PathBuf::from(format!("/dev/shm/topdeck-test-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Folder(path)
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
-        let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
-        files.sort();
-        files
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use crate::folder::Folder;
 
 /// What a child does: the tests below that end in `_child` do nothing unless they are asked to.
 const ROLE: &str = "TOPDECK_SHM_TEST_ROLE";
@@ -118,7 +96,7 @@ fn killed_child() {
 
 #[test]
 fn a_process_that_is_killed_leaves_all_that_it_counted() {
-    let folder = Folder::new("killed");
+    let Some(folder) = Folder::new() else { return };
     let child = child("killed", &folder.0).spawn().expect("a child");
     let path = wait_for(&folder, "done_total", 100_000);
     killed(child);
@@ -154,7 +132,7 @@ fn ended_child() {
 
 #[test]
 fn more_threads_than_lanes_lose_nothing_and_the_end_is_noted() {
-    let folder = Folder::new("ended");
+    let Some(folder) = Folder::new() else { return };
     run("ended", &folder.0);
     let [path] = &folder.files()[..] else { panic!("one file, not {:?}", folder.files()) };
     assert_eq!(count(path, "done_total"), 100_000);
@@ -202,7 +180,7 @@ fn forking_child() {
 
 #[test]
 fn a_forked_process_has_a_file_of_its_own() {
-    let folder = Folder::new("forking");
+    let Some(folder) = Folder::new() else { return };
     assert!(child("forking", &folder.0).status().expect("a child").success());
     let files = folder.files();
     assert_eq!(files.len(), 2, "{files:?}");
@@ -288,8 +266,7 @@ fn full_child() {
 
 #[test]
 fn a_full_file_system_is_an_error_and_kills_nobody() {
-    let folder = Folder::new("full");
-    std::fs::create_dir(&folder.0).expect("a folder");
+    let Some(folder) = Folder::new() else { return };
     let mount = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=300k,mode=0755", "tmpfs"])
         .arg(&folder.0)
@@ -316,7 +293,7 @@ fn a_full_file_system_is_an_error_and_kills_nobody() {
 
 #[test]
 fn files_of_the_dead_are_kept_within_bounds() {
-    let folder = Folder::new("sweep");
+    let Some(folder) = Folder::new() else { return };
     run("short", &folder.0);
     let child = child("killed", &folder.0).spawn().expect("a child");
     wait_for(&folder, "done_total", 1);
@@ -369,7 +346,7 @@ fn limited_child() {
 
 #[test]
 fn a_limit_of_file_sizes_ends_no_process() {
-    let folder = Folder::new("limited");
+    let Some(folder) = Folder::new() else { return };
     for role in ["narrow", "limited"] {
         run(role, &folder.0);
     }
@@ -398,7 +375,7 @@ fn bare_child() {
 
 #[test]
 fn a_forked_process_of_one_that_has_no_metrics_yet_keeps_its_name() {
-    let folder = Folder::new("bare");
+    let Some(folder) = Folder::new() else { return };
     run("bare", &folder.0);
     let files = folder.files();
     assert_eq!(files.len(), 2);
@@ -410,7 +387,7 @@ fn a_forked_process_of_one_that_has_no_metrics_yet_keeps_its_name() {
 
 #[test]
 fn a_file_is_believed_of_its_owner_alone() {
-    let folder = Folder::new("owner");
+    let Some(folder) = Folder::new() else { return };
     let child = child("killed", &folder.0).spawn().expect("a child");
     let path = wait_for(&folder, "done_total", 1);
     let is_found = || {
