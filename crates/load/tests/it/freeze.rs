@@ -68,24 +68,29 @@ fn is_the_truth(found: &Histogram, expected: &Histogram) {
     }
 }
 
+/// So often it is tried: where the machine lets the generator stand still, the run itself says that it is not to be trusted.
+const ATTEMPTS: usize = 6;
+
 fn check(answers: Answers, rate: f64, spacing: Spacing, freeze: (u64, u64), drain_ms: u64) {
-    let service_ns = 5 * MS;
-    let stub = Stub::start(answers, service_ns).unwrap();
-    let length_ns = 1_500 * MS;
-    let schedule = Schedule::constant(rate, length_ns, spacing);
-    let freeze = Freeze { from_ns: freeze.0 * MS, to_ns: freeze.1 * MS };
-    let settings = Settings { drain_ns: drain_ms * MS, ..settings(&stub, answers, schedule) };
-    let run = run(&settings, &stub, freeze);
-    let expected =
-        truth(settings.schedule.arrivals(), service_ns, freeze, length_ns + drain_ms * MS);
-    if !run.stalls.is_empty() {
-        println!("not compared: this machine let the generator stand still: {:?}", run.stalls);
-        return;
+    for _ in 0..ATTEMPTS {
+        let service_ns = 5 * MS;
+        let stub = Stub::start(answers, service_ns).unwrap();
+        let length_ns = 1_500 * MS;
+        let schedule = Schedule::constant(rate, length_ns, spacing);
+        let freeze = Freeze { from_ns: freeze.0 * MS, to_ns: freeze.1 * MS };
+        let settings = Settings { drain_ns: drain_ms * MS, ..settings(&stub, answers, schedule) };
+        let run = run(&settings, &stub, freeze);
+        let all: u64 = run.by_second.values().map(Histogram::count).sum();
+        let measured = run.tally.completed + run.tally.unfinished;
+        assert_eq!((all, run.by_request[0].1.count()), (measured, measured));
+        if run.stalls.is_empty() {
+            let due = settings.schedule.arrivals();
+            let end_ns = length_ns + drain_ms * MS;
+            return is_the_truth(&run.tally.response, &truth(due, service_ns, freeze, end_ns));
+        }
+        assert!(!run.doubts.is_empty());
     }
-    is_the_truth(&run.tally.response, &expected);
-    let all: u64 = run.by_second.values().map(Histogram::count).sum();
-    assert_eq!(all, run.tally.intended);
-    assert_eq!(run.by_request[0].1.count(), run.tally.intended);
+    println!("skipped: in {ATTEMPTS} runs this machine let the generator stand still in each");
 }
 
 #[test]
