@@ -85,7 +85,7 @@ pub mod header {
     pub const CREATED_UNIX: usize = 13;
     /// One of [`super::state`].
     pub const STATE: usize = 14;
-    /// When it ended; 0 unless it said goodbye.
+    /// When it ended, or was found dead; 0 while nobody knows.
     pub const ENDED: usize = 15;
     /// Where the registry begins.
     pub const REGISTRY: usize = 16;
@@ -178,6 +178,11 @@ pub const SMALL_BYTES: usize = 2 << 20;
 /// Room is taken in pages.
 pub const PAGE: usize = 4096;
 
+/// Where a lane begins.
+pub const fn lane_offset(lane: usize) -> usize {
+    LANES + lane * LANE_STRIDE
+}
+
 /// Kinds of series, the low byte of an entry's first word, which is written last.
 pub mod kind {
     /// One word in each lane; they add up.
@@ -251,8 +256,10 @@ pub const TEXT: [Field; 5] = [
 ];
 /// Size of [`TEXT`], rounded up.
 pub const TEXT_BYTES: usize = 512;
+/// Where the two buffers of a text begin, each with its length.
+pub const TEXT_BUFFERS: [usize; 2] = [TEXT[1].1, TEXT[3].1];
 /// Bytes of a text that is a value, at the most.
-pub const TEXT_MAX: usize = 240;
+pub const TEXT_MAX: usize = TEXT[2].2;
 
 /// The cells of a heartbeat.
 pub const HEARTBEAT: [Field; 2] = [("beats", 0, 8), ("last", 8, 8)];

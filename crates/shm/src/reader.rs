@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hist::{Histogram, Integers, Parts, Scheme, Side, Sum};
 
-use crate::cells::read_distribution;
+use crate::cells::{read_distribution, read_text};
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::layout::{self, BUCKETS, GROUP, SCALE, SLOT_BYTES, header, kind};
@@ -351,27 +351,27 @@ impl Reader {
     }
 
     fn text_value(&self, small: usize) -> Result<Value> {
-        const WRITING: u64 = 1 << 63;
-        let current_now = || {
-            let mut word = [0];
-            self.source.lane(0, small, &mut word)?;
-            Ok::<u64, Error>(word[0] & !WRITING)
-        };
         if small.saturating_add(layout::TEXT_BYTES) > self.small_reserved(0)? {
             return Ok(Value::Text(String::new()));
         }
-        for _ in 0..4 {
-            let current = current_now()?;
+        let current = || {
+            let mut word = [0];
+            self.source.lane(0, small, &mut word)?;
+            Ok(word[0])
+        };
+        let buffer = |number: usize| {
             let mut words = [0; 1 + layout::TEXT_MAX / 8];
-            let first = if current & 1 == 0 { 8 } else { 256 };
-            self.source.lane(0, small + first, &mut words)?;
-            if current_now()? == current {
-                let length = (words[0] as usize).min(layout::TEXT_MAX);
-                let bytes: Vec<u8> = words[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
-                return Ok(Value::Text(String::from_utf8_lossy(&bytes[..length]).into_owned()));
+            self.source.lane(0, small + layout::TEXT_BUFFERS[number], &mut words)?;
+            Ok::<_, Error>(words)
+        };
+        Ok(match read_text(current, buffer)? {
+            Some([length, text @ ..]) => {
+                let length = (length as usize).min(layout::TEXT_MAX);
+                let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
+                Value::Text(String::from_utf8_lossy(&bytes[..length]).into_owned())
             }
-        }
-        Ok(Value::Unknown("it changes faster than it can be read"))
+            None => Value::Unknown("it changes faster than it can be read"),
+        })
     }
 
     fn histogram(&self, entry: &Entry) -> Result<Option<Histogram>> {

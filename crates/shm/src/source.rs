@@ -159,7 +159,7 @@ impl Source {
         match &mut self.how {
             How::Mapped { lanes, .. } => {
                 while lanes.len() < lanes_used {
-                    let offset = (layout::LANES + lanes.len() * layout::LANE_STRIDE) as u64;
+                    let offset = layout::lane_offset(lanes.len()) as u64;
                     let lane = Map::new(&self.file, offset, layout::LANE_STRIDE, false)
                         .map_err(Error::io("mapping", &self.path))?;
                     lanes.push(lane);
@@ -189,7 +189,7 @@ impl Source {
                 for (number, cells) in lanes.iter_mut().enumerate() {
                     let reserved = head[(layout::HEADER_BYTES + number * layout::LANE_BYTES) / 8];
                     cells.resize((reserved as usize).min(layout::SMALL_BYTES) / 8, 0);
-                    copy(&self.path, &self.file, lane_offset(number), cells)?;
+                    copy(&self.path, &self.file, layout::lane_offset(number), cells)?;
                 }
             }
         }
@@ -217,7 +217,7 @@ impl Source {
                 None => Err(damaged(&self.path, format!("there is no lane {lane} yet"))),
             },
             How::Copied { .. } if offset + words.len() * 8 <= layout::LANE_STRIDE => {
-                copy(&self.path, &self.file, lane_offset(lane) + offset, words)
+                copy(&self.path, &self.file, layout::lane_offset(lane) + offset, words)
             }
             How::Copied { .. } => Err(damaged(&self.path, "something points behind its lane")),
         }
@@ -265,10 +265,6 @@ impl Source {
             }
         }
     }
-}
-
-fn lane_offset(lane: usize) -> usize {
-    layout::LANES + lane * layout::LANE_STRIDE
 }
 
 fn load(path: &Path, map: &Map, offset: usize, words: &mut [u64]) -> Result<()> {

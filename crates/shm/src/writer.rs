@@ -222,7 +222,7 @@ impl Writer {
     pub(crate) fn reserve_large(&self, lane: usize, offset: usize, bytes: usize) -> Result<()> {
         let (start, end) = (offset / PAGE * PAGE, (offset + bytes).next_multiple_of(PAGE));
         let end = end.min(layout::LANE_STRIDE);
-        take_room(&self.path, &self.file, lane_offset(lane) + start, end - start)?;
+        take_room(&self.path, &self.file, layout::lane_offset(lane) + start, end - start)?;
         if let Some(map) = self.lane(lane) {
             map.populate(start, end - start);
         }
@@ -262,9 +262,9 @@ impl Writer {
         }
         let doing = |doing| move |cause: std::io::Error| Error::io(doing, &self.path)(cause);
         if lane >= inside.lanes_used {
-            lengthen(&self.path, &self.file, lane_offset(lane + 1) as u64)?;
+            lengthen(&self.path, &self.file, layout::lane_offset(lane + 1) as u64)?;
         }
-        let offset = lane_offset(lane) as u64;
+        let offset = layout::lane_offset(lane) as u64;
         let map = Map::new(&self.file, offset, layout::LANE_STRIDE, true).map_err(doing("mapping"))?;
         let _ = self.maps[lane].set(map);
         inside.lanes_used = inside.lanes_used.max(lane + 1);
@@ -307,7 +307,7 @@ fn reserve_small_of(
     let end = end.next_multiple_of(PAGE);
     if end > reserved[lane] {
         let (start, bytes) = (reserved[lane], end - reserved[lane]);
-        take_room(&writer.path, &writer.file, lane_offset(lane) + start, bytes)?;
+        take_room(&writer.path, &writer.file, layout::lane_offset(lane) + start, bytes)?;
         if let Some(map) = writer.lane(lane) {
             map.populate(start, bytes);
         }
@@ -325,10 +325,6 @@ fn lengthen(path: &Path, file: &File, bytes: u64) -> Result<()> {
         return Err(Error::Room { path: path.to_owned(), bytes: bytes as usize, cause });
     }
     ftruncate(file, bytes).map_err(|cause| Error::io("making room in", path)(cause.into()))
-}
-
-fn lane_offset(lane: usize) -> usize {
-    layout::LANES + lane * layout::LANE_STRIDE
 }
 
 /// The file system gives the room now, or says that it has none: later it would kill the process (SIGBUS).
