@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, ftruncate, openat, renameat};
@@ -26,6 +27,9 @@ pub(crate) struct Writer {
     pub(crate) lanes: Lanes,
     maps: [OnceLock<Map>; layout::LANES_MAX],
     inside: Mutex<Inside>,
+    /// A page whose first word is 0 in a process that was forked off; `None` where the system has no such pages.
+    fork_mark: Option<Map>,
+    is_inherited: AtomicBool,
 }
 
 /// What only one thread at a time may do: take room, and add to the registry.
@@ -89,7 +93,12 @@ impl Writer {
                 small_reserved: Box::new([0; layout::LANES_MAX]),
                 lanes_used: 0,
             }),
+            fork_mark: Map::wiped_on_fork().ok(),
+            is_inherited: AtomicBool::new(false),
         };
+        if let Some(mark) = writer.fork_mark() {
+            mark.store(1, Ordering::Relaxed);
+        }
         writer.describe(identity, created)?;
         let mut inside = writer.inside();
         writer.open_lane(&mut inside, 0)?;
@@ -147,6 +156,27 @@ impl Writer {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether another process made it, which this one was forked off.
+    pub(crate) fn is_inherited(&self) -> bool {
+        // Relaxed: a forked process begins with one thread.
+        self.is_inherited.load(Ordering::Relaxed)
+            || self.fork_mark().is_some_and(|mark| mark.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Whether it notices forks by itself.
+    pub(crate) fn knows_forks(&self) -> bool {
+        self.fork_mark.is_some()
+    }
+
+    /// It is inherited; whether that is news.
+    pub(crate) fn disown(&self) -> bool {
+        !self.is_inherited.swap(true, Ordering::Relaxed)
+    }
+
+    fn fork_mark(&self) -> Option<&AtomicU64> {
+        self.fork_mark.as_ref()?.at(0)
     }
 
     /// A word of the header.

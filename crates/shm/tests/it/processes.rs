@@ -211,6 +211,71 @@ fn a_forked_process_has_a_file_of_its_own() {
     }
 }
 
+static EARLY: std::sync::OnceLock<shm::Counter> = std::sync::OnceLock::new();
+
+extern "C" fn early() {
+    if let Some(done) = EARLY.get() {
+        done.add(100);
+    }
+}
+
+#[test]
+fn early_child() {
+    if !is_asked("early") {
+        return;
+    }
+    // Registered before the crate's own, which runs after it then.
+    // SAFETY: what it does is allowed after a fork, as below.
+    unsafe { libc::pthread_atfork(None, None, Some(early)) };
+    let done = Description::new("done_total").counter().expect("room");
+    done.add(7);
+    EARLY.set(done.clone()).expect("it is set once");
+    // SAFETY: as above.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        done.add(1);
+        // SAFETY: ends the process, and nothing else.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: as above.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0);
+    done.add(1);
+}
+
+#[test]
+fn bare_clone_child() {
+    if !is_asked("bare_clone") {
+        return;
+    }
+    let done = Description::new("done_total").counter().expect("room");
+    // SAFETY: a copy of this process without any handler of forks; this thread has not recorded yet, and so has no lane.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    if pid == 0 {
+        done.add(101);
+        // SAFETY: ends the process, and nothing else.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: as above.
+    unsafe { libc::waitpid(pid as i32, &mut status, 0) };
+    assert_eq!(status, 0);
+    done.add(8);
+}
+
+#[test]
+fn what_is_recorded_before_a_fork_is_known_of_is_the_new_process_s() {
+    for role in ["early", "bare_clone"] {
+        let folder = Folder::new(role);
+        assert!(child(role, &folder.0).status().expect("a child").success());
+        let mut counts: Vec<u64> =
+            folder.files().iter().map(|path| count(path, "done_total")).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [8, 101], "{role}");
+    }
+}
+
 #[test]
 fn off_child() {
     if is_asked("off") {
