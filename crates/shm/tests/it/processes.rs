@@ -466,6 +466,35 @@ fn a_forked_process_of_one_that_has_no_metrics_yet_keeps_its_name() {
 }
 
 #[test]
+fn in_another_namespace_of_times_nobody_is_taken_for_dead() {
+    let folder = Folder::new("times");
+    let inside = child("killed", &folder.0);
+    let mut command = Command::new("unshare");
+    // The child of `unshare` is in the namespace; it must not outlive it.
+    command.args(["--time", "--boottime", "100000", "--fork", "--kill-child"]);
+    command.arg(inside.get_program()).args(inside.get_args());
+    command.env(ROLE, "killed").env(shm::VARIABLE, &folder.0);
+    let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let Ok(mut child) = started else { return eprintln!("skipped: there is no unshare here") };
+    thread::sleep(Duration::from_millis(300));
+    if child.try_wait().expect("it is ours").is_some() {
+        return eprintln!("skipped: unshare may not make a namespace of times here (needs root)");
+    }
+    let path = wait_for(&folder, "done_total", 1);
+    let (found, _) = shm::processes();
+    let found = found.iter().find(|one| one.path == path).expect("it is found");
+    assert_eq!(
+        shm::sweep(&folder.0, shm::Limits { died: Duration::ZERO, ..shm::Limits::default() }),
+        0
+    );
+    // `unshare` ends with it.
+    let pid = rustix::process::Pid::from_raw(found.identity.pid.cast_signed()).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+    child.wait().expect("it is ours");
+    assert_eq!(found.fate, shm::Fate::Unknown);
+}
+
+#[test]
 fn a_file_is_believed_of_its_owner_alone() {
     let folder = Folder::new("owner");
     let child = child("killed", &folder.0).spawn().expect("a child");
