@@ -91,8 +91,9 @@ impl Lane {
     /// Small cells, which have room: `lane` or `enter` was asked for this very offset.
     #[inline(always)]
     pub(crate) fn small<T: Cells>(self, offset: usize) -> &'static T {
-        // SAFETY: `lane` and `enter` give a lane only where small cells at this offset have room; they are given out aligned, and
-        // room is taken in pages, which no cells reach across (`registry::sizes`). Lanes are never unmapped.
+        // SAFETY: `lane`, `enter` and `shared` give a lane only where small cells at this offset have room: they are given out
+        // aligned, and room is taken in pages. Those that may reach across two (texts, heartbeats: `entry::sizes`) are in lane 0
+        // alone, where all that is registered has room. Lanes are never unmapped.
         unsafe { cells_at(self.base, offset) }
     }
 

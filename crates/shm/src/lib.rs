@@ -34,6 +34,7 @@ macro_rules! not_loom {
 not_loom! {
     mod attached;
     mod counter;
+    mod entry;
     mod error;
     pub mod files;
     mod folder;

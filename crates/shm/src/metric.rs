@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::counter::{Counter, UpDown};
+use crate::entry::{Series, sizes};
 use crate::error::{Error, Result};
 use crate::gauge::{FloatGauge, Gauge};
 use crate::heartbeat::Heartbeat;
@@ -12,7 +13,6 @@ use crate::here;
 use crate::histogram::Histogram;
 use crate::in_flight::InFlight;
 use crate::layout::kind;
-use crate::registry::{Series, sizes};
 use crate::shown::Role;
 use crate::text::Text;
 

@@ -1,10 +1,10 @@
 //! Texts: versions, states, names of leaders.
 
 use crate::cells::{Words, write_text};
+use crate::entry::words_of;
 use crate::gauge::of_lane_0;
 use crate::layout::{TEXT_BUFFERS, TEXT_MAX};
 use crate::metric::Cells;
-use crate::registry::words_of;
 use crate::sync::Ordering;
 
 /// A text of up to 240 bytes.

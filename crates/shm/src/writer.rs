@@ -9,12 +9,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, ftruncate, openat, renameat};
 
 use crate::cells::Words;
+use crate::entry::Series;
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::lanes::Lanes;
 use crate::layout::{self, PAGE, header, state};
 use crate::map::Map;
-use crate::registry::{Registry, Room, Series};
+use crate::registry::{Registry, Room};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{folder, sweep};
 

@@ -138,7 +138,8 @@ fn say(current: &AtomicU64, buffers: &[[AtomicU64; 2]; 2], text: u64) {
 
 fn said(current: &AtomicU64, buffers: &[[AtomicU64; 2]; 2]) -> Option<[u64; 2]> {
     let current = || Ok::<u64, ()>(current.load(Ordering::Acquire));
-    let read = |buffer: usize| Ok(buffers[buffer].each_ref().map(|word| word.load(Ordering::Acquire)));
+    let read =
+        |buffer: usize| Ok(buffers[buffer].each_ref().map(|word| word.load(Ordering::Acquire)));
     read_text(current, read).expect("nothing fails")
 }
 

@@ -3,6 +3,7 @@
 mod checks;
 mod fuzzed;
 mod golden;
+mod hostile;
 mod jvm;
 mod layout;
 mod processes;
