@@ -8,6 +8,8 @@
 //!
 //! A text has two buffers; the one that does not count is written, and then counts. Who reads one looks again whether it still counts.
 
+use std::mem::offset_of;
+
 use crate::sync::{AtomicU64, Ordering, fence, yield_now};
 
 /// So many words.
@@ -122,23 +124,26 @@ pub(crate) struct Side {
 /// How often something is read anew that changes meanwhile.
 const ATTEMPTS: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// Reads a histogram of one lane: `word` gives its small cells by their number, `buckets` adds up those of the groups in `touched`
+/// Reads a histogram of one lane: `cell` gives its small cells by their offset, `buckets` adds up those of the groups in `touched`
 /// and says how many values they hold.
 pub(crate) fn read_distribution<E>(
-    mut word: impl FnMut(usize) -> Result<u64, E>,
+    mut cell: impl FnMut(usize) -> Result<u64, E>,
     mut buckets: impl FnMut(u64) -> Result<u64, E>,
 ) -> Result<Side, E> {
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let counted = buckets(word(6)?)?;
-        let zero = word(1)?;
+        let counted = buckets(cell(offset_of!(Distribution, touched))?)?;
+        let zero = cell(offset_of!(Distribution, zero))?;
         // What these values left is seen below.
         fence(Ordering::Acquire);
-        let (low, high, not_min, max) = (word(2)?, word(3)?, word(4)?, word(5)?);
+        let low = cell(offset_of!(Distribution, sum_low))?;
+        let high = cell(offset_of!(Distribution, sum_high))?;
+        let not_min = cell(offset_of!(Distribution, not_min))?;
+        let max = cell(offset_of!(Distribution, max))?;
         // Whoever raised what was read had raised `begun`: pairs with the fence in `Distribution::record`.
         fence(Ordering::Acquire);
-        let is_exact = word(0)? == counted.wrapping_add(zero);
+        let is_exact = cell(offset_of!(Distribution, begun))? == counted.wrapping_add(zero);
         if is_exact || attempt == ATTEMPTS {
             let sum = u128::from(high) << 64 | u128::from(low);
             return Ok(Side { zero, sum, min: !not_min, max, is_exact });

@@ -10,17 +10,20 @@ impl Distribution {
         Distribution { begun, zero, sum_low, sum_high, not_min, max, touched, reserved }
     }
 
-    fn word(&self, number: usize) -> u64 {
-        let words = [
-            &self.begun,
-            &self.zero,
-            &self.sum_low,
-            &self.sum_high,
-            &self.not_min,
-            &self.max,
-            &self.touched,
+    fn cell(&self, offset: usize) -> u64 {
+        let Distribution { begun, zero, sum_low, sum_high, not_min, max, touched, .. } = self;
+        // Those of loom are larger than words.
+        let cells = [
+            (offset_of!(Distribution, begun), begun),
+            (offset_of!(Distribution, zero), zero),
+            (offset_of!(Distribution, sum_low), sum_low),
+            (offset_of!(Distribution, sum_high), sum_high),
+            (offset_of!(Distribution, not_min), not_min),
+            (offset_of!(Distribution, max), max),
+            (offset_of!(Distribution, touched), touched),
         ];
-        words[number].load(Ordering::Acquire)
+        let (_, cell) = cells.iter().find(|(at, _)| *at == offset).expect("a cell");
+        cell.load(Ordering::Acquire)
     }
 }
 
@@ -51,7 +54,7 @@ impl Cells {
     fn read(&self) -> ([u64; 2], Side) {
         let mut counts = [0; 2];
         let side = read_distribution(
-            |number| Ok::<u64, ()>(self.side.word(number)),
+            |offset| Ok::<u64, ()>(self.side.cell(offset)),
             |_| {
                 counts = std::array::from_fn(|at| self.buckets[at].load(Ordering::Acquire));
                 Ok(counts[0] + counts[1])

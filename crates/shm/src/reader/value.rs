@@ -102,9 +102,9 @@ impl Reader {
             }
             let mut touched_then = 0;
             let side = read_distribution(
-                |number| {
+                |offset| {
                     let mut word = [0];
-                    read(lane, small + number * 8, &mut word)?;
+                    read(lane, small + offset, &mut word)?;
                     Ok(word[0])
                 },
                 |touched| {
