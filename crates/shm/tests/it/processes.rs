@@ -255,7 +255,7 @@ fn bare_clone_child() {
 #[test]
 fn what_is_recorded_before_a_fork_is_known_of_is_the_new_process_s() {
     for role in ["early", "bare_clone"] {
-        let folder = Folder::new(role);
+        let Some(folder) = Folder::new() else { return };
         assert!(child(role, &folder.0).status().expect("a child").success());
         let mut counts: Vec<u64> =
             folder.files().iter().map(|path| count(path, "done_total")).collect();
@@ -452,7 +452,7 @@ fn a_forked_process_of_one_that_has_no_metrics_yet_keeps_its_name() {
 
 #[test]
 fn in_another_namespace_of_times_nobody_is_taken_for_dead() {
-    let folder = Folder::new("times");
+    let Some(folder) = Folder::new() else { return };
     let inside = child("killed", &folder.0);
     let mut command = Command::new("unshare");
     // The child of `unshare` is in the namespace; it must not outlive it.
