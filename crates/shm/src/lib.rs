@@ -34,6 +34,9 @@ macro_rules! not_loom {
 not_loom! {
     mod attached;
     mod counter;
+    mod declared;
+    mod description;
+    mod entry;
     mod error;
     pub mod files;
     mod folder;
@@ -66,6 +69,8 @@ not_loom! {
 
     pub use attached::Attached;
     pub use counter::{Counter, UpDown};
+    pub use declared::{Declared, Label, Labelled, Static};
+    pub use description::Description;
     pub use error::{Error, Result};
     pub use folder::{VARIABLE, folder};
     pub use gauge::{FloatGauge, Gauge};
@@ -73,7 +78,7 @@ not_loom! {
     pub use histogram::{Histogram, Timer};
     pub use identity::Identity;
     pub use in_flight::{InFlight, Operation, Tag};
-    pub use metric::{Declared, Description, Label, Labelled, Metric, Static};
+    pub use metric::Metric;
     pub use processes::{Fate, Format, Found, found_at, processes};
     pub use reader::{Process, Reader};
     pub use registry::SERIES_OF_A_NAME_MAX;

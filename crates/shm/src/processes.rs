@@ -63,7 +63,7 @@ pub enum Fate {
     Died,
     /// It became another program, or made a later file.
     Replaced,
-    /// It is in another namespace, where we cannot see whether it runs.
+    /// It is in another namespace, of processes or of times, where we cannot see whether it runs; or may not be looked at.
     Unknown,
 }
 
@@ -86,7 +86,7 @@ pub fn processes() -> (Vec<Found>, Vec<crate::Error>) {
         }
         match source::header_of(&path) {
             Ok(words) => {
-                let identity = identity_of(&words);
+                let identity = Identity::of(&words);
                 let fate = namespaces.fate(&identity, &words);
                 // What a file says of its process anybody can write: it is believed of whoever owns the file, and of root.
                 if let Fate::Runs { pid } = fate
@@ -125,18 +125,9 @@ pub fn processes() -> (Vec<Found>, Vec<crate::Error>) {
 /// The file at a path, wherever that is: a copy, or that of a process with a folder of its own.
 pub fn found_at(path: &Path) -> crate::Result<Found> {
     let words = source::header_of(path)?;
-    let identity = identity_of(&words);
+    let identity = Identity::of(&words);
     let fate = Namespaces::look().fate(&identity, &words);
     Ok(Found { path: path.to_owned(), format: Format::Topdeck, identity, fate, listed: None })
-}
-
-pub(crate) fn identity_of(words: &[u64; header::WORDS]) -> Identity {
-    Identity {
-        boot: u128::from(words[header::BOOT]) | u128::from(words[header::BOOT + 1]) << 64,
-        pid: words[header::PID] as u32,
-        pid_namespace: words[header::PID_NAMESPACE],
-        start_ticks: words[header::START_TICKS],
-    }
 }
 
 /// The namespaces of this host's processes, as far as we may see them.
@@ -235,11 +226,10 @@ impl Namespaces {
         if of.boot != self.own.boot {
             return Fate::Died;
         }
-        match self.pid_of(of) {
-            Some(pid) if identity::start_ticks(&pid.to_string()) == Some(of.start_ticks) => {
-                Fate::Runs { pid }
-            }
-            Some(_) => Fate::Died,
+        let pid = self.pid_of(of);
+        match pid.and_then(|pid| Some((pid, identity::is_still(&pid.to_string(), of.start_ticks)?))) {
+            Some((pid, true)) => Fate::Runs { pid },
+            Some((_, false)) => Fate::Died,
             None => Fate::Unknown,
         }
     }
