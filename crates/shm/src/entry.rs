@@ -104,7 +104,8 @@ impl<'a> Entry<'a> {
         const TAKEN: usize = size_of::<String>();
         let texts = self.name()?.len() + self.unit()?.len() + self.help()?.len() + 3 * TAKEN;
         let labels = self.labels()?.into_iter();
-        let labels = labels.map(|(name, value)| name.len() + value.len() + 2 * TAKEN).sum::<usize>();
+        let labels =
+            labels.map(|(name, value)| name.len() + value.len() + 2 * TAKEN).sum::<usize>();
         let tags = self.tags()?.into_iter().map(|tag| tag.len() + TAKEN).sum::<usize>();
         Some(texts + labels + tags)
     }

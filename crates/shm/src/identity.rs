@@ -111,7 +111,10 @@ mod tests {
         assert_eq!(own, Identity::own());
         assert_eq!(start_ticks("0"), None);
         let still = |ticks| is_still(&own.pid.to_string(), ticks);
-        assert_eq!([still(own.start_ticks), still(1), is_still("0", 1)].map(Option::unwrap), [true, false, false]);
+        assert_eq!(
+            [still(own.start_ticks), still(1), is_still("0", 1)].map(Option::unwrap),
+            [true, false, false]
+        );
     }
 
     #[test]

@@ -46,7 +46,12 @@ unsafe impl Cells for crate::cells::Words<64> {}
 impl Map {
     /// Maps `bytes` of a file from `offset` on, a multiple of the page size. Whoever touches a page that the file has no room for is
     /// killed (SIGBUS): room is reserved before (`Writer`), or known to be there (`Mapped`).
-    pub(crate) fn new(file: impl AsFd, offset: u64, bytes: usize, writable: bool) -> io::Result<Map> {
+    pub(crate) fn new(
+        file: impl AsFd,
+        offset: u64,
+        bytes: usize,
+        writable: bool,
+    ) -> io::Result<Map> {
         let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe { mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, offset)? };

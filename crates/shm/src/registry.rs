@@ -92,9 +92,8 @@ impl Registry {
             let found = self.series.get(&(one.name.clone(), one.labels.clone()))?;
             (found.1 == series.kind).then_some(found.0)
         };
-        let is_there = |one: &&Series| {
-            self.series.contains_key(&(one.name.clone(), one.labels.clone()))
-        };
+        let is_there =
+            |one: &&Series| self.series.contains_key(&(one.name.clone(), one.labels.clone()));
         let there = all.iter().filter(is_there).count();
         let mut first = all.first().and_then(held);
         let next = cells(self.small_used.next_multiple_of(align), self.large_used);
@@ -113,7 +112,10 @@ impl Registry {
             && self.texts_used + (all.len() + 4) * (layout::STRING_MAX + 8) <= layout::TEXTS_BYTES;
         if !fits {
             room.count_refused();
-            return Err(Error::Full { name: series.name.clone(), limit: "16,384 series and 2 MiB of cells" });
+            return Err(Error::Full {
+                name: series.name.clone(),
+                limit: "16,384 series and 2 MiB of cells",
+            });
         }
         for one in &all[there..] {
             let cells = self.add(room, one)?;
@@ -130,8 +132,7 @@ impl Registry {
     fn add(&mut self, room: &mut Room<'_>, series: &Series) -> Result<u64> {
         check(series)?;
         let full = |limit| Error::Full { name: series.name.clone(), limit };
-        let (small_bytes, align, large_bytes) =
-            sizes(series.kind).expect("BUG: an unknown kind");
+        let (small_bytes, align, large_bytes) = sizes(series.kind).expect("BUG: an unknown kind");
         let small = self.small_used.next_multiple_of(align);
         let large = self.large_used;
         let refused = |room: &mut Room<'_>, limit| {
@@ -164,16 +165,19 @@ impl Registry {
         let cells = cells(small, large);
         let link = series.link.and_then(|link| self.numbers.get(&link)).map_or(0, |at| at + 1);
         let parameter = if series.kind == kind::IN_FLIGHT { texts[4] } else { series.parameter };
-        room.write_entry(self.count, [
-            series.kind | role_code(series.role) << 8,
-            texts[0],
-            texts[1],
-            texts[2],
-            texts[3],
-            cells,
-            link,
-            parameter,
-        ]);
+        room.write_entry(
+            self.count,
+            [
+                series.kind | role_code(series.role) << 8,
+                texts[0],
+                texts[1],
+                texts[2],
+                texts[3],
+                cells,
+                link,
+                parameter,
+            ],
+        );
         let key = (series.name.clone(), series.labels.clone());
         self.note(key, series.kind, series.unit.clone(), cells);
         self.small_used = small + small_bytes;
@@ -233,11 +237,13 @@ impl Registry {
             let offset = layout::REGISTRY + number * layout::ENTRY_BYTES;
             let words = std::array::from_fn(|at| word(offset + at * 8));
             let entry = Entry { words: &words, texts: &texts };
-            let of_kind = sizes(entry.kind()).zip(entry.name()).zip(entry.labels().zip(entry.unit()));
+            let of_kind =
+                sizes(entry.kind()).zip(entry.name()).zip(entry.labels().zip(entry.unit()));
             let Some((((small_bytes, _, large_bytes), name), (labels, unit))) = of_kind else {
                 continue;
             };
-            let labels = labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let labels =
+                labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
             let key = (name.to_owned(), labels.collect());
             let (small, large) = entry.cells();
             self.small_used = self.small_used.max(small + small_bytes);
@@ -325,7 +331,9 @@ fn check(series: &Series) -> Result<()> {
     if texts.into_iter().chain(labels).any(|text| text.len() > layout::STRING_MAX)
         || labels_text(&series.labels).len() > layout::STRING_MAX
     {
-        return problem("name, unit, help and all labels together have 4,096 bytes each at the most");
+        return problem(
+            "name, unit, help and all labels together have 4,096 bytes each at the most",
+        );
     }
     if series.labels.len() > LABELS_MAX {
         return problem("a series has 64 labels at the most");
@@ -337,9 +345,10 @@ fn check(series: &Series) -> Result<()> {
         return problem("a label comes twice");
     }
     if series.tags.len() > layout::TAGS_MAX
-        || series.tags.iter().any(|tag| {
-            tag.is_empty() || tag.contains('\0') || tag.len() > layout::STRING_MAX
-        })
+        || series
+            .tags
+            .iter()
+            .any(|tag| tag.is_empty() || tag.contains('\0') || tag.len() > layout::STRING_MAX)
     {
         return problem("operations have four tags at the most, whose names have 4,096 bytes each");
     }

@@ -124,7 +124,10 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
         return Err(damaged(path, "it was written by a machine of the other byte order"));
     }
     if magic != layout::MAGIC {
-        return Err(damaged(path, format!("it begins with {magic:#018x}, not with {:#018x}", layout::MAGIC)));
+        return Err(damaged(
+            path,
+            format!("it begins with {magic:#018x}, not with {:#018x}", layout::MAGIC),
+        ));
     }
     let (found, features) = (words[header::VERSION], words[header::INCOMPATIBLE]);
     if found != layout::VERSION || features != 0 {
@@ -143,7 +146,10 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     ];
     for (name, at, expected) in places {
         if words[at] != expected as u64 {
-            return Err(damaged(path, format!("{name} is {}, which must be {expected}", words[at])));
+            return Err(damaged(
+                path,
+                format!("{name} is {}, which must be {expected}", words[at]),
+            ));
         }
     }
     if words[header::STATE] == state::BUILDING {
@@ -172,7 +178,8 @@ impl Source {
     pub(crate) fn open(path: &Path, is_copied: bool) -> Result<Source> {
         let (file, found) = open(path)?;
         let how = if found.uid() == rustix::process::geteuid().as_raw() && !is_copied {
-            let head = Map::new(&file, 0, layout::REGISTRY, false).map_err(Error::io("mapping", path))?;
+            let head =
+                Map::new(&file, 0, layout::REGISTRY, false).map_err(Error::io("mapping", path))?;
             How::Mapped { head, lanes: Vec::new() }
         } else {
             How::Copied { head: Vec::new(), lanes: Vec::new(), bytes: 0 }
@@ -216,10 +223,12 @@ impl Source {
                 copy(&self.path, &self.file, 0, head)?;
                 let found = self.file.metadata().map_err(Error::io("looking at", &self.path))?;
                 *bytes = found.blocks() * 512;
-                let reserved = |lane| head[lane_word(lane)].min(layout::SMALL_BYTES as u64) as usize;
+                let reserved =
+                    |lane| head[lane_word(lane)].min(layout::SMALL_BYTES as u64) as usize;
                 let claimed = (0..lanes_used).map(reserved).sum::<usize>() as u64;
                 if claimed > *bytes + COPY_SLACK {
-                    let problem = format!("its lanes say that they have {claimed} bytes, it has {bytes}");
+                    let problem =
+                        format!("its lanes say that they have {claimed} bytes, it has {bytes}");
                     return Err(damaged(&self.path, problem));
                 }
                 lanes.resize_with(lanes_used, Vec::new);

@@ -105,7 +105,9 @@ fn gone_since(path: &Path) -> Option<(u64, bool)> {
         return Some((words[header::ENDED], true));
     }
     let is_replaced = words[header::STATE] == state::REPLACED;
-    if !is_replaced && identity::is_still(&identity.pid.to_string(), identity.start_ticks) != Some(false) {
+    if !is_replaced
+        && identity::is_still(&identity.pid.to_string(), identity.start_ticks) != Some(false)
+    {
         return None;
     }
     if words[header::ENDED] != 0 {

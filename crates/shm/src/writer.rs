@@ -54,7 +54,8 @@ impl Writer {
         let name = format!("{}-{created:x}.{}", identity.pid, layout::EXTENSION);
         let path = folder_path.join(&name);
         let temporary = format!(".{name}");
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&folder, &temporary, flags, Mode::from_raw_mode(0o640))
             .map_err(|cause| Error::io("making", &path)(cause.into()))?;
         let made = Writer::fill(&path, file, &identity, created, parent);
@@ -112,7 +113,8 @@ impl Writer {
         }
         let (program, command) = program();
         for (at, text) in [(header::PROGRAM, program), (header::COMMAND, command)] {
-            let text = inside.with_room(&writer, |registry, room| registry.text(room, text.as_bytes()))?;
+            let text =
+                inside.with_room(&writer, |registry, room| registry.text(room, text.as_bytes()))?;
             writer.word(at).store(text, Ordering::Relaxed);
         }
         drop(inside);
@@ -296,7 +298,8 @@ impl Writer {
             lengthen(&self.path, &self.file, layout::lane_offset(lane + 1) as u64)?;
         }
         let offset = layout::lane_offset(lane) as u64;
-        let map = Map::new(&self.file, offset, layout::LANE_STRIDE, true).map_err(doing("mapping"))?;
+        let map =
+            Map::new(&self.file, offset, layout::LANE_STRIDE, true).map_err(doing("mapping"))?;
         let _ = self.maps[lane].set(map);
         inside.lanes_used = inside.lanes_used.max(lane + 1);
         self.word(header::LANES_USED).store(inside.lanes_used as u64, Ordering::Release);
@@ -311,8 +314,7 @@ impl Inside {
         work: impl FnOnce(&mut Registry, &mut Room<'_>) -> Result<T>,
     ) -> Result<T> {
         let Inside { registry, registry_reserved, texts_reserved, small_reserved, .. } = self;
-        let mut reserve =
-            |offset, bytes| take_room(&writer.path, &writer.file, offset, bytes);
+        let mut reserve = |offset, bytes| take_room(&writer.path, &writer.file, offset, bytes);
         let mut reserve_small = |end| reserve_small_of(small_reserved, writer, 0, end);
         let mut room = Room {
             head: &writer.head,

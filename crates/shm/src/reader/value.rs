@@ -59,9 +59,8 @@ impl Reader {
         if small.saturating_add(layout::TEXT_BYTES) > self.source.small_reserved(0) {
             return Ok(Value::Text(String::new()));
         }
-        let read = |offset: usize, words: &mut [u64]| {
-            self.source.lane(budget, 0, small + offset, words)
-        };
+        let read =
+            |offset: usize, words: &mut [u64]| self.source.lane(budget, 0, small + offset, words);
         let current = || {
             let mut word = [0];
             read(0, &mut word)?;
@@ -148,7 +147,8 @@ impl Reader {
         let is_inside = large >= layout::SMALL_BYTES
             && large.saturating_add(layout::SLOTS_MAX * SLOT_BYTES) <= layout::LANE_STRIDE;
         for lane in self.lanes_with(small, 64) {
-            let is_idle = self.source.small(lane, small)? == 0 && self.source.small(lane, small + 8)? == 0;
+            let is_idle =
+                self.source.small(lane, small)? == 0 && self.source.small(lane, small + 8)? == 0;
             if is_idle {
                 continue;
             }
