@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::Result;
 use load::{Answers, Request, Requests, Schedule, Settings, Spacing, Stub, Target, Template};
@@ -11,11 +12,22 @@ use load::{Answers, Request, Requests, Schedule, Settings, Spacing, Stub, Target
 pub(crate) const SERVICE_NS: u64 = 1_000_000;
 const SECOND_NS: f64 = 1e9;
 
-/// A server until the input ends. Its first line says where.
+/// A server until the input ends. Its first line says where, the next comes with the first request.
 pub(crate) fn stub() -> Result<()> {
-    let stub = Stub::start(Answers::Http1, SERVICE_NS)?;
+    let stub = Arc::new(Stub::start(Answers::Http1, SERVICE_NS)?);
     println!("{}", stub.address());
     std::io::stdout().flush()?;
+    let watched = Arc::clone(&stub);
+    std::thread::spawn(move || {
+        // Ten seconds: a tool that does not start never sends anything.
+        for _ in 0..50_000 {
+            if watched.taken() > 0 {
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        println!("begun");
+    });
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The freeze test: a server with a known truth is stopped (SIGSTOP) for part of a run, or the tool itself is.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,7 @@ pub(crate) const SCENARIOS: [Scenario; 5] = [
 /// A server in a process of its own.
 pub(crate) struct Server {
     process: Child,
+    says: BufReader<ChildStdout>,
     pub(crate) url: String,
 }
 
@@ -73,9 +74,16 @@ impl Server {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
+        let mut says = BufReader::new(process.stdout.take().context("its output")?);
         let mut line = String::new();
-        BufReader::new(process.stdout.take().context("its output")?).read_line(&mut line)?;
-        Ok(Server { process, url: format!("http://{}/", line.trim()) })
+        says.read_line(&mut line)?;
+        Ok(Server { process, says, url: format!("http://{}/", line.trim()) })
+    }
+
+    /// Waits until its first request has come, which in a schedule is due at the start.
+    fn begun(&mut self) -> Result<()> {
+        self.says.read_line(&mut String::new())?;
+        Ok(())
     }
 }
 
@@ -88,9 +96,10 @@ impl Drop for Server {
 
 /// What a tool says of a scenario.
 pub(crate) fn run(tool: Tool, scenario: &Scenario, seconds: f64) -> Result<Said> {
-    let server = Server::start()?;
+    let mut server = Server::start()?;
+    let url = server.url.clone();
     let plan = Plan {
-        url: &server.url,
+        url: &url,
         rate: Some(scenario.rate),
         seconds,
         drain: 0.0,
@@ -100,6 +109,7 @@ pub(crate) fn run(tool: Tool, scenario: &Scenario, seconds: f64) -> Result<Said>
     let mut command = tool.command(&plan)?;
     // With what it starts itself, so that all of it can be stopped.
     let mut process = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()?;
+    server.begun()?;
     let began = Instant::now();
     let group = Pid::from_child(&process);
     let stopped = Pid::from_child(&server.process);
