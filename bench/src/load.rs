@@ -3,6 +3,7 @@
 pub(crate) mod child;
 mod freeze;
 mod held;
+mod packets;
 mod tools;
 
 use self::freeze::{SCENARIOS, Scenario};
@@ -15,7 +16,9 @@ Freeze test: a server that answers each request after 1 ms, however many there a
 constant schedule, or the tool itself is stopped. The truth follows from the schedule by arithmetic, with the median that an answer \
 takes at rest on this machine as the server's time. wrk has no schedule: it sends as fast as answers come, on 10 connections. Tools \
 that do not print a figure have a dash. Highest rate: tool and nginx have a processor each; a rate is held if 99 % of it is \
-answered; wrk's is what it gets when it sends as fast as it can.";
+answered; wrk's is what it gets when it sends as fast as it can. \
+Error added: what a tool says of 10,000 requests per second to nginx, less what the stamps of their packets say (tcpdump); for \
+topdeck its service time, which begins with the send as that of the others does.";
 
 /// One bucket of the scheme that all are compared in.
 const BUCKET: f64 = 0.0219;
@@ -42,7 +45,10 @@ pub(crate) fn run(effort: &Effort) -> Section {
         Err(error) => {
             section.method += &format!("\n\nNothing was measured against nginx: {error:#}.")
         }
-        Ok(nginx) => rates(effort, &nginx, &mut section),
+        Ok(nginx) => {
+            rates(effort, &nginx, &mut section);
+            errors(effort, &nginx, &mut section);
+        }
     }
     section
 }
@@ -149,5 +155,45 @@ fn rates(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
     section.targets.push(Target::at_most("memory with 10,000 connections", 200.0, "MiB", memory));
     if let Err(error) = many {
         section.method += &format!("\n\n10,000 connections: {error:#}.");
+    }
+}
+
+fn errors(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
+    let seconds = if effort.quick { 2.0 } else { 10.0 };
+    let header =
+        ["", "p50, packets", "p50, said", "p50, added", "p99, packets", "p99, said", "p99, added"];
+    let mut table = Table::new("Error added at 10,000/s, microseconds.", 1, &header);
+    let mut added = Vec::new();
+    for tool in [Tool::Topdeck, Tool::Vegeta, Tool::Hey] {
+        eprintln!("        error added: {} …", tool.name());
+        match packets::beside(tool, nginx, seconds) {
+            Err(error) => section.method += &format!("\n\n{}: {error:#}.", tool.name()),
+            Ok((said, packets)) => {
+                let of =
+                    |q: f64| packets.quantile(q).map_or(f64::NAN, |found| found.estimate * 1e-3);
+                let us = |ms: Option<f64>| ms.map_or(f64::NAN, |ms| ms * 1e3);
+                let own = |name: &str, else_ms: Option<f64>| match tool {
+                    Tool::Topdeck => us(tools::own(&said, name)),
+                    _ => us(else_ms),
+                };
+                let pairs = [
+                    (of(0.5), own("service p50", said.p50)),
+                    (of(0.99), own("service p99 ", said.p99)),
+                ];
+                let cells =
+                    pairs.iter().flat_map(|(packets, said)| [*packets, *said, said - packets]);
+                table.rows.push([tool.name()].into_iter().chain(cells.map(number)).collect());
+                added.push((tool, pairs.map(|(packets, said)| (said - packets).abs())));
+            }
+        }
+    }
+    section.tables.push(table);
+    let ours = added.iter().find(|one| one.0 == Tool::Topdeck).map(|one| one.1);
+    for (at, name) in ["p50", "p99"].into_iter().enumerate() {
+        let peers = added.iter().filter(|one| one.0 != Tool::Topdeck).map(|one| one.1[at]);
+        let best = peers.reduce(f64::min);
+        let ratio = ours.zip(best).map(|(ours, best)| ours[at] / best);
+        let what = format!("error added at 10,000/s, {name}, against the best peer");
+        section.targets.push(Target::at_most(&what, 1.0, "× its error", ratio));
     }
 }

@@ -51,6 +51,12 @@ impl Nginx {
     }
 }
 
+impl Nginx {
+    pub(crate) fn port(&self) -> u16 {
+        PORT
+    }
+}
+
 impl Drop for Nginx {
     fn drop(&mut self) {
         // So that its worker ends, too.
