@@ -268,6 +268,23 @@ impl Reader {
         })
     }
 
+    /// How many values a histogram has, records that are under way among them: a word of each lane instead of all its buckets. `None` of
+    /// what is no histogram.
+    pub fn recorded(&self, at: usize) -> Result<Option<u64>> {
+        let Entry { series, small, .. } = &self.series[at];
+        if series.kind != kind::HISTOGRAM {
+            return Ok(None);
+        }
+        let mut sum = 0u64;
+        for lane in 0..self.lanes() {
+            if small.saturating_add(64) <= self.small_reserved(lane)? {
+                // `begun`, the first word of `layout::HISTOGRAM`.
+                sum = sum.saturating_add(self.source.small(lane, *small)?);
+            }
+        }
+        Ok(Some(sum))
+    }
+
     /// The counters and up-down gauges among the first `values.len()` series, each modulo 2^64; 0 for what is none of them. The fast way
     /// to see many: those that were registered one after the other are read one after the other.
     pub fn counts(&self, values: &mut [u64]) -> Result<()> {
@@ -337,8 +354,10 @@ impl Reader {
 
     fn sum(&self, small: usize) -> Result<u64> {
         let mut sum = 0u64;
-        for lane in self.lanes_with(small, 8)? {
-            sum = sum.wrapping_add(self.source.small(lane, small)?);
+        for lane in 0..self.lanes() {
+            if small.saturating_add(8) <= self.small_reserved(lane)? {
+                sum = sum.wrapping_add(self.source.small(lane, small)?);
+            }
         }
         Ok(sum)
     }
