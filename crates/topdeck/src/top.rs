@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut board = Board::new(options.interval);
     let mut watch = Watch::new(options.process.clone());
     if options.once {
-        return once(&mut board, &mut watch);
+        return once(options, &mut board, &mut watch);
     }
     if !io::stdout().is_terminal() {
         bail!("standard output is no terminal; --once writes one table as text");
@@ -94,15 +94,26 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn once(board: &mut Board, watch: &mut Watch) -> Result<ExitCode> {
+/// Why nothing is shown, and what to do.
+fn nobody(asked: Option<&str>) -> String {
+    match asked {
+        None => "no process of this host shows metrics in shared memory that may be read: a program does once it uses the crate shm, \
+                 or runs on a Java virtual machine"
+            .to_owned(),
+        Some(asked) => format!(
+            "no process with {asked:?} in the name of its program, or as its id, shows metrics in shared memory that may be read; \
+             `topdeck ls` lists those that do"
+        ),
+    }
+}
+
+fn once(options: &Options, board: &mut Board, watch: &mut Watch) -> Result<ExitCode> {
     // Which metric is the busiest of its process is known only after the second look.
     screen::look(board, watch, &Close::all(), false);
     let nothing = |board: &Board, watch: &Watch| {
         watch.problems.iter().for_each(say);
         if board.processes.is_empty() {
-            say(
-                "no process of this host shows metrics in shared memory that may be read, or none of those asked for",
-            );
+            say(nobody(options.process.as_deref()));
         }
         board.processes.is_empty()
     };
