@@ -1,5 +1,7 @@
 //! What `shm` looks at from outside: this program once more, recording or reading.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -12,6 +14,7 @@ pub(crate) fn record(count: u64) -> Result<()> {
     let begun = shm::Description::new("bench_begun_total").counter()?;
     let done = shm::Description::new("bench_done_total").counter()?;
     let took = shm::Description::new("bench_child").histogram()?;
+    let nowhere = File::create("/dev/null")?;
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -21,11 +24,13 @@ pub(crate) fn record(count: u64) -> Result<()> {
                     took.record(1 << shift);
                     done.add(1);
                 });
+                mark(&nowhere, BEGIN);
                 for value in 0..if count == 0 { u64::MAX } else { count } {
                     begun.add(1);
                     took.record(value % 1_000_000);
                     done.add(1);
                 }
+                mark(&nowhere, END);
             });
         }
     });
@@ -39,10 +44,14 @@ pub(crate) fn read(count: u64) -> Result<()> {
     }
     let mut reader = shm::Reader::attach(&shm::status()?)?;
     let mut counts = vec![0; reader.len()];
+    let nowhere = File::create("/dev/null")?;
+    reader.refresh()?;
+    mark(&nowhere, BEGIN);
     for _ in 0..count {
         reader.refresh()?;
         reader.counts(&mut counts)?;
     }
+    mark(&nowhere, END);
     Ok(())
 }
 
@@ -58,34 +67,50 @@ pub(crate) fn seen(path: &Path, counter: &str, histogram: &str) -> Result<(u64, 
     }
 }
 
-/// How many system calls this program makes when it is asked to do this, as strace counts them.
+/// What a thread says before and after what is looked at, by a system call that strace shows.
+const BEGIN: &str = "what is looked at begins";
+const END: &str = "what is looked at ends";
+
+fn mark(mut nowhere: &File, what: &str) {
+    // One plain system call: no buffer, no lock.
+    let _ = nowhere.write_all(what.as_bytes());
+}
+
+/// How many system calls the threads of this program make between their marks when it is asked to do this; `None` where strace
+/// cannot tell.
 pub(crate) fn calls(arguments: &[&str]) -> Option<u64> {
     let file = tempfile::NamedTempFile::new().ok()?;
-    // A folder of its own: what others left behind is looked at when a file is made.
-    let folder = tempfile::Builder::new().prefix("topdeck-bench-").tempdir_in("/dev/shm").ok()?;
+    // Written whole, however long the marks are.
     let status = Command::new("strace")
-        .args(["-f", "-c", "-S", "calls", "-o"])
+        .args(["-f", "-s", "64", "-o"])
         .arg(file.path())
         .arg(std::env::current_exe().ok()?)
         .args(arguments)
-        .env(shm::VARIABLE, folder.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
     if !status.is_ok_and(|status| status.success()) {
         return None;
     }
-    let table = std::fs::read_to_string(file.path()).ok()?;
-    // Waiting for a processor and for time is not what is counted: the clock's thread wakes once a second.
-    let rows = table.lines().filter_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let name = *words.last()?;
-        let is_call = words.len() >= 5 && words[0].parse::<f64>().is_ok() && name != "total";
-        let is_clock =
-            ["poll", "ppoll", "read", "futex", "clock_gettime", "adjtimex", "restart_syscall"];
-        (is_call && !is_clock.contains(&name)).then(|| words[3].parse::<u64>().ok()).flatten()
-    });
-    Some(rows.sum())
+    calls_between_marks(&std::fs::read_to_string(file.path()).ok()?)
+}
+
+/// Of lines `1234 write(1, "…", 24) = 24`: the calls of each thread between its marks. `None` if no thread made both.
+fn calls_between_marks(trace: &str) -> Option<u64> {
+    let mut at_work = std::collections::HashSet::new();
+    let (mut calls, mut ended) = (0, 0);
+    for line in trace.lines() {
+        let (thread, call) = line.split_once(' ')?;
+        if call.contains(BEGIN) {
+            at_work.insert(thread);
+        } else if call.contains(END) {
+            ended += u64::from(at_work.remove(thread));
+        // A call that another thread interrupts is shown by a second line when it returns; signals and exits are no calls.
+        } else if at_work.contains(thread) && call.trim_start().starts_with(char::is_alphabetic) {
+            calls += 1;
+        }
+    }
+    (ended > 0 && at_work.is_empty()).then_some(calls)
 }
 
 /// A process of one thread that has so many counters and waits.

@@ -31,10 +31,7 @@ pub fn read_two(path: &Path) -> Result<(Table, Option<Table>)> {
     opened(path, two)
 }
 
-fn opened<T>(
-    path: &Path,
-    read: impl FnOnce(ReadAt<'_>, u64) -> Result<T, Failed>,
-) -> Result<T> {
+fn opened<T>(path: &Path, read: impl FnOnce(ReadAt<'_>, u64) -> Result<T, Failed>) -> Result<T> {
     let failed = |doing, source: io::Error| Error::Io { doing, path: path.to_owned(), source };
     // A pipe in the file's place must not make anybody wait.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

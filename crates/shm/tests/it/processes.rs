@@ -10,29 +10,7 @@ use std::time::Duration;
 use shm::show::{Number, Value};
 use shm::{Description, Reader};
 
-/// A folder in memory that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = PathBuf::from(format!("/dev/shm/topdeck-test-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Folder(path)
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
-        let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
-        files.sort();
-        files
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use crate::folder::Folder;
 
 /// What a child does: the tests below that end in `_child` do nothing unless they are asked to.
 const ROLE: &str = "TOPDECK_SHM_TEST_ROLE";
@@ -43,6 +21,16 @@ fn child(role: &str, folder: &Path) -> Command {
     command.args(["--exact", &name, "--nocapture", "--test-threads=1"]);
     command.env(ROLE, role).env(shm::VARIABLE, folder).stdout(Stdio::null());
     command
+}
+
+/// Runs a child to its end. It says that it passed: a name that no test has would run nothing, and end well.
+#[track_caller]
+fn run(role: &str, folder: &Path) {
+    let child = child(role, folder).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+    let output = child.expect("a child");
+    let told = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
+    assert!(output.status.success() && told.contains("1 passed"), "{role}: {told}");
 }
 
 fn is_asked(role: &str) -> bool {
@@ -108,7 +96,7 @@ fn killed_child() {
 
 #[test]
 fn a_process_that_is_killed_leaves_all_that_it_counted() {
-    let folder = Folder::new("killed");
+    let Some(folder) = Folder::new() else { return };
     let child = child("killed", &folder.0).spawn().expect("a child");
     let path = wait_for(&folder, "done_total", 100_000);
     killed(child);
@@ -144,8 +132,8 @@ fn ended_child() {
 
 #[test]
 fn more_threads_than_lanes_lose_nothing_and_the_end_is_noted() {
-    let folder = Folder::new("ended");
-    assert!(child("ended", &folder.0).status().expect("a child").success());
+    let Some(folder) = Folder::new() else { return };
+    run("ended", &folder.0);
     let [path] = &folder.files()[..] else { panic!("one file, not {:?}", folder.files()) };
     assert_eq!(count(path, "done_total"), 100_000);
     let Value::Histogram(took) = value(path, "took") else { panic!("no histogram") };
@@ -192,7 +180,7 @@ fn forking_child() {
 
 #[test]
 fn a_forked_process_has_a_file_of_its_own() {
-    let folder = Folder::new("forking");
+    let Some(folder) = Folder::new() else { return };
     assert!(child("forking", &folder.0).status().expect("a child").success());
     let files = folder.files();
     assert_eq!(files.len(), 2, "{files:?}");
@@ -211,6 +199,71 @@ fn a_forked_process_has_a_file_of_its_own() {
     }
 }
 
+static EARLY: std::sync::OnceLock<shm::Counter> = std::sync::OnceLock::new();
+
+extern "C" fn early() {
+    if let Some(done) = EARLY.get() {
+        done.add(100);
+    }
+}
+
+#[test]
+fn early_child() {
+    if !is_asked("early") {
+        return;
+    }
+    // Registered before the crate's own, which runs after it then.
+    // SAFETY: what it does is allowed after a fork, as below.
+    unsafe { libc::pthread_atfork(None, None, Some(early)) };
+    let done = Description::new("done_total").counter().expect("room");
+    done.add(7);
+    EARLY.set(done.clone()).expect("it is set once");
+    // SAFETY: as above.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        done.add(1);
+        // SAFETY: ends the process, and nothing else.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: as above.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0);
+    done.add(1);
+}
+
+#[test]
+fn bare_clone_child() {
+    if !is_asked("bare_clone") {
+        return;
+    }
+    let done = Description::new("done_total").counter().expect("room");
+    // SAFETY: a copy of this process without any handler of forks; this thread has not recorded yet, and so has no lane.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    if pid == 0 {
+        done.add(101);
+        // SAFETY: ends the process, and nothing else.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: as above.
+    unsafe { libc::waitpid(pid as i32, &mut status, 0) };
+    assert_eq!(status, 0);
+    done.add(8);
+}
+
+#[test]
+fn what_is_recorded_before_a_fork_is_known_of_is_the_new_process_s() {
+    for role in ["early", "bare_clone"] {
+        let Some(folder) = Folder::new() else { return };
+        assert!(child(role, &folder.0).status().expect("a child").success());
+        let mut counts: Vec<u64> =
+            folder.files().iter().map(|path| count(path, "done_total")).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [8, 101], "{role}");
+    }
+}
+
 #[test]
 fn off_child() {
     if is_asked("off") {
@@ -223,19 +276,19 @@ fn off_child() {
 
 #[test]
 fn nothing_is_made_where_it_is_switched_off_or_not_in_memory() {
-    assert!(child("off", Path::new("off")).status().expect("a child").success());
-    let on_disk = std::env::temp_dir().join(format!("topdeck-shm-{}", std::process::id()));
-    let output = child("disk", &on_disk).stderr(Stdio::piped()).output().expect("a child");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    run("off", Path::new("off"));
+    let on_disk = format!("shm-{}", std::process::id());
+    let on_disk = Path::new(env!("CARGO_TARGET_TMPDIR")).join(on_disk);
+    run("disk", &on_disk);
     let _ = std::fs::remove_dir_all(&on_disk);
 }
 
 #[test]
 fn disk_child() {
     if is_asked("disk") {
-        // Where the folder for temporary files is in memory, there is nothing to refuse.
-        if let Err(error) = shm::status() {
-            assert!(error.to_string().contains("not in memory"), "{error}");
+        match shm::status() {
+            Ok(_) => eprintln!("skipped: what cargo builds is in memory here, too"),
+            Err(error) => assert!(error.to_string().contains("not in memory"), "{error}"),
         }
     }
 }
@@ -278,8 +331,7 @@ fn full_child() {
 
 #[test]
 fn a_full_file_system_is_an_error_and_kills_nobody() {
-    let folder = Folder::new("full");
-    std::fs::create_dir(&folder.0).expect("a folder");
+    let Some(folder) = Folder::new() else { return };
     let mount = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=300k,mode=0755", "tmpfs"])
         .arg(&folder.0)
@@ -306,9 +358,8 @@ fn a_full_file_system_is_an_error_and_kills_nobody() {
 
 #[test]
 fn files_of_the_dead_are_kept_within_bounds() {
-    let folder = Folder::new("sweep");
-    let run = |role: &str| assert!(child(role, &folder.0).status().expect("a child").success());
-    run("short");
+    let Some(folder) = Folder::new() else { return };
+    run("short", &folder.0);
     let child = child("killed", &folder.0).spawn().expect("a child");
     wait_for(&folder, "done_total", 1);
     killed(child);
@@ -360,10 +411,9 @@ fn limited_child() {
 
 #[test]
 fn a_limit_of_file_sizes_ends_no_process() {
-    let folder = Folder::new("limited");
+    let Some(folder) = Folder::new() else { return };
     for role in ["narrow", "limited"] {
-        let output = child(role, &folder.0).stderr(Stdio::piped()).output().expect("a child");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        run(role, &folder.0);
     }
     let [path] = &folder.files()[..] else { panic!("one file, not {:?}", folder.files()) };
     assert_eq!(count(path, "done_total"), 4_000);
@@ -390,8 +440,8 @@ fn bare_child() {
 
 #[test]
 fn a_forked_process_of_one_that_has_no_metrics_yet_keeps_its_name() {
-    let folder = Folder::new("bare");
-    assert!(child("bare", &folder.0).status().expect("a child").success());
+    let Some(folder) = Folder::new() else { return };
+    run("bare", &folder.0);
     let files = folder.files();
     assert_eq!(files.len(), 2);
     let processes = files.iter().map(|path| Reader::attach(path).expect("a file").process());
@@ -401,8 +451,37 @@ fn a_forked_process_of_one_that_has_no_metrics_yet_keeps_its_name() {
 }
 
 #[test]
+fn in_another_namespace_of_times_nobody_is_taken_for_dead() {
+    let Some(folder) = Folder::new() else { return };
+    let inside = child("killed", &folder.0);
+    let mut command = Command::new("unshare");
+    // The child of `unshare` is in the namespace; it must not outlive it.
+    command.args(["--time", "--boottime", "100000", "--fork", "--kill-child"]);
+    command.arg(inside.get_program()).args(inside.get_args());
+    command.env(ROLE, "killed").env(shm::VARIABLE, &folder.0);
+    let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let Ok(mut child) = started else { return eprintln!("skipped: there is no unshare here") };
+    thread::sleep(Duration::from_millis(300));
+    if child.try_wait().expect("it is ours").is_some() {
+        return eprintln!("skipped: unshare may not make a namespace of times here (needs root)");
+    }
+    let path = wait_for(&folder, "done_total", 1);
+    let (found, _) = shm::processes();
+    let found = found.iter().find(|one| one.path == path).expect("it is found");
+    assert_eq!(
+        shm::sweep(&folder.0, shm::Limits { died: Duration::ZERO, ..shm::Limits::default() }),
+        0
+    );
+    // `unshare` ends with it.
+    let pid = rustix::process::Pid::from_raw(found.identity.pid.cast_signed()).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+    child.wait().expect("it is ours");
+    assert_eq!(found.fate, shm::Fate::Unknown);
+}
+
+#[test]
 fn a_file_is_believed_of_its_owner_alone() {
-    let folder = Folder::new("owner");
+    let Some(folder) = Folder::new() else { return };
     let child = child("killed", &folder.0).spawn().expect("a child");
     let path = wait_for(&folder, "done_total", 1);
     let is_found = || {

@@ -134,24 +134,28 @@ impl One {
             return Ok(self.attached.metrics()?.into_iter().map(Seen::Whole).collect());
         };
         reader.refresh()?;
-        let told = self.told;
-        let seen = (0..reader.len()).map(|at| match at < told {
-            true => Ok(Seen::Known(reading(reader, at, close)?)),
-            false => Ok(Seen::Whole(reader.metric(at)?)),
-        });
-        let seen = seen.collect::<shm::Result<Vec<_>>>()?;
+        let told = self.told.min(reader.len());
+        let mut seen = known(reader, told, close)?;
+        seen.extend(reader.metrics_from(told)?.into_iter().map(Seen::Whole));
         self.told = seen.len();
         Ok(seen)
     }
 }
 
-fn reading(reader: &Reader, at: usize, close: Series<'_>) -> shm::Result<Reading> {
-    if !close.has(reader.name(at))
-        && let Some(count) = reader.recorded(at)?
-    {
-        return Ok(Reading::Recorded(count));
-    }
-    Ok(Reading::Of(reader.value(at)?))
+/// Series that were told: of histograms that nobody looks at closely how many values they have, of all others the value.
+fn known(reader: &Reader, told: usize, close: Series<'_>) -> shm::Result<Vec<Seen>> {
+    let counts = (0..told).map(|at| match close.has(reader.name(at)) {
+        true => Ok(None),
+        false => reader.recorded(at),
+    });
+    let counts = counts.collect::<shm::Result<Vec<_>>>()?;
+    let places: Vec<usize> = (0..told).filter(|&at| counts[at].is_none()).collect();
+    let mut values = reader.values(&places)?.into_iter();
+    let reading = |count: Option<u64>| match count {
+        Some(count) => Some(Reading::Recorded(count)),
+        None => values.next().map(Reading::Of),
+    };
+    Ok(counts.into_iter().filter_map(reading).map(Seen::Known).collect())
 }
 
 #[cfg(test)]

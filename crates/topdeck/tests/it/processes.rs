@@ -331,7 +331,11 @@ fn a_histogram_of_a_process_has_all_views() {
     assert_eq!(run.status, 2);
     assert!(run.stderr.contains("answer_duration, request_duration"), "{}", run.stderr);
     let run = folder.topdeck("hist no-such-file answer_duration");
-    assert!(run.stderr.contains("there is no file \"no-such-file\", and no process"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("there is no file \"no-such-file\", and no process"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]

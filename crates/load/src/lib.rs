@@ -1,0 +1,34 @@
+//! Load on an open schedule.
+//!
+//! When each request is due is decided before the run ([`Schedule`]) and moved by nothing that happens in it. A request's **response
+//! time** runs from the moment it was due, its **service time** from the moment it was sent; the difference, the **send lag**, is
+//! recorded too. What never ended counts with the age it had. All times are nanoseconds.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod events;
+mod failure;
+mod protocol;
+mod request;
+mod run;
+mod schedule;
+mod session;
+mod stub;
+mod tally;
+mod target;
+mod truth;
+mod verdict;
+mod worker;
+
+pub use failure::Failure;
+pub use protocol::Protocol;
+pub use request::{Rendered, Request, Requests, RequestsError, Template, Values};
+pub use run::{Error, Observer, Run, Settings, run};
+pub use schedule::{Arrivals, Piece, Schedule, Spacing};
+pub use session::{Ended, Session, Ticket};
+pub use stub::{Answers, Stub};
+pub use tally::Tally;
+pub use target::{Target, TargetError};
+pub use truth::{Freeze, truth};
+pub use verdict::Doubt;
+pub use worker::STALL_NS;

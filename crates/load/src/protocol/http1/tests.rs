@@ -1,0 +1,114 @@
+//! Requests as they are written, answers whole and in pieces, and garbage.
+
+use super::*;
+
+fn asked(method: &str) -> (Http1, Vec<u8>) {
+    let mut session = Http1::new("a:80");
+    let mut out = Vec::new();
+    let request =
+        Rendered { method: method.to_owned(), path: "/x?y".to_owned(), ..Rendered::default() };
+    session.send(&request, 7, &mut out);
+    (session, out)
+}
+
+/// What ends an answer that comes whole, and byte by byte.
+fn ends(method: &str, answer: &str, closes: bool) -> Result<Vec<Ended>, Failure> {
+    let whole = |pieces: Vec<&[u8]>| {
+        let (mut session, _) = asked(method);
+        let mut ended = Vec::new();
+        for piece in pieces {
+            session.receive(piece, &mut Vec::new(), &mut ended)?;
+        }
+        if closes {
+            session.close(&mut ended);
+        }
+        Ok(ended)
+    };
+    let once = whole(vec![answer.as_bytes()]);
+    assert_eq!(once, whole(answer.as_bytes().chunks(1).collect()), "{answer:?}");
+    once
+}
+
+const WELL: Ended = Ended { ticket: 7, failure: None };
+
+#[test]
+fn a_request_is_written_as_the_protocol_says() {
+    let (_, out) = asked("GET");
+    assert_eq!(out, b"GET /x?y HTTP/1.1\r\nHost: a:80\r\n\r\n");
+    let mut session = Http1::new("a");
+    let mut out = Vec::new();
+    let request = Rendered {
+        method: "POST".to_owned(),
+        path: "/".to_owned(),
+        headers: vec![("Host".to_owned(), "b".to_owned())],
+        body: b"12".to_vec(),
+        ..Rendered::default()
+    };
+    session.send(&request, 1, &mut out);
+    assert_eq!(out, b"POST / HTTP/1.1\r\nHost: b\r\nContent-Length: 2\r\n\r\n12");
+    assert_eq!(session.room(), 0);
+}
+
+#[test]
+fn an_answer_ends_where_it_ends() {
+    for (method, answer) in [
+        ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"),
+        ("GET", "HTTP/1.1 204 None\r\n\r\n"),
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"),
+        ("GET", "HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3;a=b\r\nabc\r\n0A\r\n0123456789\r\n0\r\nA: b\r\n\r\n",
+        ),
+    ] {
+        assert_eq!(ends(method, answer, false), Ok(vec![WELL]), "{answer:?}");
+    }
+    assert_eq!(ends("GET", "HTTP/1.1 200 OK\r\n\r\nabc", false), Ok(vec![]));
+    assert_eq!(ends("GET", "HTTP/1.1 200 OK\r\n\r\nabc", true), Ok(vec![WELL]));
+    assert_eq!(ends("GET", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc", true), Ok(vec![]));
+    let failed = Ended { failure: Some(Failure::Status), ..WELL };
+    assert_eq!(
+        ends("GET", "HTTP/1.1 503 No\r\nContent-Length: 1\r\n\r\nx", false),
+        Ok(vec![failed])
+    );
+}
+
+#[test]
+fn garbage_is_said_to_be_garbage() {
+    for answer in [
+        "SSH-2.0-x\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+        "HTTP/1.1 101 Other\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nmore",
+    ] {
+        assert_eq!(ends("GET", answer, false), Err(Failure::Malformed), "{answer:?}");
+    }
+    let (mut session, _) = asked("GET");
+    let line = vec![b'a'; 1000];
+    let mut ended = Vec::new();
+    session.receive(b"HTTP/1.1 200 OK\r\nA: ", &mut Vec::new(), &mut ended).unwrap();
+    let far = (0..100).find_map(|_| session.receive(&line, &mut Vec::new(), &mut ended).err());
+    assert_eq!(far, Some(Failure::Malformed));
+}
+
+#[test]
+fn a_connection_that_ends_takes_no_more() {
+    let take = |answer: &str| {
+        let (mut session, _) = asked("GET");
+        session.receive(answer.as_bytes(), &mut Vec::new(), &mut Vec::new()).unwrap();
+        (session.room(), session.is_ending())
+    };
+    assert_eq!(take("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), (1, false));
+    assert_eq!(
+        take("HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 0\r\n\r\n"),
+        (0, true)
+    );
+    assert_eq!(take("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"), (0, true));
+    assert_eq!(
+        take("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n"),
+        (1, false)
+    );
+}

@@ -1,0 +1,366 @@
+//! Requests: what is sent, with places that change from one to the next, and which is sent how often.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::schedule::Random;
+
+/// A text with places for variables: `/users/{id}`. Two braces stand for one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    /// The variable's number.
+    Variable(usize),
+}
+
+/// One kind of request. Protocols take from it what they have: HTTP method, path, headers and body; Postgres `body` as the SQL and
+/// `arguments` as its parameters; Redis `arguments` as the command; an echo and a program `body`.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// As reports name it.
+    pub name: String,
+    /// How often it is sent, against the others.
+    pub weight: f64,
+    /// Of HTTP.
+    pub method: String,
+    /// Of HTTP: with what follows a question mark.
+    pub path: Template,
+    /// Of HTTP.
+    pub headers: Vec<(String, Template)>,
+    /// What is sent.
+    pub body: Template,
+    /// What goes with it.
+    pub arguments: Vec<Template>,
+}
+
+/// A request whose places are filled in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendered {
+    /// Which of the set it is.
+    pub index: usize,
+    /// Of HTTP.
+    pub method: String,
+    /// Of HTTP.
+    pub path: String,
+    /// Of HTTP.
+    pub headers: Vec<(String, String)>,
+    /// What is sent.
+    pub body: Vec<u8>,
+    /// What goes with it.
+    pub arguments: Vec<Vec<u8>>,
+}
+
+/// What a variable is replaced by.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// One of these, each as likely as any other.
+    OneOf(Vec<String>),
+    /// A whole number, both ends included, each as likely as any other.
+    Between(i64, i64),
+}
+
+/// What is sent in a run.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    requests: Vec<Request>,
+    variables: Vec<(String, Values)>,
+    /// Those without variables, ready.
+    ready: Vec<Option<Arc<Rendered>>>,
+    /// Sums of the weights.
+    until: Vec<f64>,
+}
+
+/// What is wrong with a description of requests.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestsError {
+    /// Not TOML, or not of the form that is described.
+    #[error("{0}")]
+    Toml(#[from] toml::de::Error),
+    /// There is none.
+    #[error("there is no request: write at least one [[request]]")]
+    Empty,
+    /// A weight that says nothing.
+    #[error("request {name:?} has the weight {weight}: it must be above 0")]
+    Weight {
+        /// Whose.
+        name: String,
+        /// As it was written.
+        weight: f64,
+    },
+    /// A place whose variable is not described.
+    #[error(
+        "{{{name}}} stands in a request, but [variables] has no {name}; a brace that is meant as such is written twice"
+    )]
+    Unknown {
+        /// Which.
+        name: String,
+    },
+    /// A brace without its other half.
+    #[error(
+        "{text:?} has a brace without its other half; a brace that is meant as such is written twice"
+    )]
+    Brace {
+        /// Where.
+        text: String,
+    },
+    /// A variable that has no value.
+    #[error("variable {name} has no value")]
+    NoValue {
+        /// Which.
+        name: String,
+    },
+    /// A file that is named in it.
+    #[error("{path}: {error}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why not.
+        error: std::io::Error,
+    },
+}
+
+impl Requests {
+    /// One request, as it stands.
+    pub fn one(request: Request) -> Requests {
+        Requests::new(vec![Request { weight: 1.0, ..request }], Vec::new())
+    }
+
+    fn new(requests: Vec<Request>, variables: Vec<(String, Values)>) -> Requests {
+        let mut sum = 0.0;
+        let until = requests.iter().map(|request| {
+            sum += request.weight;
+            sum
+        });
+        let until = until.collect();
+        let ready = requests.iter().enumerate().map(|(index, request)| {
+            let ready = request.is_constant().then(|| request.render(index, &[]));
+            ready.map(Arc::new)
+        });
+        let ready = ready.collect();
+        Requests { requests, variables, ready, until }
+    }
+
+    /// Reads a description, as `docs/load.md` tells of it. Files that it names are looked for beside `folder`.
+    pub fn parse(text: &str, folder: &std::path::Path) -> Result<Requests, RequestsError> {
+        let written: Written = toml::from_str(text)?;
+        if written.request.is_empty() {
+            return Err(RequestsError::Empty);
+        }
+        let mut variables = Vec::new();
+        for (name, values) in written.variables {
+            let values = values.read(&name, folder)?;
+            variables.push((name, values));
+        }
+        let names: Vec<String> = variables.iter().map(|one| one.0.clone()).collect();
+        let requests = written.request.into_iter().enumerate();
+        let requests = requests.map(|(number, one)| one.read(number, &names, folder));
+        Ok(Requests::new(requests.collect::<Result<_, _>>()?, variables))
+    }
+
+    /// What they are called, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.requests.iter().map(|request| request.name.as_str())
+    }
+
+    /// The next one of those that `random` draws.
+    pub(crate) fn draw(&self, random: &mut Random) -> Arc<Rendered> {
+        let index = match self.until.as_slice() {
+            [_] => 0,
+            until => {
+                let at = random.share() * until.last().copied().unwrap_or(0.0);
+                until.partition_point(|end| *end < at).min(until.len() - 1)
+            }
+        };
+        if let Some(ready) = &self.ready[index] {
+            return ready.clone();
+        }
+        let values: Vec<String> =
+            self.variables.iter().map(|(_, values)| values.draw(random)).collect();
+        Arc::new(self.requests[index].render(index, &values))
+    }
+}
+
+impl Request {
+    fn is_constant(&self) -> bool {
+        let headers = self.headers.iter().map(|header| &header.1);
+        let mut all = [&self.path, &self.body].into_iter().chain(headers).chain(&self.arguments);
+        all.all(Template::is_constant)
+    }
+
+    fn render(&self, index: usize, values: &[String]) -> Rendered {
+        let headers = self.headers.iter().map(|(name, value)| (name.clone(), value.fill(values)));
+        let arguments = self.arguments.iter().map(|one| one.fill(values).into_bytes());
+        Rendered {
+            index,
+            method: self.method.clone(),
+            path: self.path.fill(values),
+            headers: headers.collect(),
+            body: self.body.fill(values).into_bytes(),
+            arguments: arguments.collect(),
+        }
+    }
+}
+
+impl Template {
+    /// A text without places.
+    pub fn text(text: impl Into<String>) -> Template {
+        Template { pieces: vec![Piece::Text(text.into())] }
+    }
+
+    fn parse(text: &str, names: &[String]) -> Result<Template, RequestsError> {
+        let broken = || RequestsError::Brace { text: text.to_owned() };
+        let (mut pieces, mut literal) = (Vec::new(), String::new());
+        let mut rest = text.chars();
+        while let Some(c) = rest.next() {
+            match (c, rest.clone().next()) {
+                ('{', Some('{')) | ('}', Some('}')) => {
+                    literal.push(c);
+                    rest.next();
+                }
+                ('{', _) => {
+                    let (name, after) = rest.as_str().split_once('}').ok_or_else(broken)?;
+                    let found = names.iter().position(|one| one == name);
+                    let unknown = || RequestsError::Unknown { name: name.to_owned() };
+                    pieces.push(Piece::Text(std::mem::take(&mut literal)));
+                    pieces.push(Piece::Variable(found.ok_or_else(unknown)?));
+                    rest = after.chars();
+                }
+                ('}', _) => return Err(broken()),
+                _ => literal.push(c),
+            }
+        }
+        pieces.push(Piece::Text(literal));
+        Ok(Template { pieces })
+    }
+
+    fn is_constant(&self) -> bool {
+        self.pieces.iter().all(|piece| matches!(piece, Piece::Text(_)))
+    }
+
+    fn fill(&self, values: &[String]) -> String {
+        let pieces = self.pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => text.as_str(),
+            Piece::Variable(number) => values[*number].as_str(),
+        });
+        pieces.collect()
+    }
+}
+
+impl Values {
+    fn draw(&self, random: &mut Random) -> String {
+        match self {
+            Values::OneOf(all) => all[(random.next() % all.len() as u64) as usize].clone(),
+            Values::Between(low, high) => {
+                // Of all whole numbers there are more than 2^64 − 1 between the ends of the widest range.
+                let width = (i128::from(*high) - i128::from(*low) + 1) as u128;
+                (i128::from(*low) + (u128::from(random.next()) % width) as i128).to_string()
+            }
+        }
+    }
+}
+
+/// A description as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    request: Vec<WrittenRequest>,
+    #[serde(default)]
+    variables: std::collections::BTreeMap<String, WrittenValues>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct WrittenRequest {
+    name: Option<String>,
+    weight: Option<f64>,
+    method: Option<String>,
+    path: Option<String>,
+    #[serde(default)]
+    headers: std::collections::BTreeMap<String, String>,
+    body: Option<String>,
+    body_file: Option<String>,
+    sql: Option<String>,
+    #[serde(default)]
+    arguments: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenValues {
+    OneOf(Vec<String>),
+    Between { from: i64, to: i64 },
+    Lines { file: String },
+}
+
+fn file(folder: &std::path::Path, name: &str) -> Result<String, RequestsError> {
+    let path = folder.join(name);
+    std::fs::read_to_string(&path)
+        .map_err(|error| RequestsError::File { path: path.display().to_string(), error })
+}
+
+impl WrittenValues {
+    fn read(self, name: &str, folder: &std::path::Path) -> Result<Values, RequestsError> {
+        let none = || RequestsError::NoValue { name: name.to_owned() };
+        let values = match self {
+            WrittenValues::OneOf(all) => all,
+            WrittenValues::Between { from, to } if from <= to => {
+                return Ok(Values::Between(from, to));
+            }
+            WrittenValues::Between { .. } => return Err(none()),
+            WrittenValues::Lines { file: name } => {
+                file(folder, &name)?.lines().map(str::to_owned).collect()
+            }
+        };
+        if values.is_empty() { Err(none()) } else { Ok(Values::OneOf(values)) }
+    }
+}
+
+impl WrittenRequest {
+    fn read(
+        self,
+        number: usize,
+        names: &[String],
+        folder: &std::path::Path,
+    ) -> Result<Request, RequestsError> {
+        let template = |text: &str| Template::parse(text, names);
+        let body = match (self.body.or(self.sql), self.body_file) {
+            (Some(text), _) => template(&text)?,
+            // A file is sent as it is: its braces are its own.
+            (None, Some(name)) => Template::text(file(folder, &name)?),
+            (None, None) => Template::default(),
+        };
+        let path = self.path.unwrap_or_else(|| "/".to_owned());
+        let name = self.name.unwrap_or_else(|| match path.as_str() {
+            "/" => format!("request {}", number + 1),
+            path => path.to_owned(),
+        });
+        let weight = self.weight.unwrap_or(1.0);
+        if !(weight > 0.0 && weight.is_finite()) {
+            return Err(RequestsError::Weight { name, weight });
+        }
+        let headers = self.headers.iter().map(|(name, value)| Ok((name.clone(), template(value)?)));
+        let arguments = self.arguments.iter().map(|one| template(one));
+        Ok(Request {
+            weight,
+            method: self.method.unwrap_or_else(|| {
+                if body == Template::default() { "GET" } else { "POST" }.to_owned()
+            }),
+            path: template(&path)?,
+            headers: headers.collect::<Result<_, RequestsError>>()?,
+            arguments: arguments.collect::<Result<_, _>>()?,
+            body,
+            name,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! Sets of requests: what is drawn, and what is said of those that make no sense.
+
+use std::path::Path;
+
+use super::*;
+
+fn parsed(text: &str) -> Result<Requests, RequestsError> {
+    Requests::parse(text, Path::new("/nowhere"))
+}
+
+#[test]
+fn a_set_is_drawn_by_its_weights_with_its_places_filled() {
+    let text = r#"
+        [variables]
+        id = { from = 1, to = 3 }
+        word = ["a b", "c"]
+
+        [[request]]
+        name = "read"
+        weight = 3
+        path = "/items/{id}?q={word}"
+        headers = { x-id = "{id}" }
+
+        [[request]]
+        name = "write"
+        path = "/items"
+        body = '{{"id": {id}}}'
+    "#;
+    let requests = parsed(text).unwrap();
+    assert_eq!(requests.names().collect::<Vec<_>>(), ["read", "write"]);
+    let mut random = Random::new(1);
+    let mut counts = [0; 2];
+    for _ in 0..10_000 {
+        let one = requests.draw(&mut random);
+        counts[one.index] += 1;
+        if one.index == 0 {
+            let id = &one.headers[0].1;
+            assert!(["1", "2", "3"].contains(&id.as_str()));
+            let expected = [format!("/items/{id}?q=a b"), format!("/items/{id}?q=c")];
+            assert!(one.method == "GET" && expected.contains(&one.path), "{}", one.path);
+        } else {
+            let body = String::from_utf8(one.body.clone()).unwrap();
+            assert!(one.method == "POST" && body.starts_with(r#"{"id": "#) && body.ends_with('}'));
+        }
+    }
+    assert!((7_300..7_700).contains(&counts[0]), "{counts:?}");
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let said = |text: &str| parsed(text).unwrap_err().to_string();
+    assert!(said("").contains("there is no request"));
+    assert!(said("[[request]]\npath = '/{who}'").contains("[variables] has no who"));
+    assert!(said("[[request]]\npath = '/}'").contains("brace"));
+    assert!(said("[[request]]\npath = '/{'").contains("brace"));
+    assert!(said("[[request]]\nweight = 0").contains("above 0"));
+    assert!(said("[[request]]\nweight = nan").contains("above 0"));
+    assert!(said("[[request]]\npth = '/'").contains("pth"));
+    assert!(said("[variables]\na = []\n[[request]]").contains("no value"));
+    assert!(said("[variables]\na = { from = 2, to = 1 }\n[[request]]").contains("no value"));
+    assert!(said("[[request]]\nbody-file = 'x'").contains("/nowhere/x"));
+    assert!(parsed("[variables]\na = { from = -9223372036854775808, to = 9223372036854775807 }\n[[request]]\npath='/{a}'").is_ok());
+}

@@ -1,0 +1,72 @@
+//! When requests are due, against arithmetic by hand.
+
+use super::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn of(pieces: &[(f64, f64, u64)]) -> Vec<u64> {
+    let piece =
+        |&(from_rate, to_rate, seconds)| Piece { from_rate, to_rate, length_ns: seconds * SECOND };
+    let pieces = pieces.iter().map(piece).collect();
+    Schedule::Rate { pieces, spacing: Spacing::Even }.arrivals().collect()
+}
+
+#[test]
+fn a_constant_rate_is_even_and_does_not_drift() {
+    let all = of(&[(3.0, 3.0, 1_000_000)]);
+    assert_eq!(all.len(), 3_000_000);
+    assert_eq!(all[0], 0);
+    for (n, due) in all.iter().enumerate() {
+        let expected = n as f64 / 3.0 * 1e9;
+        assert!((*due as f64 - expected).abs() <= 1.0, "{n}: {due}");
+    }
+}
+
+#[test]
+fn a_ramp_has_the_area_under_it_and_its_rates_at_both_ends() {
+    let all = of(&[(0.0, 1_000.0, 10)]);
+    assert_eq!(all.len(), 5_000);
+    let last: Vec<u64> = all.iter().rev().take(101).copied().collect();
+    let rate = 100.0 / ((last[0] - last[100]) as f64 * 1e-9);
+    assert!((rate - 1_000.0).abs() < 15.0, "{rate}");
+    assert!(all.windows(2).all(|two| two[0] <= two[1]));
+    // From 0 the n-th is due at the root of n / 50.
+    assert!((all[50] as f64 - 1e9).abs() < 10.0, "{}", all[50]);
+    let down = of(&[(1_000.0, 0.0, 10)]);
+    assert_eq!(down.len(), 5_000);
+    assert!(down.last().is_some_and(|last| *last < 10 * SECOND));
+}
+
+#[test]
+fn steps_follow_each_other_also_those_without_requests() {
+    let all = of(&[(10.0, 10.0, 2), (0.0, 0.0, 3), (100.0, 100.0, 1)]);
+    assert_eq!(all.len(), 120);
+    assert!(all[19] < 2 * SECOND && all[20] == 5 * SECOND, "{} {}", all[19], all[20]);
+    assert!(
+        of(&[]).is_empty() && of(&[(0.0, 0.0, 5)]).is_empty() && of(&[(5.0, 5.0, 0)]).is_empty()
+    );
+}
+
+#[test]
+fn poisson_has_its_mean_its_spread_and_repeats_itself() {
+    let all = |seed| -> Vec<u64> {
+        Schedule::constant(1_000.0, 100 * SECOND, Spacing::Poisson { seed }).arrivals().collect()
+    };
+    let one = all(1);
+    assert_eq!(one, all(1));
+    assert_ne!(one, all(2));
+    // Four standard deviations.
+    assert!((one.len() as f64 - 100_000.0).abs() < 4.0 * 316.3, "{}", one.len());
+    let gaps: Vec<f64> = one.windows(2).map(|two| (two[1] - two[0]) as f64 * 1e-6).collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+    assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "{}", variance.sqrt() / mean);
+}
+
+#[test]
+fn a_recording_is_replayed_as_it_is() {
+    let times = [0, 5, 5, 1_000];
+    let schedule = Schedule::Replay(times.into());
+    assert_eq!(schedule.arrivals().collect::<Vec<_>>(), times);
+    assert_eq!(schedule.length_ns(), 1_001);
+}
