@@ -9,6 +9,7 @@ mod failure;
 mod protocol;
 mod request;
 mod schedule;
+mod secret;
 mod session;
 mod target;
 
@@ -16,5 +17,6 @@ pub use failure::Failure;
 pub use protocol::Protocol;
 pub use request::{Rendered, Request, Requests, RequestsError, Template, Values};
 pub use schedule::{Arrivals, Piece, Schedule, Spacing};
+pub use secret::Secret;
 pub use session::{Ended, Session, Ticket};
 pub use target::{Target, TargetError};
