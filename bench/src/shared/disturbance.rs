@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use clock::Stopwatch;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::{TOOK, cell, prometheus_histogram};
+use super::contenders::prometheus_histogram;
+use super::{HISTOGRAM, TOOK};
 use crate::Effort;
 use crate::data::{Distribution, Values};
 use crate::record;
-use crate::report::{Section, Table, Target};
+use crate::report::{Section, Table, Target, number};
 
 /// How somebody looks.
 #[derive(Clone, Copy, PartialEq)]
@@ -47,7 +48,7 @@ struct Contender {
 pub(crate) fn run(effort: &Effort, section: &mut Section, processors: [usize; 2]) {
     let seconds = if effort.quick { 0.3 } else { 5.0 };
     let mut table = Table::new(
-        "A record while somebody looks, in nanoseconds, with the 20 ns that telling takes. The greatest is what the machine does, too.",
+        "A record while somebody looks, in nanoseconds from one reading of the clock to the next, which are part of it. The greatest is what the machine does, too.",
         2,
         &["", "looks", "p50", "p99", "p99.9", "p99.99", "greatest", "records", "looks, total"],
     );
@@ -57,14 +58,14 @@ pub(crate) fn run(effort: &Effort, section: &mut Section, processors: [usize; 2]
             let at = |q: f64| outcome.times.quantile(q).map_or(f64::NAN, |found| found.estimate);
             let greatest = outcome.times.max_side().value().unwrap_or(f64::NAN);
             let mut row = vec![contender.name.to_owned(), name.to_owned()];
-            row.extend([0.5, 0.99, 0.999, 0.9999].map(|q| cell(at(q))));
+            row.extend([0.5, 0.99, 0.999, 0.9999].map(|q| number(at(q))));
             row.extend([
-                cell(greatest),
+                number(greatest),
                 outcome.times.count().to_string(),
                 outcome.looks.to_string(),
             ]);
             table.rows.push(row);
-            if contender.name == TOPDECK {
+            if contender.name == HISTOGRAM {
                 match look {
                     Look::Never => {}
                     Look::HundredTimes => section.targets.push(Target::at_most(
@@ -86,8 +87,6 @@ pub(crate) fn run(effort: &Effort, section: &mut Section, processors: [usize; 2]
     section.tables.push(table);
 }
 
-const TOPDECK: &str = "topdeck shm histogram";
-
 fn contenders() -> Vec<Contender> {
     let values = || {
         let values = Values::new(Distribution::Lognormal.values(4096, 7)).nanoseconds;
@@ -95,7 +94,7 @@ fn contenders() -> Vec<Contender> {
     };
     vec![
         Contender {
-            name: TOPDECK,
+            name: HISTOGRAM,
             parts: Box::new(move || {
                 let value = values();
                 TOOK.record(1);

@@ -18,5 +18,10 @@ pub mod metrics;
 #[cfg(feature = "tracing")]
 pub mod tracing;
 
+/// What the page shows compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/facade.md")]
+mod page {}
+
 pub use error::{Error, Result};
 pub use shm::status;

@@ -62,29 +62,22 @@ extern "C" fn td_version() -> *const c_char {
 /// Registers a counter, or finds the one of the same name, labels and unit. 0; or -1, and `*metric` is zero.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_register_counter(what: *const Description, metric: *mut Counter) -> c_int {
-    let word = |word| Counter { word };
     // SAFETY: what is needed is what the header asks of the caller.
-    unsafe {
-        register(what, metric, word, |description| Ok(words::word_of(&description.counter()?)))
-    }
+    unsafe { register(what, metric, |word| Counter { word }, shm::Description::counter) }
 }
 
 /// Registers an up-down gauge, or finds it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_register_up_down(what: *const Description, metric: *mut UpDown) -> c_int {
-    let word = |word| UpDown { word };
     // SAFETY: as above.
-    unsafe {
-        register(what, metric, word, |description| Ok(words::word_of(&description.up_down()?)))
-    }
+    unsafe { register(what, metric, |word| UpDown { word }, shm::Description::up_down) }
 }
 
 /// Registers a gauge of whole numbers, or finds it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_register_gauge(what: *const Description, metric: *mut Gauge) -> c_int {
-    let word = |word| Gauge { word };
     // SAFETY: as above.
-    unsafe { register(what, metric, word, |description| Ok(words::word_of(&description.gauge()?))) }
+    unsafe { register(what, metric, |word| Gauge { word }, shm::Description::gauge) }
 }
 
 /// Registers a gauge of numbers, or finds it.
@@ -93,19 +86,15 @@ unsafe extern "C" fn td_register_float_gauge(
     what: *const Description,
     metric: *mut FloatGauge,
 ) -> c_int {
-    let word = |word| FloatGauge { word };
     // SAFETY: as above.
-    unsafe {
-        register(what, metric, word, |description| Ok(words::word_of(&description.float_gauge()?)))
-    }
+    unsafe { register(what, metric, |word| FloatGauge { word }, shm::Description::float_gauge) }
 }
 
 /// Registers a text, or finds it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_register_text(what: *const Description, metric: *mut Text) -> c_int {
-    let word = |word| Text { word };
     // SAFETY: as above.
-    unsafe { register(what, metric, word, |description| Ok(words::word_of(&description.text()?))) }
+    unsafe { register(what, metric, |word| Text { word }, shm::Description::text) }
 }
 
 /// Registers a histogram, or finds it.
@@ -114,11 +103,8 @@ unsafe extern "C" fn td_register_histogram(
     what: *const Description,
     metric: *mut Histogram,
 ) -> c_int {
-    let word = |word| Histogram { word };
     // SAFETY: as above.
-    unsafe {
-        register(what, metric, word, |description| Ok(words::word_of(&description.histogram()?)))
-    }
+    unsafe { register(what, metric, |word| Histogram { word }, shm::Description::histogram) }
 }
 
 /// Registers a table of operations in flight, or finds it; `tags` are the names of up to four tags that an operation may have.
@@ -129,16 +115,15 @@ unsafe extern "C" fn td_register_in_flight(
     tag_count: usize,
     metric: *mut InFlight,
 ) -> c_int {
-    let word = |word| InFlight { word };
     // SAFETY: as above; and `tags` points at `tag_count` texts.
-    unsafe {
-        register(what, metric, word, |description| {
-            let tags = pointer::many(tags, tag_count, shm::layout::TAGS_MAX, "tags")?;
-            let tags: Result<Vec<&str>, Problem> =
-                tags.iter().map(|&tag| pointer::text(tag, "the name of a tag")).collect();
-            Ok(words::word_of(&description.in_flight(&tags?)?))
-        })
-    }
+    let in_flight = |description: shm::Description| unsafe {
+        let tags = pointer::many(tags, tag_count, shm::layout::TAGS_MAX, "tags")?;
+        let tags: Result<Vec<&str>, Problem> =
+            tags.iter().map(|&tag| pointer::text(tag, "the name of a tag")).collect();
+        Ok::<_, Problem>(description.in_flight(&tags?)?)
+    };
+    // SAFETY: as above.
+    unsafe { register(what, metric, |word| InFlight { word }, in_flight) }
 }
 
 /// Registers a heartbeat that means to come every `every_ns` nanoseconds, 0 if it does not say; or finds it.
@@ -148,13 +133,9 @@ unsafe extern "C" fn td_register_heartbeat(
     every_ns: u64,
     metric: *mut Heartbeat,
 ) -> c_int {
-    let word = |word| Heartbeat { word };
+    let heartbeat = |description: shm::Description| description.heartbeat(every_ns);
     // SAFETY: as above.
-    unsafe {
-        register(what, metric, word, |description| {
-            Ok(words::word_of(&description.heartbeat(every_ns)?))
-        })
-    }
+    unsafe { register(what, metric, |word| Heartbeat { word }, heartbeat) }
 }
 
 /// Makes the value of a tag. Each different text takes room in the file, for ever: a device, a route, not a request's number.
@@ -332,20 +313,23 @@ unsafe fn enter(here: *mut *const Lane, layout: u32) {
 ///
 /// # Safety
 /// `what` points at a description, or is NULL; at `metric` there is room for one, or it is NULL.
-unsafe fn register<M: Copy>(
+unsafe fn register<C: Copy, M: shm::Metric, E>(
     what: *const Description,
-    metric: *mut M,
-    of_word: impl Fn(u64) -> M,
-    register: impl FnOnce(shm::Description) -> Result<u64, Problem>,
-) -> c_int {
+    metric: *mut C,
+    of_word: impl Fn(u64) -> C,
+    register: impl FnOnce(shm::Description) -> Result<M, E>,
+) -> c_int
+where
+    Problem: From<E>,
+{
     // SAFETY: as the caller promises.
     unsafe { pointer::put(metric, of_word(0)) };
     guarded(|| {
         pointer::place(metric, "metric")?;
         // SAFETY: as the caller promises.
-        let word = register(unsafe { describe(what)? })?;
+        let registered = register(unsafe { describe(what)? })?;
         // SAFETY: as the caller promises.
-        unsafe { pointer::put(metric, of_word(word)) };
+        unsafe { pointer::put(metric, of_word(words::word_of(&registered))) };
         Ok(())
     })
 }

@@ -20,7 +20,7 @@ pub(crate) enum Problem {
     #[error("{count} of {what} are too many: {most} at the most")]
     Many { what: &'static str, count: usize, most: usize },
     /// The caller's.
-    #[error("the text was cut: it has more than 240 bytes")]
+    #[error("the text was cut: it has more than {} bytes", shm::layout::TEXT_MAX)]
     Cut,
     /// The caller's, or the world's.
     #[error(transparent)]

@@ -111,3 +111,8 @@ pub use scheme::{Exp2, Explicit, Integers, Interpolation, Log, LogLinear2, Schem
 pub use shared_recorder::{Handle, SharedRecorder};
 pub use side::{Side, Sum};
 pub use statistics::Bound;
+
+/// What the repository's first page shows of this crate compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod page {}

@@ -1,8 +1,7 @@
 //! The role: one thread that reads the host at the boundaries of intervals, and takes what it read into the intake.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use collect::Rows;
 use intake::{Counter, Intake, Producer, Timer, Way};
@@ -11,47 +10,19 @@ use model::Gap;
 use crate::error::{Error, Result};
 use crate::hiccup::Hiccup;
 use crate::metric::Report;
-use crate::programs::Programs;
+use crate::programs;
 use crate::settings::Settings;
 use crate::sources::{Note, Sources};
-use crate::table::Tables;
-
-/// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise the last
-/// microseconds of each interval would put its row into the next one.
-pub(crate) const LATE: i64 = 20;
-/// How long the last reading is tried again where there is no room for it, and how often.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-pub(crate) const RETRY: Duration = Duration::from_millis(100);
+use crate::table;
+use crate::thread::{Stop, Thread, next_boundary, patiently};
 
 /// This host, told about until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Host {
-    stop: Arc<Stop>,
-    thread: Option<JoinHandle<Result<()>>>,
-    programs: Option<Programs>,
-    _tables: Option<Tables>,
+    programs: Option<Thread<Result<()>>>,
+    thread: Thread<Result<()>>,
+    _tables: Option<Thread<()>>,
     notes: Vec<Note>,
-}
-
-/// Whether to stop.
-#[derive(Debug, Default)]
-pub(crate) struct Stop {
-    said: Mutex<bool>,
-    wake: Condvar,
-}
-
-impl Stop {
-    pub(crate) fn say(&self) {
-        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.wake.notify_all();
-    }
-
-    /// Waits that long, or until it is said. Whether it was.
-    pub(crate) fn wait(&self, time: Duration) -> bool {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.wake.wait_timeout_while(said, time, |said| !*said);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
-    }
 }
 
 impl Host {
@@ -78,20 +49,19 @@ impl Host {
             if !(Settings::PROGRAMS_MIN..=Settings::PROGRAMS_MAX).contains(&period) {
                 return Err(Error::ProgramsPeriod { found: period });
             }
-            Programs::start(host.clone(), period, Arc::clone(&intake))
+            programs::collect(host.clone(), period, Arc::clone(&intake))
         });
         let programs = programs.transpose()?;
         let began = intake.now();
         let mut sources = Sources::open(&settings, waits, began, &meter);
         let tables = sources
             .take_processes()
-            .map(|processes| Tables::start(processes, settings.folder.clone(), &meter));
+            .map(|processes| table::publish(processes, settings.folder.clone(), &meter));
         let (tables, unpublished) = tables.transpose()?.unzip();
         if let Some(why) = unpublished.flatten() {
             sources.add_note(format!("the table of processes is not published now: {why}"));
         }
         let notes = sources.notes().to_vec();
-        let stop = Arc::new(Stop::default());
         let worker = Worker {
             producer: intake.producer("host"),
             host,
@@ -116,14 +86,8 @@ impl Host {
             ),
             intake,
         };
-        let name = "host";
-        let run = {
-            let stop = Arc::clone(&stop);
-            move || worker.run(&stop)
-        };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-        let thread = thread.map_err(|source| Error::Thread { name, source })?;
-        Ok(Host { stop, thread: Some(thread), programs, _tables: tables, notes })
+        let thread = Thread::start("host", None, move |stop| worker.run(stop))?;
+        Ok(Host { programs, thread, _tables: tables, notes })
     }
 
     /// What is wanted and not told, and why: a sentence each.
@@ -134,25 +98,8 @@ impl Host {
     /// Reads a last time, waits until that is taken, and ends the threads. Where there is no room in the journal for
     /// some seconds, what was not taken is lost, and said.
     pub fn stop(mut self) -> Result<()> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<()> {
-        let programs = self.programs.take().map_or(Ok(()), |mut programs| programs.stop());
-        self.stop.say();
-        let ended = match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(ended)) => ended,
-            // It panics only for a bug, which it has told already.
-            Some(Err(_)) | None => Ok(()),
-        };
-        programs.and(ended)
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        // Who wants to know says `stop`.
-        let _ = self.end();
+        let programs = self.programs.as_mut().and_then(Thread::stop).unwrap_or(Ok(()));
+        programs.and(self.thread.stop().unwrap_or(Ok(())))
     }
 }
 
@@ -174,43 +121,15 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, stop: &Stop) -> Result<()> {
-        let interval = i64::try_from(self.intake.settings().interval.as_nanos());
-        let interval = interval.unwrap_or(i64::MAX).max(1);
-        let mut boundary = after(self.intake.now(), interval);
-        loop {
-            let now = self.intake.now();
-            // The clock was set back: the boundary has become too far.
-            if boundary.saturating_sub(now) > interval {
-                boundary = after(now, interval);
-            }
-            let left = boundary.saturating_sub(now);
-            if left > 0 {
-                if stop.wait(Duration::from_nanos(left.unsigned_abs())) {
-                    return self.last();
-                }
-                continue;
-            }
-            let is_late = now.saturating_sub(boundary) > interval / LATE;
+        let intake = Arc::clone(&self.intake);
+        while let Some(end) = next_boundary(stop, intake.settings().interval, || intake.now()) {
             // What is not taken comes again; it was counted.
-            let _ = self.read(if is_late { now } else { boundary });
-            boundary = after(self.intake.now(), interval);
+            let _ = self.read(end);
         }
-    }
-
-    /// The last reading, tried for some time.
-    fn last(&mut self) -> Result<()> {
         if let Some(hiccup) = &mut self.hiccup {
             hiccup.stop();
         }
-        let began = Instant::now();
-        loop {
-            match self.read(self.intake.now()) {
-                Err(error) if error.is_temporary() && began.elapsed() < PATIENCE => {
-                    std::thread::sleep(RETRY);
-                }
-                ended => return Ok(ended?),
-            }
-        }
+        Ok(patiently(|| self.read(intake.now()))?)
     }
 
     /// Reads all, as of `end`, and waits until it is taken.
@@ -243,29 +162,5 @@ impl Worker {
         self.since = end;
         self.missed = None;
         receipt.wait()
-    }
-}
-
-/// The first boundary after `now`.
-pub(crate) fn after(now: i64, interval: i64) -> i64 {
-    now.saturating_sub(now.rem_euclid(interval)).saturating_add(interval)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(now: i64, expected: i64) {
-        assert_eq!(after(now, 10), expected);
-    }
-
-    #[test]
-    fn boundaries_are_multiples_of_the_interval() {
-        check(0, 10);
-        check(9, 10);
-        check(10, 20);
-        check(-1, 0);
-        check(i64::MAX, i64::MAX);
     }
 }

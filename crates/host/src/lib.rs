@@ -27,6 +27,7 @@ mod run_queue;
 mod settings;
 mod sources;
 mod table;
+mod thread;
 
 pub use error::{Error, Result};
 pub use host::Host;

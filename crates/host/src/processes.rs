@@ -4,17 +4,14 @@
 //! is taken. Otherwise `/proc/PID/stat` is read through files that stay open ([`kept`]). Which of the two and why is
 //! said by [`Processes::how`] and [`Processes::note`].
 //!
-//! Neither takes `mmap_lock`, for which a process may be held up, or hold up the reader. Command lines do, so each is
-//! read once, when it is asked for: [`Processes::command_line`]. Never read are `smaps`, `environ` and their like.
+//! Neither takes `mmap_lock`, for which a process may be held up, or hold up the reader. What does is never read: command lines,
+//! `smaps`, `environ` and their like.
 
 mod kept;
 mod stat;
 mod task;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 
 use shm::table::{How, Process};
 
@@ -23,16 +20,12 @@ use self::task::Tasks;
 use crate::bpf;
 use crate::bpf::btf::Btf;
 
-/// Bytes of a command line at the most; the rest is left out.
-const COMMAND_LINE_BYTES: u64 = 4_096;
-
 /// Reads the processes of this host, again and again.
 #[derive(Debug)]
 pub struct Processes {
     source: Source,
     note: Option<String>,
     rows: Vec<Process>,
-    commands: HashMap<(u32, u64), Box<str>>,
 }
 
 #[derive(Debug)]
@@ -61,7 +54,7 @@ impl Processes {
     }
 
     fn of(source: Source, note: Option<String>) -> Processes {
-        Processes { source, note, rows: Vec::new(), commands: HashMap::new() }
+        Processes { source, note, rows: Vec::new() }
     }
 
     /// Ticks in a second, as processes' starts are told in.
@@ -95,28 +88,12 @@ impl Processes {
         if let Source::Kept(kept) = &mut self.source {
             kept.read(&mut self.rows)?;
         }
-        if !self.commands.is_empty() {
-            let rows = &self.rows;
-            self.commands.retain(|&(pid, start), _| is_in(rows, pid, start));
-        }
         Ok(&self.rows)
     }
 
     /// What was read last.
     pub fn rows(&self) -> &[Process] {
         &self.rows
-    }
-
-    /// The command line of a process that was read last, words divided by spaces; empty for threads of the kernel, `None` if it
-    /// has ended. It is read the first time that it is asked for; should the process hold its memory's lock, that waits.
-    pub fn command_line(&mut self, pid: u32, start: u64) -> Option<&str> {
-        if !is_in(&self.rows, pid, start) {
-            return None;
-        }
-        match self.commands.entry((pid, start)) {
-            Entry::Occupied(known) => Some(known.into_mut()),
-            Entry::Vacant(new) => Some(new.insert(command_line(pid, start)?)),
-        }
     }
 }
 
@@ -129,22 +106,6 @@ impl Default for Processes {
 fn is_in(rows: &[Process], pid: u32, start: u64) -> bool {
     let found = rows.binary_search_by_key(&pid, |row| row.pid);
     found.is_ok_and(|at| rows[at].start == start)
-}
-
-fn command_line(pid: u32, start: u64) -> Option<Box<str>> {
-    let mut bytes = Vec::new();
-    let file = File::open(format!("/proc/{pid}/cmdline")).ok()?;
-    file.take(COMMAND_LINE_BYTES).read_to_end(&mut bytes).ok()?;
-    // The number may have become another's since it was listed, and this is that one's line.
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    if stat::parse(&stat)?.start != start {
-        return None;
-    }
-    while bytes.last() == Some(&0) {
-        bytes.pop();
-    }
-    bytes.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
-    Some(String::from_utf8_lossy(&bytes).into())
 }
 
 /// Tasks, if this very process is among them as `/proc` has it. It is not where numbers are those of a namespace and the
@@ -161,23 +122,4 @@ fn checked(mut tasks: Tasks) -> Result<Tasks, String> {
             .to_owned());
     }
     Ok(tasks)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_line_is_of_that_very_process() {
-        let mut processes = Processes::by_procfs();
-        let pid = std::process::id();
-        let rows = processes.read().unwrap();
-        let start = rows.iter().find(|row| row.pid == pid).unwrap().start;
-        let line = processes.command_line(pid, start).unwrap().to_owned();
-        let own: Vec<String> = std::env::args().collect();
-        assert_eq!(line, own.join(" "));
-        assert_eq!(processes.command_line(pid, start + 1), None, "another one's");
-        assert_eq!(processes.commands.len(), 1);
-        assert_eq!(command_line(pid, start + 1), None);
-    }
 }

@@ -10,62 +10,38 @@ mod process;
 mod rows;
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use intake::{Counter, Intake, Producer, Timer};
 
-use crate::error::{Error, Result};
-use crate::host::{LATE, PATIENCE, RETRY, Stop, after};
+use crate::error::Result;
 use crate::programs::collector::Collector;
 use crate::programs::rows::Out;
+use crate::thread::{Stop, Thread, next_boundary, patiently};
 
-/// The thread.
-#[derive(Debug)]
-pub(crate) struct Programs {
-    stop: Arc<Stop>,
-    thread: Option<JoinHandle<Result<()>>>,
-}
-
-impl Programs {
-    /// Begins to collect, every so often.
-    pub(crate) fn start(host: String, period: Duration, intake: Arc<Intake>) -> Result<Programs> {
-        let meter = intake.meter();
-        let deferred = "readings of programs that were not taken, and came again within the next";
-        let worker = Worker {
-            producer: intake.producer("programs"),
-            collector: Collector::new(meter),
-            host,
-            period: i64::try_from(period.as_nanos()).unwrap_or(i64::MAX).max(1),
-            missed: None,
-            reading: meter.timer(
-                "topdeck_programs_reading",
-                "how long a reading of all programs takes",
-                &[],
-            ),
-            deferred: meter.counter("topdeck_programs_deferred_total", deferred, &[]),
-            intake,
-        };
-        let stop = Arc::new(Stop::default());
-        let name = "programs";
-        let run = {
-            let stop = Arc::clone(&stop);
-            move || worker.run(&stop)
-        };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-        let thread = thread.map_err(|source| Error::Thread { name, source })?;
-        Ok(Programs { stop, thread: Some(thread) })
-    }
-
-    /// Reads a last time and waits until that is taken.
-    pub(crate) fn stop(&mut self) -> Result<()> {
-        self.stop.say();
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(ended)) => ended,
-            // It panics only for a bug, which it has told already.
-            Some(Err(_)) | None => Ok(()),
-        }
-    }
+/// Begins to collect, every so often. The last reading is taken when it stops.
+pub(crate) fn collect(
+    host: String,
+    period: Duration,
+    intake: Arc<Intake>,
+) -> Result<Thread<Result<()>>> {
+    let meter = intake.meter();
+    let deferred = "readings of programs that were not taken, and came again within the next";
+    let worker = Worker {
+        producer: intake.producer("programs"),
+        collector: Collector::new(meter),
+        host,
+        period,
+        missed: None,
+        reading: meter.timer(
+            "topdeck_programs_reading",
+            "how long a reading of all programs takes",
+            &[],
+        ),
+        deferred: meter.counter("topdeck_programs_deferred_total", deferred, &[]),
+        intake,
+    };
+    Thread::start("programs", None, move |stop| worker.run(stop))
 }
 
 /// The thread's.
@@ -74,7 +50,7 @@ struct Worker {
     producer: Producer,
     collector: Collector,
     host: String,
-    period: i64,
+    period: Duration,
     /// Gauges that were not taken: the first reading's end, and how many.
     missed: Option<(i64, u64)>,
     reading: Timer,
@@ -83,46 +59,18 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, stop: &Stop) -> Result<()> {
-        let mut boundary = after(self.intake.now(), self.period);
-        loop {
-            let now = self.intake.now();
-            // The clock was set back: the boundary has become too far.
-            if boundary.saturating_sub(now) > self.period {
-                boundary = after(now, self.period);
-            }
-            let left = boundary.saturating_sub(now);
-            if left > 0 {
-                if stop.wait(Duration::from_nanos(left.unsigned_abs())) {
-                    return self.last();
-                }
-                continue;
-            }
-            let is_late = now.saturating_sub(boundary) > self.period / LATE;
+        let intake = Arc::clone(&self.intake);
+        while let Some(end) = next_boundary(stop, self.period, || intake.now()) {
+            let began = Instant::now();
             // What is not taken comes again; it was counted.
-            let _ = self.read(if is_late { now } else { boundary });
+            let _ = self.read(end);
             // As long a rest as it took: whatever there is to read, half a processor is left to others.
-            let done = self.intake.now();
-            boundary = after(done.saturating_add(done.saturating_sub(now).max(0)), self.period)
-                .min(done.saturating_add(self.period));
-            let rest = Duration::from_nanos(done.saturating_sub(now).max(0).unsigned_abs());
-            if rest > Duration::from_nanos(self.period.unsigned_abs()) && stop.wait(rest) {
-                return self.last();
+            if stop.wait(began.elapsed()) {
+                break;
             }
         }
-    }
-
-    /// The last reading, tried for some time.
-    fn last(&mut self) -> Result<()> {
         self.collector.look_now();
-        let began = Instant::now();
-        loop {
-            match self.read(self.intake.now()) {
-                Err(error) if error.is_temporary() && began.elapsed() < PATIENCE => {
-                    std::thread::sleep(RETRY);
-                }
-                ended => return Ok(ended?),
-            }
-        }
+        Ok(patiently(|| self.read(intake.now()))?)
     }
 
     /// Reads all, as of `end`, and waits until it is taken.

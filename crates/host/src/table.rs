@@ -4,17 +4,14 @@
 //! the rows. Where another topdeck publishes already, or there is no room, it is tried again later.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use intake::{Counter, Meter, Timer};
-use rustix::time::{ClockId, clock_gettime};
 use shm::table::{Process, Taken, Writer};
 
-use crate::error::{Error, Result};
-use crate::host::Stop;
+use crate::error::Result;
 use crate::processes::Processes;
+use crate::thread::{Stop, Thread};
 
 /// How often a table is published.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -23,56 +20,31 @@ const PERIODS_PER_TRY: u32 = 10;
 /// The thread's stack: it calls nothing deep.
 const STACK_BYTES: usize = 128 << 10;
 
-/// The thread.
-#[derive(Debug)]
-pub(crate) struct Tables {
-    stop: Arc<Stop>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Tables {
-    /// Publishes a first table and begins. Also why that is not possible now, if it is not.
-    pub(crate) fn start(
-        processes: Processes,
-        folder: Option<PathBuf>,
-        meter: &Meter,
-    ) -> Result<(Tables, Option<String>)> {
-        let mut worker = Worker {
-            processes,
-            folder,
-            writer: None,
-            reading: meter.timer(
-                "topdeck_host_processes_read",
-                "how long it takes to read all processes of the host and to publish them",
-                &[],
-            ),
-            unpublished: meter.counter(
-                "topdeck_host_processes_unpublished_total",
-                "tables of processes that could not be read or published",
-                &[],
-            ),
-        };
-        let note = worker.publish().err();
-        let is_published = note.is_none();
-        let (name, stop) = ("processes", Arc::new(Stop::default()));
-        let run = {
-            let stop = Arc::clone(&stop);
-            move || worker.run(&stop, is_published)
-        };
-        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
-        let thread = thread.spawn(run).map_err(|source| Error::Thread { name, source })?;
-        Ok((Tables { stop, thread: Some(thread) }, note))
-    }
-}
-
-impl Drop for Tables {
-    fn drop(&mut self) {
-        self.stop.say();
-        if let Some(thread) = self.thread.take() {
-            // It does not panic but for a bug, which it has told already.
-            let _ = thread.join();
-        }
-    }
+/// Publishes a first table and begins. Also why that is not possible now, if it is not.
+pub(crate) fn publish(
+    processes: Processes,
+    folder: Option<PathBuf>,
+    meter: &Meter,
+) -> Result<(Thread<()>, Option<String>)> {
+    let mut worker = Worker {
+        processes,
+        folder,
+        writer: None,
+        reading: meter.timer(
+            "topdeck_host_processes_read",
+            "how long it takes to read all processes of the host and to publish them",
+            &[],
+        ),
+        unpublished: meter.counter(
+            "topdeck_host_processes_unpublished_total",
+            "tables of processes that could not be read or published",
+            &[],
+        ),
+    };
+    let note = worker.publish().err();
+    let is_published = note.is_none();
+    let run = move |stop: &Stop| worker.run(stop, is_published);
+    Ok((Thread::start("processes", Some(STACK_BYTES), run)?, note))
 }
 
 /// The thread's.
@@ -107,36 +79,25 @@ impl Worker {
     }
 
     fn try_publish(&mut self) -> Result<(), String> {
-        let failed = |error: &dyn std::fmt::Display| error.to_string();
         let writer = match self.writer.take() {
             Some(writer) => writer,
             None => {
                 let folder = match &self.folder {
                     Some(folder) => folder.clone(),
-                    None => shm::folder().map_err(|error| failed(&error))?,
+                    None => shm::folder().map_err(|error| error.to_string())?,
                 };
-                Writer::new(&folder).map_err(|error| failed(&error))?
+                Writer::new(&folder).map_err(|error| error.to_string())?
             }
         };
         let writer = self.writer.insert(writer);
         let began = Instant::now();
-        let (at_ns, unix_ns) = (monotonic(), wall());
+        let (at_ns, unix_ns) = (clock::now(), clock::wall().unix_ns);
         self.processes.read().map_err(|error| format!("cannot read /proc: {error}"))?;
         let ticks_per_second = Processes::ticks_per_second();
         let taken = Taken { at_ns, unix_ns, how: self.processes.how(), ticks_per_second };
         let rows: &[Process] = self.processes.rows();
-        writer.publish(&taken, rows).map_err(|error| failed(&error))?;
+        writer.publish(&taken, rows).map_err(|error| error.to_string())?;
         self.reading.record(began.elapsed());
         Ok(())
     }
-}
-
-fn monotonic() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    (time.tv_sec * 1_000_000_000 + time.tv_nsec) as u64
-}
-
-fn wall() -> i64 {
-    let time = clock_gettime(ClockId::Realtime);
-    time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
 }

@@ -5,18 +5,32 @@
 //! recorded too. What never ended counts with the age it had. All times are nanoseconds.
 #![forbid(unsafe_code)]
 
+mod connection;
+mod events;
 mod failure;
 mod protocol;
 mod request;
+mod run;
 mod schedule;
 mod secret;
 mod session;
+mod stub;
+mod tally;
 mod target;
+mod truth;
+mod verdict;
+mod worker;
 
 pub use failure::Failure;
 pub use protocol::Protocol;
 pub use request::{Rendered, Request, Requests, RequestsError, Template, Values};
+pub use run::{Error, Observer, Run, Settings, run};
 pub use schedule::{Arrivals, Piece, Schedule, Spacing};
 pub use secret::Secret;
 pub use session::{Ended, Session, Ticket};
+pub use stub::{Answers, Stub};
+pub use tally::Tally;
 pub use target::{Target, TargetError};
+pub use truth::{Freeze, truth};
+pub use verdict::Doubt;
+pub use worker::STALL_NS;

@@ -121,6 +121,11 @@ pub(crate) fn distinct(metrics: &mut Vec<Metric>) -> u64 {
     (before - metrics.len()) as u64
 }
 
+/// For the tests of both formats.
+#[cfg(test)]
+#[path = "../../hist/tests/it/page.rs"]
+pub(crate) mod page;
+
 #[cfg(test)]
 mod tests {
     use super::*;

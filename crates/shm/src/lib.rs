@@ -86,3 +86,8 @@ not_loom! {
         Ok(here::open()?.path().to_owned())
     }
 }
+
+/// What the page shows compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/shm.md")]
+mod page {}

@@ -25,8 +25,8 @@ fn what_is_not_known_is_not_guessed() {
 
 fn header() -> String {
     let mut text = OPENING.to_owned();
-    for (number, role) in ROLES.iter().enumerate() {
-        text += &format!("#define TD_ROLE_{} {number}\n", role.to_uppercase());
+    for (number, role) in shm::Role::ALL.iter().enumerate() {
+        text += &format!("#define TD_ROLE_{} {number}\n", format!("{role:?}").to_uppercase());
     }
     text.push('\n');
     for (docs, item) in items(HANDLES, "#[repr(C)]\n", "\n}\n") {
@@ -37,9 +37,6 @@ fn header() -> String {
     }
     text + &fast()
 }
-
-const ROLES: [&str; 10] =
-    ["other", "timing", "capacity", "used", "hit", "miss", "size", "queue", "error", "calls"];
 
 /// What stands behind each attribute, up to an end, with the lines of its comment.
 fn items<'a>(
@@ -138,13 +135,7 @@ fn c_type(of: &str, name: &str) -> String {
 fn pointer(of: &str, is_const: &str, name: &str) -> String {
     match of.starts_with('*') {
         // What is const stands behind what it is said of: `const char *const *tags`.
-        true => c_type(
-            of,
-            &format!(
-                "{}*{name}",
-                is_const.trim_end().to_owned() + if is_const.is_empty() { "" } else { " " }
-            ),
-        ),
+        true => c_type(of, &format!("{is_const}*{name}")),
         false => format!("{is_const}{}", c_type(of, &format!("*{name}"))),
     }
 }

@@ -10,6 +10,8 @@ use hist::Integers;
 use shm::show::{Metric, Number, Role, Value};
 use shm::{Process, Reader};
 
+use crate::folder::Folder;
+
 /// How a program is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum How {
@@ -68,31 +70,13 @@ fn test_program(how: How) -> Option<&'static Path> {
     MADE[how as usize].get_or_init(|| compiled("test", how)).as_deref()
 }
 
-/// A folder in memory, removed in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = PathBuf::from(format!("/dev/shm/topdeck-ffi-{}-{name}", std::process::id()));
-        fs::create_dir(&path).expect("a folder in memory");
-        Folder(path)
-    }
-
-    /// The files of the processes that wrote here, the first one first.
-    fn readers(&self) -> Vec<Reader> {
-        let files =
-            fs::read_dir(&self.0).expect("the folder").map(|entry| entry.expect("a file").path());
-        let mut readers: Vec<Reader> =
-            files.map(|path| Reader::attach(&path).expect("it can be read")).collect();
-        readers.sort_by_key(|reader| reader.process().created_ns);
-        readers
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// The files of the processes that wrote to a folder, the first one first.
+fn readers(folder: &Folder) -> Vec<Reader> {
+    let files = folder.files().into_iter();
+    let mut readers: Vec<Reader> =
+        files.map(|path| Reader::attach(&path).expect("it can be read")).collect();
+    readers.sort_by_key(|reader| reader.process().created_ns);
+    readers
 }
 
 /// What a process left.
@@ -122,11 +106,11 @@ impl Left {
     }
 }
 
-/// Runs a part of the test program; what came out, and what its processes left. `None` where there is no compiler.
+/// Runs a part of the test program; what came out, and what its processes left. `None` where there is no compiler, or no folder in memory.
 #[track_caller]
 fn run(part: &str, how: How, input: &[u8]) -> Option<(Vec<u8>, Vec<Left>)> {
     let program = test_program(how)?;
-    let folder = Folder::new(&format!("{part}-{how:?}"));
+    let folder = Folder::new()?;
     let mut child = Command::new(program)
         .arg(part)
         .env("TOPDECK_SHM", &folder.0)
@@ -147,7 +131,7 @@ fn run(part: &str, how: How, input: &[u8]) -> Option<(Vec<u8>, Vec<Left>)> {
         done.status,
         String::from_utf8_lossy(&done.stderr)
     );
-    let left = folder.readers().into_iter().map(|mut reader| {
+    let left = readers(&folder).into_iter().map(|mut reader| {
         let metrics = reader.metrics().expect("metrics");
         Left { process: reader.process(), metrics }
     });
@@ -293,19 +277,7 @@ fn all_kinds_are_seen_as_they_were_described() {
     assert_eq!(left.value("state"), &Value::Text("leader".to_owned()));
     let Value::Heartbeat(alive) = left.value("alive") else { panic!("no heartbeat") };
     assert_eq!((alive.beats, alive.every_ns), (2, 1_000_000_000));
-    let roles = [
-        Role::Other,
-        Role::Timing,
-        Role::Capacity,
-        Role::Used,
-        Role::Hit,
-        Role::Miss,
-        Role::Size,
-        Role::Queue,
-        Role::Error,
-        Role::Calls,
-    ];
-    for (number, role) in roles.into_iter().enumerate() {
+    for (number, role) in Role::ALL.into_iter().enumerate() {
         assert_eq!(left.metric(&format!("role_{number}")).role, role);
     }
     assert_eq!(left.histogram("inline_took").count(), 1);
@@ -338,17 +310,32 @@ fn without_a_file_all_goes_nowhere() {
     assert!(String::from_utf8_lossy(&done.stdout).contains("TOPDECK_SHM=off"));
 }
 
+/// What the page shows to begin with.
+#[test]
+fn the_example_compiles() {
+    let page = fs::read_to_string(sources().join("README.md")).expect("the page");
+    let example = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.c");
+    fs::write(&program, example.expect("an example")).expect("room");
+    let mut command = Command::new("cc");
+    command.args(["-fsyntax-only", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]);
+    let Ok(done) = command.arg(sources()).arg(&program).output() else {
+        return println!("skipped: there is no cc (Debian package gcc)");
+    };
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
 #[test]
 fn the_samples_run() {
     for (source, arguments, name) in
         [("sample", &["5"][..], "answered_total"), ("bench", &["3", "2"], "bench_total")]
     {
         let Some(program) = compiled(source, How::C) else { return };
-        let folder = Folder::new(source);
+        let Some(folder) = Folder::new() else { return };
         let done = Command::new(program).args(arguments).env("TOPDECK_SHM", &folder.0).output();
         let done = done.expect("it runs");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        let mut readers = folder.readers();
+        let mut readers = readers(&folder);
         let metrics = readers[0].metrics().expect("metrics");
         let counted = metrics.iter().find(|metric| metric.name == name).map(|metric| &metric.value);
         let expected = if source == "sample" { 20 } else { 2 * 2 * 4 * 20_000 };

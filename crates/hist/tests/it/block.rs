@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use crate::block_reference as reference;
 use crate::block1_reference;
 use crate::frame::{frame_of, histograms, meanings};
-use crate::golden::{self, Golden, golden, listing, page, table};
+use crate::golden::{self, Golden, golden, listing, page};
+use crate::page::rows;
 
 pub(crate) fn block_of(histograms: &[Histogram], meaning: Meaning) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -307,7 +308,7 @@ fn the_page_tells_the_limits() {
         ("limits", block::LIMITS_MAX),
     ];
     let limits = limits.map(|(name, limit)| vec![name.to_owned(), limit.to_string()]);
-    assert_eq!(table(&page("block.md"), "Limits"), limits);
+    assert_eq!(rows(&page("block.md"), "### Limits", "|"), limits);
 }
 
 fn recorded(scheme: Scheme, values: &[(f64, u64)]) -> Histogram {

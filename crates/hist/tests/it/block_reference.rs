@@ -359,7 +359,8 @@ fn words(lengths: &[u32]) -> Vec<(u32, u32)> {
 
 /// The lengths of the high codes, from the page.
 fn high_lengths(code: usize) -> Vec<u32> {
-    let row = crate::golden::table(&crate::golden::page("block.md"), "The codes").swap_remove(code);
+    let page = crate::golden::page("block.md");
+    let row = crate::page::rows(&page, "### The codes", "|").swap_remove(code);
     assert_eq!(row[0], code.to_string());
     row[1].split(' ').map(|length| length.parse().unwrap()).collect()
 }

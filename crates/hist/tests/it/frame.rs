@@ -10,7 +10,8 @@ use hist::{
 use proptest::prelude::*;
 
 use crate::block_reference as reference;
-use crate::golden::{self, Golden, golden, listing, page, table};
+use crate::golden::{self, Golden, golden, listing, page};
+use crate::page::{check_fields, rows};
 
 fn schemes() -> impl Strategy<Value = Scheme> {
     prop_oneof![
@@ -207,20 +208,18 @@ fn the_example_of_the_page_is_what_is_written() {
 #[test]
 fn the_page_tells_the_layout() {
     let page = page("frame.md");
-    let told = table(&page, "Header");
-    for ((name, offset, size), row) in header::FIELDS.iter().zip(&told) {
-        assert_eq!(row[..3], [offset.to_string(), size.to_string(), name.to_string()]);
-    }
+    check_fields(&page, "### Header", &header::FIELDS);
+    let told = rows(&page, "### Header", "|");
     assert_eq!(told.len(), header::FIELDS.len() + 1, "the last row is what follows");
 
-    let told = table(&page, "Units");
+    let told = rows(&page, "### Units", "|");
     for (code, (name, unit)) in UNITS.into_iter().enumerate() {
         assert_eq!(told[code], [code.to_string(), name.to_owned()]);
         assert_eq!(usize::from(frame_of(&Histogram::default(), in_unit(unit))[3]), code);
     }
     assert_eq!(told.len(), UNITS.len());
 
-    let told = table(&page, "Schemes");
+    let told = rows(&page, "### Schemes", "|");
     let grids = [
         ("exponential, base 2", Scheme::default()),
         ("log-linear, base 2", Scheme::log_linear2(7).unwrap()),
@@ -234,15 +233,15 @@ fn the_page_tells_the_layout() {
     }
     assert_eq!(told.len(), grids.len());
 
-    let told: Vec<[String; 2]> =
-        table(&page, "Flags").into_iter().map(|row| [row[0].clone(), row[1].clone()]).collect();
+    let told = rows(&page, "### Flags", "|");
+    let told: Vec<_> = told.iter().map(|row| [row[0], row[1]]).collect();
     let flags = FLAGS.map(|(name, flag)| [flag.ilog2().to_string(), name.to_owned()]);
     assert_eq!(told, flags);
 
     let limits =
         [("thresholds", frame::THRESHOLDS_MAX), ("explicit bounds", Explicit::BOUNDS_MAX as u64)];
     let limits = limits.map(|(name, limit)| vec![name.to_owned(), limit.to_string()]);
-    assert_eq!(table(&page, "Limits"), limits);
+    assert_eq!(rows(&page, "### Limits", "|"), limits);
 }
 
 fn recorded(scheme: Scheme, values: &[(f64, u64)]) -> Histogram {

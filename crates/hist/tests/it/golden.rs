@@ -111,16 +111,6 @@ pub(crate) fn meaning_text(meaning: Meaning) -> String {
     format!("{:?}{cumulative}", meaning.unit).to_lowercase()
 }
 
-/// The cells of the first table under a heading of a page, without its head.
-pub(crate) fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
-    let (_, rest) = page.split_once(&format!("\n### {heading}\n")).expect(heading);
-    let row = |line: &str| {
-        line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`').into()).collect()
-    };
-    let rows = rest.lines().skip_while(|line| !line.starts_with('|'));
-    rows.take_while(|line| line.starts_with('|')).skip(2).map(row).collect()
-}
-
 /// The bytes of the first listing under a heading of a page: what stands before two blanks.
 pub(crate) fn listing(page: &str, heading: &str) -> Vec<u8> {
     let (_, rest) = page.split_once(&format!("\n### {heading}\n")).expect(heading);

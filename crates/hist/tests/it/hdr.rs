@@ -11,6 +11,8 @@ use hist::codec::hlog::{self, Fault, Interval, LogError, Preamble};
 use hist::{DecodeError, EncodeError, Histogram, Method, Parts, Scheme};
 use proptest::prelude::*;
 
+use crate::page::{check_fields, rows};
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -756,35 +758,22 @@ const COOKIES: [(&str, u32); 8] = [
     ("double compressed", layout::DOUBLE_COMPRESSED),
 ];
 
-/// Rows of three columns under a heading of the page.
-fn table(page: &str, heading: &str) -> Vec<[String; 3]> {
-    let (_, rest) = page.split_once(&format!("\n### {heading}\n")).expect(heading);
-    let row = |line: &str| {
-        let mut cells = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned());
-        std::array::from_fn(|_| cells.next().unwrap_or_default())
-    };
-    let rows = rest.lines().skip_while(|line| !line.starts_with('|'));
-    rows.take_while(|line| line.starts_with('|')).skip(2).map(row).collect()
-}
-
 #[test]
 fn the_page_tells_the_layout() {
     let page = std::fs::read_to_string(root().join("docs/formats/hdr.md")).unwrap();
     for (heading, fields) in [
-        ("V1 and V2", &layout::FIELDS[..]),
-        ("V0", &layout::V0_FIELDS),
-        ("Compressed", &layout::COMPRESSED_FIELDS),
-        ("Doubles", &layout::DOUBLE_FIELDS),
+        ("### V1 and V2", &layout::FIELDS[..]),
+        ("### V0", &layout::V0_FIELDS),
+        ("### Compressed", &layout::COMPRESSED_FIELDS),
+        ("### Doubles", &layout::DOUBLE_FIELDS),
     ] {
-        let row =
-            |&(name, offset, size): &Field| [offset.to_string(), size.to_string(), name.into()];
-        let told = table(&page, heading);
-        assert_eq!(told[..fields.len()], fields.iter().map(row).collect::<Vec<_>>(), "{heading}");
+        check_fields(&page, heading, fields);
+        let told = rows(&page, heading, "|");
         assert_eq!(told.len(), fields.len() + 1, "{heading}: the last row is what follows");
     }
-    let cookies = table(&page, "Cookies").into_iter().map(|[name, cookie, _]| (name, cookie));
-    let expected = COOKIES.map(|(name, cookie)| (name.to_owned(), format!("`{cookie:#010x}`")));
-    assert_eq!(cookies.collect::<Vec<_>>(), expected);
+    let told = rows(&page, "### Cookies", "|");
+    let expected = COOKIES.map(|(name, cookie)| [name.to_owned(), format!("{cookie:#010x}")]);
+    assert_eq!(told.iter().map(|row| [row[0], row[1]]).collect::<Vec<_>>(), expected);
 }
 
 /// Each field stands in encoded bytes where the tables say.

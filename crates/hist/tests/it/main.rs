@@ -18,6 +18,7 @@ mod hdr;
 mod merge;
 mod model;
 mod otlp;
+mod page;
 mod prometheus;
 mod regressions;
 mod soak;

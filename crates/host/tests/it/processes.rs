@@ -101,14 +101,11 @@ fn both_ways_tell_of_a_child_what_is_so() {
         assert_eq!(bpf.involuntary_switches, Some(others));
         assert!(bpf.run_delay_ns.is_some() && file.run_delay_ns.is_none());
     }
-    let line = ways[0].command_line(child.id(), rows[0].start).unwrap().to_owned();
-    assert!(line.starts_with("sh -c i=0;"), "{line}");
-    let (pid, start) = (child.id(), rows[0].start);
+    let pid = child.id();
     end(child);
     for way in &mut ways {
         way.read().unwrap();
         assert!(way.rows().iter().all(|row| row.pid != pid), "it has ended");
-        assert_eq!(way.command_line(pid, start), None);
     }
 }
 

@@ -2,36 +2,13 @@
 
 use journal::layout::*;
 
-const PAGE: &str = include_str!("../../../../docs/formats/journal.md");
+use crate::page::check_fields;
 
-/// The rows of the table below a heading: offset, size, field.
-fn table(heading: &str) -> Vec<(String, usize, usize)> {
-    let below = PAGE
-        .split(&format!("\n{heading}\n"))
-        .nth(1)
-        .unwrap_or_else(|| panic!("no heading {heading:?}"));
-    let rows = below.lines().skip_while(|line| !line.starts_with("| offset"));
-    rows.take_while(|line| line.starts_with('|'))
-        .filter_map(|line| {
-            let cells: Vec<_> = line.split('|').map(str::trim).collect();
-            Some((cells[3].to_owned(), cells[1].parse().ok()?, cells[2].parse().ok()?))
-        })
-        .collect()
-}
+const PAGE: &str = include_str!("../../../../docs/formats/journal.md");
 
 #[track_caller]
 fn check(heading: &str, fields: &[Field]) {
-    let told: Vec<_> = table(heading);
-    let told: Vec<Field> = fields
-        .iter()
-        .zip(&told)
-        .map(|(field, (name, offset, size))| {
-            assert_eq!(field.0, name, "{heading}");
-            (field.0, *offset, *size)
-        })
-        .collect();
-    assert_eq!(told, fields, "{heading}");
-    assert_eq!(table(heading).len(), fields.len(), "{heading}");
+    check_fields(PAGE, heading, fields);
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod jlog;
 mod kill;
 mod layout;
 mod model;
+#[path = "../../../hist/tests/it/page.rs"]
+mod page;
 mod power;
 mod power_loop;
 mod processes;

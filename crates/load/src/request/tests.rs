@@ -1,3 +1,5 @@
+//! Sets of requests: what is drawn, and what is said of those that make no sense.
+
 use std::path::Path;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! When requests are due, against arithmetic by hand.
+
 use super::*;
 
 const SECOND: u64 = 1_000_000_000;

@@ -1,1 +1,3 @@
 //! What the crate promises, held from outside.
+
+mod freeze;

@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::foreign::Field;
+use crate::foreign::page;
 
 const PAGE: &str = include_str!("../../../../docs/formats/hsperfdata.md");
 
@@ -214,66 +214,59 @@ fn errors_say_what_was_found() {
     );
 }
 
-/// What is shown of three entries, of which the second is changed.
-#[track_caller]
-fn check_second(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
+/// Three entries, of which the second is changed.
+fn three(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut builder = Builder::new(false)
         .long("first", 1, 1, 1)
         .text("second", 3, b"text")
         .long("third", 1, 1, 3);
     change(&mut builder.entries[1]);
-    check(&builder.build(), expected);
+    builder.build()
+}
+
+#[track_caller]
+fn check_second(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
+    check(&three(change), expected);
+}
+
+/// The second entry is refused, and why; the others are shown.
+#[track_caller]
+fn check_refused(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
+    let shown = parse(&three(change)).unwrap();
+    let names: Vec<&str> = shown.metrics.iter().map(|metric| metric.name.as_str()).collect();
+    assert_eq!((&names[..], shown.refused), (&["first", "third"][..], 1));
+    expected.assert_eq(&shown.trouble.unwrap().to_string());
 }
 
 #[test]
 fn what_is_wrong_with_an_entry_costs_that_entry() {
-    check_second(
+    check_refused(
         |entry| entry[4] = 19,
-        expect![[r#"
-        first Gauge(Signed(1)) ""
-        third Gauge(Signed(3)) ""
-        refused 1: Some(Field { index: 1, what: "name" })
-    "#]],
+        expect!["entry 1 has no name inside its bounds that can be shown"],
     );
-    check_second(
+    check_refused(
         |entry| entry[4] = 255,
-        expect![[r#"
-        first Gauge(Signed(1)) ""
-        third Gauge(Signed(3)) ""
-        refused 1: Some(Field { index: 1, what: "name" })
-    "#]],
+        expect!["entry 1 has no name inside its bounds that can be shown"],
     );
-    check_second(
+    check_refused(
         |entry| entry[20] = 7,
-        expect![[r#"
-        first Gauge(Signed(1)) ""
-        third Gauge(Signed(3)) ""
-        refused 1: Some(Field { index: 1, what: "name" })
-    "#]],
+        expect!["entry 1 has no name inside its bounds that can be shown"],
     );
-    check_second(
+    check_refused(
         |entry| entry[8] = 200,
-        expect![[r#"
-        first Gauge(Signed(1)) ""
-        third Gauge(Signed(3)) ""
-        refused 1: Some(Field { index: 1, what: "text" })
-    "#]],
+        expect!["entry 1 has no text inside its bounds that can be shown"],
     );
-    check_second(
+    check_refused(
         |entry| entry[11] = 0xff,
-        expect![[r#"
-        first Gauge(Signed(1)) ""
-        third Gauge(Signed(3)) ""
-        refused 1: Some(Field { index: 1, what: "text" })
-    "#]],
+        expect!["entry 1 has no text inside its bounds that can be shown"],
     );
-    check_second(
+    check_refused(
         |entry| entry[19] = 0xff,
-        expect![[r#"
-        first Gauge(Signed(1)) ""
-        third Gauge(Signed(3)) ""
-        refused 1: Some(Field { index: 1, what: "text" })
-    "#]],
+        expect!["entry 1 has no text inside its bounds that can be shown"],
+    );
+    check_refused(
+        |entry| entry[20..26].copy_from_slice(b"first\0"),
+        expect!["1 entries have the name of another"],
     );
     check_second(
         |entry| entry[12] = b'D',
@@ -282,14 +275,6 @@ fn what_is_wrong_with_an_entry_costs_that_entry() {
         second Unknown("of a type that HotSpot does not write") ""
         third Gauge(Signed(3)) ""
         refused 0: None
-    "#]],
-    );
-    check_second(
-        |entry| entry[20..26].copy_from_slice(b"first\0"),
-        expect![[r#"
-        first Gauge(Signed(1)) ""
-        third Gauge(Signed(3)) ""
-        refused 1: Some(Same { count: 1 })
     "#]],
     );
 }
@@ -344,24 +329,10 @@ proptest! {
     }
 }
 
-#[track_caller]
-fn check_table(heading: &str, fields: &[Field]) {
-    let below = PAGE.split(&format!("\n{heading}\n")).nth(1).expect("the heading is there");
-    let rows = below.lines().skip_while(|line| !line.starts_with("| offset"));
-    let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
-    let told: Vec<Vec<&str>> =
-        rows.map(|row| row.split('|').map(str::trim).skip(1).take(3).collect()).collect();
-    let fields: Vec<_> = fields
-        .iter()
-        .map(|(name, offset, size)| vec![offset.to_string(), size.to_string(), (*name).to_owned()])
-        .collect();
-    assert_eq!(told, fields, "{heading}");
-}
-
 #[test]
 fn the_page_tells_where_each_byte_lies() {
-    check_table("## Prologue", &layout::PROLOGUE);
-    check_table("## Entry", &layout::ENTRY);
+    page::check_fields(PAGE, "## Prologue", &layout::PROLOGUE);
+    page::check_fields(PAGE, "## Entry", &layout::ENTRY);
     assert!(PAGE.contains(&format!("At most {ENTRIES_MAX} entries")));
     assert!(PAGE.contains(FREQUENCY));
 }

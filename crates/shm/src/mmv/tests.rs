@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::foreign::Field;
+use crate::foreign::{Field, page};
 use crate::shown::{Number, Value};
 
 const PAGE: &str = include_str!("../../../../docs/formats/mmv.md");
@@ -405,25 +405,9 @@ proptest! {
     }
 }
 
-/// The rows of the table below a heading of the page: field, offset, size.
-fn table(heading: &str) -> Vec<(String, u64, u64)> {
-    let below = PAGE.split(&format!("\n{heading}\n")).nth(1);
-    let below = below.unwrap_or_else(|| panic!("no heading {heading:?}"));
-    let rows = below.lines().skip_while(|line| !line.starts_with("| offset"));
-    let rows =
-        rows.take_while(|line| line.starts_with('|')).map(|line| line.split('|').map(str::trim));
-    rows.filter_map(|cells| {
-        let cells: Vec<&str> = cells.collect();
-        Some((cells[3].to_owned(), cells[1].parse().ok()?, cells[2].parse().ok()?))
-    })
-    .collect()
-}
-
 #[track_caller]
 fn check_table(heading: &str, fields: &[Field]) {
-    let fields: Vec<_> =
-        fields.iter().map(|(name, offset, size)| ((*name).to_owned(), *offset, *size)).collect();
-    assert_eq!(table(heading), fields, "{heading}");
+    page::check_fields(PAGE, heading, fields);
 }
 
 #[test]

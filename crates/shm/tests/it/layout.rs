@@ -2,29 +2,13 @@
 
 use shm::layout::*;
 
-const PAGE: &str = include_str!("../../../../docs/formats/shm.md");
+use crate::page::{check_fields, rows};
 
-/// The rows of the table below a heading: field, offset, size, and what it says.
-fn table(heading: &str) -> Vec<(String, usize, usize, String)> {
-    let below = PAGE
-        .split(&format!("\n{heading}\n"))
-        .nth(1)
-        .unwrap_or_else(|| panic!("no heading {heading:?}"));
-    let rows = below.lines().skip_while(|line| !line.starts_with("| offset"));
-    rows.take_while(|line| line.starts_with('|'))
-        .filter_map(|line| {
-            let cells: Vec<_> = line.split('|').map(str::trim).collect();
-            let number = |at: usize| cells[at].parse().ok();
-            Some((cells[3].to_owned(), number(1)?, number(2)?, cells[4].to_owned()))
-        })
-        .collect()
-}
+const PAGE: &str = include_str!("../../../../docs/formats/shm.md");
 
 #[track_caller]
 fn check(heading: &str, fields: &[Field]) {
-    let told = table(heading);
-    let told: Vec<_> = told.iter().map(|(name, at, size, _)| (name.as_str(), *at, *size)).collect();
-    assert_eq!(told, fields, "{heading}");
+    check_fields(PAGE, heading, fields);
     for pair in fields.windows(2) {
         assert_eq!(pair[0].1 + pair[0].2, pair[1].1, "{heading}: {} does not follow", pair[1].0);
     }
@@ -49,10 +33,10 @@ fn the_page_tells_where_each_byte_lies() {
 #[test]
 fn the_page_tells_the_numbers_of_the_header() {
     let told = |name: &str| {
-        let rows = table("## Header");
-        let row = rows.into_iter().find(|row| row.0 == name).expect("the field");
+        let rows = rows(PAGE, "## Header", "| offset");
+        let row = rows.into_iter().find(|row| row[2] == name).expect("the field");
         let digits: String =
-            row.3.chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
+            row[3].chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
         digits.replace(',', "").parse::<usize>().expect("a number")
     };
     assert_eq!(told("version") as u64, VERSION);
@@ -66,4 +50,35 @@ fn the_page_tells_the_numbers_of_the_header() {
     assert_eq!(told("small_capacity"), SMALL_BYTES);
     assert!(PAGE.contains("2,049 words") && BUCKETS == 2_049);
     assert!(PAGE.contains("16,384 slots") && SLOTS_MAX == 16_384);
+}
+
+#[test]
+fn the_page_tells_kinds_roles_and_states_by_their_numbers() {
+    let told: Vec<(String, u64)> = rows(PAGE, "## Registry", "| kind |")
+        .into_iter()
+        .map(|row| (row[1].to_owned(), row[0].parse().expect("a number")))
+        .collect();
+    let kinds = [
+        ("counter", kind::COUNTER),
+        ("up-down gauge", kind::UP_DOWN),
+        ("gauge", kind::GAUGE),
+        ("float gauge", kind::FLOAT_GAUGE),
+        ("text", kind::TEXT),
+        ("histogram", kind::HISTOGRAM),
+        ("operations in flight", kind::IN_FLIGHT),
+        ("heartbeat", kind::HEARTBEAT),
+    ];
+    assert_eq!(told, kinds.map(|(name, number)| (name.to_owned(), number)));
+    for (number, role) in shm::Role::ALL.iter().enumerate() {
+        let told = format!("{number} {}", format!("{role:?}").to_lowercase());
+        assert!(PAGE.contains(&told), "{told}");
+    }
+    for (number, what) in [
+        (state::BUILDING, "being made"),
+        (state::LIVE, "live"),
+        (state::ENDED, "ended"),
+        (state::REPLACED, "replaced"),
+    ] {
+        assert!(PAGE.contains(&format!("{number} {what}")), "{what}");
+    }
 }

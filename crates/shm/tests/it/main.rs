@@ -1,10 +1,13 @@
 //! One binary for all of the crate's integration tests.
 
 mod checks;
+mod folder;
 mod fuzzed;
 mod golden;
 mod jvm;
 mod layout;
+#[path = "../../../hist/tests/it/page.rs"]
+mod page;
 mod processes;
 mod recording;
 mod table;

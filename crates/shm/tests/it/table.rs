@@ -3,42 +3,22 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use shm::table::{
-    BUFFER_FIELDS, BUFFER_HEAD_BYTES, Error, FILE_NAME, FIRST_BUFFER, Field, HEADER_BYTES,
-    HEADER_FIELDS, How, LOCK_NAME, MAGIC, Process, ROW_BYTES, ROW_FIELDS, Taken, VERSION, Writer,
-    read,
+    BUFFER_FIELDS, BUFFER_HEAD_BYTES, Error, FILE_NAME, FIRST_BUFFER, HEADER_BYTES, HEADER_FIELDS,
+    How, LOCK_NAME, MAGIC, Process, ROW_BYTES, ROW_FIELDS, Taken, VERSION, Writer, read,
 };
+
+use crate::folder::Folder;
+use crate::page::check_fields;
 
 const PAGE: &str = include_str!("../../../../docs/formats/process-table.md");
 
-/// A folder on a tmpfs.
-struct Folder(PathBuf);
-
-impl Folder {
-    /// `None`, having said so, where there is no tmpfs.
-    fn new() -> Option<Folder> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = format!("/dev/shm/topdeck-table-{}-{number}", std::process::id());
-        if let Err(error) = fs::create_dir(&path) {
-            println!("skipped: there is no tmpfs at /dev/shm: {error}");
-            return None;
-        }
-        Some(Folder(path.into()))
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join(FILE_NAME)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// The table of a folder.
+fn file(folder: &Folder) -> PathBuf {
+    folder.0.join(FILE_NAME)
 }
 
 fn taken(at_ns: u64) -> Taken {
@@ -54,18 +34,18 @@ fn rows(count: u32, mark: u64) -> Vec<Process> {
 fn what_is_published_is_read() {
     let Some(folder) = Folder::new() else { return };
     let mut writer = Writer::new(&folder.0).unwrap();
-    assert!(matches!(read(&folder.file()), Err(Error::Io { .. })), "there is none yet");
+    assert!(matches!(read(&file(&folder)), Err(Error::Io { .. })), "there is none yet");
     // 5,000 need a larger file, which takes the place of the first.
     for (round, count) in [3, 0, 511, 5_000, 2, 6_000].into_iter().enumerate() {
         let published = rows(count, round as u64);
         writer.publish(&taken(round as u64), &published).unwrap();
-        let table = read(&folder.file()).unwrap();
+        let table = read(&file(&folder)).unwrap();
         assert_eq!((table.taken, &table.processes), (taken(round as u64), &published));
     }
-    let mode = fs::metadata(folder.file()).unwrap().permissions().mode();
+    let mode = fs::metadata(file(&folder)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o644, "all may read it");
     drop(writer);
-    assert!(!folder.file().exists(), "a table that nobody writes is taken away");
+    assert!(!file(&folder).exists(), "a table that nobody writes is taken away");
 }
 
 #[test]
@@ -78,11 +58,11 @@ fn there_is_one_writer() {
     assert_eq!(mode & 0o777, 0o600, "no other user can lock it");
     drop(first);
     // One that was killed leaves files behind.
-    fs::write(folder.file(), "old").unwrap();
+    fs::write(file(&folder), "old").unwrap();
     fs::write(folder.0.join("processes.tdp.new"), "older").unwrap();
     let mut next = Writer::new(&folder.0).unwrap();
     next.publish(&taken(2), &rows(1, 2)).unwrap();
-    assert_eq!(read(&folder.file()).unwrap().taken.at_ns, 2);
+    assert_eq!(read(&file(&folder)).unwrap().taken.at_ns, 2);
 }
 
 #[test]
@@ -101,7 +81,7 @@ fn a_reader_beside_a_writer_sees_whole_tables() {
         });
         let mut newest = 0;
         while !is_over.load(Ordering::Acquire) {
-            match read(&folder.file()) {
+            match read(&file(&folder)) {
                 Ok(table) => {
                     let mark = table.taken.at_ns;
                     assert!(table.processes.iter().all(|row| row.user_ns == mark));
@@ -113,7 +93,7 @@ fn a_reader_beside_a_writer_sees_whole_tables() {
             }
         }
     });
-    assert_eq!(read(&folder.file()).unwrap().taken.at_ns, 2_999);
+    assert_eq!(read(&file(&folder)).unwrap().taken.at_ns, 2_999);
 }
 
 #[test]
@@ -123,10 +103,10 @@ fn disks_links_and_other_files_are_refused() {
     assert!(matches!(Writer::new(no_tmpfs), Err(Error::NotTmpfs { .. })));
     fs::write(folder.0.join("other"), [0; 4_096]).unwrap();
     assert!(matches!(read(&folder.0.join("other")), Err(Error::Damaged { what: "magic", .. })));
-    symlink(folder.0.join("other"), folder.file()).unwrap();
-    assert!(matches!(read(&folder.file()), Err(Error::Io { doing: "open", .. })));
+    symlink(folder.0.join("other"), file(&folder)).unwrap();
+    assert!(matches!(read(&file(&folder)), Err(Error::Io { doing: "open", .. })));
     assert!(matches!(read(&folder.0), Err(Error::Io { doing: "read", .. })));
-    fs::remove_file(folder.file()).unwrap();
+    fs::remove_file(file(&folder)).unwrap();
     symlink("/etc/passwd", folder.0.join(LOCK_NAME)).unwrap();
     assert!(matches!(Writer::new(&folder.0), Err(Error::Io { doing: "open", .. })));
 }
@@ -156,23 +136,11 @@ pub(crate) fn two_rows() -> Vec<u8> {
     bytes
 }
 
-/// The rows of the table below a heading: field, offset, size.
-fn table(heading: &str) -> Vec<Field> {
-    let below = PAGE.split(&format!("\n{heading}\n")).nth(1).expect("a heading");
-    let rows = below.lines().skip_while(|line| !line.starts_with("| offset"));
-    rows.take_while(|line| line.starts_with('|'))
-        .filter_map(|line| {
-            let cells: Vec<_> = line.split('|').map(str::trim).collect();
-            Some((cells[3], cells[1].parse().ok()?, cells[2].parse().ok()?))
-        })
-        .collect()
-}
-
 #[test]
 fn the_page_tells_where_each_byte_lies() {
-    assert_eq!(table("## Header"), HEADER_FIELDS);
-    assert_eq!(table("## Buffer"), BUFFER_FIELDS);
-    assert_eq!(table("## Row"), ROW_FIELDS);
+    check_fields(PAGE, "## Header", &HEADER_FIELDS);
+    check_fields(PAGE, "## Buffer", &BUFFER_FIELDS);
+    check_fields(PAGE, "## Row", &ROW_FIELDS);
     for text in [
         format!("| magic | `{}` |", MAGIC.escape_ascii()),
         format!("| version | {VERSION} |"),

@@ -2,28 +2,15 @@
 
 use store::layout::*;
 
+use crate::page::check_fields;
+
 const CHUNK: &str = include_str!("../../../../docs/formats/chunk.md");
 const PART: &str = include_str!("../../../../docs/formats/part.md");
 const MANIFEST: &str = include_str!("../../../../docs/formats/manifest.md");
 
-/// The rows of the table below a heading: field, offset, size.
-fn table<'a>(page: &'a str, heading: &str) -> Vec<(&'a str, usize, usize)> {
-    let below = page
-        .split(&format!("\n{heading}\n"))
-        .nth(1)
-        .unwrap_or_else(|| panic!("no heading {heading:?}"));
-    let rows = below.lines().skip_while(|line| !line.starts_with("| offset"));
-    rows.take_while(|line| line.starts_with('|'))
-        .filter_map(|line| {
-            let cells: Vec<_> = line.split('|').map(str::trim).collect();
-            Some((cells[3], cells[1].parse().ok()?, cells[2].parse().ok()?))
-        })
-        .collect()
-}
-
 #[track_caller]
 fn check(page: &str, heading: &str, fields: &[(&str, usize, usize)], bytes: usize) {
-    assert_eq!(table(page, heading), fields, "{heading}");
+    check_fields(page, heading, fields);
     let mut end = 0;
     for &(field, offset, size) in fields {
         assert_eq!(offset, end, "{heading}, {field}: fields are next to each other");

@@ -15,6 +15,8 @@ mod life;
 mod limit;
 mod memory;
 mod model;
+#[path = "../../../hist/tests/it/page.rs"]
+mod page;
 mod power;
 #[path = "../../../journal/tests/it/processes.rs"]
 #[allow(dead_code, reason = "the journal's tests use more of it")]

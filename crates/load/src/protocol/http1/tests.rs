@@ -1,3 +1,5 @@
+//! Requests as they are written, answers whole and in pieces, and garbage.
+
 use super::*;
 
 fn asked(method: &str) -> (Http1, Vec<u8>) {

@@ -1,0 +1,177 @@
+//! A thread that works until it is told to stop, and the boundaries of an interval at which it does.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+/// A thread. It is told to stop, and waited for, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Thread<T> {
+    stop: Arc<Stop>,
+    handle: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Thread<T> {
+    /// Begins, with a stack of so many bytes, or of as many as threads have.
+    pub(crate) fn start(
+        name: &'static str,
+        stack_bytes: Option<usize>,
+        work: impl FnOnce(&Stop) -> T + Send + 'static,
+    ) -> Result<Thread<T>> {
+        let stop = Arc::new(Stop::default());
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        let builder = match stack_bytes {
+            Some(bytes) => builder.stack_size(bytes),
+            None => builder,
+        };
+        let run = {
+            let stop = Arc::clone(&stop);
+            move || work(&stop)
+        };
+        let handle = builder.spawn(run).map_err(|source| Error::Thread { name, source })?;
+        Ok(Thread { stop, handle: Some(handle) })
+    }
+}
+
+impl<T> Thread<T> {
+    /// Ends it: what came of its work, once. It panics only for a bug, which it has told already; then there is nothing.
+    pub(crate) fn stop(&mut self) -> Option<T> {
+        self.stop.say();
+        self.handle.take()?.join().ok()
+    }
+}
+
+impl<T> Drop for Thread<T> {
+    fn drop(&mut self) {
+        // Who wants to know what came of it says `stop`.
+        let _ = self.stop();
+    }
+}
+
+/// Whether to stop.
+#[derive(Debug, Default)]
+pub(crate) struct Stop {
+    said: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Stop {
+    fn say(&self) {
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+    }
+
+    /// Waits that long, or until it is said. Whether it was.
+    pub(crate) fn wait(&self, time: Duration) -> bool {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.wake.wait_timeout_while(said, time, |said| !*said);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise the last
+/// microseconds of each interval would put its row into the next one.
+const LATE: i64 = 20;
+/// How long a last reading is tried again where there is no room for it, and how often.
+const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Waits for the next boundary of an interval, which are its multiples: as of when a reading is then, the boundary or, if that is
+/// long past, now. `None` when the thread is to stop.
+pub(crate) fn next_boundary(stop: &Stop, interval: Duration, now: impl Fn() -> i64) -> Option<i64> {
+    let interval = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX).max(1);
+    let mut boundary = after(now(), interval);
+    loop {
+        let now = now();
+        // The clock was set back: the boundary has become too far.
+        if boundary.saturating_sub(now) > interval {
+            boundary = after(now, interval);
+        }
+        let left = boundary.saturating_sub(now);
+        if left <= 0 {
+            let is_late = now.saturating_sub(boundary) > interval / LATE;
+            return Some(if is_late { now } else { boundary });
+        }
+        if stop.wait(Duration::from_nanos(left.unsigned_abs())) {
+            return None;
+        }
+    }
+}
+
+/// The first boundary after `now`.
+fn after(now: i64, interval: i64) -> i64 {
+    now.saturating_sub(now.rem_euclid(interval)).saturating_add(interval)
+}
+
+/// The last reading, tried for some time where there is no room for it.
+pub(crate) fn patiently(mut read: impl FnMut() -> intake::Result<()>) -> intake::Result<()> {
+    let began = Instant::now();
+    loop {
+        match read() {
+            Err(error) if error.is_temporary() && began.elapsed() < PATIENCE => {
+                std::thread::sleep(RETRY);
+            }
+            ended => return ended,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(now: i64, expected: i64) {
+        assert_eq!(after(now, 10), expected);
+    }
+
+    #[test]
+    fn boundaries_are_multiples_of_the_interval() {
+        check(0, 10);
+        check(9, 10);
+        check(10, 20);
+        check(-1, 0);
+        check(i64::MAX, i64::MAX);
+    }
+
+    /// What comes of it where the clock says this, one after the other.
+    #[track_caller]
+    fn check_moments(moments: &[i64], expected: i64) {
+        let at = Cell::new(0);
+        let now = || moments[at.replace(at.get() + 1)];
+        let found = next_boundary(&Stop::default(), Duration::from_nanos(100), now);
+        assert_eq!((found, at.get()), (Some(expected), moments.len()));
+    }
+
+    #[test]
+    fn a_reading_is_of_its_boundary_or_of_when_it_is_late() {
+        check_moments(&[130, 190, 200], 200);
+        check_moments(&[130, 205], 200);
+        check_moments(&[130, 206], 206);
+        // Set back by an hour, as it were, and set ahead.
+        check_moments(&[1_030, 30, 101], 100);
+        check_moments(&[130, 9_999], 9_999);
+    }
+
+    #[test]
+    fn who_is_told_to_stop_does_not_wait() {
+        let stop = Stop::default();
+        stop.say();
+        assert_eq!(next_boundary(&stop, Duration::MAX, || 5), None);
+    }
+
+    #[test]
+    fn a_thread_that_is_dropped_has_ended() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = Thread::start("test", None, move |stop| {
+            while !stop.wait(Duration::from_secs(3_600)) {}
+            sender.send(7)
+        });
+        drop(thread.expect("a thread"));
+        assert_eq!(receiver.try_recv(), Ok(7));
+    }
+}

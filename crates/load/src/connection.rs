@@ -1,0 +1,266 @@
+//! A connection: a socket that never waits, TLS if there is any, and the session that is spoken on it.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustls::ClientConnection;
+use rustls_pki_types::ServerName;
+use socket2::{Domain, Socket, Type};
+
+use crate::failure::Failure;
+use crate::protocol::Protocol;
+use crate::request::Rendered;
+use crate::session::{Ended, Session, Ticket};
+
+/// How connections of a run are made.
+#[derive(Clone, Debug)]
+pub(crate) struct Dial {
+    pub(crate) protocol: Protocol,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    socket: TcpStream,
+    tls: Option<Box<ClientConnection>>,
+    session: Box<dyn Session>,
+    is_connected: bool,
+    /// What the socket did not take yet.
+    unsent: Vec<u8>,
+    /// Requests that were sent on it and have not ended.
+    pub(crate) under_way: Vec<Ticket>,
+    /// Whether it stands in the list of those with room.
+    pub(crate) is_listed: bool,
+    /// What is waited for, as the event queue was told.
+    pub(crate) waits_to_send: bool,
+}
+
+/// What reading came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// The other side may say more.
+    Open,
+    /// It does not.
+    Closed,
+}
+
+impl Connection {
+    /// Begins to connect to the `number`-th address, counted in a ring.
+    pub(crate) fn start(dial: &Dial, number: usize) -> io::Result<Connection> {
+        let address = dial.addresses[number % dial.addresses.len()];
+        let socket =
+            Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None)?;
+        socket.set_tcp_nodelay(true)?;
+        match socket.connect(&address.into()) {
+            Err(error)
+                if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
+            other => other?,
+        }
+        let tls = match &dial.tls {
+            None => None,
+            Some((config, name)) => {
+                let mut tls = ClientConnection::new(config.clone(), name.clone())
+                    .map_err(io::Error::other)?;
+                tls.set_buffer_limit(None);
+                Some(Box::new(tls))
+            }
+        };
+        Ok(Connection {
+            socket: socket.into(),
+            tls,
+            session: dial.protocol.session(),
+            is_connected: false,
+            unsent: Vec::new(),
+            under_way: Vec::new(),
+            is_listed: false,
+            // That it is connected is told as room to send.
+            waits_to_send: true,
+        })
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// How many requests it takes now.
+    pub(crate) fn room(&self) -> usize {
+        let is_agreed = self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking());
+        // What the socket does not take would be waiting, not sent.
+        if self.is_connected && is_agreed && self.unsent.is_empty() {
+            self.session.room()
+        } else {
+            0
+        }
+    }
+
+    /// Whether nothing is to be expected of it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.under_way.is_empty() && self.session.is_ending()
+    }
+
+    /// Whether some bytes wait for the socket to take them.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.is_connected
+            || !self.unsent.is_empty()
+            || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Looks whether it is connected by now, and says what is said first. Whether it is.
+    pub(crate) fn connect(&mut self, scratch: &mut Vec<u8>) -> Result<bool, Failure> {
+        if let Some(error) = self.socket.take_error().map_err(|error| Failure::of(&error))? {
+            return Err(Failure::of(&error));
+        }
+        if self.socket.peer_addr().is_err() {
+            return Ok(false);
+        }
+        self.is_connected = true;
+        scratch.clear();
+        self.session.open(scratch);
+        self.push(scratch)?;
+        Ok(true)
+    }
+
+    /// Sends a request; there is room.
+    pub(crate) fn send(
+        &mut self,
+        request: &Rendered,
+        ticket: Ticket,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        scratch.clear();
+        self.session.send(request, ticket, scratch);
+        self.under_way.push(ticket);
+        self.push(scratch)
+    }
+
+    /// Nobody waits for this answer any more. Whether the connection can go on.
+    pub(crate) fn abandon(&mut self, ticket: Ticket, scratch: &mut Vec<u8>) -> bool {
+        self.forget(ticket);
+        scratch.clear();
+        self.session.abandon(ticket, scratch) && self.push(scratch).is_ok()
+    }
+
+    pub(crate) fn forget(&mut self, ticket: Ticket) {
+        if let Some(at) = self.under_way.iter().position(|one| *one == ticket) {
+            self.under_way.swap_remove(at);
+        }
+    }
+
+    /// Reads once what has come.
+    pub(crate) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        scratch: &mut Vec<u8>,
+        ended: &mut Vec<Ended>,
+    ) -> Result<Read, Failure> {
+        scratch.clear();
+        let read = match &mut self.tls {
+            None => match (&self.socket).read(buffer) {
+                Ok(0) => Read::Closed,
+                Ok(length) => {
+                    self.session.receive(&buffer[..length], scratch, ended)?;
+                    Read::Open
+                }
+                Err(error) => would_block(error)?,
+            },
+            Some(tls) => {
+                let mut read = match tls.read_tls(&mut &self.socket) {
+                    Ok(0) => Read::Closed,
+                    Ok(_) => Read::Open,
+                    Err(error) => would_block(error)?,
+                };
+                let state = tls.process_new_packets().map_err(|_| Failure::Tls)?;
+                if state.peer_has_closed() {
+                    read = Read::Closed;
+                }
+                loop {
+                    match tls.reader().read(buffer) {
+                        Ok(0) => break,
+                        Ok(length) => self.session.receive(&buffer[..length], scratch, ended)?,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                        // The other side closed without saying so in TLS: the session knows whether that matters.
+                        Err(_) => {
+                            read = Read::Closed;
+                            break;
+                        }
+                    }
+                }
+                read
+            }
+        };
+        if read == Read::Closed {
+            self.session.close(ended);
+        } else {
+            self.push(scratch)?;
+        }
+        Ok(read)
+    }
+
+    /// Gives bytes to the socket, after what it did not take before.
+    fn push(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        match &mut self.tls {
+            Some(tls) => {
+                tls.writer().write_all(bytes).map_err(|_| Failure::Tls)?;
+                self.flush()
+            }
+            None if self.unsent.is_empty() => {
+                let written = written(&self.socket, bytes)?;
+                self.unsent.extend_from_slice(&bytes[written..]);
+                Ok(())
+            }
+            None => {
+                self.unsent.extend_from_slice(bytes);
+                self.flush()
+            }
+        }
+    }
+
+    /// Gives to the socket what it takes now.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        match &mut self.tls {
+            Some(tls) => {
+                while tls.wants_write() {
+                    match tls.write_tls(&mut &self.socket) {
+                        Ok(_) => {}
+                        Err(error) => return would_block(error).map(|_| ()),
+                    }
+                }
+            }
+            None => {
+                let written = written(&self.socket, &self.unsent)?;
+                self.unsent.drain(..written);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn written(mut socket: &TcpStream, bytes: &[u8]) -> Result<usize, Failure> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match socket.write(&bytes[written..]) {
+            Ok(length) => written += length,
+            Err(error) => {
+                would_block(error)?;
+                break;
+            }
+        }
+    }
+    Ok(written)
+}
+
+fn would_block(error: io::Error) -> Result<Read, Failure> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Read::Open),
+        _ => Err(Failure::of(&error)),
+    }
+}

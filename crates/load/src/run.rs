@@ -1,0 +1,275 @@
+//! A run: workers that share a schedule, what they told, and whether it can be trusted.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::thread;
+
+use hist::Histogram;
+use rustls_pki_types::ServerName;
+
+use crate::connection::Dial;
+use crate::request::Requests;
+use crate::schedule::Schedule;
+use crate::tally::Tally;
+use crate::target::Target;
+use crate::verdict::{self, Doubt};
+use crate::worker::{Share, Told, Worker};
+
+/// What a run does.
+#[derive(Clone)]
+pub struct Settings {
+    /// Where load goes.
+    pub target: Target,
+    /// What is trusted and shown, for targets in TLS.
+    pub tls: net::tls::ClientTls,
+    /// When requests are due.
+    pub schedule: Schedule,
+    /// What is sent.
+    pub requests: Requests,
+    /// What variables and weights are drawn from.
+    pub seed: u64,
+    /// Threads that send; each keeps a processor busy when it has much to do.
+    pub threads: usize,
+    /// Connections that there are when the run begins.
+    pub connections: usize,
+    /// Connections that there are at the most. What finds none waits, and its response time goes on.
+    pub connections_max: usize,
+    /// So long after it was due a request has failed. Nanoseconds.
+    pub timeout_ns: u64,
+    /// How long answers are waited for after the last request was due. Nanoseconds.
+    pub drain_ns: u64,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// All of it.
+    pub tally: Tally,
+    /// Response times by the second, counted from the start, in which requests were due.
+    pub by_second: BTreeMap<u64, Histogram>,
+    /// Response times by the kind of request, in the order of the set.
+    pub by_request: Vec<(String, Histogram)>,
+    /// When it began: nanoseconds since 1970.
+    pub began_unix_ns: i64,
+    /// From its beginning until the last answer, or until none was waited for any more. Nanoseconds.
+    pub length_ns: u64,
+    /// When the generator stood still, nanoseconds from the start.
+    pub stalls: Vec<(u64, u64)>,
+    /// Why it is not to be trusted; nothing, if it is.
+    pub doubts: Vec<Doubt>,
+}
+
+/// Why there was no run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name is not known.
+    #[error("{host}: no address is known for it: {error}")]
+    Unknown {
+        /// Which.
+        host: String,
+        /// Why.
+        error: String,
+    },
+    /// TLS cannot be used as it is set.
+    #[error(transparent)]
+    Tls(#[from] net::tls::TlsError),
+    /// The name cannot be one in a certificate.
+    #[error("{host} cannot be asked for in TLS: {why}")]
+    Name {
+        /// Which.
+        host: String,
+        /// Why.
+        why: String,
+    },
+    /// This machine did not give what a worker needs.
+    #[error("starting a worker: {0}")]
+    Worker(#[from] std::io::Error),
+    /// Too few files may be open.
+    #[error(
+        "{wanted} connections need as many open files, and {allowed} are allowed: ask for fewer, or raise the limit with ulimit -n"
+    )]
+    Files {
+        /// Connections and what else is open.
+        wanted: usize,
+        /// The limit of this process.
+        allowed: u64,
+    },
+    /// A number that makes no sense.
+    #[error("{0}")]
+    Settings(String),
+}
+
+/// How long is waited for connections before a run begins.
+const WARM_NS: u64 = 2_000_000_000;
+/// From when workers are told until they begin, all at the same moment.
+const LEAD_NS: u64 = 20_000_000;
+/// Files that are open beside connections.
+const FILES_ELSE: usize = 64;
+
+/// Who is told of a run while it goes on.
+pub trait Observer {
+    /// It begins at this moment of the clock, which is some milliseconds ahead.
+    fn began(&mut self, _start_ns: u64) {}
+
+    /// A second is over, so many nanoseconds after the start: what has ended in it.
+    fn second(&mut self, _end_ns: u64, _tally: &Tally) {}
+}
+
+/// Nobody.
+impl Observer for () {}
+
+/// Runs it. When `stop` is set, nothing more is sent.
+pub fn run(
+    settings: &Settings,
+    stop: &Arc<AtomicBool>,
+    observer: &mut dyn Observer,
+) -> Result<Run, Error> {
+    let dial = dial(settings)?;
+    let threads = settings.threads.max(1);
+    // Each worker has a connection, at least.
+    if settings.connections_max < threads {
+        let (connections, wanted) = (settings.connections_max, threads);
+        let said =
+            format!("{connections} connections are too few for {wanted} threads: each has its own");
+        return Err(Error::Settings(said));
+    }
+    raise_files(settings.connections_max + FILES_ELSE)?;
+    let share_of = |all: usize, number: usize| all / threads + usize::from(number < all % threads);
+    let mut workers = Vec::new();
+    for number in 0..threads {
+        workers.push(Worker::new(Share {
+            dial: dial.clone(),
+            due: Box::new(settings.schedule.arrivals().skip(number).step_by(threads)),
+            requests: settings.requests.clone(),
+            seed: settings.seed.wrapping_add(number as u64),
+            connections: share_of(settings.connections, number),
+            connections_max: share_of(settings.connections_max, number),
+            timeout_ns: settings.timeout_ns,
+            length_ns: settings.schedule.length_ns(),
+            drain_ns: settings.drain_ns,
+            stop: stop.clone(),
+        })?);
+    }
+    let (tell, told) = mpsc::channel();
+    let ready = Arc::new(std::sync::Barrier::new(threads + 1));
+    let (start, started) = (Arc::new(std::sync::OnceLock::new()), Arc::clone(&ready));
+    let handles: Vec<_> = workers
+        .into_iter()
+        .map(|mut worker| {
+            let (tell, start, ready) = (tell.clone(), Arc::clone(&start), Arc::clone(&ready));
+            thread::spawn(move || {
+                worker.warm(WARM_NS);
+                ready.wait();
+                let start_ns = *start.get_or_init(|| clock::now() + LEAD_NS);
+                worker.run(start_ns, &tell);
+            })
+        })
+        .collect();
+    drop(tell);
+    started.wait();
+    let start_ns = *start.get_or_init(|| clock::now() + LEAD_NS);
+    observer.began(start_ns);
+    let wall = clock::wall();
+    let began_unix_ns = wall.unix_ns + (start_ns as i64 - clock::now() as i64);
+    let mut run = Run {
+        tally: Tally::default(),
+        by_second: BTreeMap::new(),
+        by_request: settings
+            .requests
+            .names()
+            .map(|name| (name.to_owned(), Histogram::default()))
+            .collect(),
+        began_unix_ns,
+        length_ns: 0,
+        stalls: Vec::new(),
+        doubts: Vec::new(),
+    };
+    let mut seconds: BTreeMap<u64, (usize, Tally)> = BTreeMap::new();
+    for one in told {
+        match one {
+            Told::Second(end_ns, tally) => {
+                run.length_ns = run.length_ns.max(end_ns);
+                run.tally.merge(&tally);
+                let entry = seconds.entry(end_ns).or_default();
+                entry.0 += 1;
+                entry.1.merge(&tally);
+                // Of the last second workers tell at moments of their own.
+                while let Some(whole) = seconds.first_entry().filter(|one| one.get().0 == threads) {
+                    let (end_ns, (_, tally)) = whole.remove_entry();
+                    observer.second(end_ns, &tally);
+                }
+            }
+            Told::End(end) => {
+                for (second, histogram) in end.by_second {
+                    merge(run.by_second.entry(second).or_default(), &histogram);
+                }
+                for ((_, mine), theirs) in run.by_request.iter_mut().zip(&end.by_request) {
+                    merge(mine, theirs);
+                }
+                run.stalls.extend(end.stalls);
+            }
+        }
+    }
+    for handle in handles {
+        if let Err(panic) = handle.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+    if let Some(last) = seconds.into_values().map(|one| one.1).reduce(|mut a, b| {
+        a.merge(&b);
+        a
+    }) {
+        observer.second(run.length_ns, &last);
+    }
+    run.stalls.sort_unstable();
+    run.doubts = verdict::doubts(&run, threads);
+    Ok(run)
+}
+
+fn merge(into: &mut Histogram, other: &Histogram) {
+    into.merge(other).expect("BUG: recorders of one scheme");
+}
+
+fn dial(settings: &Settings) -> Result<Dial, Error> {
+    let (host, port) = (&settings.target.host, settings.target.port);
+    let unknown = |error: String| Error::Unknown { host: host.clone(), error };
+    let found =
+        (host.as_str(), port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    let addresses: Vec<SocketAddr> = found.collect();
+    // As other clients do: the first family that the system prefers.
+    let first = addresses.first().ok_or_else(|| unknown("its list is empty".to_owned()))?.is_ipv4();
+    let addresses = addresses.into_iter().filter(|one| one.is_ipv4() == first).collect();
+    let tls = match settings.target.is_tls {
+        false => None,
+        true => {
+            let mut config = settings.tls.config()?;
+            config.alpn_protocols = settings.target.protocol.alpn();
+            let name = ServerName::try_from(host.clone());
+            let name =
+                name.map_err(|error| Error::Name { host: host.clone(), why: error.to_string() })?;
+            Some((Arc::new(config), name))
+        }
+    };
+    Ok(Dial { protocol: settings.target.protocol.clone(), addresses, tls })
+}
+
+/// Asks for as many open files as are needed.
+fn raise_files(wanted: usize) -> Result<(), Error> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    let wanted_files = wanted as u64;
+    if limit.current.is_none_or(|current| current >= wanted_files) {
+        return Ok(());
+    }
+    let allowed = limit.maximum.unwrap_or(u64::MAX);
+    limit.current = Some(wanted_files.min(allowed));
+    let raised = setrlimit(Resource::Nofile, limit);
+    if allowed < wanted_files || raised.is_err() {
+        return Err(Error::Files { wanted, allowed });
+    }
+    Ok(())
+}

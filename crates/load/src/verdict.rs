@@ -1,0 +1,118 @@
+//! A verdict: whether the generator was what limited a run, so that the run says nothing of the target.
+
+use std::fmt;
+
+use crate::failure::Failure;
+use crate::run::Run;
+
+/// Why a run is not to be trusted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Doubt {
+    /// The generator stood still.
+    Stalled {
+        /// How often.
+        times: usize,
+        /// In all, nanoseconds.
+        total_ns: u64,
+        /// Requests that were not sent because of it.
+        missed: u64,
+        /// Requests whose answer came meanwhile.
+        seen_late: u64,
+    },
+    /// It noticed too late when requests were due, so that much of what was measured is its own.
+    Late {
+        /// What it added, at its 99th percentile. Nanoseconds.
+        own_lag_p99_ns: u64,
+        /// Response time at its 99th percentile. Nanoseconds.
+        response_p99_ns: u64,
+    },
+    /// Its threads were at work nearly all of the time.
+    Busy {
+        /// Share of the time of all threads, up to 1.
+        share: f64,
+    },
+    /// This machine had no more files, ports or memory.
+    Resources {
+        /// Requests that failed for that.
+        failed: u64,
+    },
+    /// Requests are lost from the books: a fault of topdeck.
+    Books {
+        /// Requests that were due.
+        intended: u64,
+        /// Requests of which is known what became of them.
+        accounted: u64,
+    },
+}
+
+/// Of the 99th percentile of response times, this share may be the generator's own.
+const OWN_SHARE: f64 = 0.1;
+/// Below that, nobody cares: a sleep that ends on a busy machine is that late.
+const OWN_LAG_NS: f64 = 100_000.0;
+/// A thread that is busier has no time left to be on time.
+const BUSY: f64 = 0.95;
+
+pub(crate) fn doubts(run: &Run, threads: usize) -> Vec<Doubt> {
+    let tally = &run.tally;
+    let mut doubts = Vec::new();
+    if !run.stalls.is_empty() {
+        doubts.push(Doubt::Stalled {
+            times: run.stalls.len(),
+            total_ns: run.stalls.iter().map(|(from, to)| to - from).sum(),
+            missed: tally.missed,
+            seen_late: tally.seen_late,
+        });
+    }
+    let p99 = |of: &hist::Histogram| of.quantile(0.99).map_or(0.0, |found| found.estimate);
+    let (own, response) = (p99(&tally.own_lag), p99(&tally.response));
+    if own > OWN_LAG_NS && own > response * OWN_SHARE {
+        doubts.push(Doubt::Late { own_lag_p99_ns: own as u64, response_p99_ns: response as u64 });
+    }
+    let share = tally.cpu_ns as f64 / (run.length_ns.max(1) as f64 * threads as f64);
+    if share > BUSY && own > OWN_LAG_NS {
+        doubts.push(Doubt::Busy { share: share.min(1.0) });
+    }
+    let failed = tally.failed[Failure::Resources as usize];
+    if failed > 0 {
+        doubts.push(Doubt::Resources { failed });
+    }
+    if tally.accounted() != tally.intended {
+        let (intended, accounted) = (tally.intended, tally.accounted());
+        doubts.push(Doubt::Books { intended, accounted });
+    }
+    doubts
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |ns: u64| ns as f64 * 1e-6;
+        match self {
+            Doubt::Stalled { times, total_ns, missed, seen_late } => write!(
+                f,
+                "the generator itself stood still {times} times, {:.0} ms in all: {missed} requests were not sent, the answers to \
+                 {seen_late} came meanwhile, and neither are in the times; run it where it gets a processor",
+                ms(*total_ns)
+            ),
+            Doubt::Late { own_lag_p99_ns, response_p99_ns } => write!(
+                f,
+                "the generator noticed too late when requests were due: p99 of that is {:.3} ms, of the response time {:.3} ms; \
+                 ask for less, or give it more threads or processors",
+                ms(*own_lag_p99_ns),
+                ms(*response_p99_ns)
+            ),
+            Doubt::Busy { share } => write!(
+                f,
+                "the generator's threads were at work {:.0} % of the time; ask for less, or give it more threads or processors",
+                share * 100.0
+            ),
+            Doubt::Resources { failed } => write!(
+                f,
+                "{failed} requests found no file, port or memory on this machine; raise the limits, or ask for fewer connections"
+            ),
+            Doubt::Books { intended, accounted } => write!(
+                f,
+                "{intended} requests were due, but what became of them is known of {accounted}: a fault of topdeck, please report it"
+            ),
+        }
+    }
+}

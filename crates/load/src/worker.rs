@@ -1,0 +1,473 @@
+//! A worker: one thread's share of the schedule, its connections, and the loop that does nothing but send when it is time and look what
+//! has come.
+//!
+//! A request is taken when it is due, and waits in a queue that has no end until a connection has room: the schedule never waits. Only
+//! then is it bound to a connection, so that a server which accepts none keeps nothing that another connection could do.
+//!
+//! The worker watches itself. If it finds that it stood still for [`STALL_NS`] or longer (stopped, or without a processor), then what
+//! was due meanwhile is not sent afterwards, as if nothing had been, but counted as missed; and what had been answered meanwhile is
+//! counted as seen late, for nobody knows when the answer came.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+
+use rustix::event::epoll::EventFlags;
+use rustix::time::{ClockId, clock_gettime};
+use slab::Slab;
+
+use crate::connection::{Connection, Dial, Read};
+use crate::events::Events;
+use crate::failure::Failure;
+use crate::request::{Rendered, Requests};
+use crate::schedule::Random;
+use crate::session::{Ended, Ticket};
+use crate::tally::{Counting, Seconds, Tally};
+
+/// From this on, standing still is told.
+pub const STALL_NS: u64 = 10_000_000;
+/// It sleeps no longer than this, so that it notices when it was stopped.
+const SLEEP_MAX_NS: u64 = 5_000_000;
+/// Connections that are being made at once, for one worker.
+const CONNECTING_MAX: usize = 64;
+const BUFFER: usize = 64 << 10;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What a worker has to do.
+pub(crate) struct Share {
+    pub(crate) dial: Dial,
+    /// When its requests are due, from the start.
+    pub(crate) due: Box<dyn Iterator<Item = u64> + Send>,
+    pub(crate) requests: Requests,
+    pub(crate) seed: u64,
+    pub(crate) connections: usize,
+    pub(crate) connections_max: usize,
+    pub(crate) timeout_ns: u64,
+    /// From the start: no request is due after that.
+    pub(crate) length_ns: u64,
+    pub(crate) drain_ns: u64,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// What a worker tells each second, and at its end.
+pub(crate) enum Told {
+    /// What has ended in the second that ended so many nanoseconds after the start.
+    Second(u64, Box<Tally>),
+    /// All the rest.
+    End(Box<End>),
+}
+
+/// What is known at the end only.
+pub(crate) struct End {
+    pub(crate) by_second: std::collections::BTreeMap<u64, hist::Histogram>,
+    pub(crate) by_request: Vec<hist::Histogram>,
+    /// When it stood still, from the start.
+    pub(crate) stalls: Vec<(u64, u64)>,
+}
+
+/// A request that was due and has not ended.
+struct Flight {
+    due_ns: u64,
+    /// 0 while it waits for a connection.
+    sent_ns: u64,
+    connection: usize,
+    request: Arc<Rendered>,
+    /// Tells it from others that had its ticket before.
+    number: u64,
+}
+
+pub(crate) struct Worker {
+    share: Share,
+    events: Events,
+    start_ns: u64,
+    connections: Slab<Connection>,
+    connecting: usize,
+    opened: usize,
+    /// Connections with room; some may have lost it.
+    free: VecDeque<usize>,
+    flights: Slab<Flight>,
+    waiting: VecDeque<Ticket>,
+    /// All flights in the order in which they were due, and so in which their time ends; with some that have ended.
+    by_due: VecDeque<(Ticket, u64)>,
+    number: u64,
+    next_due_ns: Option<u64>,
+    random: Random,
+    counting: Counting,
+    seconds: Seconds,
+    by_request: Vec<hist::Recorder>,
+    stalls: Vec<(u64, u64)>,
+    /// Of how many looks what they find is seen late.
+    late_looks: u32,
+    /// When the worker was last known to be at work, or the end of the sleep that it meant to take.
+    awake_ns: u64,
+    /// The last request that is known to have waited because there were as many connections as allowed.
+    waited_until: u64,
+    cpu_before_ns: u64,
+    buffer: Box<[u8]>,
+    scratch: Vec<u8>,
+    ended: Vec<Ended>,
+}
+
+impl Worker {
+    pub(crate) fn new(mut share: Share) -> std::io::Result<Worker> {
+        let names = share.requests.names().count();
+        Ok(Worker {
+            events: Events::new()?,
+            start_ns: 0,
+            connections: Slab::new(),
+            connecting: 0,
+            opened: 0,
+            free: VecDeque::new(),
+            flights: Slab::new(),
+            waiting: VecDeque::new(),
+            by_due: VecDeque::new(),
+            number: 0,
+            next_due_ns: share.due.next(),
+            random: Random::new(share.seed),
+            counting: Counting::default(),
+            seconds: Seconds::default(),
+            by_request: (0..names).map(|_| hist::Recorder::new()).collect(),
+            stalls: Vec::new(),
+            late_looks: 0,
+            awake_ns: u64::MAX,
+            waited_until: 0,
+            cpu_before_ns: cpu_ns(),
+            buffer: vec![0; BUFFER].into(),
+            scratch: Vec::new(),
+            ended: Vec::new(),
+            share,
+        })
+    }
+
+    /// Opens the connections that a run begins with, and waits until there are or it is clear that there are none.
+    pub(crate) fn warm(&mut self, patience_ns: u64) {
+        let until = clock::now() + patience_ns;
+        for _ in 0..self.share.connections {
+            self.connect();
+        }
+        while self.connections.iter().any(|(_, one)| one.room() == 0) && clock::now() < until {
+            self.events.wait(clock::now() + SLEEP_MAX_NS);
+            self.look();
+        }
+    }
+
+    /// Does its share, from `start_ns` of the clock on.
+    pub(crate) fn run(mut self, start_ns: u64, told: &Sender<Told>) {
+        self.start_ns = start_ns;
+        self.cpu_before_ns = cpu_ns();
+        self.awake_ns = clock::now().max(start_ns);
+        let mut report_ns = start_ns + SECOND_NS;
+        let mut is_stopped = false;
+        let end_ns = loop {
+            let now = self.now();
+            if now >= report_ns {
+                self.tell(report_ns - start_ns, told);
+                report_ns += (now - report_ns) / SECOND_NS * SECOND_NS + SECOND_NS;
+            }
+            if !is_stopped && self.share.stop.load(Ordering::Relaxed) {
+                is_stopped = true;
+                self.next_due_ns = None;
+                self.share.length_ns = now.saturating_sub(start_ns);
+            }
+            self.take_due(now);
+            self.expire(now);
+            self.dispatch();
+            let end = start_ns + self.share.length_ns;
+            let is_done = self.next_due_ns.is_none() && self.flights.is_empty();
+            if now >= end && (is_done || now >= end + self.share.drain_ns) {
+                break now;
+            }
+            let until = self.next_ns().min(report_ns).min(self.now() + SLEEP_MAX_NS);
+            self.events.wait(until);
+            // It meant to sleep so long.
+            self.awake_ns = self.awake_ns.max(until);
+            self.now();
+            self.look();
+            // What was not among these events comes with the next.
+            if self.events.len() < Events::MAX {
+                self.late_looks = self.late_looks.saturating_sub(1);
+            }
+        };
+        for (_, flight) in &self.flights {
+            let age_ns = end_ns - flight.due_ns;
+            self.counting.tally.unfinished += 1;
+            self.counting.response.record(age_ns);
+            self.seconds.record(flight.due_ns - start_ns, age_ns);
+            self.by_request[flight.request.index].record(age_ns);
+        }
+        self.tell(end_ns - start_ns, told);
+        let by_request = self.by_request.iter().map(hist::Recorder::snapshot).collect();
+        let end = End { by_second: self.seconds.finish(), by_request, stalls: self.stalls };
+        // Nobody listens if the run was given up.
+        let _ = told.send(Told::End(Box::new(end)));
+    }
+
+    /// What time it is. Whoever asks learns by the way whether the worker stood still since it was last asked.
+    fn now(&mut self) -> u64 {
+        let now = clock::now();
+        if now > self.awake_ns.saturating_add(STALL_NS) {
+            self.stalled(self.awake_ns, now);
+        }
+        self.awake_ns = self.awake_ns.max(now);
+        now
+    }
+
+    /// It stood still from one moment to the other.
+    fn stalled(&mut self, from_ns: u64, to_ns: u64) {
+        self.stalls.push((from_ns - self.start_ns, to_ns - self.start_ns));
+        // Of events that were being looked at, and of all that had come by then.
+        self.late_looks = 2;
+        while let Some(due) = self.next_due_ns.filter(|due| self.start_ns + due < to_ns) {
+            self.counting.tally.intended += 1;
+            // What was due before is only late.
+            if self.start_ns + due >= from_ns {
+                self.counting.tally.missed += 1;
+            } else {
+                self.begin(self.start_ns + due, to_ns);
+            }
+            self.next_due_ns = self.share.due.next();
+        }
+    }
+
+    fn take_due(&mut self, now: u64) {
+        while let Some(due) = self.next_due_ns.filter(|due| self.start_ns + due <= now) {
+            self.counting.tally.intended += 1;
+            self.begin(self.start_ns + due, now);
+            self.next_due_ns = self.share.due.next();
+        }
+    }
+
+    fn begin(&mut self, due_ns: u64, now: u64) {
+        self.counting.own_lag.record(now - due_ns);
+        let request = self.share.requests.draw(&mut self.random);
+        self.number += 1;
+        let number = self.number;
+        let flight = Flight { due_ns, sent_ns: 0, connection: 0, request, number };
+        let ticket = self.flights.insert(flight) as Ticket;
+        self.waiting.push_back(ticket);
+        self.by_due.push_back((ticket, number));
+        let in_flight = &mut self.counting.tally.in_flight_max;
+        *in_flight = (*in_flight).max(self.flights.len() as u64);
+    }
+
+    /// Ends what has lasted longer than is allowed.
+    fn expire(&mut self, now: u64) {
+        while let Some(&(ticket, number)) = self.by_due.front() {
+            let flight = self.flights.get(ticket as usize).filter(|one| one.number == number);
+            match flight {
+                None => {}
+                Some(flight) if now < flight.due_ns.saturating_add(self.share.timeout_ns) => return,
+                Some(flight) => {
+                    let (is_sent, key) = (flight.sent_ns > 0, flight.connection);
+                    self.fail(ticket, Failure::TimedOut, now);
+                    if is_sent && !self.connections[key].abandon(ticket, &mut self.scratch) {
+                        self.close(key, Failure::Closed);
+                    } else if is_sent {
+                        self.settle(key);
+                    } else {
+                        self.waiting.retain(|one| *one != ticket);
+                    }
+                }
+            }
+            self.by_due.pop_front();
+        }
+    }
+
+    /// Sends what waits, as far as there is room; opens connections where there is none.
+    fn dispatch(&mut self) {
+        while let Some(&ticket) = self.waiting.front() {
+            let Some(key) = self.with_room() else {
+                let all = self.connections.len();
+                let wanted = self.waiting.len().min(CONNECTING_MAX);
+                if self.connecting >= wanted {
+                    return;
+                }
+                if all >= self.share.connections_max {
+                    return self.all_wait(ticket);
+                }
+                self.connect();
+                continue;
+            };
+            self.waiting.pop_front();
+            let now = self.now();
+            let flight = &mut self.flights[ticket as usize];
+            (flight.sent_ns, flight.connection) = (now, key);
+            self.counting.send_lag.record(now - flight.due_ns);
+            let connection = &mut self.connections[key];
+            match connection.send(&flight.request, ticket, &mut self.scratch) {
+                Ok(()) => self.settle(key),
+                Err(failure) => self.close(key, failure),
+            }
+        }
+    }
+
+    /// All requests from this one on wait because there are as many connections as allowed.
+    fn all_wait(&mut self, first: Ticket) {
+        let first = self.flights[first as usize].number;
+        let from = first.max(self.waited_until + 1);
+        self.counting.tally.waited += (self.number + 1).saturating_sub(from);
+        self.waited_until = self.number;
+    }
+
+    /// A connection with room for a request, the one that was idle for longest.
+    fn with_room(&mut self) -> Option<usize> {
+        while let Some(key) = self.free.pop_front() {
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.is_listed = false;
+                if connection.room() > 0 {
+                    return Some(key);
+                }
+            }
+        }
+        None
+    }
+
+    /// After something was done with a connection: it is listed if it has room, closed if it is over, and what it waits for is told.
+    fn settle(&mut self, key: usize) {
+        let connection = &mut self.connections[key];
+        if connection.is_over() {
+            return self.close(key, Failure::Closed);
+        }
+        if !connection.is_listed && connection.room() > 0 {
+            connection.is_listed = true;
+            self.free.push_back(key);
+        }
+        if connection.has_unsent() != connection.waits_to_send {
+            connection.waits_to_send = !connection.waits_to_send;
+            let changed = self.events.change(&*connection, key, connection.waits_to_send);
+            if let Err(error) = changed {
+                self.close(key, Failure::of(&error));
+            }
+        }
+    }
+
+    fn connect(&mut self) {
+        let connection = Connection::start(&self.share.dial, self.opened);
+        self.opened += 1;
+        self.counting.tally.opened += 1;
+        let added = connection.and_then(|connection| {
+            let entry = self.connections.vacant_entry();
+            self.events.add(&connection, entry.key(), true)?;
+            entry.insert(connection);
+            Ok(())
+        });
+        match added {
+            Ok(()) => self.connecting += 1,
+            Err(error) => self.not_connected(Failure::of(&error)),
+        }
+    }
+
+    /// Who waited for longest is told that there is no connection.
+    fn not_connected(&mut self, failure: Failure) {
+        if let Some(ticket) = self.waiting.pop_front() {
+            self.fail(ticket, failure, clock::now());
+        }
+    }
+
+    /// Closes a connection; what was under way on it has failed.
+    fn close(&mut self, key: usize, failure: Failure) {
+        let connection = self.connections.remove(key);
+        let now = clock::now();
+        for ticket in &connection.under_way {
+            self.fail(*ticket, failure, now);
+        }
+        if !connection.is_connected() {
+            self.connecting -= 1;
+            self.not_connected(failure);
+        }
+    }
+
+    fn fail(&mut self, ticket: Ticket, failure: Failure, now: u64) {
+        let flight = self.flights.remove(ticket as usize);
+        self.counting.fail(failure, now.saturating_sub(flight.due_ns));
+    }
+
+    /// When something is to be done that nobody tells of.
+    fn next_ns(&self) -> u64 {
+        let due = self.next_due_ns.map_or(u64::MAX, |due| self.start_ns + due);
+        let times_out =
+            self.by_due.front().and_then(|(ticket, _)| self.flights.get(*ticket as usize));
+        let times_out =
+            times_out.map_or(u64::MAX, |one| one.due_ns.saturating_add(self.share.timeout_ns));
+        let end = self.start_ns + self.share.length_ns;
+        let end = if self.next_due_ns.is_none() { end } else { u64::MAX };
+        due.min(times_out).min(end.max(self.start_ns))
+    }
+
+    /// Looks what has come.
+    fn look(&mut self) {
+        for number in 0..self.events.len() {
+            let event = self.events.get(number);
+            if let Some((key, flags)) = event.filter(|(key, _)| self.connections.contains(*key)) {
+                self.touch(key, flags);
+            }
+        }
+    }
+
+    fn touch(&mut self, key: usize, flags: EventFlags) {
+        let connection = &mut self.connections[key];
+        if !connection.is_connected() {
+            match connection.connect(&mut self.scratch) {
+                Ok(true) => {
+                    self.connecting -= 1;
+                    self.settle(key);
+                }
+                Ok(false) => {}
+                Err(failure) => self.close(key, failure),
+            }
+            return;
+        }
+        if flags.contains(EventFlags::OUT)
+            && let Err(failure) = connection.flush()
+        {
+            return self.close(key, failure);
+        }
+        if !flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP)
+        {
+            return self.settle(key);
+        }
+        let mut ended = std::mem::take(&mut self.ended);
+        let read = connection.receive(&mut self.buffer, &mut self.scratch, &mut ended);
+        let now = self.now();
+        for one in ended.drain(..) {
+            self.end(key, one, now);
+        }
+        self.ended = ended;
+        match read {
+            Ok(Read::Open) => self.settle(key),
+            Ok(Read::Closed) => self.close(key, Failure::Closed),
+            Err(failure) => self.close(key, failure),
+        }
+    }
+
+    fn end(&mut self, key: usize, one: Ended, now: u64) {
+        self.connections[key].forget(one.ticket);
+        if let Some(failure) = one.failure {
+            return self.fail(one.ticket, failure, now);
+        }
+        let flight = self.flights.remove(one.ticket as usize);
+        if self.late_looks > 0 {
+            self.counting.tally.seen_late += 1;
+            return;
+        }
+        let response_ns = now - flight.due_ns;
+        self.counting.tally.completed += 1;
+        self.counting.response.record(response_ns);
+        self.counting.service.record(now - flight.sent_ns);
+        self.seconds.record(flight.due_ns - self.start_ns, response_ns);
+        self.by_request[flight.request.index].record(response_ns);
+    }
+
+    fn tell(&mut self, second_ns: u64, told: &Sender<Told>) {
+        let cpu = cpu_ns();
+        self.counting.tally.cpu_ns = cpu - self.cpu_before_ns;
+        self.cpu_before_ns = cpu;
+        let _ = told.send(Told::Second(second_ns, Box::new(self.counting.take())));
+    }
+}
+
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
+}

@@ -1,0 +1,134 @@
+//! The freeze test: a server whose truth is known stands still, and the spectrum must be that truth.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hist::Histogram;
+use load::{
+    Answers, Freeze, Observer, Request, Requests, Run, Schedule, Settings, Spacing, Stub, Target,
+    Template, truth,
+};
+
+const MS: u64 = 1_000_000;
+
+/// Tells the stub when to stand still.
+struct Freezing<'a>(&'a Stub, Freeze);
+
+impl Observer for Freezing<'_> {
+    fn began(&mut self, start_ns: u64) {
+        self.0.freeze(start_ns + self.1.from_ns, start_ns + self.1.to_ns);
+    }
+}
+
+fn settings(stub: &Stub, answers: Answers, schedule: Schedule) -> Settings {
+    let scheme = if answers == Answers::Echo { "tcp" } else { "http" };
+    let (target, path) = Target::parse(&format!("{scheme}://{}", stub.address())).unwrap();
+    let request = Request {
+        name: "a".to_owned(),
+        method: "GET".to_owned(),
+        path: Template::text(path),
+        ..Request::default()
+    };
+    Settings {
+        target,
+        tls: net::tls::ClientTls::default(),
+        schedule,
+        requests: Requests::one(request),
+        seed: 1,
+        threads: 1,
+        connections: 16,
+        connections_max: 4_000,
+        timeout_ns: 60_000 * MS,
+        drain_ns: 5_000 * MS,
+    }
+}
+
+fn run(settings: &Settings, stub: &Stub, freeze: Freeze) -> Run {
+    let run = load::run(settings, &Arc::new(AtomicBool::new(false)), &mut Freezing(stub, freeze))
+        .unwrap();
+    assert_eq!(run.tally.accounted(), run.tally.intended);
+    run
+}
+
+/// Beyond one bucket, so much is the machine's that this test runs on, with others beside it.
+const SLACK: f64 = 25.0 * MS as f64;
+
+#[track_caller]
+fn is_the_truth(found: &Histogram, expected: &Histogram) {
+    assert_eq!(found.count(), expected.count());
+    let near = |what: &str, found: f64, expected: f64| {
+        let off = (found - expected).abs();
+        assert!(off <= expected * 0.0219 + SLACK, "{what}: {found} ns, truth {expected} ns");
+    };
+    near("mean", found.mean().unwrap().estimate, expected.mean().unwrap().estimate);
+    near("max", found.max().unwrap().estimate, expected.max().unwrap().estimate);
+    for q in [0.5, 0.9, 0.99, 0.999, 0.9999] {
+        let at = |one: &Histogram| one.quantile(q).unwrap().estimate;
+        near(&format!("{q}"), at(found), at(expected));
+    }
+}
+
+/// So often it is tried: where the machine lets the generator stand still, the run itself says that it is not to be trusted.
+const ATTEMPTS: usize = 6;
+
+fn check(answers: Answers, rate: f64, spacing: Spacing, freeze: (u64, u64), drain_ms: u64) {
+    for _ in 0..ATTEMPTS {
+        let service_ns = 5 * MS;
+        let stub = Stub::start(answers, service_ns).unwrap();
+        let length_ns = 1_500 * MS;
+        let schedule = Schedule::constant(rate, length_ns, spacing);
+        let freeze = Freeze { from_ns: freeze.0 * MS, to_ns: freeze.1 * MS };
+        let settings = Settings { drain_ns: drain_ms * MS, ..settings(&stub, answers, schedule) };
+        let run = run(&settings, &stub, freeze);
+        let all: u64 = run.by_second.values().map(Histogram::count).sum();
+        let measured = run.tally.completed + run.tally.unfinished;
+        assert_eq!((all, run.by_request[0].1.count()), (measured, measured));
+        if run.stalls.is_empty() {
+            let due = settings.schedule.arrivals();
+            let end_ns = length_ns + drain_ms * MS;
+            return is_the_truth(&run.tally.response, &truth(due, service_ns, freeze, end_ns));
+        }
+        assert!(!run.doubts.is_empty());
+    }
+    println!("skipped: in {ATTEMPTS} runs this machine let the generator stand still in each");
+}
+
+#[test]
+fn frozen_in_the_middle() {
+    check(Answers::Http1, 1_000.0, Spacing::Even, (500, 1_000), 5_000);
+    check(Answers::Echo, 100.0, Spacing::Poisson { seed: 5 }, (500, 1_000), 5_000);
+}
+
+#[test]
+fn frozen_at_the_start() {
+    check(Answers::Http1, 100.0, Spacing::Even, (0, 500), 5_000);
+    check(Answers::Echo, 1_000.0, Spacing::Even, (0, 500), 5_000);
+}
+
+/// What never ends counts with its age.
+#[test]
+fn frozen_at_the_end() {
+    check(Answers::Http1, 1_000.0, Spacing::Poisson { seed: 3 }, (1_000, 9_000), 0);
+}
+
+/// With fewer connections than requests wait, they wait in the generator: their response time goes on, and it is told.
+#[test]
+fn too_few_connections_are_waited_for() {
+    let stub = Stub::start(Answers::Http1, 5 * MS).unwrap();
+    let schedule = Schedule::constant(200.0, 1_000 * MS, Spacing::Even);
+    let freeze = Freeze { from_ns: 200 * MS, to_ns: 700 * MS };
+    let settings = Settings {
+        connections: 10,
+        connections_max: 10,
+        ..settings(&stub, Answers::Http1, schedule)
+    };
+    let run = run(&settings, &stub, freeze);
+    assert!(run.tally.waited >= 80, "{}", run.tally.waited);
+    assert_eq!(run.tally.opened, 10);
+    assert_eq!(run.tally.completed + run.tally.seen_late + run.tally.missed, 200);
+    assert!(run.tally.response.max().unwrap().estimate > 450.0 * MS as f64);
+    // Service time is that of those that had a connection: it cannot tell of those that waited for one.
+    assert!(
+        run.tally.service.count_above(100.0 * MS as f64, hist::Bound::Exclusive).estimate <= 10
+    );
+}

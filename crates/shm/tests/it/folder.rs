@@ -1,0 +1,38 @@
+//! A folder in memory for a test, removed in the end. Tests of other crates use it too.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The folder.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    /// `None`, having said so, where there is no tmpfs. What is below `/dev/shm` and begins with `topdeck-` is found by whoever looks.
+    pub(crate) fn new() -> Option<Folder> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = PathBuf::from(format!("/dev/shm/topdeck-it-{}-{number}", std::process::id()));
+        // Whatever the mask says: a folder that others may write to is refused.
+        if let Err(error) = DirBuilder::new().mode(0o755).create(&path) {
+            println!("skipped: there is no tmpfs at /dev/shm: {error}");
+            return None;
+        }
+        Some(Folder(path))
+    }
+
+    /// What is in it, by name.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
