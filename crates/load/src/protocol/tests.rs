@@ -1,3 +1,5 @@
+//! What is held against every protocol: noise.
+
 use super::*;
 use crate::schedule::Random;
 use crate::session::Ended;

@@ -1,3 +1,5 @@
+//! HTTP/2 and gRPC, frame by frame.
+
 use super::*;
 use crate::protocol::tests::noise;
 

@@ -1,3 +1,5 @@
+//! PostgreSQL, message by message.
+
 use super::*;
 use crate::protocol::tests::noise;
 use crate::secret::Secret;

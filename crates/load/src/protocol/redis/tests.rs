@@ -1,3 +1,5 @@
+//! Redis, answer by answer.
+
 use super::*;
 use crate::protocol::tests::noise;
 
