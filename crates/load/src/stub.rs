@@ -39,6 +39,7 @@ struct Control {
     is_over: AtomicBool,
     /// Moments of the clock between which it stands still.
     freeze: Mutex<Option<(u64, u64)>>,
+    taken: AtomicU64,
     answered: AtomicU64,
 }
 
@@ -70,6 +71,11 @@ impl Stub {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many requests it has taken.
+    pub fn taken(&self) -> u64 {
+        self.control.taken.load(Ordering::Relaxed)
     }
 
     /// How many requests it has answered.
@@ -172,7 +178,10 @@ impl Server {
         };
         let (due, number) = (clock::now() + self.service_ns, client.number);
         match self.answers {
-            Answers::Echo => self.due.push_back((due, key, number, buffer[..length].to_vec())),
+            Answers::Echo => {
+                self.control.taken.fetch_add(1, Ordering::Relaxed);
+                self.due.push_back((due, key, number, buffer[..length].to_vec()));
+            }
             Answers::Http1 => {
                 for byte in &buffer[..length] {
                     client.ends = match (client.ends, byte) {
@@ -182,6 +191,7 @@ impl Server {
                     };
                     if client.ends == 4 {
                         client.ends = 0;
+                        self.control.taken.fetch_add(1, Ordering::Relaxed);
                         self.due.push_back((due, key, number, ANSWER.to_vec()));
                     }
                 }
