@@ -6,6 +6,7 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
@@ -14,12 +15,15 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use net::tls::{ClientTls, ServerTls};
 use rustix::process::{Pid, Signal};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
 
 /// A program that serves until it is dropped, in a folder of its own.
 pub(crate) struct Server {
     child: Child,
-    folder: PathBuf,
+    _folder: Folder,
     pub(crate) port: u16,
     end: Signal,
 }
@@ -28,7 +32,24 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), self.end);
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A folder that is gone when this is dropped.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Folder {
+        let name = format!("topdeck-load-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -43,13 +64,13 @@ pub(crate) fn postgres() -> Option<Server> {
         println!("skipped: PostgreSQL is not installed (initdb and postgres)");
         return None;
     };
-    let folder = folder("postgres");
-    let database = folder.join("data");
+    let folder = Folder::new("postgres");
+    let database = folder.0.join("data");
     // It refuses to run as root.
     let user = rustix::process::geteuid().is_root().then(|| user("postgres"));
     let run = |program: &Path| {
         let mut command = Command::new(program);
-        command.current_dir(&folder).arg("-D").arg(&database);
+        command.current_dir(&folder.0).arg("-D").arg(&database);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if let Some((user, group)) = user {
             command.uid(user).gid(group);
@@ -57,7 +78,7 @@ pub(crate) fn postgres() -> Option<Server> {
         command
     };
     if let Some((user, group)) = user {
-        chown(&folder, Some(user), Some(group)).unwrap();
+        chown(&folder.0, Some(user), Some(group)).unwrap();
     }
     let mut make = run(&initdb);
     make.args(["-U", "postgres", "--no-sync", "--locale=C", "-E", "UTF8", "-A", "trust"]);
@@ -68,7 +89,7 @@ pub(crate) fn postgres() -> Option<Server> {
     command.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]);
     command.args(["-c", "unix_socket_directories=", "-c", "shared_buffers=8MB"]);
     // At once, without a checkpoint.
-    Some(Server { child: command.spawn().unwrap(), folder, port, end: Signal::QUIT })
+    Some(Server { child: command.spawn().unwrap(), _folder: folder, port, end: Signal::QUIT })
 }
 
 /// Redis with the password `p@w`.
@@ -77,12 +98,12 @@ pub(crate) fn redis() -> Option<Server> {
         println!("skipped: Redis is not installed (redis-server)");
         return None;
     };
-    let (folder, port) = (folder("redis"), free_port());
+    let (folder, port) = (Folder::new("redis"), free_port());
     let mut command = Command::new(redis);
-    command.current_dir(&folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.current_dir(&folder.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
     command.args(["--requirepass", "p@w"]);
-    Some(Server { child: command.spawn().unwrap(), folder, port, end: Signal::KILL })
+    Some(Server { child: command.spawn().unwrap(), _folder: folder, port, end: Signal::KILL })
 }
 
 /// Where a program is: in the folders where the shell looks, or where distributions put PostgreSQL's.
@@ -92,12 +113,6 @@ fn program(name: &str) -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     folders.extend(versions.map(|version| version.path().join("bin")));
     folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
-}
-
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("topdeck-load-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 /// The numbers of a user and its group; those of nobody, if it is not known here.
@@ -116,29 +131,57 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// HTTP/1.1, HTTP/2 and gRPC without TLS, as long as this lives.
+/// HTTP/1.1, HTTP/2 and gRPC, as long as this lives.
 pub(crate) struct Hyper {
     pub(crate) port: u16,
+    /// What a client trusts who asks this one in TLS, as `localhost`.
+    pub(crate) tls: ClientTls,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Hyper {
     pub(crate) fn start() -> Hyper {
+        Hyper::with(None, ClientTls::default())
+    }
+
+    /// In TLS, with a certificate that it has made itself.
+    pub(crate) fn secured(folder: &Folder) -> Hyper {
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (folder.0.join("certificate"), folder.0.join("key"));
+        std::fs::write(&certificate, own.cert.pem()).unwrap();
+        std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+        let client = ClientTls { ca: Some(certificate.clone()), ..ClientTls::default() };
+        let server = ServerTls { certificate, key, client_ca: None }.config().unwrap();
+        Hyper::with(Some(TlsAcceptor::from(Arc::new(server))), client)
+    }
+
+    fn with(acceptor: Option<TlsAcceptor>, tls: ClientTls) -> Hyper {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let port = listener.local_addr().unwrap().port();
         runtime.spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
                 tokio::spawn(async move {
-                    let mut builder = auto::Builder::new(TokioExecutor::new());
-                    builder.http2().max_concurrent_streams(20);
-                    let service = hyper::service::service_fn(answer);
-                    let _ = builder.serve_connection(TokioIo::new(socket), service).await;
+                    match acceptor {
+                        None => serve(socket).await,
+                        Some(acceptor) => match acceptor.accept(socket).await {
+                            Ok(socket) => serve(socket).await,
+                            Err(error) => println!("no TLS: {error}"),
+                        },
+                    }
                 });
             }
         });
-        Hyper { port, _runtime: runtime }
+        Hyper { port, tls, _runtime: runtime }
     }
+}
+
+async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http2().max_concurrent_streams(20);
+    let service = hyper::service::service_fn(answer);
+    let _ = builder.serve_connection(TokioIo::new(socket), service).await;
 }
 
 /// `/length/3` answers three bytes, `/status/404` so, `/a.B/<status>` a call of gRPC; all after they have read the request.

@@ -11,7 +11,7 @@ use load::{
     Template,
 };
 
-use crate::servers::{self, Hyper};
+use crate::servers::{self, Folder, Hyper};
 
 /// A session on a connection.
 struct Talk {
@@ -105,10 +105,15 @@ const STATUS: Option<Failure> = Some(Failure::Status);
 /// A run of half a second, in which nothing fails.
 #[track_caller]
 fn run(target: &str, request: Request) {
+    run_with(net::tls::ClientTls::default(), target, request);
+}
+
+#[track_caller]
+fn run_with(tls: net::tls::ClientTls, target: &str, request: Request) {
     let (target, _) = Target::parse(target).unwrap();
     let settings = Settings {
         target,
-        tls: net::tls::ClientTls::default(),
+        tls,
         schedule: Schedule::constant(400.0, 500_000_000, Spacing::Poisson { seed: 1 }),
         requests: Requests::one(request),
         seed: 1,
@@ -248,6 +253,22 @@ fn http_1_and_2() {
         talk.check(&request, None);
         let (method, path) = (request.method, Template::text(request.path));
         run(&target, Request { method, path, ..Request::default() });
+    }
+}
+
+#[test]
+fn in_tls() {
+    let folder = Folder::new("tls");
+    let server = Hyper::secured(&folder);
+    for (scheme, method, path, body) in [
+        ("https", "GET", "/length/1000", &b""[..]),
+        ("h2", "GET", "/length/1000", b""),
+        ("grpcs", "POST", "/a.B/0", b"message"),
+    ] {
+        let target = format!("{scheme}://localhost:{}", server.port);
+        let (method, path) = (method.to_owned(), Template::text(path));
+        let body = Template::bytes(body);
+        run_with(server.tls.clone(), &target, Request { method, path, body, ..Request::default() });
     }
 }
 
