@@ -103,6 +103,14 @@ impl Attached {
         }
     }
 
+    /// The same, to read some of its series and not all.
+    pub fn reader_mut(&mut self) -> Option<&mut Reader> {
+        match &mut self.how {
+            How::Own(reader) => Some(reader),
+            How::Foreign { .. } => None,
+        }
+    }
+
     /// All that it shows, now. A series keeps its place as long as nothing before it disappears, which ours never do.
     pub fn metrics(&mut self) -> Result<Vec<Metric>> {
         match &mut self.how {

@@ -155,6 +155,18 @@ impl Reader {
         })
     }
 
+    /// The series from a place on, now.
+    pub fn metrics_from(&self, first: usize) -> Result<Vec<Metric>> {
+        let budget = self.source.budget();
+        (first..self.len()).map(|at| self.metric_within(&budget, at)).collect()
+    }
+
+    /// The values of some series, now: together they may cost no more than all of them.
+    pub fn values(&self, places: &[usize]) -> Result<Vec<Value>> {
+        let budget = self.source.budget();
+        places.iter().map(|&at| self.value_within(&budget, at)).collect()
+    }
+
     /// The name of a series.
     pub fn name(&self, at: usize) -> &str {
         self.catalog.entry(at).name().unwrap_or_default()

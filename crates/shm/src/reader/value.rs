@@ -43,6 +43,20 @@ impl Reader {
             .filter(move |&lane| small.saturating_add(bytes) <= self.source.small_reserved(lane))
     }
 
+    /// How many values a histogram has, records that are under way among them: a word of each lane instead of all its buckets. `None` of
+    /// what is no histogram.
+    pub fn recorded(&self, at: usize) -> Result<Option<u64>> {
+        let entry = self.catalog.entry(at);
+        if entry.kind() != kind::HISTOGRAM {
+            return Ok(None);
+        }
+        let (small, _) = entry.cells();
+        // `begun`, the first word of `layout::HISTOGRAM`.
+        self.lanes_with(small, 64)
+            .try_fold(0u64, |sum, lane| Ok(sum.saturating_add(self.source.small(lane, small)?)))
+            .map(Some)
+    }
+
     fn sum(&self, small: usize) -> Result<u64> {
         self.lanes_with(small, 8)
             .try_fold(0u64, |sum, lane| Ok(sum.wrapping_add(self.source.small(lane, small)?)))
