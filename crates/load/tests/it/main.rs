@@ -1,3 +1,4 @@
 //! What the crate promises, held from outside.
 
 mod freeze;
+mod hostile;
