@@ -184,7 +184,9 @@ impl Worker {
             self.dispatch();
             let end = start_ns + self.share.length_ns;
             let is_done = self.next_due_ns.is_none() && self.flights.is_empty();
-            if now >= end && (is_done || has_looked && now >= end.saturating_add(self.share.drain_ns)) {
+            if now >= end
+                && (is_done || has_looked && now >= end.saturating_add(self.share.drain_ns))
+            {
                 break now;
             }
             let until = match self.late_looks {
@@ -254,8 +256,7 @@ impl Worker {
         let request = self.share.requests.draw(&mut self.random);
         self.number += 1;
         let number = self.number;
-        let flight =
-            Flight { due_ns, sent_ns: 0, connection: 0, is_late: false, request, number };
+        let flight = Flight { due_ns, sent_ns: 0, connection: 0, is_late: false, request, number };
         let ticket = self.flights.insert(flight) as Ticket;
         self.waiting.push_back(ticket);
         self.by_due.push_back((ticket, number));

@@ -174,6 +174,20 @@ fn frozen() {
     never_ends(settings(server.address));
 }
 
+/// All has been sent, and answers are waited for: that takes no processor.
+#[test]
+fn the_rest_is_waited_for_at_leisure() {
+    let server = Hostile::start(|socket, is_over| hold(&socket, is_over));
+    let settings = Settings {
+        schedule: Schedule::constant(50.0, 100 * MS, Spacing::Even),
+        timeout_ns: 60_000 * MS,
+        drain_ns: 1_000 * MS,
+        ..settings(server.address)
+    };
+    let run = check(&settings, &[], &mut ()).run;
+    assert_eq!(run.tally.unfinished + run.tally.missed, 5);
+}
+
 #[test]
 fn one_byte_a_second() {
     let server = Hostile::start(|mut socket, is_over| {

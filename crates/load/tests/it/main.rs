@@ -1,4 +1,6 @@
 //! What the crate promises, held from outside.
 
+mod calibration;
 mod freeze;
 mod hostile;
+mod stopped;
