@@ -32,6 +32,8 @@ pub(crate) struct Connection {
     unsent: Vec<u8>,
     /// Requests that were sent on it and have not ended.
     pub(crate) under_way: Vec<Ticket>,
+    /// Whether it ever had room: connected, agreed on in TLS, and the session ready.
+    pub(crate) is_ready: bool,
     /// Whether it stands in the list of those with room.
     pub(crate) is_listed: bool,
     /// What is waited for, as the event queue was told.
@@ -75,6 +77,7 @@ impl Connection {
             is_connected: false,
             unsent: Vec::new(),
             under_way: Vec::new(),
+            is_ready: false,
             is_listed: false,
             // That it is connected is told as room to send.
             waits_to_send: true,
@@ -89,11 +92,7 @@ impl Connection {
     pub(crate) fn room(&self) -> usize {
         let is_agreed = self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking());
         // What the socket does not take would be waiting, not sent.
-        if self.is_connected && is_agreed && self.unsent.is_empty() {
-            self.session.room()
-        } else {
-            0
-        }
+        if is_agreed && !self.has_unsent() { self.session.room() } else { 0 }
     }
 
     /// Whether nothing is to be expected of it any more.

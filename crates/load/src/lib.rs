@@ -5,9 +5,11 @@
 //! recorded too. What never ended counts with the age it had. All times are nanoseconds.
 #![forbid(unsafe_code)]
 
+mod calibration;
 mod connection;
 mod events;
 mod failure;
+mod knee;
 mod protocol;
 mod request;
 mod run;
@@ -21,7 +23,9 @@ mod truth;
 mod verdict;
 mod worker;
 
+pub use calibration::{Calibration, Compared, calibrate};
 pub use failure::Failure;
+pub use knee::{Above, Aim, Ask, Found, Held, Knee, Measured, Requirement, Search, Step};
 pub use protocol::Protocol;
 pub use request::{Rendered, Request, Requests, RequestsError, Template, Values};
 pub use run::{Error, Observer, Run, Settings, run};

@@ -57,6 +57,26 @@ impl Schedule {
         }
     }
 
+    /// The highest rate in it, per second. Of a recording: in any tenth of a second.
+    pub fn rate_max(&self) -> f64 {
+        const WINDOW_NS: u64 = 100_000_000;
+        match self {
+            Schedule::Rate { pieces, .. } => {
+                pieces.iter().map(|piece| piece.from_rate.max(piece.to_rate)).fold(0.0, f64::max)
+            }
+            Schedule::Replay(times) => {
+                let (mut first, mut most) = (0, 0);
+                for (number, time) in times.iter().enumerate() {
+                    while times[first] + WINDOW_NS <= *time {
+                        first += 1;
+                    }
+                    most = most.max(number + 1 - first);
+                }
+                most as f64 * 1e9 / WINDOW_NS as f64
+            }
+        }
+    }
+
     /// When requests are due, ascending.
     pub fn arrivals(&self) -> Arrivals {
         let random = match self {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::calibration::Compared;
 use crate::failure::Failure;
 use crate::run::Run;
 
@@ -42,6 +43,27 @@ pub enum Doubt {
         intended: u64,
         /// Requests of which is known what became of them.
         accounted: u64,
+    },
+    /// Before the run: more is asked for than this machine is known to send on time.
+    Rate {
+        /// The highest rate of the schedule, per second.
+        asked: f64,
+        /// What all threads sent on time, per second; 0 if nothing was.
+        possible: f64,
+    },
+    /// Before the run: the freeze test found something else than what is true.
+    Freeze(Compared),
+    /// Before the run: the machine stood still in each calibration.
+    Unsteady {
+        /// How many there were.
+        attempts: u32,
+    },
+    /// Before the run: the clock jumped, or may be far off.
+    Clock {
+        /// How often it jumped.
+        disruptions: u64,
+        /// How far it may be off. Nanoseconds.
+        error_ns: u64,
     },
 }
 
@@ -108,6 +130,29 @@ impl fmt::Display for Doubt {
             Doubt::Resources { failed } => write!(
                 f,
                 "{failed} requests found no file, port or memory on this machine; raise the limits, or ask for fewer connections"
+            ),
+            Doubt::Rate { asked, possible } => write!(
+                f,
+                "{asked:.0} requests per second are asked for, and this machine is known to send {possible:.0} on time, of which 80 % \
+                 are safe; ask for less, or give it more threads or processors"
+            ),
+            Doubt::Freeze(one) => write!(
+                f,
+                "the freeze test before the run found {} to be {:.2} ms where {:.2} ms is true, and {:.2} ms apart is allowed; \
+                 run it where nothing else runs",
+                one.what,
+                one.found_ns * 1e-6,
+                one.truth_ns * 1e-6,
+                one.allowed_ns * 1e-6
+            ),
+            Doubt::Unsteady { attempts } => write!(
+                f,
+                "this machine stood still in each of {attempts} calibrations before the run; run it where it gets a processor"
+            ),
+            Doubt::Clock { disruptions, error_ns } => write!(
+                f,
+                "the clock jumped {disruptions} times and may be off by {:.3} ms; see topdeck doctor",
+                ms(*error_ns)
             ),
             Doubt::Books { intended, accounted } => write!(
                 f,

@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     audit, cardinality, cat, check_config, compare, completions, diff, doctor, explain, generate,
-    heatmap, hist, import, inflight, journal, ls, man, post_mortem, query, restore, serve,
+    heatmap, hiccup, hist, import, inflight, journal, ls, man, post_mortem, query, restore, serve,
     snapshot, store, token, top, watch,
 };
 
@@ -61,6 +61,7 @@ enum Command {
     CheckConfig(check_config::Options),
     Doctor(doctor::Options),
     Top(top::Options),
+    Hiccup(hiccup::Options),
     Completions(completions::Options),
     Man(man::Options),
 }
@@ -102,6 +103,7 @@ impl Topdeck {
             Command::CheckConfig(options) => check_config::run(&options),
             Command::Doctor(options) => doctor::run(&options),
             Command::Top(options) => top::run(&options),
+            Command::Hiccup(options) => hiccup::run(&options),
             Command::Completions(options) => completions::run(&options),
             Command::Man(options) => man::run(&options),
         }

@@ -13,6 +13,7 @@ mod doctor;
 mod explain;
 mod generate;
 mod heatmap;
+mod hiccup;
 mod hist;
 mod import;
 mod inflight;

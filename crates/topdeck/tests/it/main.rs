@@ -5,6 +5,7 @@
 mod damage;
 mod documents;
 mod generate;
+mod hiccup;
 mod interference;
 mod journal;
 mod page;
