@@ -2,6 +2,7 @@
 
 mod calibration;
 mod freeze;
+mod frozen;
 mod hostile;
 mod servers;
 mod sessions;

@@ -127,6 +127,17 @@ fn user(name: &str) -> (u32, u32) {
 }
 
 /// One that was free a moment ago.
+/// Waits until a server takes connections: half a minute, at the most.
+pub(crate) fn wait_for(port: u16) {
+    for _ in 0..600 {
+        if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("nobody listens on port {port}");
+}
+
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
