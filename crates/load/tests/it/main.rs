@@ -3,4 +3,6 @@
 mod calibration;
 mod freeze;
 mod hostile;
+mod servers;
+mod sessions;
 mod stopped;
