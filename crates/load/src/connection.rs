@@ -14,6 +14,9 @@ use crate::protocol::Protocol;
 use crate::request::Rendered;
 use crate::session::{Ended, Session, Ticket};
 
+/// What waits to be sent may become as long by answering the other side. Requests may be longer.
+const UNSENT_MAX: usize = 16 << 20;
+
 /// How connections of a run are made.
 #[derive(Clone, Debug)]
 pub(crate) struct Dial {
@@ -194,6 +197,10 @@ impl Connection {
             self.session.close(ended);
         } else {
             self.push(scratch)?;
+            // It makes us answer, and does not read what we answer.
+            if !scratch.is_empty() && self.unsent.len() > UNSENT_MAX {
+                return Err(Failure::Malformed);
+            }
         }
         Ok(read)
     }
