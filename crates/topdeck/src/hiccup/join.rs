@@ -68,22 +68,37 @@ impl Joined {
     /// A folder, or a path below where cgroups are mounted.
     pub(super) fn cgroup(path: &str) -> Result<Joined> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let below = |(_, mount): &(String, PathBuf)| mount.join(path.trim_start_matches('/'));
-        let roots = mounted(&mounts);
-        let folder = std::iter::once(PathBuf::from(path))
-            .chain(roots.iter().map(below))
-            .find(|folder| folder.join("cgroup.procs").exists());
-        let Some(folder) = folder else {
+        let is_cgroup = |folder: &PathBuf| folder.join("cgroup.procs").exists();
+        let mut folders: Vec<PathBuf> = vec![PathBuf::from(path)];
+        folders.retain(is_cgroup);
+        if folders.is_empty() {
+            // As a path of /proc/PID/cgroup: the same in each hierarchy that gives processors.
+            let of_processors =
+                mounted(&mounts).into_iter().filter(|(options, _)| stops(options.split(',')));
+            folders = of_processors
+                .map(|(_, mount)| mount.join(path.trim_start_matches('/')))
+                .filter(is_cgroup)
+                .collect();
+        }
+        if folders.is_empty() {
             bail!(
                 "{path} is no cgroup: there is no cgroup.procs in it; name a folder below /sys/fs/cgroup"
             )
-        };
+        }
         let mut all = Joined { whose: format!("cgroup {path}"), ..Joined::nothing() };
-        // Without it, nothing of this cgroup would be measured.
-        enter(&folder).with_context(|| format!("cgroup {path} cannot be joined"))?;
-        all.joined.push(format!("cgroup {}", folder.display()));
+        for folder in folders {
+            // Without it, nothing of this cgroup would be measured.
+            enter(&folder)
+                .with_context(|| format!("cgroup {} cannot be joined", folder.display()))?;
+            all.joined.push(format!("cgroup {}", folder.display()));
+        }
         Ok(all)
     }
+}
+
+/// Whether a hierarchy with these controllers stops processes: that of version 2, and of version 1 some.
+fn stops<'a>(mut controllers: impl Iterator<Item = &'a str>) -> bool {
+    controllers.any(|one| ["", "cpu", "cpuset", "freezer"].contains(&one))
 }
 
 fn enter(folder: &Path) -> Result<(), std::io::Error> {
@@ -121,18 +136,18 @@ fn mounted(mountinfo: &str) -> Vec<(String, PathBuf)> {
     mountinfo.lines().filter_map(mount).collect()
 }
 
-/// The folders of `/proc/PID/cgroup`, each with its path as it stands there. Of version 1 only where processors are given.
+/// The folders of `/proc/PID/cgroup`, each with its path as it stands there. Only what stops processes.
 fn folders(cgroup: &str, mountinfo: &str) -> Vec<(String, PathBuf)> {
     let mounts = mounted(mountinfo);
     let folder = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
+        if !stops(controllers.split(',')) {
+            return None;
+        }
         let is_meant = |options: &str| match controllers {
             "" => options.is_empty(),
-            _ => controllers.split(',').all(|one| {
-                ["cpu", "cpuacct", "cpuset"].contains(&one)
-                    && options.split(',').any(|other| other == one)
-            }),
+            _ => controllers.split(',').all(|one| options.split(',').any(|other| other == one)),
         };
         let (_, mount) = mounts.iter().find(|(options, _)| is_meant(options))?;
         Some((path.to_owned(), mount.join(path.trim_start_matches('/'))))

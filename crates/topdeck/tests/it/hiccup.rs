@@ -1,6 +1,9 @@
 //! `topdeck hiccup`: a stall that is known is found again.
 
-use std::process::{Command, Stdio};
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -69,4 +72,67 @@ fn a_process_is_joined_until_it_ends() {
     assert_eq!(run.status, 1);
     let run = topdeck(&["hiccup", "--cgroup", "/no/such/cgroup"], b"");
     assert!(run.status == 1 && run.stderr.contains("no cgroup"), "{}", run.stderr);
+}
+
+/// A cgroup that may use a fifth of a processor, and something in it that wants a whole one.
+struct Narrow {
+    folder: PathBuf,
+    busy: Child,
+}
+
+impl Narrow {
+    fn new() -> std::io::Result<Narrow> {
+        let is_second = fs::exists("/sys/fs/cgroup/cgroup.controllers")?;
+        let root = if is_second { "/sys/fs/cgroup" } else { "/sys/fs/cgroup/cpu" };
+        let folder = PathBuf::from(format!("{root}/topdeck-it-hiccup-{}", std::process::id()));
+        fs::create_dir(&folder)?;
+        let quota = match is_second {
+            true => fs::write(folder.join("cpu.max"), "20000 100000"),
+            false => fs::write(folder.join("cpu.cfs_period_us"), "100000")
+                .and_then(|()| fs::write(folder.join("cpu.cfs_quota_us"), "20000")),
+        };
+        let busy =
+            quota.and_then(|()| Command::new("sh").args(["-c", "while :; do :; done"]).spawn());
+        let busy = busy.inspect_err(|_| drop(fs::remove_dir(&folder)))?;
+        let narrow = Narrow { folder, busy };
+        fs::write(narrow.folder.join("cgroup.procs"), narrow.busy.id().to_string())?;
+        Ok(narrow)
+    }
+}
+
+impl Drop for Narrow {
+    fn drop(&mut self) {
+        let _ = self.busy.kill();
+        let _ = self.busy.wait();
+        // It is empty some moments after the last process of it ended.
+        for _ in 0..50 {
+            if fs::remove_dir(&self.folder).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Of each 100 ms it may run 20: the rest is a stall for all who are in it.
+#[test]
+fn a_quota_is_felt_in_its_cgroup() {
+    let narrow = match Narrow::new() {
+        Ok(narrow) => narrow,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "skipped: no cgroup with a quota: {error}");
+            return;
+        }
+    };
+    let longest = |arguments: &[&str]| {
+        let run = topdeck(&[&["hiccup", "--json"], arguments].concat(), b"");
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let found: Value = serde_json::from_str(&run.stdout).unwrap();
+        (found["max_ns"].as_f64().unwrap(), found["joined"].to_string())
+    };
+    let folder = narrow.folder.to_str().unwrap();
+    let (max_ns, joined) = longest(&["--duration", "1s", "--cgroup", folder]);
+    assert!(max_ns >= 30e6 && joined.contains(folder), "{max_ns} {joined}");
+    let (max_ns, joined) = longest(&["--duration", "1s", "--pid", &narrow.busy.id().to_string()]);
+    assert!(max_ns >= 30e6 && joined.contains("cgroup /"), "{max_ns} {joined}");
 }
