@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::failure::Failure;
 use crate::run::Run;
+use crate::tally::Tally;
 
 /// Why a run is not to be trusted.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,19 +64,7 @@ pub(crate) fn doubts(run: &Run, threads: usize) -> Vec<Doubt> {
             seen_late: tally.seen_late,
         });
     }
-    let p99 = |of: &hist::Histogram| of.quantile(0.99).map_or(0.0, |found| found.estimate);
-    let (own, response) = (p99(&tally.own_lag), p99(&tally.response));
-    if own > OWN_LAG_NS && own > response * OWN_SHARE {
-        doubts.push(Doubt::Late { own_lag_p99_ns: own as u64, response_p99_ns: response as u64 });
-    }
-    let share = tally.cpu_ns as f64 / (run.length_ns.max(1) as f64 * threads as f64);
-    if share > BUSY && own > OWN_LAG_NS {
-        doubts.push(Doubt::Busy { share: share.min(1.0) });
-    }
-    let failed = tally.failed[Failure::Resources as usize];
-    if failed > 0 {
-        doubts.push(Doubt::Resources { failed });
-    }
+    doubts.extend(Doubt::so_far(tally, run.length_ns, threads));
     if tally.accounted() != tally.intended {
         let (intended, accounted) = (tally.intended, tally.accounted());
         doubts.push(Doubt::Books { intended, accounted });
@@ -83,16 +72,53 @@ pub(crate) fn doubts(run: &Run, threads: usize) -> Vec<Doubt> {
     doubts
 }
 
+impl Doubt {
+    /// What a tally by itself says, also while a run goes on. When the generator stood still, and what is lost from the books, is known at
+    /// the end.
+    pub fn so_far(tally: &Tally, length_ns: u64, threads: usize) -> Vec<Doubt> {
+        let mut doubts = Vec::new();
+        let p99 = |of: &hist::Histogram| of.quantile(0.99).map_or(0.0, |found| found.estimate);
+        let (own, response) = (p99(&tally.own_lag), p99(&tally.response));
+        if own > OWN_LAG_NS && own > response * OWN_SHARE {
+            let (own_lag_p99_ns, response_p99_ns) = (own as u64, response as u64);
+            doubts.push(Doubt::Late { own_lag_p99_ns, response_p99_ns });
+        }
+        let share = tally.cpu_ns as f64 / (length_ns.max(1) as f64 * threads as f64);
+        if share > BUSY && own > OWN_LAG_NS {
+            doubts.push(Doubt::Busy { share: share.min(1.0) });
+        }
+        let failed = tally.failed[Failure::Resources as usize];
+        if failed > 0 {
+            doubts.push(Doubt::Resources { failed });
+        }
+        doubts
+    }
+
+    /// One word, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Doubt::Stalled { .. } => "stalled",
+            Doubt::Late { .. } => "late",
+            Doubt::Busy { .. } => "busy",
+            Doubt::Resources { .. } => "resources",
+            Doubt::Books { .. } => "books",
+        }
+    }
+}
+
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ns: u64| ns as f64 * 1e-6;
         match self {
-            Doubt::Stalled { times, total_ns, missed, seen_late } => write!(
-                f,
-                "the generator itself stood still {times} times, {:.0} ms in all: {missed} requests were not sent, the answers to \
-                 {seen_late} came meanwhile, and neither are in the times; run it where it gets a processor",
-                ms(*total_ns)
-            ),
+            Doubt::Stalled { times, total_ns, missed, seen_late } => {
+                let often = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
+                write!(
+                    f,
+                    "the generator itself stood still {often}, {:.0} ms in all: {missed} requests were not sent, the answers to \
+                     {seen_late} came meanwhile, and neither are in the times; run it where it gets a processor",
+                    ms(*total_ns)
+                )
+            }
             Doubt::Late { own_lag_p99_ns, response_p99_ns } => write!(
                 f,
                 "the generator noticed too late when requests were due: p99 of that is {:.3} ms, of the response time {:.3} ms; \

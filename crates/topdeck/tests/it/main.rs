@@ -7,6 +7,7 @@ mod documents;
 mod generate;
 mod interference;
 mod journal;
+mod load;
 mod page;
 mod processes;
 mod query;
