@@ -4,7 +4,7 @@
 //! a comparison is said in the report itself. `record.rs` … `accuracy.rs` hold one comparison of histograms each,
 //! with the peers; `topdeck.rs` is topdeck's side of all of them. `time.rs` compares clocks, `shared.rs` what programs
 //! measure themselves with, `journal.rs` has those of journals,
-//! `store.rs` that of stores, `query.rs` that of questions to them, `serve.rs` that of servers under load.
+//! `store.rs` that of stores, `query.rs` that of questions to them, `serve.rs` that of servers under load, `load.rs` that of load generators.
 #![forbid(unsafe_code)]
 
 mod accuracy;
@@ -14,6 +14,7 @@ mod clock;
 mod data;
 mod floor;
 mod journal;
+mod load;
 mod machine;
 mod merge;
 mod quantile;
@@ -64,6 +65,12 @@ struct Options {
     /// Hold so many counters in shared memory until the input ends
     #[arg(long, value_name = "COUNT", hide = true)]
     hold_shm: Option<usize>,
+    /// Answer each request after the same time until the input ends
+    #[arg(long, hide = true)]
+    load_stub: bool,
+    /// Make load and print what came of it: what `load` compares with other tools
+    #[arg(long, hide = true, num_args = 5)]
+    load_run: Option<Vec<String>>,
     /// In CAQL
     #[arg(long, hide = true, requires = "memory_of")]
     caql: bool,
@@ -87,7 +94,7 @@ const STORE: &str = "store";
 const QUERY: &str = "query";
 const SERVE: &str = "serve";
 /// Those on stores come last.
-const COMPARISONS: [(&str, Run); 14] = [
+const COMPARISONS: [(&str, Run); 15] = [
     ("record", Run::Alone(record::run)),
     ("threads", Run::Alone(threads::run)),
     ("merge", Run::Alone(merge::run)),
@@ -100,6 +107,7 @@ const COMPARISONS: [(&str, Run); 14] = [
     ("journal-durable", Run::Alone(journal::durable)),
     ("journal-read", Run::Alone(journal::read)),
     (SERVE, Run::Alone(serve::run)),
+    ("load", Run::Alone(load::run)),
     (STORE, Run::OnStores),
     (QUERY, Run::OnStores),
 ];
@@ -122,6 +130,12 @@ fn main() -> Result<()> {
     }
     if let Some(count) = options.read_shm {
         return shared::child::read(count);
+    }
+    if options.load_stub {
+        return load::child::stub();
+    }
+    if let Some(what) = &options.load_run {
+        return load::child::run(what);
     }
     let effort = match options.quick {
         true => Effort { rounds: ROUNDS_QUICK, quick: true },

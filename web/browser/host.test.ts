@@ -192,6 +192,50 @@ test("a process that records into shared memory: what the page says of it is wha
   }
 });
 
+test("processes of this host, sorted and filtered by pointer and keys, and how one ended", { timeout: 180_000 }, async ({ skip }) => {
+  const { why } = await server.ask<{ why: string | null }>("/v1/processes");
+  if (why) return skip(why);
+  const other = await Server.start(false);
+  const [own, ended] = [String(server.pid), String(other.pid)];
+  await expect.poll(async () => (await server.ask<{ found: number }>("/v1/series", { selector: `process_up{pid="${ended}"}` })).found, { timeout: 30_000 }).toBe(1);
+  await other.stop();
+  await expect.poll(async () => (await server.ask<{ found: number }>("/v1/texts", { selector: `process_end{pid="${ended}"}` })).found, { timeout: 30_000 }).toBe(1);
+
+  await visitor.open("host", { from: "-15m", to: "now" });
+  const { page } = visitor;
+  const region = page.getByRole("region", { name: "Processes and operations in flight" });
+  const row = region.getByRole("row", { name: new RegExp(`^topdeck ${own}`) });
+  await region.getByLabel("Filter").fill(own);
+  await row.first().waitFor({ timeout: 30_000 });
+  // It runs, and takes some processor and memory: numbers with units.
+  await expect.poll(async () => (await row.first().getByRole("cell").allInnerTexts())[0], { timeout: 20_000 }).toMatch(/^[<\d. ]+ %$/);
+  const cells = await row.first().getByRole("cell").allInnerTexts();
+  expect(cells[1]).toMatch(/^[\d.]+ MB$/);
+  expect(Number(cells[2])).toBeGreaterThan(1);
+  expect(cells[3]).toMatch(/runs|sleeps/);
+  expect(new URLSearchParams(page.url().split("?")[1]).get("process")).toBe(own);
+  await region.getByLabel("Filter").fill("no such process at all");
+  await expect.poll(() => region.innerText()).toContain("No process has all words of the filter.");
+  await region.getByLabel("Filter").fill("");
+
+  const names = async () => (await region.getByRole("table").first().getByRole("rowheader").allInnerTexts()).map((name) => name.trim());
+  await region.getByRole("button", { name: "Process" }).click();
+  const up = await names();
+  expect(up).toEqual([...up].sort((a, b) => a.localeCompare(b, undefined, { numeric: true })));
+  expect(await region.getByRole("columnheader", { name: "Process" }).first().getAttribute("aria-sort")).toBe("ascending");
+  await region.getByRole("button", { name: "Memory" }).focus();
+  await page.keyboard.press("Enter");
+  await expect.poll(() => region.getByRole("columnheader", { name: "Memory" }).getAttribute("aria-sort")).toBe("descending");
+
+  const end = region.getByRole("row", { name: new RegExp(`^topdeck ${ended}`) });
+  await end.first().waitFor({ timeout: 60_000 });
+  expect(await end.first().innerText()).toMatch(/ended/);
+  for (const width of [360, 1280]) {
+    expect(await visitor.obstacles(width, "light"), `${width} px`).toEqual([]);
+    if (process.env["TOPDECK_SCREENSHOTS"]) await region.screenshot({ path: join(process.env["TOPDECK_SCREENSHOTS"], `host-processes-${width}.png`) });
+  }
+});
+
 test("nothing went wrong and nothing was asked elsewhere", () => {
   expect(visitor.troubles).toEqual([]);
 });

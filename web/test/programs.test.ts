@@ -18,7 +18,9 @@ function serve(answers: Record<string, [Labels, number][]>, series: { name: stri
       const at = { lower: 1_000, estimate: 1_000, upper: 1_000 };
       return { count, sum: { lower: 0, estimate: 0, upper: 0 }, cells: [{ lower: 1_000, upper: 1_000, count }], min: at, max: at };
     };
-    const body = url.pathname.endsWith("/series")
+    const body = url.pathname.endsWith("/texts")
+      ? { texts: [{ labels: { process: "cart", pid: "9", host: "web-1" }, time_ns: 7 * NS, text: "died with 1 operation in flight, for 3.000 s" }] }
+      : url.pathname.endsWith("/series")
       ? { found: series.length, series: series.map((one) => ({ ...one, labels: {}, kind: "cumulative histograms" })) }
       : query in answers
         ? told("vector", null, answers[query]!.map(([labels, value]) => ({ labels, points: points(value) })))
@@ -62,17 +64,19 @@ test("a process has its busiest timing, what is in flight by age, and how old th
     { [timed("answer", "web-1", 5_000)]: [[shop, 10]], [timed("lookup", "web-1", 5_000)]: [[shop, 50]], [timed("size", "web-1", 5_000)]: [[shop, 900]] },
   );
   const told = await asked();
-  expect(told.programs.map((one) => [one.process, one.pid, one.isUp])).toEqual([
-    ["shop", "7", true],
+  expect(told.programs.map((one) => [one.process, one.pid, one.isUp])).toEqual([["shop", "7", true]]);
+  expect(told.ended.map((one) => [one.process, one.pid, one.isUp])).toEqual([
     ["cart", "9", false],
+    ["gone", "1", false],
   ]);
-  const [first, second] = told.programs;
+  const [first] = told.programs;
+  const [second, third] = told.ended;
   expect(first!.timing?.metric).toBe("lookup");
   expect(first!.timing?.distribution.count).toBe(50);
   expect(first!.inFlight).toEqual([3, 0, 0, 2, 0]);
   expect(first!.oldest).toBe(75);
-  expect(second).toMatchObject({ timing: null, inFlight: [0, 1, 0, 0, 0], oldest: null });
-  expect(told.ended).toBe(1);
+  expect(second).toMatchObject({ timing: null, inFlight: [0, 1, 0, 0, 0], oldest: null, end: { text: "died with 1 operation in flight, for 3.000 s", time: 7 } });
+  expect(third!.end).toBe(null);
 });
 
 test("two of a program are two, and where nothing records there is nothing", async () => {
@@ -83,5 +87,5 @@ test("two of a program are two, and where nothing records there is nothing", asy
     ["10", null],
   ]);
   serve({ [up]: [], [inFlight]: [], [oldest]: [] }, []);
-  expect(await asked()).toMatchObject({ programs: [], more: 0 });
+  expect(await asked()).toMatchObject({ programs: [], ended: [] });
 });

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::health;
 use crate::json::Json;
+use crate::processes::Published;
 use crate::recent::Recent;
 use crate::refusal::Refusal;
 use crate::stream::Hub;
@@ -85,6 +86,8 @@ pub struct Desk {
     refused: Counter,
     abandoned: Counter,
     parts: Parts,
+    /// Where the process table of this host is published, if it is.
+    processes: Mutex<Option<Published>>,
 }
 
 /// What the status says of parts of topdeck that are not known here, by name.
@@ -125,6 +128,7 @@ impl Desk {
                 "questions that were given up because their time was up or the client was gone",
             ),
             parts: Parts::default(),
+            processes: Mutex::default(),
             intake,
             settings,
         }
@@ -138,6 +142,16 @@ impl Desk {
             Some(part) => part.1 = read,
             None => parts.push((name, read)),
         }
+    }
+
+    /// From now on the process table of this host is found there; or nowhere.
+    pub fn publish(&self, processes: Option<Published>) {
+        *self.processes.lock().unwrap_or_else(PoisonError::into_inner) = processes;
+    }
+
+    /// Where the process table of this host is.
+    pub(crate) fn processes(&self) -> Option<Published> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How the parts are that told of themselves.

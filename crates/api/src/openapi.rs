@@ -16,8 +16,8 @@ use crate::context::Context;
 use crate::desk::Written;
 use crate::token::Scope;
 use crate::{
-    annotations, audit, batches, boards, health, ingest, metrics, prometheus, query, snapshots,
-    status, stream,
+    annotations, audit, batches, boards, health, ingest, metrics, processes, prometheus, query,
+    snapshots, status, stream, texts,
 };
 
 /// Something that can be asked for.
@@ -160,6 +160,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
         query::ROUTES,
         stream::ROUTES,
         annotations::ROUTES,
+        texts::ROUTES,
+        processes::ROUTES,
         status::ROUTES,
         audit::ROUTES,
         metrics::ROUTES,

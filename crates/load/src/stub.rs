@@ -39,6 +39,7 @@ struct Control {
     is_over: AtomicBool,
     /// Moments of the clock between which it stands still.
     freeze: Mutex<Option<(u64, u64)>>,
+    taken: AtomicU64,
     answered: AtomicU64,
 }
 
@@ -70,6 +71,11 @@ impl Stub {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many requests it has taken.
+    pub fn taken(&self) -> u64 {
+        self.control.taken.load(Ordering::Relaxed)
     }
 
     /// How many requests it has answered.
@@ -150,10 +156,11 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        while let Ok((socket, _)) = self.listener.accept() {
-            let entry = self.clients.vacant_entry();
-            let is_ready = socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true));
-            if is_ready.and_then(|()| self.events.add(&socket, entry.key(), false)).is_ok() {
+        // Each in one system call: after a freeze there are thousands.
+        let flags = rustix::net::SocketFlags::NONBLOCK | rustix::net::SocketFlags::CLOEXEC;
+        while let Ok(socket) = rustix::net::accept_with(&self.listener, flags) {
+            let (socket, entry) = (TcpStream::from(socket), self.clients.vacant_entry());
+            if self.events.add(&socket, entry.key(), false).is_ok() {
                 self.number += 1;
                 entry.insert(Client { socket, number: self.number, ends: 0 });
             }
@@ -172,7 +179,10 @@ impl Server {
         };
         let (due, number) = (clock::now() + self.service_ns, client.number);
         match self.answers {
-            Answers::Echo => self.due.push_back((due, key, number, buffer[..length].to_vec())),
+            Answers::Echo => {
+                self.control.taken.fetch_add(1, Ordering::Relaxed);
+                self.due.push_back((due, key, number, buffer[..length].to_vec()));
+            }
             Answers::Http1 => {
                 for byte in &buffer[..length] {
                     client.ends = match (client.ends, byte) {
@@ -182,6 +192,7 @@ impl Server {
                     };
                     if client.ends == 4 {
                         client.ends = 0;
+                        self.control.taken.fetch_add(1, Ordering::Relaxed);
                         self.due.push_back((due, key, number, ANSWER.to_vec()));
                     }
                 }

@@ -79,7 +79,8 @@ impl Doubt {
         let mut doubts = Vec::new();
         let p99 = |of: &hist::Histogram| of.quantile(0.99).map_or(0.0, |found| found.estimate);
         let (own, response) = (p99(&tally.own_lag), p99(&tally.response));
-        if own > OWN_LAG_NS && own > response * OWN_SHARE {
+        // Where nothing was answered there is no time that it could have spoilt.
+        if tally.response.count() > 0 && own > OWN_LAG_NS && own > response * OWN_SHARE {
             let (own_lag_p99_ns, response_p99_ns) = (own as u64, response as u64);
             doubts.push(Doubt::Late { own_lag_p99_ns, response_p99_ns });
         }
@@ -140,5 +141,32 @@ impl fmt::Display for Doubt {
                 "{intended} requests were due, but what became of them is known of {accounted}: a fault of topdeck, please report it"
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(own_us: u64, response_us: Option<u64>) -> Tally {
+        let of = |us: Option<u64>| {
+            let mut recorder = hist::Recorder::new();
+            us.iter().for_each(|us| recorder.record(us * 1_000));
+            recorder.snapshot()
+        };
+        Tally { own_lag: of(Some(own_us)), response: of(response_us), ..Tally::default() }
+    }
+
+    #[test]
+    fn what_is_late_is_late_for_something() {
+        let doubts = |own_us, response_us| {
+            let doubts = Doubt::so_far(&tally(own_us, response_us), 1_000_000_000, 1);
+            doubts.iter().map(Doubt::kind).collect::<Vec<_>>()
+        };
+        assert_eq!(doubts(500, Some(1_000)), ["late"]);
+        assert_eq!(doubts(500, Some(50_000)), [""; 0]);
+        assert_eq!(doubts(50, Some(100)), [""; 0]);
+        // All failed.
+        assert_eq!(doubts(500, None), [""; 0]);
     }
 }

@@ -46,8 +46,7 @@ impl Attached {
         let opened = listed.open().map_err(|error| unreadable(&found.path, error))?;
         let name = found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let how = How::Foreign { opened, bytes: Vec::new() };
-        let mut attached =
-            Attached { found, program: name.clone(), command: name, how };
+        let mut attached = Attached { found, program: name.clone(), command: name, how };
         if attached.found.format == Format::Jvm {
             let metrics = attached.metrics()?;
             let command = metrics.into_iter().find_map(|metric| match metric.value {
@@ -99,6 +98,14 @@ impl Attached {
     /// What our own format says of the process; `None` of others.
     pub fn reader(&self) -> Option<&Reader> {
         match &self.how {
+            How::Own(reader) => Some(reader),
+            How::Foreign { .. } => None,
+        }
+    }
+
+    /// The same, to read some of its series and not all.
+    pub fn reader_mut(&mut self) -> Option<&mut Reader> {
+        match &mut self.how {
             How::Own(reader) => Some(reader),
             How::Foreign { .. } => None,
         }

@@ -5,8 +5,12 @@
 //!
 //! A histogram's record is `begun`, sum and extremes, then the bucket. Who reads the buckets first and `begun` last knows: if they
 //! agree, no record was under way, and sum and extremes belong to the buckets. If they never do, these are marked as estimated.
+//!
+//! A text has two buffers; the one that does not count is written, and then counts. Who reads one looks again whether it still counts.
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use std::mem::offset_of;
+
+use crate::sync::{AtomicU64, Ordering, fence, yield_now};
 
 /// So many words.
 #[repr(C)]
@@ -92,7 +96,7 @@ impl Distribution {
     #[inline(always)]
     pub(crate) fn record<A: Access>(&self, bucket: &AtomicU64, value: u64) {
         A::add(&self.begun, 1);
-        // Whoever sees a store below sees `begun` raised: pairs with the fence in `Reading::of`.
+        // Whoever sees a store below sees `begun` raised: pairs with the fence in `read_distribution`.
         fence(Ordering::Release);
         let low = A::add(&self.sum_low, value);
         if low.checked_add(value).is_none() {
@@ -117,26 +121,29 @@ pub(crate) struct Side {
     pub(crate) is_exact: bool,
 }
 
-/// How often a histogram is read anew while records are under way.
+/// How often something is read anew that changes meanwhile.
 const ATTEMPTS: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// Reads a histogram of one lane: `word` gives its small cells by their number, `buckets` adds up those of the groups in `touched`
+/// Reads a histogram of one lane: `cell` gives its small cells by their offset, `buckets` adds up those of the groups in `touched`
 /// and says how many values they hold.
 pub(crate) fn read_distribution<E>(
-    mut word: impl FnMut(usize) -> Result<u64, E>,
+    mut cell: impl FnMut(usize) -> Result<u64, E>,
     mut buckets: impl FnMut(u64) -> Result<u64, E>,
 ) -> Result<Side, E> {
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let counted = buckets(word(6)?)?;
-        let zero = word(1)?;
+        let counted = buckets(cell(offset_of!(Distribution, touched))?)?;
+        let zero = cell(offset_of!(Distribution, zero))?;
         // What these values left is seen below.
         fence(Ordering::Acquire);
-        let (low, high, not_min, max) = (word(2)?, word(3)?, word(4)?, word(5)?);
+        let low = cell(offset_of!(Distribution, sum_low))?;
+        let high = cell(offset_of!(Distribution, sum_high))?;
+        let not_min = cell(offset_of!(Distribution, not_min))?;
+        let max = cell(offset_of!(Distribution, max))?;
         // Whoever raised what was read had raised `begun`: pairs with the fence in `Distribution::record`.
         fence(Ordering::Acquire);
-        let is_exact = word(0)? == counted.wrapping_add(zero);
+        let is_exact = cell(offset_of!(Distribution, begun))? == counted.wrapping_add(zero);
         if is_exact || attempt == ATTEMPTS {
             let sum = u128::from(high) << 64 | u128::from(low);
             return Ok(Side { zero, sum, min: !not_min, max, is_exact });
@@ -178,6 +185,48 @@ impl Slot {
     pub(crate) fn free(&self) {
         self.start.store(0, Ordering::Release);
     }
+}
+
+/// In `current` of a text: somebody writes the buffer that does not count.
+const WRITING: u64 = 1 << 63;
+
+/// Says another text: `write` fills the buffer of that number, 0 or 1.
+pub(crate) fn write_text(current: &AtomicU64, write: impl FnOnce(usize)) {
+    let held = loop {
+        let held = current.load(Ordering::Relaxed) & !WRITING;
+        let taken = current.compare_exchange_weak(
+            held,
+            held | WRITING,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        if taken.is_ok() {
+            break held;
+        }
+        yield_now();
+    };
+    // Whoever sees a part of what is written sees that its buffer has stopped to count: pairs with the fence in `read_text`.
+    fence(Ordering::Release);
+    let next = held.wrapping_add(1) & !WRITING;
+    write((next & 1) as usize);
+    current.store(next, Ordering::Release);
+}
+
+/// Reads a text: `buffer` reads the one of that number, 0 or 1. `None` if it was said anew each time.
+pub(crate) fn read_text<T, E>(
+    mut current: impl FnMut() -> Result<u64, E>,
+    mut buffer: impl FnMut(usize) -> Result<T, E>,
+) -> Result<Option<T>, E> {
+    for _ in 0..ATTEMPTS {
+        let counts = current()? & !WRITING;
+        let found = buffer((counts & 1) as usize)?;
+        // What was read decides what is seen below.
+        fence(Ordering::Acquire);
+        if current()? & !WRITING == counts {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// Writes an entry, its first word last, and that there is one more.

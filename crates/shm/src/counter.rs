@@ -33,8 +33,9 @@ impl UpDown {
     }
 }
 
+/// Adds to the small cell at an offset, in the lane of this thread.
 #[inline(always)]
-fn add(small: usize, n: u64) {
+pub(crate) fn add(small: usize, n: u64) {
     match here::lane(small) {
         Some(lane) => {
             Alone::add(lane.small::<AtomicU64>(small), n);

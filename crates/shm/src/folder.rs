@@ -38,16 +38,14 @@ pub(crate) fn open_own() -> Result<(PathBuf, OwnedFd)> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = open(&path, flags, Mode::empty())
         .map_err(|cause| Error::io("opening the folder", &path)(cause.into()))?;
-    let found =
-        fstat(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
+    let found = fstat(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
     // With the sticky bit others may add files of their own, but not change ours.
     let is_open = found.st_mode & 0o022 != 0 && found.st_mode & 0o1000 == 0;
     if found.st_uid != uid || is_open {
         let mode = found.st_mode & 0o7777;
         return Err(Error::Foreign { path, owner: found.st_uid, mode, uid });
     }
-    let system =
-        fstatfs(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
+    let system = fstatfs(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
     if system.f_type as i64 != TMPFS {
         return Err(Error::NotInMemory { path });
     }
@@ -75,8 +73,7 @@ pub(crate) fn all(root: &Path) -> Vec<PathBuf> {
     let is_number = |name: &OsString| {
         name.to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    let is_ours =
-        |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("topdeck-"));
+    let is_ours = |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("topdeck-"));
     let mut folders: Vec<PathBuf> =
         below("run/topdeck", is_number).chain(below("dev/shm", is_ours)).collect();
     if root == Path::new("/")

@@ -2,6 +2,9 @@
 //!
 //! A thread knows where its lane lies and up to where its small cells have room. A record asks whether its cells lie below that; if
 //! not, because the thread is new, the metric is, or the process was forked off, the slow way is taken, once.
+//!
+//! A fork is noticed twice over. Handlers close the lane of the thread that forks, and what else leads to the parent's file past the
+//! slow way; and the slow way looks whether the writer was inherited (`Writer::is_inherited`), which is true before any handler ran.
 #![allow(unsafe_code, reason = "finds cells by address; each use carries its argument")]
 
 use std::cell::Cell;
@@ -18,8 +21,6 @@ use crate::writer::Writer;
 
 /// The file of this process. A forked process has that of its parent until it needs its own; none is ever given up.
 static WRITER: AtomicPtr<Writer> = AtomicPtr::new(ptr::null_mut());
-/// Whether `WRITER` is that of the process this one was forked off.
-static IS_FORKED: AtomicBool = AtomicBool::new(false);
 /// How many forks lie between this process and the first.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The process that makes a file just now, or 0: a forked process may find its parent's here.
@@ -58,10 +59,9 @@ impl Drop for Lease {
         // What other thread-local values record while they are dropped goes to the shared lane.
         HERE.with(|here| here.end.set(0));
         let held = self.writer.replace(ptr::null());
-        let current = WRITER.load(Ordering::Acquire);
-        if !held.is_null() && ptr::eq(held, current) && !IS_FORKED.load(Ordering::Relaxed) {
-            // SAFETY: `WRITER` is null or a writer that is never freed (`open`).
-            unsafe { &*held }.give_lane(self.lane.get());
+        // A lane of the parent's is not ours to give back.
+        if let Some(writer) = current().filter(|&current| ptr::eq(current, held)) {
+            writer.give_lane(self.lane.get());
         }
     }
 }
@@ -91,8 +91,9 @@ impl Lane {
     /// Small cells, which have room: `lane` or `enter` was asked for this very offset.
     #[inline(always)]
     pub(crate) fn small<T: Cells>(self, offset: usize) -> &'static T {
-        // SAFETY: `lane` and `enter` give a lane only where small cells at this offset have room; they are given out aligned, and
-        // room is taken in pages, which no cells reach across (`registry::sizes`). Lanes are never unmapped.
+        // SAFETY: `lane`, `enter` and `shared` give a lane only where small cells at this offset have room: they are given out
+        // aligned, and room is taken in pages. Those that may reach across two (texts, heartbeats: `entry::sizes`) are in lane 0
+        // alone, where all that is registered has room. Lanes are never unmapped.
         unsafe { cells_at(self.base, offset) }
     }
 
@@ -202,11 +203,18 @@ pub(crate) fn extend_shared(writer: &Writer) {
 
 /// The file of this process, if there is one.
 pub(crate) fn current() -> Option<&'static Writer> {
-    // What comes next must not be read before.
-    if IS_FORKED.load(Ordering::Acquire) {
+    let writer = known()?;
+    if writer.is_inherited() {
+        note_fork(writer);
         return None;
     }
-    // SAFETY: it is null, or a writer that is never freed (`open`), published with what it holds.
+    Some(writer)
+}
+
+/// The file of this process, or of the one that it was forked off.
+fn known() -> Option<&'static Writer> {
+    // SAFETY: it is null, or a writer that is never freed (`make`), published with what it holds; a parent's is in this process's
+    // memory as well.
     unsafe { WRITER.load(Ordering::Acquire).as_ref() }
 }
 
@@ -229,45 +237,54 @@ pub(crate) fn open() -> Result<&'static Writer> {
     if retry_ns != 0 && clock::now_relaxed() < retry_ns {
         return refused();
     }
-    let pid = std::process::id();
-    loop {
-        let maker = MAKER.load(Ordering::Acquire);
-        if maker == pid {
-            // It is this thread (an allocator that measures itself), or another, which is soon done.
-            if IS_MAKER.try_with(Cell::get).unwrap_or(true) {
-                return refused();
-            }
-            std::thread::yield_now();
-            continue;
-        }
-        if MAKER.compare_exchange(maker, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            break;
-        }
-    }
-    let _ = IS_MAKER.try_with(|is| is.set(true));
-    let made = match current() {
+    let Some(_making) = Making::begin(std::process::id()) else { return refused() };
+    match current() {
         Some(writer) => Ok(writer),
         None => make(),
-    };
-    let _ = IS_MAKER.try_with(|is| is.set(false));
-    MAKER.store(0, Ordering::Release);
-    made
+    }
 }
 
 thread_local! {
     static IS_MAKER: Cell<bool> = const { Cell::new(false) };
 }
 
+/// The right to make the file. It is given back also where making it panics: others would wait for ever.
+struct Making;
+
+impl Making {
+    /// Waits for another thread that makes it, which is soon done. `None` on the thread that does (an allocator that measures itself).
+    fn begin(pid: u32) -> Option<Making> {
+        loop {
+            let maker = MAKER.load(Ordering::Acquire);
+            if maker == pid {
+                if IS_MAKER.try_with(Cell::get).unwrap_or(true) {
+                    return None;
+                }
+                std::thread::yield_now();
+                continue;
+            }
+            if MAKER.compare_exchange(maker, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                let _ = IS_MAKER.try_with(|is| is.set(true));
+                return Some(Making);
+            }
+        }
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        let _ = IS_MAKER.try_with(|is| is.set(false));
+        MAKER.store(0, Ordering::Release);
+    }
+}
+
 fn make() -> Result<&'static Writer> {
-    // SAFETY: as in `current`; a parent's writer is in this process's memory as well.
-    let parent = unsafe { WRITER.load(Ordering::Acquire).as_ref() };
-    match Writer::create(parent) {
+    match Writer::create(known()) {
         Ok(writer) => {
             let writer: &'static Writer = Box::leak(Box::new(writer));
             watch();
             extend_shared(writer);
             WRITER.store(ptr::from_ref(writer).cast_mut(), Ordering::Release);
-            IS_FORKED.store(false, Ordering::Release);
             RETRY_NS.store(0, Ordering::Relaxed);
             Ok(writer)
         }
@@ -282,32 +299,72 @@ fn make() -> Result<&'static Writer> {
     }
 }
 
-/// Has this process's end and its forks noticed.
+/// Has this process's end and its forks noticed. Only who makes the file calls it.
 fn watch() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);
-    if IS_WATCHED.swap(true, Ordering::Relaxed) {
+    if IS_WATCHED.load(Ordering::Relaxed) {
         return;
     }
     // SAFETY: the functions are `extern "C"`, never unwind, and do nothing in a forked process but store to atomics and to
     // thread-local cells that need no initialisation.
     unsafe {
-        libc::pthread_atfork(None, None, Some(forked));
+        libc::pthread_atfork(Some(forking), None, Some(forked));
         libc::atexit(ending);
+    }
+    // Not before: a process that another thread forks off just now would never register them. Twice does no harm.
+    IS_WATCHED.store(true, Ordering::Relaxed);
+}
+
+/// This thread forks. In the new process a handler that was registered before ours runs before ours: what it records must take the
+/// slow way. So does the next record here, once.
+extern "C" fn forking() {
+    HERE.with(|here| here.end.set(0));
+}
+
+/// In a process that was forked off: what it records is its own.
+extern "C" fn forked() {
+    let Some(writer) = known() else {
+        MAKER.store(0, Ordering::Relaxed);
+        RETRY_NS.store(0, Ordering::Relaxed);
+        return;
+    };
+    // Else a handler before this one has recorded something, and made the file.
+    if writer.is_inherited() || !writer.knows_forks() {
+        MAKER.store(0, Ordering::Relaxed);
+        note_fork(writer);
     }
 }
 
-/// The first that happens in a process that was forked off: what it records is its own.
-extern "C" fn forked() {
+/// What leads to the parent's file past the slow way is closed.
+#[cold]
+fn note_fork(writer: &Writer) {
+    if !writer.disown() {
+        return;
+    }
     FORKS.fetch_add(1, Ordering::Relaxed);
-    IS_FORKED.store(true, Ordering::Relaxed);
     SHARED_END.store(0, Ordering::Relaxed);
     RETRY_NS.store(0, Ordering::Relaxed);
-    MAKER.store(0, Ordering::Relaxed);
     HERE.with(|here| here.end.set(0));
 }
 
 extern "C" fn ending() {
     if let Some(writer) = current() {
         writer.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_panics_while_it_makes_the_file_leaves_it_to_others() {
+        let made = std::panic::catch_unwind(|| {
+            let _making = Making::begin(1).expect("nobody is at it");
+            assert!(Making::begin(1).is_none(), "this thread is");
+            panic!("as an allocator may, or a clock");
+        });
+        assert!(made.is_err());
+        assert!(Making::begin(1).is_some());
     }
 }

@@ -1,8 +1,12 @@
 //! Which process this is, so that nobody takes another one for it: a process id alone comes again.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 
 use rustix::process::getpid;
+
+use crate::layout::header;
 
 /// A process, among all that ever ran on any machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -27,6 +31,16 @@ impl Identity {
             start_ticks: start_ticks("self").unwrap_or(0),
         }
     }
+
+    /// That of a file's process, as its header says it.
+    pub(crate) fn of(words: &[u64; header::WORDS]) -> Identity {
+        Identity {
+            boot: u128::from(words[header::BOOT]) | u128::from(words[header::BOOT + 1]) << 64,
+            pid: words[header::PID] as u32,
+            pid_namespace: words[header::PID_NAMESPACE],
+            start_ticks: words[header::START_TICKS],
+        }
+    }
 }
 
 /// The boot of this machine; 0 where nobody says.
@@ -38,23 +52,51 @@ pub(crate) fn boot() -> u128 {
 
 /// The inode of a process's namespace of process ids; 0 where it cannot be told.
 pub(crate) fn pid_namespace(process: &str) -> u64 {
-    use std::os::unix::fs::MetadataExt as _;
-    fs::metadata(format!("/proc/{process}/ns/pid")).map_or(0, |found| found.ino())
+    namespace(process, "pid").unwrap_or(0)
+}
+
+fn namespace(process: &str, kind: &str) -> Option<u64> {
+    fs::metadata(format!("/proc/{process}/ns/{kind}")).ok().map(|found| found.ino())
 }
 
 /// When a process started, if there is one. One that has ended, and whose parent has not looked yet, is none.
 pub(crate) fn start_ticks(process: &str) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
-    // The name is in parentheses and may have any bytes, parentheses too.
-    let after_name = &stat[stat.iter().rposition(|&byte| byte == b')')? + 1..];
-    let fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
-    // The first after the name is field 3, the state; how many threads there are is field 20, the start field 22.
-    let fields: Vec<&str> = fields.take(22 - 3 + 1).collect();
-    // The first thread may have ended before the others.
-    if fields.first() == Some(&"Z") && fields.get(20 - 3) <= Some(&"1") {
-        return None;
+    started(process).ok()?
+}
+
+/// Whether the process of this id, as we see it, is the one that started then; `None` where that cannot be told.
+pub(crate) fn is_still(process: &str, start_ticks: u64) -> Option<bool> {
+    match started(process) {
+        Ok(Some(found)) if found == start_ticks => Some(true),
+        // Each namespace of times has a boot of its own, from which starts are told.
+        Ok(Some(_)) => match namespace(process, "time") {
+            Some(other) if Some(other) != namespace("self", "time") => None,
+            _ => Some(false),
+        },
+        Ok(None) => Some(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Some(false),
+        // It is gone since the file was opened.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Some(false),
+        // It may not be looked at, and is there all the same.
+        Err(_) => None,
     }
-    fields.get(22 - 3)?.parse().ok()
+}
+
+fn started(process: &str) -> io::Result<Option<u64>> {
+    let stat = fs::read(format!("/proc/{process}/stat"))?;
+    let start = || {
+        // The name is in parentheses and may have any bytes, parentheses too.
+        let after_name = &stat[stat.iter().rposition(|&byte| byte == b')')? + 1..];
+        let fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
+        // The first after the name is field 3, the state; how many threads there are is field 20, the start field 22.
+        let fields: Vec<&str> = fields.take(22 - 3 + 1).collect();
+        // The first thread may have ended before the others.
+        if fields.first() == Some(&"Z") && fields.get(20 - 3) <= Some(&"1") {
+            return None;
+        }
+        fields.get(22 - 3)?.parse().ok()
+    };
+    Ok(start())
 }
 
 #[cfg(test)]
@@ -68,6 +110,11 @@ mod tests {
         assert!(own.boot != 0 && own.start_ticks > 0 && own.pid_namespace > 0, "{own:?}");
         assert_eq!(own, Identity::own());
         assert_eq!(start_ticks("0"), None);
+        let still = |ticks| is_still(&own.pid.to_string(), ticks);
+        assert_eq!(
+            [still(own.start_ticks), still(1), is_still("0", 1)].map(Option::unwrap),
+            [true, false, false]
+        );
     }
 
     #[test]
@@ -82,6 +129,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(fs::metadata(format!("/proc/{pid}")).is_ok(), "nobody has waited for it");
+        assert_eq!(is_still(&pid, 1), Some(false));
         child.wait().expect("it ended");
     }
 }

@@ -1,6 +1,7 @@
 //! Operations in flight: what has begun and has not ended, so that what is stuck is seen before it ends, or after the process died.
 
 use crate::cells::{Access, Alone, Shared, Slot, Table};
+use crate::counter;
 use crate::here::{self, Entered, Lane};
 use crate::layout::{SLOT_BYTES, SLOTS_MAX, TAGS_MAX};
 use crate::metric::Cells;
@@ -23,6 +24,8 @@ impl Tag {
     }
 }
 
+/// Where in a table operations are counted that ended.
+const ENDED: usize = std::mem::offset_of!(Table, ended);
 /// Slots for which room is taken at once: a page.
 const STEP: usize = 128;
 /// Slots that are looked at before room for more is taken.
@@ -111,21 +114,7 @@ impl Drop for Operation {
             slot.free();
             table.hint.store(at as u64, Ordering::Relaxed);
         }
-        // The second word of the table, in the lane of whoever ends it.
-        let small = self.small;
-        match here::lane(small) {
-            Some(lane) => {
-                Alone::add(&lane.small::<Table>(small).ended, 1);
-            }
-            None => match here::enter(small) {
-                Some(Entered::Own(lane)) => {
-                    Alone::add(&lane.small::<Table>(small).ended, 1);
-                }
-                Some(Entered::Shared(lane)) => {
-                    Shared::add(&lane.small::<Table>(small).ended, 1);
-                }
-                None => {}
-            },
-        }
+        // In the lane of whoever ends it.
+        counter::add(self.small + ENDED, 1);
     }
 }

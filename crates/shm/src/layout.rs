@@ -57,70 +57,86 @@ pub const HEADER: [Field; 32] = [
     ("lost", 248, 8),
 ];
 
-/// Words of the header: what the fields above are when counted in words.
+/// Where the fields of the header are, counted in words.
 pub mod header {
+    /// A name that is not in the table does not compile.
+    const fn word(name: &str) -> usize {
+        let mut at = 0;
+        while !is_same(super::HEADER[at].0.as_bytes(), name.as_bytes()) {
+            at += 1;
+        }
+        super::HEADER[at].1 / 8
+    }
+
+    const fn is_same(a: &[u8], b: &[u8]) -> bool {
+        match (a, b) {
+            ([a, rest_of_a @ ..], [b, rest_of_b @ ..]) => *a == *b && is_same(rest_of_a, rest_of_b),
+            (a, b) => a.is_empty() && b.is_empty(),
+        }
+    }
+
     /// `MAGIC`.
-    pub const MAGIC: usize = 0;
+    pub const MAGIC: usize = word("magic");
     /// `VERSION`.
-    pub const VERSION: usize = 1;
+    pub const VERSION: usize = word("version");
     /// Features that a reader must know.
-    pub const INCOMPATIBLE: usize = 2;
+    pub const INCOMPATIBLE: usize = word("incompatible");
     /// Features that it need not.
-    pub const COMPATIBLE: usize = 3;
+    pub const COMPATIBLE: usize = word("compatible");
     /// Random.
-    pub const ID: usize = 4;
+    pub const ID: usize = word("id_low");
     /// The boot of the machine.
-    pub const BOOT: usize = 6;
+    pub const BOOT: usize = word("boot_low");
     /// As the process sees itself.
-    pub const PID: usize = 8;
+    pub const PID: usize = word("pid");
     /// The inode of its namespace of process ids.
-    pub const PID_NAMESPACE: usize = 9;
+    pub const PID_NAMESPACE: usize = word("pid_namespace");
     /// When it started, in ticks since boot, as in /proc/PID/stat.
-    pub const START_TICKS: usize = 10;
+    pub const START_TICKS: usize = word("start_ticks");
     /// Whose it is.
-    pub const UID: usize = 11;
+    pub const UID: usize = word("uid");
     /// When the file was made.
-    pub const CREATED: usize = 12;
+    pub const CREATED: usize = word("created");
     /// The same, since 1970.
-    pub const CREATED_UNIX: usize = 13;
+    pub const CREATED_UNIX: usize = word("created_unix");
     /// One of [`super::state`].
-    pub const STATE: usize = 14;
-    /// When it ended; 0 unless it said goodbye.
-    pub const ENDED: usize = 15;
+    pub const STATE: usize = word("state");
+    /// When it ended, or was found dead; 0 while nobody knows.
+    pub const ENDED: usize = word("ended");
     /// Where the registry begins.
-    pub const REGISTRY: usize = 16;
+    pub const REGISTRY: usize = word("registry");
     /// How many entries it has room for.
-    pub const REGISTRY_CAPACITY: usize = 17;
+    pub const REGISTRY_CAPACITY: usize = word("registry_capacity");
     /// How many it has.
-    pub const REGISTRY_COUNT: usize = 18;
+    pub const REGISTRY_COUNT: usize = word("registry_count");
     /// Where the texts begin.
-    pub const TEXTS: usize = 19;
+    pub const TEXTS: usize = word("texts");
     /// Bytes that there are for them.
-    pub const TEXTS_CAPACITY: usize = 20;
+    pub const TEXTS_CAPACITY: usize = word("texts_capacity");
     /// Bytes of them that are used.
-    pub const TEXTS_USED: usize = 21;
+    pub const TEXTS_USED: usize = word("texts_used");
     /// Where lane 0 begins.
-    pub const LANES: usize = 22;
+    pub const LANES: usize = word("lanes");
     /// From one lane to the next.
-    pub const LANE_STRIDE: usize = 23;
+    pub const LANE_STRIDE: usize = word("lane_stride");
     /// How many lanes there may be.
-    pub const LANE_CAPACITY: usize = 24;
+    pub const LANE_CAPACITY: usize = word("lane_capacity");
     /// How many there are.
-    pub const LANES_USED: usize = 25;
+    pub const LANES_USED: usize = word("lanes_used");
     /// Where in a lane the large cells begin.
-    pub const SMALL_CAPACITY: usize = 26;
+    pub const SMALL_CAPACITY: usize = word("small_capacity");
     /// The program's name, a text.
-    pub const PROGRAM: usize = 27;
+    pub const PROGRAM: usize = word("program");
     /// Its command line, a text.
-    pub const COMMAND: usize = 28;
+    pub const COMMAND: usize = word("command");
     /// How many series found no room.
-    pub const REFUSED: usize = 29;
+    pub const REFUSED: usize = word("refused");
     /// How often a thread found no lane of its own.
-    pub const SHARING: usize = 30;
+    pub const SHARING: usize = word("sharing");
     /// How many records found no room for their cells.
-    pub const LOST: usize = 31;
+    pub const LOST: usize = word("lost");
     /// Words of the header that mean something.
-    pub const WORDS: usize = 32;
+    pub const WORDS: usize = super::HEADER.len();
 }
 
 /// What a process says of itself.
@@ -177,6 +193,11 @@ pub const LANE_STRIDE: usize = 64 << 20;
 pub const SMALL_BYTES: usize = 2 << 20;
 /// Room is taken in pages.
 pub const PAGE: usize = 4096;
+
+/// Where a lane begins.
+pub const fn lane_offset(lane: usize) -> usize {
+    LANES + lane * LANE_STRIDE
+}
 
 /// Kinds of series, the low byte of an entry's first word, which is written last.
 pub mod kind {
@@ -251,8 +272,10 @@ pub const TEXT: [Field; 5] = [
 ];
 /// Size of [`TEXT`], rounded up.
 pub const TEXT_BYTES: usize = 512;
+/// Where the two buffers of a text begin, each with its length.
+pub const TEXT_BUFFERS: [usize; 2] = [TEXT[1].1, TEXT[3].1];
 /// Bytes of a text that is a value, at the most.
-pub const TEXT_MAX: usize = 240;
+pub const TEXT_MAX: usize = TEXT[2].2;
 
 /// The cells of a heartbeat.
 pub const HEARTBEAT: [Field; 2] = [("beats", 0, 8), ("last", 8, 8)];
@@ -263,7 +286,6 @@ pub const HEARTBEAT_BYTES: usize = 16;
 pub const STRING_MAX: usize = 4096;
 
 const _: () = {
-    assert!(header::WORDS == HEADER.len());
     assert!(
         LANES.is_multiple_of(PAGE_MAX)
             && LANE_STRIDE.is_multiple_of(PAGE)

@@ -27,64 +27,112 @@ mod lanes;
 pub mod layout;
 mod sync;
 
-macro_rules! not_loom {
-    ($($item:item)*) => { $(#[cfg(not(loom))] $item)* };
+#[cfg(not(loom))]
+mod attached;
+#[cfg(not(loom))]
+mod counter;
+#[cfg(not(loom))]
+mod declared;
+#[cfg(not(loom))]
+mod description;
+#[cfg(not(loom))]
+mod entry;
+#[cfg(not(loom))]
+mod error;
+#[cfg(not(loom))]
+pub mod files;
+#[cfg(not(loom))]
+mod folder;
+#[cfg(not(loom))]
+mod foreign;
+#[cfg(not(loom))]
+mod gauge;
+#[cfg(not(loom))]
+mod heartbeat;
+#[cfg(not(loom))]
+mod here;
+#[cfg(not(loom))]
+mod histogram;
+#[cfg(not(loom))]
+pub mod hsperf;
+#[cfg(not(loom))]
+mod identity;
+#[cfg(not(loom))]
+mod in_flight;
+#[cfg(not(loom))]
+mod map;
+#[cfg(not(loom))]
+mod metric;
+#[cfg(not(loom))]
+pub mod mmv;
+#[cfg(not(loom))]
+mod processes;
+#[cfg(not(loom))]
+mod reader;
+#[cfg(not(loom))]
+mod registry;
+#[cfg(not(loom))]
+mod shown;
+#[cfg(not(loom))]
+mod source;
+#[cfg(not(loom))]
+mod sweep;
+#[cfg(not(loom))]
+pub mod table;
+#[cfg(not(loom))]
+mod text;
+#[cfg(not(loom))]
+pub mod words;
+#[cfg(not(loom))]
+mod writer;
+
+/// What of a process is read, and what it is called there.
+#[cfg(not(loom))]
+pub mod show {
+    pub use crate::shown::{Heartbeat, InFlight, Metric, Number, Operation, Role, Value};
 }
 
-not_loom! {
-    mod attached;
-    mod counter;
-    mod error;
-    pub mod files;
-    mod folder;
-    mod foreign;
-    mod gauge;
-    mod heartbeat;
-    mod here;
-    mod histogram;
-    pub mod hsperf;
-    mod identity;
-    mod in_flight;
-    mod map;
-    mod metric;
-    pub mod mmv;
-    mod processes;
-    mod reader;
-    mod registry;
-    mod shown;
-    mod source;
-    mod sweep;
-    pub mod table;
-    mod text;
-    pub mod words;
-    mod writer;
+#[cfg(not(loom))]
+pub use attached::Attached;
+#[cfg(not(loom))]
+pub use counter::{Counter, UpDown};
+#[cfg(not(loom))]
+pub use declared::{Declared, Label, Labelled, Static};
+#[cfg(not(loom))]
+pub use description::Description;
+#[cfg(not(loom))]
+pub use error::{Error, Result};
+#[cfg(not(loom))]
+pub use folder::{VARIABLE, folder};
+#[cfg(not(loom))]
+pub use gauge::{FloatGauge, Gauge};
+#[cfg(not(loom))]
+pub use heartbeat::Heartbeat;
+#[cfg(not(loom))]
+pub use histogram::{Histogram, Timer};
+#[cfg(not(loom))]
+pub use identity::Identity;
+#[cfg(not(loom))]
+pub use in_flight::{InFlight, Operation, Tag};
+#[cfg(not(loom))]
+pub use metric::Metric;
+#[cfg(not(loom))]
+pub use processes::{Fate, Format, Found, found_at, processes};
+#[cfg(not(loom))]
+pub use reader::{Process, Reader};
+#[cfg(not(loom))]
+pub use registry::SERIES_OF_A_NAME_MAX;
+#[cfg(not(loom))]
+pub use shown::Role;
+#[cfg(not(loom))]
+pub use sweep::{Limits, sweep};
+#[cfg(not(loom))]
+pub use text::Text;
 
-    /// What of a process is read, and what it is called there.
-    pub mod show {
-        pub use crate::shown::{Heartbeat, InFlight, Metric, Number, Operation, Role, Value};
-    }
-
-    pub use attached::Attached;
-    pub use counter::{Counter, UpDown};
-    pub use error::{Error, Result};
-    pub use folder::{VARIABLE, folder};
-    pub use gauge::{FloatGauge, Gauge};
-    pub use heartbeat::Heartbeat;
-    pub use histogram::{Histogram, Timer};
-    pub use identity::Identity;
-    pub use in_flight::{InFlight, Operation, Tag};
-    pub use metric::{Declared, Description, Label, Labelled, Metric, Static};
-    pub use processes::{Fate, Format, Found, found_at, processes};
-    pub use reader::{Process, Reader};
-    pub use registry::SERIES_OF_A_NAME_MAX;
-    pub use shown::Role;
-    pub use sweep::{Limits, sweep};
-    pub use text::Text;
-
-    /// Where this process's file is, which is made if need be; or why there is none.
-    pub fn status() -> Result<std::path::PathBuf> {
-        Ok(here::open()?.path().to_owned())
-    }
+/// Where this process's file is, which is made if need be; or why there is none.
+#[cfg(not(loom))]
+pub fn status() -> Result<std::path::PathBuf> {
+    Ok(here::open()?.path().to_owned())
 }
 
 /// What the page shows compiles and runs.

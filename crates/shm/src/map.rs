@@ -6,11 +6,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::sync::AtomicU64;
 
-/// A part of a file in memory, shared with whoever else has it.
+/// A part of a file in memory, shared with whoever else has it; or a page of one's own.
 #[derive(Debug)]
 pub(crate) struct Map {
     base: NonNull<u8>,
@@ -46,12 +46,29 @@ unsafe impl Cells for crate::cells::Words<64> {}
 impl Map {
     /// Maps `bytes` of a file from `offset` on, a multiple of the page size. Whoever touches a page that the file has no room for is
     /// killed (SIGBUS): room is reserved before (`Writer`), or known to be there (`Mapped`).
-    pub(crate) fn new(file: impl AsFd, offset: u64, bytes: usize, writable: bool) -> io::Result<Map> {
+    pub(crate) fn new(
+        file: impl AsFd,
+        offset: u64,
+        bytes: usize,
+        writable: bool,
+    ) -> io::Result<Map> {
         let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe { mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, offset)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(Map { base, bytes })
+    }
+
+    /// A page of this process alone, zeros; a process that is forked off finds zeros again, whatever was written (since Linux 4.14).
+    pub(crate) fn wiped_on_fork() -> io::Result<Map> {
+        let (bytes, access) = (crate::layout::PAGE, ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: as in `new`.
+        let base = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE)? };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let map = Map { base, bytes };
+        // SAFETY: the range is the mapping that was just made; what a forked process finds there are atomics all the same.
+        unsafe { madvise(map.base.as_ptr().cast(), bytes, Advice::LinuxWipeOnFork)? };
+        Ok(map)
     }
 
     /// Cells at an offset, if they lie inside. Those of a map that cannot be written to must not be.

@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::files::{self, Listed};
 use crate::identity::{self, Identity};
 use crate::layout::header;
-use crate::files::{self, Listed};
 use crate::{attached, folder, source, sweep};
 
 /// A file of metrics.
@@ -63,7 +63,7 @@ pub enum Fate {
     Died,
     /// It became another program, or made a later file.
     Replaced,
-    /// It is in another namespace, where we cannot see whether it runs.
+    /// It is in another namespace, of processes or of times, where we cannot see whether it runs; or may not be looked at.
     Unknown,
 }
 
@@ -86,7 +86,7 @@ pub fn processes() -> (Vec<Found>, Vec<crate::Error>) {
         }
         match source::header_of(&path) {
             Ok(words) => {
-                let identity = identity_of(&words);
+                let identity = Identity::of(&words);
                 let fate = namespaces.fate(&identity, &words);
                 // What a file says of its process anybody can write: it is believed of whoever owns the file, and of root.
                 if let Fate::Runs { pid } = fate
@@ -101,10 +101,14 @@ pub fn processes() -> (Vec<Found>, Vec<crate::Error>) {
                     problems.push(crate::Error::Damaged { path, problem });
                     continue;
                 }
-                found.push((words[header::CREATED], Found { path, format: Format::Topdeck, identity, fate, listed: None }));
+                found.push((
+                    words[header::CREATED],
+                    Found { path, format: Format::Topdeck, identity, fate, listed: None },
+                ));
             }
             // It was removed meanwhile.
-            Err(crate::Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => {}
+            Err(crate::Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => {
+            }
             Err(error) => problems.push(error),
         }
     }
@@ -125,18 +129,9 @@ pub fn processes() -> (Vec<Found>, Vec<crate::Error>) {
 /// The file at a path, wherever that is: a copy, or that of a process with a folder of its own.
 pub fn found_at(path: &Path) -> crate::Result<Found> {
     let words = source::header_of(path)?;
-    let identity = identity_of(&words);
+    let identity = Identity::of(&words);
     let fate = Namespaces::look().fate(&identity, &words);
     Ok(Found { path: path.to_owned(), format: Format::Topdeck, identity, fate, listed: None })
-}
-
-pub(crate) fn identity_of(words: &[u64; header::WORDS]) -> Identity {
-    Identity {
-        boot: u128::from(words[header::BOOT]) | u128::from(words[header::BOOT + 1]) << 64,
-        pid: words[header::PID] as u32,
-        pid_namespace: words[header::PID_NAMESPACE],
-        start_ticks: words[header::START_TICKS],
-    }
 }
 
 /// The namespaces of this host's processes, as far as we may see them.
@@ -155,7 +150,8 @@ impl Namespaces {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids: Vec<u32> =
             entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        let mount = |pid: &str| fs::metadata(format!("/proc/{pid}/ns/mnt")).map(|found| found.ino());
+        let mount =
+            |pid: &str| fs::metadata(format!("/proc/{pid}/ns/mnt")).map(|found| found.ino());
         let here = mount("self").ok();
         let mut mounts = HashMap::new();
         for &pid in &pids {
@@ -170,8 +166,11 @@ impl Namespaces {
 
     /// The roots of all mount namespaces, with a process in each of those that are not ours.
     fn roots(&self) -> Vec<(PathBuf, Option<u32>)> {
-        let root_of = |pid: &u32| (Path::new("/proc").join(pid.to_string()).join("root"), Some(*pid));
-        std::iter::once((PathBuf::from("/"), None)).chain(self.mounts.values().map(root_of)).collect()
+        let root_of =
+            |pid: &u32| (Path::new("/proc").join(pid.to_string()).join("root"), Some(*pid));
+        std::iter::once((PathBuf::from("/"), None))
+            .chain(self.mounts.values().map(root_of))
+            .collect()
     }
 
     /// Files of other formats below a root.
@@ -208,7 +207,13 @@ impl Namespaces {
                 (None, _) if pid_namespace != self.own.pid_namespace => Fate::Unknown,
                 _ => Fate::Died,
             };
-            found.push(Found { path: listed.path.clone(), format, identity, fate, listed: Some(listed) });
+            found.push(Found {
+                path: listed.path.clone(),
+                format,
+                identity,
+                fate,
+                listed: Some(listed),
+            });
         }
         found
     }
@@ -235,11 +240,11 @@ impl Namespaces {
         if of.boot != self.own.boot {
             return Fate::Died;
         }
-        match self.pid_of(of) {
-            Some(pid) if identity::start_ticks(&pid.to_string()) == Some(of.start_ticks) => {
-                Fate::Runs { pid }
-            }
-            Some(_) => Fate::Died,
+        let pid = self.pid_of(of);
+        match pid.and_then(|pid| Some((pid, identity::is_still(&pid.to_string(), of.start_ticks)?)))
+        {
+            Some((pid, true)) => Fate::Runs { pid },
+            Some((_, false)) => Fate::Died,
             None => Fate::Unknown,
         }
     }
@@ -247,7 +252,8 @@ impl Namespaces {
 
 /// Whether a process can have written a file: it has the file's user, and began before the file did. Ids come again.
 fn wrote(pid: u32, start_ticks: u64, file: &fs::Metadata) -> bool {
-    let is_theirs = fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == file.uid());
+    let is_theirs =
+        fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == file.uid());
     let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let process_age = boot.tv_sec - (start_ticks / ticks_per_second) as i64;

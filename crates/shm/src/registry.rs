@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use crate::cells::{Words, publish};
+use crate::entry::{Entry, LABELS_MAX, Series, cells, labels_text, sizes, text_at, words_of};
 use crate::error::{Error, Result};
 use crate::layout::{self, header, kind};
 use crate::map::Map;
@@ -13,23 +14,6 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Series of one name at the most; what comes after them is counted together, as `overflow="true"`.
 pub const SERIES_OF_A_NAME_MAX: usize = 1000;
-
-/// A series to be.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Series {
-    pub(crate) kind: u64,
-    pub(crate) name: String,
-    /// By ascending name, each once.
-    pub(crate) labels: Vec<(String, String)>,
-    pub(crate) unit: String,
-    pub(crate) help: String,
-    pub(crate) role: Role,
-    /// The cells of what it is linked to.
-    pub(crate) link: Option<u64>,
-    /// What the kind wants to know; for operations in flight the names of tags are a text instead.
-    pub(crate) parameter: u64,
-    pub(crate) tags: Vec<String>,
-}
 
 /// What tells a series from others: its name and its labels.
 type Key = (String, Vec<(String, String)>);
@@ -48,23 +32,6 @@ pub(crate) struct Registry {
     count: usize,
     small_used: usize,
     large_used: usize,
-}
-
-/// Where the cells of a series lie in each lane: the small ones, and 2^32 times the large ones.
-pub(crate) fn cells(small: usize, large: usize) -> u64 {
-    small as u64 | (large as u64) << 32
-}
-
-/// Small cells and their alignment, and large cells, of a kind.
-pub(crate) const fn sizes(kind: u64) -> Option<(usize, usize, usize)> {
-    Some(match kind {
-        kind::COUNTER | kind::UP_DOWN | kind::GAUGE | kind::FLOAT_GAUGE => (8, 8, 0),
-        kind::TEXT => (layout::TEXT_BYTES, 8, 0),
-        kind::HEARTBEAT => (layout::HEARTBEAT_BYTES, 8, 0),
-        kind::HISTOGRAM => (64, 64, layout::BUCKETS_BYTES),
-        kind::IN_FLIGHT => (64, 64, layout::SLOTS_MAX * layout::SLOT_BYTES),
-        _ => return None,
-    })
 }
 
 impl Registry {
@@ -125,9 +92,8 @@ impl Registry {
             let found = self.series.get(&(one.name.clone(), one.labels.clone()))?;
             (found.1 == series.kind).then_some(found.0)
         };
-        let is_there = |one: &&Series| {
-            self.series.contains_key(&(one.name.clone(), one.labels.clone()))
-        };
+        let is_there =
+            |one: &&Series| self.series.contains_key(&(one.name.clone(), one.labels.clone()));
         let there = all.iter().filter(is_there).count();
         let mut first = all.first().and_then(held);
         let next = cells(self.small_used.next_multiple_of(align), self.large_used);
@@ -146,7 +112,10 @@ impl Registry {
             && self.texts_used + (all.len() + 4) * (layout::STRING_MAX + 8) <= layout::TEXTS_BYTES;
         if !fits {
             room.count_refused();
-            return Err(Error::Full { name: series.name.clone(), limit: "16,384 series and 2 MiB of cells" });
+            return Err(Error::Full {
+                name: series.name.clone(),
+                limit: "16,384 series and 2 MiB of cells",
+            });
         }
         for one in &all[there..] {
             let cells = self.add(room, one)?;
@@ -163,8 +132,7 @@ impl Registry {
     fn add(&mut self, room: &mut Room<'_>, series: &Series) -> Result<u64> {
         check(series)?;
         let full = |limit| Error::Full { name: series.name.clone(), limit };
-        let (small_bytes, align, large_bytes) =
-            sizes(series.kind).expect("BUG: an unknown kind");
+        let (small_bytes, align, large_bytes) = sizes(series.kind).expect("BUG: an unknown kind");
         let small = self.small_used.next_multiple_of(align);
         let large = self.large_used;
         let refused = |room: &mut Room<'_>, limit| {
@@ -197,27 +165,30 @@ impl Registry {
         let cells = cells(small, large);
         let link = series.link.and_then(|link| self.numbers.get(&link)).map_or(0, |at| at + 1);
         let parameter = if series.kind == kind::IN_FLIGHT { texts[4] } else { series.parameter };
-        room.write_entry(self.count, [
-            series.kind | role_code(series.role) << 8,
-            texts[0],
-            texts[1],
-            texts[2],
-            texts[3],
-            cells,
-            link,
-            parameter,
-        ]);
-        self.note(series, cells);
+        room.write_entry(
+            self.count,
+            [
+                series.kind | role_code(series.role) << 8,
+                texts[0],
+                texts[1],
+                texts[2],
+                texts[3],
+                cells,
+                link,
+                parameter,
+            ],
+        );
+        let key = (series.name.clone(), series.labels.clone());
+        self.note(key, series.kind, series.unit.clone(), cells);
         self.small_used = small + small_bytes;
         self.large_used = large + large_bytes;
         Ok(cells)
     }
 
     /// Remembers a series that is the next entry.
-    fn note(&mut self, series: &Series, cells: u64) {
-        let key = (series.name.clone(), series.labels.clone());
-        self.series.insert(key, (cells, series.kind, series.unit.clone()));
-        *self.series_of_name.entry(series.name.clone()).or_default() += 1;
+    fn note(&mut self, key: Key, kind: u64, unit: String, cells: u64) {
+        *self.series_of_name.entry(key.0.clone()).or_default() += 1;
+        self.series.insert(key, (cells, kind, unit));
         self.numbers.insert(cells, self.count as u64);
         self.count += 1;
     }
@@ -249,32 +220,38 @@ impl Registry {
             let word: &AtomicU64 = from.at(offset).expect("BUG: outside the head");
             word.load(Ordering::Acquire)
         };
-        let read = |offset: usize, words: &mut [u64]| {
-            words.iter_mut().enumerate().for_each(|(at, to)| *to = word(offset + at * 8));
-            Some(())
-        };
         // The parent may go on adding: the texts of these entries are there.
         let count = (word(header::REGISTRY_COUNT * 8) as usize).min(layout::ENTRIES_MAX);
         let texts_used = (word(header::TEXTS_USED * 8) as usize).min(layout::TEXTS_BYTES);
+        let texts: Vec<u8> =
+            (0..texts_used / 8).flat_map(|at| word(layout::TEXTS + at * 8).to_le_bytes()).collect();
         let mut at = 8;
-        while at + 8 <= texts_used {
-            let bytes = text_of(read, (at / 8) as u64).unwrap_or_default();
+        while at + 8 <= texts.len() {
+            let bytes = text_at(&texts, (at / 8) as u64).unwrap_or_default();
             self.texts_used = at;
-            self.text(room, &bytes)?;
+            self.text(room, bytes)?;
             at += 8 + bytes.len().next_multiple_of(8);
         }
         self.texts_used = self.texts_used.max(at);
         for number in 0..count {
             let offset = layout::REGISTRY + number * layout::ENTRY_BYTES;
             let words = std::array::from_fn(|at| word(offset + at * 8));
-            let Some((series, cells)) = decode(&words, |at| text_of(read, at)) else { continue };
-            let (small_bytes, _, large_bytes) = sizes(series.kind).unwrap_or_default();
-            self.small_used = self.small_used.max(cells as u32 as usize + small_bytes);
-            self.large_used = self.large_used.max((cells >> 32) as usize + large_bytes);
+            let entry = Entry { words: &words, texts: &texts };
+            let of_kind =
+                sizes(entry.kind()).zip(entry.name()).zip(entry.labels().zip(entry.unit()));
+            let Some((((small_bytes, _, large_bytes), name), (labels, unit))) = of_kind else {
+                continue;
+            };
+            let labels =
+                labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let key = (name.to_owned(), labels.collect());
+            let (small, large) = entry.cells();
+            self.small_used = self.small_used.max(small + small_bytes);
+            self.large_used = self.large_used.max(large + large_bytes);
             room.reserve_entry(self.count)?;
             room.reserve_lane_0(self.small_used)?;
             room.write_entry(self.count, words);
-            self.note(&series, cells);
+            self.note(key, entry.kind(), unit.to_owned(), words[5]);
         }
         self.families.clone_from(&of.families);
         Ok(())
@@ -344,111 +321,6 @@ impl Room<'_> {
     }
 }
 
-/// Bytes as words, the first byte the least significant one, filled up with zeros.
-pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    bytes.chunks(8).map(|chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u64::from_le_bytes(word)
-    })
-}
-
-/// The text at a place, as `Registry::text` gave it; `read` gives words at an offset.
-pub(crate) fn text_of(
-    read: impl Fn(usize, &mut [u64]) -> Option<()>,
-    at: u64,
-) -> Option<Vec<u8>> {
-    let at = usize::try_from(at).ok()?.checked_mul(8)?;
-    if at == 0 {
-        return Some(Vec::new());
-    }
-    if at + 8 > layout::TEXTS_BYTES {
-        return None;
-    }
-    let mut length = [0];
-    read(layout::TEXTS + at, &mut length)?;
-    let length = usize::try_from(length[0]).ok()?;
-    if length > layout::TEXTS_BYTES - at - 8 || length > TEXT_MAX {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
-    let mut words = [0; 16];
-    let mut offset = layout::TEXTS + at + 8;
-    while bytes.len() < length {
-        let words = &mut words[..(length - bytes.len()).div_ceil(8).min(16)];
-        read(offset, words)?;
-        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-        offset += words.len() * 8;
-    }
-    bytes.truncate(length);
-    Some(bytes)
-}
-
-/// The longest is that of the names of four tags.
-const TEXT_MAX: usize = 5 * layout::STRING_MAX;
-
-/// A series and its cells out of an entry's words; `None` where it makes none.
-pub(crate) fn decode(
-    words: &[u64; 8],
-    text: impl Fn(u64) -> Option<Vec<u8>>,
-) -> Option<(Series, u64)> {
-    let string = |at| String::from_utf8(text(at)?).ok();
-    let kind = words[0] & 0xff;
-    sizes(kind)?;
-    let tags = match kind {
-        kind::IN_FLIGHT => string(words[7])?,
-        _ => String::new(),
-    };
-    let series = Series {
-        kind,
-        name: string(words[1])?,
-        labels: labels_of(&text(words[2])?)?,
-        unit: string(words[3])?,
-        help: string(words[4])?,
-        role: role_of(words[0]),
-        link: words[6].checked_sub(1),
-        parameter: words[7],
-        tags: tags
-            .split('\0')
-            .filter(|tag| !tag.is_empty())
-            .take(layout::TAGS_MAX)
-            .map(str::to_owned)
-            .collect(),
-    };
-    Some((series, words[5]))
-}
-
-/// Labels of a series at the most, as of a series of any source.
-const LABELS_MAX: usize = 64;
-
-/// The labels of a text.
-fn labels_of(mut text: &[u8]) -> Option<Vec<(String, String)>> {
-    let mut part = || -> Option<String> {
-        let (length, rest) = text.split_first_chunk()?;
-        let (part, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
-        text = rest;
-        String::from_utf8(part.to_vec()).ok()
-    };
-    let mut labels = Vec::new();
-    while let Some(name) = part() {
-        if labels.len() == LABELS_MAX {
-            return None;
-        }
-        labels.push((name, part()?));
-    }
-    text.is_empty().then_some(labels)
-}
-
-/// Labels as one text: of each the length of the name in two bytes, the name, and the same of the value.
-fn labels_text(labels: &[(String, String)]) -> Vec<u8> {
-    let mut text = Vec::new();
-    for part in labels.iter().flat_map(|(name, value)| [name, value]) {
-        text.extend_from_slice(&(part.len() as u16).to_le_bytes());
-        text.extend_from_slice(part.as_bytes());
-    }
-    text
-}
-
 fn check(series: &Series) -> Result<()> {
     let problem = |problem| Err(Error::Name { name: series.name.clone(), problem });
     if series.name.is_empty() {
@@ -459,7 +331,9 @@ fn check(series: &Series) -> Result<()> {
     if texts.into_iter().chain(labels).any(|text| text.len() > layout::STRING_MAX)
         || labels_text(&series.labels).len() > layout::STRING_MAX
     {
-        return problem("name, unit, help and all labels together have 4,096 bytes each at the most");
+        return problem(
+            "name, unit, help and all labels together have 4,096 bytes each at the most",
+        );
     }
     if series.labels.len() > LABELS_MAX {
         return problem("a series has 64 labels at the most");
@@ -471,9 +345,10 @@ fn check(series: &Series) -> Result<()> {
         return problem("a label comes twice");
     }
     if series.tags.len() > layout::TAGS_MAX
-        || series.tags.iter().any(|tag| {
-            tag.is_empty() || tag.contains('\0') || tag.len() > layout::STRING_MAX
-        })
+        || series
+            .tags
+            .iter()
+            .any(|tag| tag.is_empty() || tag.contains('\0') || tag.len() > layout::STRING_MAX)
     {
         return problem("operations have four tags at the most, whose names have 4,096 bytes each");
     }
@@ -482,9 +357,4 @@ fn check(series: &Series) -> Result<()> {
 
 fn role_code(role: Role) -> u64 {
     Role::ALL.iter().position(|&one| one == role).unwrap_or(0) as u64
-}
-
-/// The role of an entry's first word; one that is not known is none.
-pub(crate) fn role_of(word: u64) -> Role {
-    Role::ALL.get((word >> 8 & 0xff) as usize).copied().unwrap_or_default()
 }

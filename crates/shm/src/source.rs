@@ -1,7 +1,8 @@
 //! The words of a file as a reader gets them: out of a mapping where the file is our own, by copying where it is somebody else's, who
 //! could cut it off under our feet (SIGBUS).
 
-use std::fs::File;
+use std::cell::Cell;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -18,29 +19,71 @@ pub(crate) struct Source {
     how: How,
 }
 
-/// Bytes of cells that a file may say it has beyond those that it takes.
-const COPY_SLACK: u64 = 1 << 20;
-
 #[derive(Debug)]
 enum How {
     Mapped {
         head: Map,
         lanes: Vec<Map>,
     },
-    /// Copied by `refresh`: what stands before the lanes as far as it is used, and the small cells of each lane.
+    /// Copied by `refresh`.
     Copied {
+        /// Header and table of lanes.
         head: Vec<u64>,
+        /// The small cells of each lane.
         lanes: Vec<Vec<u64>>,
+        /// Bytes of memory that the file takes.
+        bytes: u64,
     },
+}
+
+/// Bytes of cells that a file may say it has beyond those that it takes: a copy may have left out pages of zeros.
+const COPY_SLACK: u64 = 1 << 20;
+
+/// What one look at a file may cost. What it says of itself costs whoever wrote it nothing: that everything has to be read eight times,
+/// all of it out of holes; that all its operations have the longest tags.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Words that may be read of cells.
+    words: Cell<u64>,
+    /// Bytes that may be kept of what has no bound of its own.
+    bytes: Cell<usize>,
+}
+
+/// How many times what it takes is read of a file: a histogram that changes all the time needs some twelve.
+const READS_MAX: u64 = 32;
+/// So many words more: some pages may be missing in a copy.
+const READS_SLACK: u64 = 1 << 20;
+/// A call costs as much as copying so many words.
+const CALL_WORDS: u64 = 16;
+/// Operations in flight of all tables together, with their texts.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
+impl Budget {
+    /// Whether so many bytes may be kept.
+    pub(crate) fn keep(&self, bytes: usize) -> bool {
+        let left = self.bytes.get().checked_sub(bytes);
+        left.is_some_and(|left| {
+            self.bytes.set(left);
+            true
+        })
+    }
+
+    fn read(&self, words: usize) -> bool {
+        let left = self.words.get().checked_sub(words as u64 + CALL_WORDS);
+        left.is_some_and(|left| {
+            self.words.set(left);
+            true
+        })
+    }
 }
 
 /// The header of a file that is one of ours.
 pub(crate) fn header_of(path: &Path) -> Result<[u64; header::WORDS]> {
-    let file = open(path)?;
+    let (file, _) = open(path)?;
     read_header(path, &file)
 }
 
-fn open(path: &Path) -> Result<File> {
+fn open(path: &Path) -> Result<(File, Metadata)> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = File::options().read(true).custom_flags(flags).open(path);
     let file = file.map_err(Error::io("opening", path))?;
@@ -48,19 +91,24 @@ fn open(path: &Path) -> Result<File> {
     if !found.is_file() {
         return Err(damaged(path, "it is no regular file"));
     }
-    Ok(file)
+    Ok((file, found))
 }
 
 fn damaged(path: &Path, problem: impl Into<String>) -> Error {
     Error::Damaged { path: path.to_owned(), problem: problem.into() }
 }
 
+fn read(path: &Path, file: &File, offset: usize, bytes: &mut [u8]) -> Result<()> {
+    let end = offset + bytes.len();
+    file.read_exact_at(bytes, offset as u64).map_err(|cause| match cause.kind() {
+        std::io::ErrorKind::UnexpectedEof => damaged(path, format!("it ends before byte {end}")),
+        _ => Error::Io { doing: "reading", path: path.to_owned(), cause },
+    })
+}
+
 fn copy(path: &Path, file: &File, offset: usize, words: &mut [u64]) -> Result<()> {
     let mut bytes = vec![0; words.len() * 8];
-    file.read_exact_at(&mut bytes, offset as u64).map_err(|cause| match cause.kind() {
-        std::io::ErrorKind::UnexpectedEof => damaged(path, format!("it ends before byte {}", offset + bytes.len())),
-        _ => Error::Io { doing: "reading", path: path.to_owned(), cause },
-    })?;
+    read(path, file, offset, &mut bytes)?;
     for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
         *word = u64::from_ne_bytes(*bytes);
     }
@@ -76,7 +124,10 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
         return Err(damaged(path, "it was written by a machine of the other byte order"));
     }
     if magic != layout::MAGIC {
-        return Err(damaged(path, format!("it begins with {magic:#018x}, not with {:#018x}", layout::MAGIC)));
+        return Err(damaged(
+            path,
+            format!("it begins with {magic:#018x}, not with {:#018x}", layout::MAGIC),
+        ));
     }
     let (found, features) = (words[header::VERSION], words[header::INCOMPATIBLE]);
     if found != layout::VERSION || features != 0 {
@@ -95,7 +146,10 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     ];
     for (name, at, expected) in places {
         if words[at] != expected as u64 {
-            return Err(damaged(path, format!("{name} is {}, which must be {expected}", words[at])));
+            return Err(damaged(
+                path,
+                format!("{name} is {}, which must be {expected}", words[at]),
+            ));
         }
     }
     if words[header::STATE] == state::BUILDING {
@@ -122,20 +176,15 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
 impl Source {
     /// Opens a file; one of another user is copied, and one of our own if that is asked for.
     pub(crate) fn open(path: &Path, is_copied: bool) -> Result<Source> {
-        let file = open(path)?;
-        let owner = file.metadata().map_err(Error::io("looking at", path))?.uid();
-        let how = if owner == rustix::process::geteuid().as_raw() && !is_copied {
-            let head = Map::new(&file, 0, layout::LANES, false).map_err(Error::io("mapping", path))?;
+        let (file, found) = open(path)?;
+        let how = if found.uid() == rustix::process::geteuid().as_raw() && !is_copied {
+            let head =
+                Map::new(&file, 0, layout::REGISTRY, false).map_err(Error::io("mapping", path))?;
             How::Mapped { head, lanes: Vec::new() }
         } else {
-            How::Copied { head: Vec::new(), lanes: Vec::new() }
+            How::Copied { head: Vec::new(), lanes: Vec::new(), bytes: 0 }
         };
         Ok(Source { path: path.to_owned(), file, how })
-    }
-
-    /// Whether what is read is what is there at that very moment, without a call.
-    pub(crate) fn is_mapped(&self) -> bool {
-        matches!(self.how, How::Mapped { .. })
     }
 
     /// Where it is.
@@ -148,76 +197,112 @@ impl Source {
         self.file.metadata().map_or(0, |found| found.blocks() * 512)
     }
 
-    /// The header as it is now, checked.
-    pub(crate) fn header(&self) -> Result<[u64; header::WORDS]> {
-        read_header(&self.path, &self.file)
+    /// The header as it is at this very moment, unchecked and without a call; `None` where all is copied.
+    pub(crate) fn live_header(&self) -> Option<[u64; header::WORDS]> {
+        let How::Mapped { head, .. } = &self.how else { return None };
+        let mut words = [0; header::WORDS];
+        load(&self.path, head, 0, &mut words).ok()?;
+        Some(words)
     }
 
-    /// Has at hand what this header speaks of.
-    pub(crate) fn refresh(&mut self, words: &[u64; header::WORDS]) -> Result<()> {
-        let lanes_used = (words[header::LANES_USED] as usize).min(layout::LANES_MAX);
+    /// Has at hand what the header speaks of, as it is now; the header, checked.
+    pub(crate) fn refresh(&mut self) -> Result<[u64; header::WORDS]> {
+        let words = read_header(&self.path, &self.file)?;
+        let lanes_used = words[header::LANES_USED] as usize;
         match &mut self.how {
             How::Mapped { lanes, .. } => {
                 while lanes.len() < lanes_used {
-                    let offset = (layout::LANES + lanes.len() * layout::LANE_STRIDE) as u64;
+                    let offset = layout::lane_offset(lanes.len()) as u64;
                     let lane = Map::new(&self.file, offset, layout::LANE_STRIDE, false)
                         .map_err(Error::io("mapping", &self.path))?;
                     lanes.push(lane);
                 }
             }
-            How::Copied { head, lanes } => {
-                let entries = (words[header::REGISTRY_COUNT] as usize).min(layout::ENTRIES_MAX);
-                let texts = (words[header::TEXTS_USED] as usize).min(layout::TEXTS_BYTES);
-                let parts = [
-                    (0, layout::REGISTRY + entries * layout::ENTRY_BYTES),
-                    (layout::TEXTS, layout::TEXTS + texts.next_multiple_of(8)),
-                ];
-                head.resize(parts[1].1 / 8, 0);
-                for (start, end) in parts {
-                    copy(&self.path, &self.file, start, &mut head[start / 8..end / 8])?;
-                }
-                let claimed = (0..lanes_used)
-                    .map(|lane| head[(layout::HEADER_BYTES + lane * layout::LANE_BYTES) / 8])
-                    .fold(0u64, u64::saturating_add);
-                let blocks = self.file.metadata().map_err(Error::io("looking at", &self.path))?.blocks();
-                // A copy may have left out pages of zeros.
-                if claimed > blocks * 512 + COPY_SLACK {
-                    let problem = format!("its lanes say that they have {claimed} bytes, it has {}", blocks * 512);
+            How::Copied { head, lanes, bytes } => {
+                head.resize((layout::HEADER_BYTES + lanes_used * layout::LANE_BYTES) / 8, 0);
+                copy(&self.path, &self.file, 0, head)?;
+                let found = self.file.metadata().map_err(Error::io("looking at", &self.path))?;
+                *bytes = found.blocks() * 512;
+                let reserved =
+                    |lane| head[lane_word(lane)].min(layout::SMALL_BYTES as u64) as usize;
+                let claimed = (0..lanes_used).map(reserved).sum::<usize>() as u64;
+                if claimed > *bytes + COPY_SLACK {
+                    let problem =
+                        format!("its lanes say that they have {claimed} bytes, it has {bytes}");
                     return Err(damaged(&self.path, problem));
                 }
                 lanes.resize_with(lanes_used, Vec::new);
-                for (number, cells) in lanes.iter_mut().enumerate() {
-                    let reserved = head[(layout::HEADER_BYTES + number * layout::LANE_BYTES) / 8];
-                    cells.resize((reserved as usize).min(layout::SMALL_BYTES) / 8, 0);
-                    copy(&self.path, &self.file, lane_offset(number), cells)?;
+                for (lane, cells) in lanes.iter_mut().enumerate() {
+                    cells.resize(reserved(lane) / 8, 0);
+                    copy(&self.path, &self.file, layout::lane_offset(lane), cells)?;
                 }
             }
         }
-        Ok(())
+        Ok(words)
     }
 
-    /// Words of what stands before the lanes; zeros where nothing was used when it was copied.
-    pub(crate) fn head(&self, offset: usize, words: &mut [u64]) -> Result<()> {
+    /// What one look may cost. Nobody else writes to what is mapped.
+    pub(crate) fn budget(&self) -> Budget {
+        let words = match &self.how {
+            How::Mapped { .. } => u64::MAX,
+            How::Copied { bytes, .. } => bytes / 8 * READS_MAX + READS_SLACK,
+        };
+        Budget { words: Cell::new(words), bytes: Cell::new(KEPT_BYTES_MAX) }
+    }
+
+    /// Bytes as they are now, of what never changes once it is there.
+    pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        read(&self.path, &self.file, offset, bytes)
+    }
+
+    /// A word of the header as it is now.
+    pub(crate) fn word(&self, number: usize) -> Result<u64> {
+        if let How::Mapped { head, .. } = &self.how {
+            return load_one(&self.path, head, number * 8);
+        }
+        let mut word = [0];
+        copy(&self.path, &self.file, number * 8, &mut word)?;
+        Ok(word[0])
+    }
+
+    /// Bytes of small cells that have room in a lane.
+    pub(crate) fn small_reserved(&self, lane: usize) -> usize {
+        self.lane_entry(lane, 0).min(layout::SMALL_BYTES as u64) as usize
+    }
+
+    /// Whether anybody counted in the shared lane.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.lane_entry(0, 2) != 0
+    }
+
+    /// A word of an entry of the table of lanes; 0 for a lane that is not known.
+    fn lane_entry(&self, lane: usize, word: usize) -> u64 {
+        let at = lane_word(lane) + word;
         match &self.how {
-            How::Mapped { head, .. } => load(&self.path, head, offset, words),
-            How::Copied { head, .. } => {
-                for (at, word) in words.iter_mut().enumerate() {
-                    *word = head.get(offset / 8 + at).copied().unwrap_or(0);
-                }
-                Ok(())
-            }
+            How::Mapped { head, .. } => load_one(&self.path, head, at * 8).unwrap_or(0),
+            How::Copied { head, .. } => head.get(at).copied().unwrap_or(0),
         }
     }
 
     /// Words of a lane as they are now.
-    pub(crate) fn lane(&self, lane: usize, offset: usize, words: &mut [u64]) -> Result<()> {
+    pub(crate) fn lane(
+        &self,
+        budget: &Budget,
+        lane: usize,
+        offset: usize,
+        words: &mut [u64],
+    ) -> Result<()> {
+        if !budget.read(words.len()) {
+            let problem = "reading all that it says it has was given up: it takes much less";
+            return Err(damaged(&self.path, problem));
+        }
         match &self.how {
             How::Mapped { lanes, .. } => match lanes.get(lane) {
                 Some(map) => load(&self.path, map, offset, words),
-                None => Err(damaged(&self.path, format!("there is no lane {lane} yet"))),
+                None => Err(no_lane(&self.path, lane)),
             },
             How::Copied { .. } if offset + words.len() * 8 <= layout::LANE_STRIDE => {
-                copy(&self.path, &self.file, lane_offset(lane) + offset, words)
+                copy(&self.path, &self.file, layout::lane_offset(lane) + offset, words)
             }
             How::Copied { .. } => Err(damaged(&self.path, "something points behind its lane")),
         }
@@ -255,11 +340,10 @@ impl Source {
     /// A small cell of a lane: as it is now, or as it was when it was copied; 0 where it has no room.
     pub(crate) fn small(&self, lane: usize, offset: usize) -> Result<u64> {
         match &self.how {
-            How::Mapped { .. } => {
-                let mut word = [0];
-                self.lane(lane, offset, &mut word)?;
-                Ok(word[0])
-            }
+            How::Mapped { lanes, .. } => match lanes.get(lane) {
+                Some(map) => load_one(&self.path, map, offset),
+                None => Err(no_lane(&self.path, lane)),
+            },
             How::Copied { lanes, .. } => {
                 Ok(lanes.get(lane).and_then(|cells| cells.get(offset / 8)).copied().unwrap_or(0))
             }
@@ -267,8 +351,19 @@ impl Source {
     }
 }
 
-fn lane_offset(lane: usize) -> usize {
-    layout::LANES + lane * layout::LANE_STRIDE
+/// Where in the header and what follows it the entry of a lane begins, in words.
+fn lane_word(lane: usize) -> usize {
+    (layout::HEADER_BYTES + lane * layout::LANE_BYTES) / 8
+}
+
+fn no_lane(path: &Path, lane: usize) -> Error {
+    damaged(path, format!("there is no lane {lane} yet"))
+}
+
+fn load_one(path: &Path, map: &Map, offset: usize) -> Result<u64> {
+    let mut word = [0];
+    load(path, map, offset, &mut word)?;
+    Ok(word[0])
 }
 
 fn load(path: &Path, map: &Map, offset: usize, words: &mut [u64]) -> Result<()> {

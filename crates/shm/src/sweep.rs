@@ -96,21 +96,18 @@ fn gone_since(path: &Path) -> Option<(u64, bool)> {
     if own.boot == 0 || !is_seen {
         return None;
     }
+    let identity = Identity::of(&words);
     // Memory does not outlive the machine's start: a file of another is one that could not tell.
-    if words[header::BOOT] as u128 | (words[header::BOOT + 1] as u128) << 64 != own.boot {
-        return None;
-    }
-    if words[header::PID_NAMESPACE] != own.pid_namespace {
+    if identity.boot != own.boot || identity.pid_namespace != own.pid_namespace {
         return None;
     }
     if words[header::STATE] == state::ENDED {
         return Some((words[header::ENDED], true));
     }
-    let pid = words[header::PID].to_string();
     let is_replaced = words[header::STATE] == state::REPLACED;
-    let runs = identity::start_ticks(&pid) == Some(words[header::START_TICKS]);
-    // A process that may not be looked at is there all the same.
-    if runs && !is_replaced || Path::new("/proc").join(&pid).exists() && identity::start_ticks(&pid).is_none() {
+    if !is_replaced
+        && identity::is_still(&identity.pid.to_string(), identity.start_ticks) != Some(false)
+    {
         return None;
     }
     if words[header::ENDED] != 0 {

@@ -17,7 +17,7 @@ pub use layout::{
     BUFFER_FIELDS, BUFFER_HEAD_BYTES, FIRST_BUFFER, Field, HEADER_BYTES, HEADER_FIELDS, MAGIC,
     PROCESSES_MAX, ROW_BYTES, ROW_FIELDS, VERSION,
 };
-pub use reader::read;
+pub use reader::{read, read_two};
 pub use writer::{FILE_NAME, LOCK_NAME, Writer};
 
 /// The result of publishing and reading.

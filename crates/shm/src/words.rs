@@ -6,9 +6,10 @@ use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ptr;
 
+use crate::description::Description;
 use crate::here;
 use crate::in_flight::{Operation, Tag};
-use crate::metric::{Cells, Description, Metric};
+use crate::metric::{Cells, Metric};
 
 /// This thread's lane: a pointer to its first byte, and behind that, as a `usize`, up to where its small cells have room, 0 if there is
 /// no lane. Both change while the thread calls this crate, and in a forked process; the place is the thread's until it ends.

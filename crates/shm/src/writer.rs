@@ -3,17 +3,19 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, ftruncate, openat, renameat};
 
 use crate::cells::Words;
+use crate::entry::Series;
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::lanes::Lanes;
 use crate::layout::{self, PAGE, header, state};
 use crate::map::Map;
-use crate::registry::{Registry, Room, Series};
+use crate::registry::{Registry, Room};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{folder, sweep};
 
@@ -26,6 +28,9 @@ pub(crate) struct Writer {
     pub(crate) lanes: Lanes,
     maps: [OnceLock<Map>; layout::LANES_MAX],
     inside: Mutex<Inside>,
+    /// A page whose first word is 0 in a process that was forked off; `None` where the system has no such pages.
+    fork_mark: Option<Map>,
+    is_inherited: AtomicBool,
 }
 
 /// What only one thread at a time may do: take room, and add to the registry.
@@ -49,7 +54,8 @@ impl Writer {
         let name = format!("{}-{created:x}.{}", identity.pid, layout::EXTENSION);
         let path = folder_path.join(&name);
         let temporary = format!(".{name}");
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&folder, &temporary, flags, Mode::from_raw_mode(0o640))
             .map_err(|cause| Error::io("making", &path)(cause.into()))?;
         let made = Writer::fill(&path, file, &identity, created, parent);
@@ -89,7 +95,12 @@ impl Writer {
                 small_reserved: Box::new([0; layout::LANES_MAX]),
                 lanes_used: 0,
             }),
+            fork_mark: Map::wiped_on_fork().ok(),
+            is_inherited: AtomicBool::new(false),
         };
+        if let Some(mark) = writer.fork_mark() {
+            mark.store(1, Ordering::Relaxed);
+        }
         writer.describe(identity, created)?;
         let mut inside = writer.inside();
         writer.open_lane(&mut inside, 0)?;
@@ -102,7 +113,8 @@ impl Writer {
         }
         let (program, command) = program();
         for (at, text) in [(header::PROGRAM, program), (header::COMMAND, command)] {
-            let text = inside.with_room(&writer, |registry, room| registry.text(room, text.as_bytes()))?;
+            let text =
+                inside.with_room(&writer, |registry, room| registry.text(room, text.as_bytes()))?;
             writer.word(at).store(text, Ordering::Relaxed);
         }
         drop(inside);
@@ -147,6 +159,27 @@ impl Writer {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether another process made it, which this one was forked off.
+    pub(crate) fn is_inherited(&self) -> bool {
+        // Relaxed: a forked process begins with one thread.
+        self.is_inherited.load(Ordering::Relaxed)
+            || self.fork_mark().is_some_and(|mark| mark.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Whether it notices forks by itself.
+    pub(crate) fn knows_forks(&self) -> bool {
+        self.fork_mark.is_some()
+    }
+
+    /// It is inherited; whether that is news.
+    pub(crate) fn disown(&self) -> bool {
+        !self.is_inherited.swap(true, Ordering::Relaxed)
+    }
+
+    fn fork_mark(&self) -> Option<&AtomicU64> {
+        self.fork_mark.as_ref()?.at(0)
     }
 
     /// A word of the header.
@@ -222,7 +255,7 @@ impl Writer {
     pub(crate) fn reserve_large(&self, lane: usize, offset: usize, bytes: usize) -> Result<()> {
         let (start, end) = (offset / PAGE * PAGE, (offset + bytes).next_multiple_of(PAGE));
         let end = end.min(layout::LANE_STRIDE);
-        take_room(&self.path, &self.file, lane_offset(lane) + start, end - start)?;
+        take_room(&self.path, &self.file, layout::lane_offset(lane) + start, end - start)?;
         if let Some(map) = self.lane(lane) {
             map.populate(start, end - start);
         }
@@ -262,10 +295,11 @@ impl Writer {
         }
         let doing = |doing| move |cause: std::io::Error| Error::io(doing, &self.path)(cause);
         if lane >= inside.lanes_used {
-            lengthen(&self.path, &self.file, lane_offset(lane + 1) as u64)?;
+            lengthen(&self.path, &self.file, layout::lane_offset(lane + 1) as u64)?;
         }
-        let offset = lane_offset(lane) as u64;
-        let map = Map::new(&self.file, offset, layout::LANE_STRIDE, true).map_err(doing("mapping"))?;
+        let offset = layout::lane_offset(lane) as u64;
+        let map =
+            Map::new(&self.file, offset, layout::LANE_STRIDE, true).map_err(doing("mapping"))?;
         let _ = self.maps[lane].set(map);
         inside.lanes_used = inside.lanes_used.max(lane + 1);
         self.word(header::LANES_USED).store(inside.lanes_used as u64, Ordering::Release);
@@ -280,8 +314,7 @@ impl Inside {
         work: impl FnOnce(&mut Registry, &mut Room<'_>) -> Result<T>,
     ) -> Result<T> {
         let Inside { registry, registry_reserved, texts_reserved, small_reserved, .. } = self;
-        let mut reserve =
-            |offset, bytes| take_room(&writer.path, &writer.file, offset, bytes);
+        let mut reserve = |offset, bytes| take_room(&writer.path, &writer.file, offset, bytes);
         let mut reserve_small = |end| reserve_small_of(small_reserved, writer, 0, end);
         let mut room = Room {
             head: &writer.head,
@@ -307,7 +340,7 @@ fn reserve_small_of(
     let end = end.next_multiple_of(PAGE);
     if end > reserved[lane] {
         let (start, bytes) = (reserved[lane], end - reserved[lane]);
-        take_room(&writer.path, &writer.file, lane_offset(lane) + start, bytes)?;
+        take_room(&writer.path, &writer.file, layout::lane_offset(lane) + start, bytes)?;
         if let Some(map) = writer.lane(lane) {
             map.populate(start, bytes);
         }
@@ -325,10 +358,6 @@ fn lengthen(path: &Path, file: &File, bytes: u64) -> Result<()> {
         return Err(Error::Room { path: path.to_owned(), bytes: bytes as usize, cause });
     }
     ftruncate(file, bytes).map_err(|cause| Error::io("making room in", path)(cause.into()))
-}
-
-fn lane_offset(lane: usize) -> usize {
-    layout::LANES + lane * layout::LANE_STRIDE
 }
 
 /// The file system gives the room now, or says that it has none: later it would kill the process (SIGBUS).

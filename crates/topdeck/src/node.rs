@@ -167,6 +167,11 @@ impl Node {
         self.context.desk.tell("former_sites", move || status::former_sites(&watch));
         let notes = self.host.as_ref().map(|(_, host)| host.notes()).unwrap_or_default();
         self.context.desk.tell("host_notes", move || status::notes(&notes));
+        let published =
+            self.host.as_ref().filter(|(wanted, _)| wanted.processes).map(|(wanted, _)| {
+                api::Published { host: wanted.host.clone(), folder: wanted.folder.clone() }
+            });
+        self.context.desk.publish(published);
     }
 
     async fn replace_forward(&mut self, wanted: forward::Settings) -> Result<()> {

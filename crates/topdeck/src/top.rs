@@ -1,11 +1,12 @@
 //! `topdeck top`: every process of this host that shows metrics in shared memory, as it goes.
 //!
-//! The way of a number: [`watch`] finds processes and reads what they show, [`look`]; [`interval`] says what happened between
+//! The way of a number: [`watch`] finds processes and reads what they show, [`look`], as closely as is shown, [`close`]; [`interval`] says what happened between
 //! two looks, [`series`], [`process`] and [`board`] keep that and know what is selected; [`columns`] and [`table`] write it,
 //! [`view`] draws the screen and [`once`] the text. Only [`watch`] and [`screen`] touch the world.
 
 mod ansi;
 mod board;
+mod close;
 mod columns;
 mod distribution;
 mod interval;
@@ -16,6 +17,7 @@ mod made;
 mod once;
 mod order;
 mod process;
+mod reading;
 mod screen;
 mod series;
 mod spark;
@@ -32,6 +34,7 @@ use anyhow::{Result, bail};
 use crate::command::{print, say};
 use crate::time;
 use crate::top::board::Board;
+use crate::top::close::Close;
 use crate::top::watch::Watch;
 
 /// Show all processes that have metrics in shared memory, as they go
@@ -82,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut board = Board::new(options.interval);
     let mut watch = Watch::new(options.process.clone());
     if options.once {
-        return once(&mut board, &mut watch);
+        return once(options, &mut board, &mut watch);
     }
     if !io::stdout().is_terminal() {
         bail!("standard output is no terminal; --once writes one table as text");
@@ -91,14 +94,26 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn once(board: &mut Board, watch: &mut Watch) -> Result<ExitCode> {
-    screen::look(board, watch, false);
+/// Why nothing is shown, and what to do.
+fn nobody(asked: Option<&str>) -> String {
+    match asked {
+        None => "no process of this host shows metrics in shared memory that may be read: a program does once it uses the crate shm, \
+                 or runs on a Java virtual machine"
+            .to_owned(),
+        Some(asked) => format!(
+            "no process with {asked:?} in the name of its program, or as its id, shows metrics in shared memory that may be read; \
+             `topdeck ls` lists those that do"
+        ),
+    }
+}
+
+fn once(options: &Options, board: &mut Board, watch: &mut Watch) -> Result<ExitCode> {
+    // Which metric is the busiest of its process is known only after the second look.
+    screen::look(board, watch, &Close::all(), false);
     let nothing = |board: &Board, watch: &Watch| {
         watch.problems.iter().for_each(say);
         if board.processes.is_empty() {
-            say(
-                "no process of this host shows metrics in shared memory that may be read, or none of those asked for",
-            );
+            say(nobody(options.process.as_deref()));
         }
         board.processes.is_empty()
     };
@@ -106,7 +121,7 @@ fn once(board: &mut Board, watch: &mut Watch) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     std::thread::sleep(Duration::from_nanos(board.interval_ns));
-    screen::look(board, watch, false);
+    screen::look(board, watch, &Close::all(), false);
     print(once::text(board).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ import { Distribution } from "./distribution";
 import { question, type Answer } from "./question";
 import { quoted } from "./selector";
 import { selector } from "./use";
-import { length } from "./time";
+import { length, written } from "./time";
 
 /** Ages of operations in flight, as the collector has them. What it does not know the age of comes last. */
 export const AGES = ["below 1s", "1s to 10s", "10s to 60s", "60s and more", "unknown"] as const;
@@ -28,6 +28,8 @@ export interface Program {
   id: string;
   process: string;
   pid: string;
+  /** It is in a namespace of processes that has numbers of its own. */
+  isNamespaced: boolean;
   /** PCP's or the JVM's, if it is not topdeck's own. */
   format: string;
   /** Null if it is in a namespace that cannot be looked into. */
@@ -37,26 +39,26 @@ export interface Program {
   inFlight: number[] | null;
   /** Seconds; null if there are none. */
   oldest: number | null;
+  /** How it ended, and when in milliseconds, if it did and that was said. */
+  end: { text: string; time: number } | null;
 }
 
 export interface Programs {
-  /** Those that run before those that ended, and the busiest first. */
+  /** Those that run, or of which that is not known; the busiest first. */
   programs: Program[];
-  /** Those that ended and of which there is nothing else to say. */
-  ended: number;
-  /** More there are than a page has room for. */
-  more: number;
+  /** Those that ended, the latest first. */
+  ended: Program[];
   /** Milliseconds at the end of the time that rates and times are of. */
   recent: number;
   /** Why times are not told of all of them; or empty. */
   without: string;
 }
 
-/** Rows at the most, and metrics that are looked at for the busiest. */
-const ROWS = 50;
+/** Metrics that are looked at for the busiest. */
 const METRICS = 48;
 const TIMES = ["ns", "us", "µs", "ms", "s"];
 const MS_IN_S = 1e3;
+const NS_IN_MS = 1e6;
 
 type Labels = Record<string, string>;
 
@@ -92,11 +94,13 @@ export async function programs(host: string, [from, to]: readonly [number, numbe
       id: name,
       process: labels["process"] ?? "",
       pid: labels["pid"] ?? "",
+      isNamespaced: (labels["pid_namespace"] ?? "") !== "",
       format: labels["format"] ?? "",
       isUp: null,
       timing: null,
       inFlight: null,
       oldest: null,
+      end: null,
     };
     found.set(name, known);
     return known;
@@ -112,10 +116,27 @@ export async function programs(host: string, [from, to]: readonly [number, numbe
     of.inFlight ??= AGES.map(() => 0);
     of.oldest = value > 0 ? value : null;
   }
-  const without = found.size > 0 ? await times(host, recent, at, program, signal) : "";
-  const isOver = (of: Program) => of.isUp === false && !of.timing && (of.inFlight ?? []).every((count) => count === 0);
-  const all = [...found.values()].filter((one) => !isOver(one)).sort(byInterest);
-  return { programs: all.slice(0, ROWS), ended: found.size - all.length, more: Math.max(all.length - ROWS, 0), recent, without };
+  const isAnyOver = [...found.values()].some((one) => one.isUp === false);
+  const [without] = await Promise.all([
+    found.size > 0 ? times(host, recent, at, program, signal) : "",
+    isAnyOver ? ends(host, [from, to], found, signal) : undefined,
+  ]);
+  const all = [...found.values()].sort(byInterest);
+  const ended = all.filter((one) => one.isUp === false).sort((a, b) => (b.end?.time ?? 0) - (a.end?.time ?? 0));
+  return { programs: all.filter((one) => one.isUp !== false), ended, recent, without };
+}
+
+/** Says of those that ended how they did. */
+async function ends(host: string, [from, to]: readonly [number, number], found: ReadonlyMap<string, Program>, signal: AbortSignal): Promise<void> {
+  interface Told {
+    texts: { labels: Labels; time_ns: number; text: string }[];
+  }
+  const parameters = { selector: selector("process_end", host), from: written(from), to: written(to), limit: 10_000 };
+  const told = await ask<Told>("/v1/texts", parameters, signal).catch(nothing);
+  for (const { labels, time_ns, text } of told?.texts ?? []) {
+    const of = found.get(key(labels));
+    if (of) of.end = { text, time: time_ns / NS_IN_MS };
+  }
 }
 
 /** Gives each process its busiest metric of times. Says if some were not looked at. */
@@ -160,9 +181,8 @@ function nothing(error: unknown): null {
 }
 
 function byInterest(a: Program, b: Program): number {
-  const ended = (of: Program) => (of.isUp === false ? 1 : 0);
   const busy = (of: Program) => of.timing?.distribution.count ?? 0;
-  return ended(a) - ended(b) || busy(b) - busy(a) || a.process.localeCompare(b.process) || Number(a.pid) - Number(b.pid);
+  return busy(b) - busy(a) || a.process.localeCompare(b.process) || Number(a.pid) - Number(b.pid);
 }
 
 /** How many in each second, as it is written: `1.2k/s`. */

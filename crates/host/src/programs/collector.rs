@@ -137,7 +137,7 @@ impl Collector {
             let key = (file.dev(), file.ino());
             seen.insert(key);
             match self.processes.get_mut(&key) {
-                Some(known) if known.identity == one.identity => known.note(one.fate, now),
+                Some(known) if is_same(&known.identity, &one.identity) => known.note(one.fate, now),
                 // A file that was removed, whose number another one has got: its last values are told first.
                 Some(known) if known.is_open() => _ = known.end(now.saturating_sub(1)),
                 _ => self.add(key, one, now),
@@ -190,6 +190,12 @@ impl Collector {
             self.notes.push(format!("a file of metrics is left out: {text}"));
         }
     }
+}
+
+/// Whether a file is still of the process that it was of. Files of other formats do not say when theirs began: that is known as long as
+/// it runs.
+fn is_same(known: &Identity, now: &Identity) -> bool {
+    *known == *now || *now == Identity { start_ticks: 0, ..*known }
 }
 
 /// Whether the folder belongs to us: others remove their own.

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod block_io;
+mod foreign;
 mod processes;
 mod programs;
 mod room;

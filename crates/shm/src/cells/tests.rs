@@ -1,4 +1,4 @@
-//! Interleavings of a record and a reader, of a slot and a reader, of an entry and a reader; under loom all of them.
+//! Interleavings of a record, a slot, a text, an entry with a reader; under loom all of them.
 
 use std::sync::Arc;
 
@@ -10,17 +10,20 @@ impl Distribution {
         Distribution { begun, zero, sum_low, sum_high, not_min, max, touched, reserved }
     }
 
-    fn word(&self, number: usize) -> u64 {
-        let words = [
-            &self.begun,
-            &self.zero,
-            &self.sum_low,
-            &self.sum_high,
-            &self.not_min,
-            &self.max,
-            &self.touched,
+    fn cell(&self, offset: usize) -> u64 {
+        let Distribution { begun, zero, sum_low, sum_high, not_min, max, touched, .. } = self;
+        // Those of loom are larger than words.
+        let cells = [
+            (offset_of!(Distribution, begun), begun),
+            (offset_of!(Distribution, zero), zero),
+            (offset_of!(Distribution, sum_low), sum_low),
+            (offset_of!(Distribution, sum_high), sum_high),
+            (offset_of!(Distribution, not_min), not_min),
+            (offset_of!(Distribution, max), max),
+            (offset_of!(Distribution, touched), touched),
         ];
-        words[number].load(Ordering::Acquire)
+        let (_, cell) = cells.iter().find(|(at, _)| *at == offset).expect("a cell");
+        cell.load(Ordering::Acquire)
     }
 }
 
@@ -51,7 +54,7 @@ impl Cells {
     fn read(&self) -> ([u64; 2], Side) {
         let mut counts = [0; 2];
         let side = read_distribution(
-            |number| Ok::<u64, ()>(self.side.word(number)),
+            |offset| Ok::<u64, ()>(self.side.cell(offset)),
             |_| {
                 counts = std::array::from_fn(|at| self.buckets[at].load(Ordering::Acquire));
                 Ok(counts[0] + counts[1])
@@ -118,6 +121,31 @@ fn miri_a_slot_is_taken_once() {
     assert_eq!(take(0, 3), Some(1));
 }
 
+#[cfg(not(loom))]
+#[test]
+fn miri_a_text_is_the_one_that_was_said_last() {
+    let (current, buffers) = (AtomicU64::new(0), [words::<2>(), words::<2>()]);
+    assert_eq!(said(&current, &buffers), Some([0, 0]));
+    for text in 1..4 {
+        say(&current, &buffers, text);
+        assert_eq!(said(&current, &buffers), Some([text, text]));
+    }
+}
+
+/// A text of two words, which are the same.
+fn say(current: &AtomicU64, buffers: &[[AtomicU64; 2]; 2], text: u64) {
+    write_text(current, |buffer| {
+        buffers[buffer].iter().for_each(|word| word.store(text, Ordering::Relaxed));
+    });
+}
+
+fn said(current: &AtomicU64, buffers: &[[AtomicU64; 2]; 2]) -> Option<[u64; 2]> {
+    let current = || Ok::<u64, ()>(current.load(Ordering::Acquire));
+    let read =
+        |buffer: usize| Ok(buffers[buffer].each_ref().map(|word| word.load(Ordering::Acquire)));
+    read_text(current, read).expect("nothing fails")
+}
+
 fn slot() -> Slot {
     Slot { start: AtomicU64::new(0), number: AtomicU64::new(0), tags: words() }
 }
@@ -182,6 +210,23 @@ mod loom_tests {
                 assert!(first == [5; 4] || first == [7; 4], "{first:?} was never there");
             }
             writer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_a_text_that_is_read_was_said() {
+        loom::model(|| {
+            let text = Arc::new((AtomicU64::new(0), [words::<2>(), words::<2>()]));
+            let writer = {
+                let text = Arc::clone(&text);
+                // The second one goes where the reader may be.
+                thread::spawn(move || (1..3).for_each(|n| say(&text.0, &text.1, n)))
+            };
+            if let Some([first, second]) = said(&text.0, &text.1) {
+                assert_eq!(first, second, "a half of each");
+            }
+            writer.join().unwrap();
+            assert_eq!(said(&text.0, &text.1), Some([2, 2]));
         });
     }
 

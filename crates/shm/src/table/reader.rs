@@ -22,6 +22,16 @@ type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> io::Result<()>;
 
 /// Reads the newest table that is published as this file.
 pub fn read(path: &Path) -> Result<Table> {
+    opened(path, newest)
+}
+
+/// Reads the newest table that is published as this file, and the one before it, by which it is seen what each process did
+/// meanwhile; `None` where there was none, or it was overwritten each time.
+pub fn read_two(path: &Path) -> Result<(Table, Option<Table>)> {
+    opened(path, two)
+}
+
+fn opened<T>(path: &Path, read: impl FnOnce(ReadAt<'_>, u64) -> Result<T, Failed>) -> Result<T> {
     let failed = |doing, source: io::Error| Error::Io { doing, path: path.to_owned(), source };
     // A pipe in the file's place must not make anybody wait.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -32,7 +42,7 @@ pub fn read(path: &Path) -> Result<Table> {
         return Err(failed("read", io::Error::other("not a file")));
     }
     let read_at = &mut |buffer: &mut [u8], at| file.read_exact_at(buffer, at);
-    newest(read_at, about.len()).map_err(|error| match error {
+    read(read_at, about.len()).map_err(|error| match error {
         Failed::Table(error) => error,
         Failed::Io(error) => failed("read", error),
     })
@@ -69,6 +79,26 @@ impl From<io::Error> for Failed {
 }
 
 fn newest(read_at: ReadAt<'_>, length: u64) -> Result<Table, Failed> {
+    with_header(read_at, length).map(|(table, _)| table)
+}
+
+fn two(read_at: ReadAt<'_>, length: u64) -> Result<(Table, Option<Table>), Failed> {
+    let mut tries = 1;
+    loop {
+        let (table, header) = with_header(read_at, length)?;
+        let before = match table.generation {
+            0..=1 => return Ok((table, None)),
+            generation => attempt(read_at, &header, generation - 1)?,
+        };
+        // Its buffer is the one that is written next: a second later it is whole again.
+        if before.is_some() || tries == TRIES {
+            return Ok((table, before));
+        }
+        tries += 1;
+    }
+}
+
+fn with_header(read_at: ReadAt<'_>, length: u64) -> Result<(Table, Header), Failed> {
     let truncated = |need| Failed::Table(Error::Truncated { have: length, need });
     if length < HEADER_BYTES as u64 {
         return Err(truncated(HEADER_BYTES as u64));
@@ -84,7 +114,7 @@ fn newest(read_at: ReadAt<'_>, length: u64) -> Result<Table, Failed> {
             return Err(Error::Empty.into());
         }
         if let Some(table) = attempt(read_at, &header, generation)? {
-            return Ok(table);
+            return Ok((table, header));
         }
     }
     Err(Error::Overwritten { tries: TRIES }.into())
@@ -214,6 +244,37 @@ mod tests {
             let Ok(table) = race(2 * one + extra, 0) else { panic!("after {extra} stores") };
             assert_eq!(table.generation, 2, "after {extra} stores");
         }
+    }
+
+    #[test]
+    fn the_table_before_is_the_one_before() {
+        for generations in 1..6u64 {
+            let mut file = file();
+            for (at, bytes) in (1..=generations).flat_map(stores) {
+                file[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+            }
+            let read_at = &mut |buffer: &mut [u8], at: u64| {
+                buffer.copy_from_slice(&file[at as usize..][..buffer.len()]);
+                Ok(())
+            };
+            let Ok((table, before)) = two(read_at, HEADER.file_bytes()) else { panic!() };
+            assert_eq!(table.generation, generations);
+            let before = before.map(|before| (before.generation, before.processes[0].start));
+            let expected = generations.checked_sub(1).filter(|&before| before > 0);
+            assert_eq!(before, expected.map(|before| (before, before)));
+        }
+        // The writer is in the midst of the next one: there is none before.
+        let one = stores(1).len();
+        let file = RefCell::new(file());
+        for (at, bytes) in (1..=3).flat_map(stores).take(2 * one + 2) {
+            file.borrow_mut()[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        let read_at = &mut |buffer: &mut [u8], at: u64| {
+            buffer.copy_from_slice(&file.borrow()[at as usize..][..buffer.len()]);
+            Ok(())
+        };
+        let Ok((table, before)) = two(read_at, HEADER.file_bytes()) else { panic!() };
+        assert_eq!((table.generation, before.is_none()), (2, true));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod checks;
 mod folder;
 mod fuzzed;
 mod golden;
+mod hostile;
 mod jvm;
 mod layout;
 #[path = "../../../hist/tests/it/page.rs"]

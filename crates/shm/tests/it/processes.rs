@@ -199,6 +199,71 @@ fn a_forked_process_has_a_file_of_its_own() {
     }
 }
 
+static EARLY: std::sync::OnceLock<shm::Counter> = std::sync::OnceLock::new();
+
+extern "C" fn early() {
+    if let Some(done) = EARLY.get() {
+        done.add(100);
+    }
+}
+
+#[test]
+fn early_child() {
+    if !is_asked("early") {
+        return;
+    }
+    // Registered before the crate's own, which runs after it then.
+    // SAFETY: what it does is allowed after a fork, as below.
+    unsafe { libc::pthread_atfork(None, None, Some(early)) };
+    let done = Description::new("done_total").counter().expect("room");
+    done.add(7);
+    EARLY.set(done.clone()).expect("it is set once");
+    // SAFETY: as above.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        done.add(1);
+        // SAFETY: ends the process, and nothing else.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: as above.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0);
+    done.add(1);
+}
+
+#[test]
+fn bare_clone_child() {
+    if !is_asked("bare_clone") {
+        return;
+    }
+    let done = Description::new("done_total").counter().expect("room");
+    // SAFETY: a copy of this process without any handler of forks; this thread has not recorded yet, and so has no lane.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    if pid == 0 {
+        done.add(101);
+        // SAFETY: ends the process, and nothing else.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: as above.
+    unsafe { libc::waitpid(pid as i32, &mut status, 0) };
+    assert_eq!(status, 0);
+    done.add(8);
+}
+
+#[test]
+fn what_is_recorded_before_a_fork_is_known_of_is_the_new_process_s() {
+    for role in ["early", "bare_clone"] {
+        let Some(folder) = Folder::new() else { return };
+        assert!(child(role, &folder.0).status().expect("a child").success());
+        let mut counts: Vec<u64> =
+            folder.files().iter().map(|path| count(path, "done_total")).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [8, 101], "{role}");
+    }
+}
+
 #[test]
 fn off_child() {
     if is_asked("off") {
@@ -383,6 +448,35 @@ fn a_forked_process_of_one_that_has_no_metrics_yet_keeps_its_name() {
     let [one, other] = &processes.collect::<Vec<_>>()[..] else { panic!("two files") };
     assert_eq!((&one.program, &one.command), (&other.program, &other.command));
     assert!(one.program.starts_with("it"), "{one:?}");
+}
+
+#[test]
+fn in_another_namespace_of_times_nobody_is_taken_for_dead() {
+    let Some(folder) = Folder::new() else { return };
+    let inside = child("killed", &folder.0);
+    let mut command = Command::new("unshare");
+    // The child of `unshare` is in the namespace; it must not outlive it.
+    command.args(["--time", "--boottime", "100000", "--fork", "--kill-child"]);
+    command.arg(inside.get_program()).args(inside.get_args());
+    command.env(ROLE, "killed").env(shm::VARIABLE, &folder.0);
+    let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let Ok(mut child) = started else { return eprintln!("skipped: there is no unshare here") };
+    thread::sleep(Duration::from_millis(300));
+    if child.try_wait().expect("it is ours").is_some() {
+        return eprintln!("skipped: unshare may not make a namespace of times here (needs root)");
+    }
+    let path = wait_for(&folder, "done_total", 1);
+    let (found, _) = shm::processes();
+    let found = found.iter().find(|one| one.path == path).expect("it is found");
+    assert_eq!(
+        shm::sweep(&folder.0, shm::Limits { died: Duration::ZERO, ..shm::Limits::default() }),
+        0
+    );
+    // `unshare` ends with it.
+    let pid = rustix::process::Pid::from_raw(found.identity.pid.cast_signed()).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+    child.wait().expect("it is ours");
+    assert_eq!(found.fate, shm::Fate::Unknown);
 }
 
 #[test]

@@ -58,6 +58,14 @@ fn threads_that_come_and_go_lose_nothing() {
         );
         assert_eq!((seen.min_side().exact(), seen.max_side().exact()), (Some(0.0), Some(9_999.0)));
     }
+    // The short way tells the same, and nothing of what is no histogram.
+    let reader = own();
+    let counts = |name: &str| {
+        let of = (0..reader.len()).filter(|&at| reader.name(at) == name);
+        of.map(|at| reader.recorded(at).expect("it is read")).collect::<Vec<_>>()
+    };
+    assert_eq!(counts("it_took"), [Some(120_000); 2]);
+    assert_eq!(counts("it_answered_total"), [None]);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! An operation is done again and again on one processor, alone and beside a reader that is a process of its own on the
 //! others. Each run ends with its time or its count. The first run and the last are beside nothing: what lies between
-//! the two is noise. A reader ends when this process does, and nobody writes a file.
+//! the two is noise. A reader ends when this process does. Nobody writes a file, but that this process shows metrics in shared
+//! memory, as others do, for readers to read.
 
 mod beside;
 mod cpus;
@@ -10,8 +11,10 @@ mod experiment;
 mod host;
 mod judgement;
 mod memory;
+mod metrics;
 mod processes;
 mod reader;
+mod records;
 mod row;
 mod section;
 mod sockets;
@@ -27,12 +30,13 @@ use crate::journal::parse;
 use crate::journal::progress::Progress;
 use cpus::Cpus;
 use experiment::Experiment;
+use records::Shown;
 use section::Section;
 
 /// Show whether looking at this machine disturbs what runs on it
 ///
-/// Opens and closes Unix sockets, starts programs, and maps memory, some thousand times each: alone, while others look
-/// on as `netstat`, `ps` and tools for memory do, and while topdeck's own readers do. Prints how long the operations took,
+/// Opens and closes Unix sockets, starts programs, maps memory, and records into shared memory, some thousand times each: alone,
+/// while others look on as `netstat`, `ps` and tools for memory do, and while topdeck's own readers do. Prints how long the operations took,
 /// by powers of ten, and what can be said of each reader.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
@@ -88,6 +92,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(name) = &options.read_as {
         return beside::be(name, options.of);
     }
+    // What readers of shared memory read of this process. Where it cannot be, they say so.
+    let _shown = Shown::new();
     let cpus = Cpus::part();
     // The clock's thread is started here, and not on the processor that is measured.
     clock::now();

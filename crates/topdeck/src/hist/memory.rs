@@ -29,6 +29,14 @@ pub(crate) fn meant(options: &Options) -> Result<Option<Options>> {
         Err(_) => false,
     };
     if !is_process {
+        // Neither a file nor a process: what is written like no path was meant as one of both, and both are told.
+        let is_name = text != "-" && !text.contains(['/', '.']);
+        if is_name
+            && !options.files.iter().any(|file| file.exists())
+            && let Err(error) = find::one(text, Prefer::Running)
+        {
+            bail!("there is no file {text:?}, and {error:#}");
+        }
         return Ok(None);
     }
     // A name of a file in this folder is a path all the same.

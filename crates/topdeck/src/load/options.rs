@@ -36,6 +36,7 @@ Examples:
   topdeck load http://localhost:8080/ --ramp 100..2000 --poisson --duration 1min --html run.html
   topdeck load http://localhost:8080/ --rate 500 --require 'p99.9<20ms' --require 'failed<0.1%'
   topdeck load https://shop.test/ --rate 200 --requests shop.toml --json run.json
+  topdeck load postgres://me:secret@db/shop?prepared=true --rate 100 --body 'select 1'
   topdeck load compare before.json after.json
   topdeck load sessions --clicks 5 --requests-per-click 40
 
@@ -53,7 +54,7 @@ Exit status:
 
 #[derive(clap::Args)]
 pub(crate) struct RunOptions {
-    /// Where load goes: http://HOST:PORT/PATH, https://… or tcp://HOST:PORT, which must send back what it gets
+    /// Where load goes: http://HOST:PORT/PATH, https, h2c, h2, grpc, grpcs, tcp (an echo), postgres, redis or rediss
     #[arg(value_name = "TARGET", required = true, value_parser = target)]
     pub(crate) target: Option<String>,
 
@@ -129,11 +130,11 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) header: Vec<(String, String)>,
 
-    /// The body
+    /// The body; of postgres the SQL, of redis the words of a command
     #[arg(long, value_name = "TEXT", conflicts_with = "body_file")]
     pub(crate) body: Option<String>,
 
-    /// The body, from a file of text
+    /// The body, from a file, as it is
     #[arg(long, value_name = "FILE")]
     pub(crate) body_file: Option<PathBuf>,
 

@@ -21,7 +21,7 @@ h1{font-size:22px;margin:0;overflow-wrap:anywhere}h2{font-size:17px;margin:28px 
 p{margin:4px 0}.quiet{color:#57606a;font-size:13px}\
 .alarm{border:2px solid #cf222e;border-radius:6px;padding:12px 16px;margin:0 0 20px;background:#ffebe9}\
 .alarm strong{color:#a40e26}.alarm ul{margin:6px 0 0;padding-left:20px}\
-.wide{overflow-x:auto}\
+.wide{overflow-x:auto}.wide+.wide{margin-top:16px}\
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{text-align:right;padding:3px 0 3px 22px;white-space:nowrap;border-bottom:1px solid #d8dee4}\
 th{font-weight:600;color:#57606a}th:first-child,td:first-child,td.words{text-align:left}\

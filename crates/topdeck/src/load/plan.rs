@@ -53,7 +53,7 @@ impl Plan {
         let connections_max = options.connections_max.unwrap_or_else(allowed);
         let connections = options.connections.min(connections_max);
         let about = About {
-            target: without_password(written),
+            target: Target::shown(written),
             protocol: written.split("://").next().unwrap_or_default().to_owned(),
             schedule: words(options, &schedule),
             seed,
@@ -163,11 +163,14 @@ fn requests(options: &RunOptions, path: &str) -> Result<Requests> {
         return Requests::parse(&read(file)?, folder).with_context(|| name(file));
     }
     let body = match (&options.body, &options.body_file) {
-        (Some(text), _) => text.clone(),
-        (None, Some(file)) => read(file)?,
-        (None, None) => String::new(),
+        (Some(text), _) => Template::text(text.clone()),
+        (None, Some(file)) => {
+            let bytes = std::fs::read(file);
+            Template::bytes(bytes.with_context(|| format!("cannot read {}", name(file)))?)
+        }
+        (None, None) => Template::default(),
     };
-    let usual = if body.is_empty() { "GET" } else { "POST" };
+    let usual = if body == Template::default() { "GET" } else { "POST" };
     let headers = options.header.iter();
     let headers = headers.map(|(name, value)| (name.clone(), Template::text(value.clone())));
     Ok(Requests::one(Request {
@@ -175,7 +178,7 @@ fn requests(options: &RunOptions, path: &str) -> Result<Requests> {
         method: options.method.clone().unwrap_or_else(|| usual.to_owned()),
         path: Template::text(path),
         headers: headers.collect(),
-        body: Template::text(body),
+        body,
         ..Request::default()
     }))
 }
@@ -195,29 +198,9 @@ fn allowed() -> usize {
     files.clamp(1, CONNECTIONS_MAX) as usize
 }
 
-/// Reports are shown around: `http://user:secret@host/` is told as `http://user:…@host/`.
-pub(crate) fn without_password(written: &str) -> String {
-    let Some((scheme, rest)) = written.split_once("://") else { return written.to_owned() };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let Some((user, host)) = authority.rsplit_once('@') else { return written.to_owned() };
-    match user.split_once(':') {
-        Some((user, _)) => format!("{scheme}://{user}:…@{host}{path}"),
-        None => written.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn passwords_are_not_told() {
-        let told = |written| without_password(written);
-        assert_eq!(told("postgres://me:s3:c@ret@db:5432/x"), "postgres://me:…@db:5432/x");
-        assert_eq!(told("http://a/?x=b:c@d"), "http://a/?x=b:c@d");
-        assert_eq!(told("http://me@a/"), "http://me@a/");
-    }
 
     #[test]
     fn rates_are_written_with_their_unit() {

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 
+use crate::top::close::Close;
 use crate::top::look::Look;
 use crate::top::order::{By, Order, is_shown};
 use crate::top::process::Process;
@@ -158,6 +159,17 @@ impl Board {
                 process.gone_ns.is_none_or(|gone| at_ns.saturating_sub(gone) <= GONE_NS);
             is_recent || open.as_ref() == Some(&process.path)
         });
+    }
+
+    /// What the next look is to see closely: what the screen shows, and what the next key may open.
+    pub(crate) fn close(&self) -> Close {
+        let row =
+            |process: &Process| Some((process.path.clone(), process.busiest_name()?.to_owned()));
+        Close {
+            is_all: false,
+            process: self.process().map(|process| process.path.clone()),
+            rows: self.processes.iter().filter_map(row).collect(),
+        }
     }
 
     /// The processes that are shown, in order.

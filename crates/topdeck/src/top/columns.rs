@@ -128,8 +128,8 @@ impl Column {
         match self {
             Column::Metric => Cell::text(&series.shown),
             Column::Value => Cell::text(value_text(series, now_ns)),
-            Column::Rate => match (&series.interval, &series.last) {
-                (_, Some((_, Value::Gauge(_) | Value::Text(_)))) => Cell::text(""),
+            Column::Rate => match (&series.interval, series.value()) {
+                (_, Some(Value::Gauge(_) | Value::Text(_))) => Cell::text(""),
                 (Some(interval), _) => {
                     Cell::text(interval.rate().map_or(UNKNOWN.to_owned(), rate_text))
                 }
@@ -204,12 +204,14 @@ fn three_digits(number: f64) -> String {
 
 fn value_text(series: &Series, now_ns: u64) -> String {
     let unit = series.unit.as_ref();
-    match &series.last {
+    if let Some(count) = series.recorded() {
+        return format!("{} values", show::count(count));
+    }
+    match series.value() {
         None => UNKNOWN.into(),
-        Some((_, value)) => match value {
+        Some(value) => match value {
             Value::Counter(number) | Value::Gauge(number) => number_text(*number, unit),
             Value::Text(text) => crate::command::plain(text),
-            Value::Histogram(values) => format!("{} values", show::count(values.count())),
             Value::InFlight(table) => match pending_text(pending(table, now_ns)).as_str() {
                 "0" => "none in flight".into(),
                 text => text.to_owned(),

@@ -194,6 +194,7 @@ fn map(series: &Series, moment: Moment) -> Heatmap {
                 Vec::new()
             }
             Change::Unknown(why) => vec![(*why).to_owned()],
+            Change::Counted(_) => vec!["only how many values there were was read".to_owned()],
             _ => Vec::new(),
         };
         Column {

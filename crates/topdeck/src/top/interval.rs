@@ -3,6 +3,8 @@
 use hist::{Bracket, Histogram};
 use shm::show::{Number, Value};
 
+use crate::top::reading::Reading;
+
 /// What was added between two looks.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
@@ -39,24 +41,44 @@ const NS_PER_S: f64 = 1e9;
 pub(crate) const BEGAN_ANEW: &str = "it is less than before: it began anew";
 pub(crate) const ONE_LOOK: &str =
     "one look so far: it takes two to tell what happened between them";
+/// Threads of a process that may be in the midst of a record.
+const UNDER_WAY_MAX: u64 = 64;
 const NO_LENGTH: &str = "two looks at the same moment";
 
 impl Interval {
-    /// Between a look at a value and the next.
-    pub(crate) fn between(before: (u64, &Value), now: (u64, &Value)) -> Interval {
-        let (start_ns, end_ns) = (before.0, now.0);
-        let change =
-            if end_ns > start_ns { change(before.1, now.1) } else { Change::Unknown(NO_LENGTH) };
-        Interval { start_ns, end_ns, change }
+    /// Between a look at a value and the next. Of a histogram whose buckets were not read at both, how many values were recorded.
+    pub(crate) fn between(before: (u64, &Reading), now: (u64, &Reading)) -> Interval {
+        match (before.1, now.1) {
+            (Reading::Of(first), Reading::Of(second)) => {
+                Interval::of(before.0, now.0, || change(first, second))
+            }
+            _ => Interval::counted(before, now),
+        }
     }
 
     /// The same, but of values only how many were recorded: that takes a hundredth of the time.
-    pub(crate) fn counted(before: (u64, &Value), now: (u64, &Value)) -> Interval {
-        let (Value::Histogram(first), Value::Histogram(second)) = (before.1, now.1) else {
-            return Interval::between(before, now);
-        };
-        let total = |histogram: &Histogram| Value::Counter(Number::Unsigned(histogram.count()));
-        Interval::between((before.0, &total(first)), (now.0, &total(second)))
+    pub(crate) fn counted(before: (u64, &Reading), now: (u64, &Reading)) -> Interval {
+        Interval::of(before.0, now.0, || match (before.1.recorded(), now.1.recorded()) {
+            // Records that were under way are counted where buckets were not read, and not where they were.
+            (Some(first), Some(second)) if first > second && first - second <= UNDER_WAY_MAX => {
+                Change::Counted(0.0)
+            }
+            (Some(first), Some(second)) => {
+                counted(Number::Unsigned(first), Number::Unsigned(second))
+            }
+            _ => {
+                let value = |reading: &Reading| reading.counter().or(reading.value().cloned());
+                match (value(before.1), value(now.1)) {
+                    (Some(first), Some(second)) => change(&first, &second),
+                    _ => Change::None,
+                }
+            }
+        })
+    }
+
+    fn of(start_ns: u64, end_ns: u64, change: impl FnOnce() -> Change) -> Interval {
+        let change = if end_ns > start_ns { change() } else { Change::Unknown(NO_LENGTH) };
+        Interval { start_ns, end_ns, change }
     }
 
     pub(crate) fn seconds(&self) -> f64 {
@@ -146,10 +168,10 @@ mod tests {
     use super::*;
     use hist::{Integers, Scheme};
 
-    fn recorded(values: &[u64]) -> Value {
+    fn recorded(values: &[u64]) -> Reading {
         let mut histogram = Histogram::new(Scheme::Exp2(Integers::<5>::grid()));
         values.iter().for_each(|&value| histogram.record(value as f64));
-        Value::Histogram(Box::new(histogram))
+        Reading::Of(Value::Histogram(Box::new(histogram)))
     }
 
     /// Count, whether the maximum is exact, and its estimate, of what came between.
@@ -186,7 +208,7 @@ mod tests {
     fn what_shrinks_is_unknown_and_says_why() {
         let interval = Interval::between((0, &recorded(&[7, 8])), (9, &recorded(&[7])));
         assert_eq!(interval.change, Change::Unknown(BEGAN_ANEW));
-        let of = |n| Value::Counter(Number::Unsigned(n));
+        let of = |n| Reading::Of(Value::Counter(Number::Unsigned(n)));
         let interval = Interval::between((0, &of(8)), (9, &of(7)));
         assert_eq!((interval.rate(), interval.change), (None, Change::Unknown(BEGAN_ANEW)));
         let at_once = Interval::between((9, &of(8)), (9, &of(9)));
@@ -195,10 +217,24 @@ mod tests {
 
     #[test]
     fn counters_keep_their_small_steps() {
-        let of = |n| Value::Counter(Number::Unsigned(n));
+        let of = |n| Reading::Of(Value::Counter(Number::Unsigned(n)));
         let interval = Interval::between((0, &of(u64::MAX - 3)), (2_000_000_000, &of(u64::MAX)));
         assert_eq!((interval.count(), interval.rate()), (Some(3.0), Some(1.5)));
-        let gauge = Value::Gauge(Number::Signed(-4));
+        let gauge = Reading::Of(Value::Gauge(Number::Signed(-4)));
         assert_eq!(Interval::between((0, &gauge), (9, &gauge)).change, Change::None);
+    }
+
+    #[test]
+    fn where_buckets_were_not_read_values_are_counted() {
+        let of = |before: &Reading, now: &Reading| {
+            let interval = Interval::between((0, before), (1_000_000_000, now));
+            (interval.count(), interval.values().is_some())
+        };
+        assert_eq!(of(&Reading::Recorded(4), &Reading::Recorded(9)), (Some(5.0), false));
+        assert_eq!(of(&Reading::Recorded(1), &recorded(&[7, 8])), (Some(1.0), false));
+        assert_eq!(of(&recorded(&[7]), &Reading::Recorded(3)), (Some(2.0), false));
+        // One record was under way at the first look, and is none yet where buckets are read.
+        assert_eq!(of(&Reading::Recorded(3), &recorded(&[7, 8])), (Some(0.0), false));
+        assert_eq!(of(&Reading::Recorded(1_000), &recorded(&[7, 8])), (None, false));
     }
 }

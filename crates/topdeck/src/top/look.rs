@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use shm::show::Metric;
+use crate::top::reading::Seen;
 
 /// A look at one process.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Look {
     /// When its metrics were read: nanoseconds of `clock::now`.
     pub(crate) at_ns: u64,
     /// All that it shows, or why it could not be read.
-    pub(crate) metrics: Result<Vec<Metric>, String>,
+    pub(crate) metrics: Result<Vec<Seen>, String>,
     /// Records that found no room, and series.
     pub(crate) lost: u64,
     pub(crate) refused: u64,

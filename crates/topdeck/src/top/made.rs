@@ -4,6 +4,7 @@ use hist::{Histogram, Integers, Scheme};
 use shm::show::{InFlight, Metric, Number, Operation, Role, Value};
 
 use crate::top::look::{Fate, Look};
+use crate::top::reading::Seen;
 
 pub(crate) const S: u64 = 1_000_000_000;
 
@@ -54,7 +55,7 @@ pub(crate) fn look(pid: u32, program: &str, at_ns: u64, metrics: Vec<Metric>) ->
         format: "topdeck",
         fate: Fate::Runs,
         at_ns,
-        metrics: Ok(metrics),
+        metrics: Ok(metrics.into_iter().map(Seen::Whole).collect()),
         lost: 0,
         refused: 0,
     }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use hist::Histogram;
-use shm::show::{InFlight, Metric, Role, Value};
+use shm::show::{InFlight, Role, Value};
 
 use crate::command::plain;
 use crate::top::look::{Fate, Look};
+use crate::top::reading::{Reading, Seen};
 use crate::top::series::Series;
 
 /// A row shows another metric only once that is so much busier: rows that change their metric every second cannot be read.
@@ -36,6 +37,8 @@ pub(crate) struct Process {
     pub(crate) totals: BTreeMap<String, Series>,
     /// The name of the metric that the row of the process shows.
     busiest: Option<String>,
+    pending: Option<Pending>,
+    errors: Option<Option<f64>>,
 }
 
 /// What has begun and not ended, of all metrics of a process.
@@ -64,6 +67,8 @@ impl Process {
             series: Vec::new(),
             totals: BTreeMap::new(),
             busiest: None,
+            pending: None,
+            errors: None,
         };
         process.look(look, is_open);
         process
@@ -77,30 +82,24 @@ impl Process {
             self.gone_ns.get_or_insert(look.at_ns);
         }
         (self.lost, self.refused) = (look.lost, look.refused);
-        let metrics = match look.metrics {
-            Ok(metrics) => metrics,
+        let seen = match look.metrics {
+            Ok(seen) => seen,
             Err(why) => {
                 self.trouble = Some(plain(&why));
                 return;
             }
         };
         self.trouble = None;
-        for (at, metric) in metrics.iter().enumerate() {
-            match self.series.get(at) {
-                // A series keeps its place; what has another name there is another series.
-                Some(known) if known.is_of(metric) => {}
-                Some(_) => self.series[at] = Series::new(metric),
-                None => self.series.push(Series::new(metric)),
-            }
-        }
-        self.series.truncate(metrics.len());
-        let groups = self.groups(&metrics, is_open);
-        self.look_at_totals(&metrics, &groups, look.at_ns);
+        let readings: Vec<Reading> =
+            seen.into_iter().enumerate().map(|(at, seen)| self.reading(at, seen)).collect();
+        self.series.truncate(readings.len());
+        let groups = self.groups(&readings, is_open);
+        self.look_at_totals(&readings, &groups, look.at_ns);
         let busiest = self.busiest.take();
-        for (series, metric) in self.series.iter_mut().zip(metrics) {
+        for (series, reading) in self.series.iter_mut().zip(readings) {
             let is_shown =
                 busiest.as_ref() == Some(&series.name) && !self.totals.contains_key(&series.name);
-            series.look(look.at_ns, metric.value, is_open || is_shown);
+            series.look(look.at_ns, reading, is_open || is_shown);
         }
         self.busiest = self.choose(busiest);
         if let Some(name) = &self.busiest
@@ -108,15 +107,35 @@ impl Process {
         {
             self.series.iter_mut().filter(|series| series.name == *name).for_each(Series::follow);
         }
+        self.pending = self.all_pending();
+        self.errors = self.all_errors();
+    }
+
+    /// What was read of the series in a place, of which note is taken if it is a new one.
+    fn reading(&mut self, at: usize, seen: Seen) -> Reading {
+        let metric = match seen {
+            Seen::Known(reading) => return reading,
+            Seen::Whole(metric) => metric,
+        };
+        match self.series.get(at) {
+            // A series keeps its place; what has another name there is another series.
+            Some(known) if known.is_of(&metric) => {}
+            Some(_) => self.series[at] = Series::new(&metric),
+            None => self.series.push(Series::new(&metric)),
+        }
+        Reading::Of(metric.value)
     }
 
     /// Places of the histograms of each name that has several, if they are followed together.
-    fn groups(&self, metrics: &[Metric], is_open: bool) -> BTreeMap<String, Vec<usize>> {
+    fn groups(&self, readings: &[Reading], is_open: bool) -> BTreeMap<String, Vec<usize>> {
         let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        for (at, metric) in metrics.iter().enumerate() {
-            let is_followed = is_open || self.busiest.as_ref() == Some(&metric.name);
-            if is_followed && matches!(metric.value, Value::Histogram(_)) {
-                groups.entry(metric.name.clone()).or_default().push(at);
+        for (at, (series, reading)) in self.series.iter().zip(readings).enumerate() {
+            let is_followed = is_open || self.busiest.as_ref() == Some(&series.name);
+            if is_followed && reading.histogram().is_some() {
+                match groups.get_mut(&series.name) {
+                    Some(members) => members.push(at),
+                    None => _ = groups.insert(series.name.clone(), vec![at]),
+                }
             }
         }
         groups.retain(|_, members| members.len() > 1);
@@ -125,7 +144,7 @@ impl Process {
 
     fn look_at_totals(
         &mut self,
-        metrics: &[Metric],
+        readings: &[Reading],
         groups: &BTreeMap<String, Vec<usize>>,
         at_ns: u64,
     ) {
@@ -147,24 +166,20 @@ impl Process {
                             .iter()
                             .filter_map(|series| series.last.as_ref().map(|last| last.0))
                             .max();
-                        let whole = merged(of.iter().filter_map(|series| series.histogram()));
-                        if let (Some(before_ns), Some(whole)) = (before, whole) {
-                            total.look(before_ns, Value::Histogram(Box::new(whole)), true);
+                        if let (Some(before_ns), Some(whole)) = (before, together(&of)) {
+                            total.look(before_ns, whole, true);
                         }
                     }
                 }
                 self.totals.insert(name.clone(), total);
             }
-            let values = members.iter().filter_map(|&at| match &metrics[at].value {
-                Value::Histogram(histogram) => Some(&**histogram),
-                _ => None,
-            });
+            let values = members.iter().filter_map(|&at| readings[at].histogram());
             let value = match merged(values) {
                 Some(whole) => Value::Histogram(Box::new(whole)),
                 None => Value::Unknown("its series have buckets that do not fit together"),
             };
             if let Some(total) = self.totals.get_mut(name) {
-                total.look(at_ns, value, true);
+                total.look(at_ns, Reading::Of(value), true);
             }
         }
     }
@@ -190,6 +205,11 @@ impl Process {
         }
     }
 
+    /// The name of the metric that the row of the process shows.
+    pub(crate) fn busiest_name(&self) -> Option<&str> {
+        self.busiest.as_deref()
+    }
+
     /// What the row of the process shows: the busiest metric, all its series together.
     pub(crate) fn busiest(&self) -> Option<&Series> {
         let name = self.busiest.as_ref()?;
@@ -199,17 +219,20 @@ impl Process {
     /// All rows of the page of the process: histograms first, and totals before their members.
     pub(crate) fn rows(&self) -> Vec<&Series> {
         let mut rows = Vec::with_capacity(self.series.len() + self.totals.len());
-        let mut told: Vec<&str> = Vec::new();
+        // Members that were registered apart stand together all the same.
+        let mut members: HashMap<&str, Vec<&Series>> = HashMap::new();
+        for series in self.series.iter().filter(|one| self.totals.contains_key(&one.name)) {
+            members.entry(&series.name).or_default().push(series);
+        }
         for series in &self.series {
-            if let Some(total) = self.totals.get(&series.name)
-                && !told.contains(&series.name.as_str())
-            {
-                told.push(&series.name);
-                rows.push(total);
-                // Members that were registered apart stand together all the same.
-                rows.extend(self.series.iter().filter(|one| one.name == series.name));
-            } else if !self.totals.contains_key(&series.name) {
-                rows.push(series);
+            match self.totals.get(&series.name) {
+                None => rows.push(series),
+                Some(total) => {
+                    if let Some(all) = members.remove(series.name.as_str()) {
+                        rows.push(total);
+                        rows.extend(all);
+                    }
+                }
             }
         }
         rows.sort_by_key(|series| !series.is_histogram());
@@ -218,10 +241,15 @@ impl Process {
 
     /// `None` where nothing of the kind is told.
     pub(crate) fn pending(&self) -> Option<Pending> {
-        let all = self.series.iter().filter_map(|series| match &series.last {
-            Some((_, Value::InFlight(table))) => Some(pending(table, self.looked_ns)),
-            _ => None,
-        });
+        self.pending
+    }
+
+    fn all_pending(&self) -> Option<Pending> {
+        let all =
+            self.series.iter().filter_map(|series| match series.last.as_ref()?.1.value()? {
+                Value::InFlight(table) => Some(pending(table, self.looked_ns)),
+                _ => None,
+            });
         all.reduce(|a, b| Pending {
             count: a.count.saturating_add(b.count),
             oldest_ns: a.oldest_ns.max(b.oldest_ns),
@@ -231,6 +259,10 @@ impl Process {
     /// Errors each second, of all counters that are said to count them; `None` where there are no such, `Some(None)` where it is not
     /// known yet.
     pub(crate) fn errors(&self) -> Option<Option<f64>> {
+        self.errors
+    }
+
+    fn all_errors(&self) -> Option<Option<f64>> {
         let all = self.series.iter().filter(|series| series.role == Role::Error);
         let rates = all.map(|series| series.interval.as_ref().and_then(|interval| interval.rate()));
         rates.reduce(|a, b| Some(a? + b?))
@@ -244,6 +276,18 @@ pub(crate) fn pending(table: &InFlight, now_ns: u64) -> Pending {
         count: (table.started.wrapping_sub(table.ended) as i64).max(0) as u64,
         oldest_ns: oldest.map(|start_ns| now_ns.saturating_sub(start_ns)),
     }
+}
+
+/// All of them as they were at the last look: with buckets if all were read, else how many values there were.
+fn together(of: &[&Series]) -> Option<Reading> {
+    // Those that were not there yet had nothing.
+    let last = || of.iter().filter_map(|series| Some(&series.last.as_ref()?.1));
+    if last().all(|reading| reading.histogram().is_some()) {
+        let whole = merged(last().filter_map(Reading::histogram))?;
+        return Some(Reading::Of(Value::Histogram(Box::new(whole))));
+    }
+    let count = last().filter_map(Reading::recorded).fold(0, u64::saturating_add);
+    Some(Reading::Recorded(count))
 }
 
 fn merged<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Option<Histogram> {

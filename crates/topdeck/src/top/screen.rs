@@ -12,6 +12,7 @@ use signal_hook::iterator::Signals;
 
 use crate::hist::terminal::Terminal;
 use crate::top::board::Board;
+use crate::top::close::Close;
 use crate::top::watch::Watch;
 use crate::top::{keys, view};
 
@@ -64,7 +65,7 @@ fn show(
     while !board.is_done && !is_told.load(Ordering::Relaxed) {
         let now_ns = clock::now();
         if !board.is_paused && now_ns >= next_ns {
-            look(board, watch, was_paused);
+            look(board, watch, &board.close(), was_paused);
             // Ticks that were missed are not made up for.
             let due_ns = next_ns + board.interval_ns;
             next_ns = if due_ns > now_ns { due_ns } else { now_ns + board.interval_ns };
@@ -100,8 +101,8 @@ fn show(
 }
 
 /// Looks at all processes, now.
-pub(crate) fn look(board: &mut Board, watch: &mut Watch, after_pause: bool) {
-    let looks = watch.look();
+pub(crate) fn look(board: &mut Board, watch: &mut Watch, close: &Close, after_pause: bool) {
+    let looks = watch.look(close);
     let (at_ns, wall) = (clock::now(), clock::wall());
     board.problems.clone_from(&watch.problems);
     board.look(looks, at_ns, wall.unix_ns, after_pause);

@@ -9,11 +9,14 @@ use shm::show::{Metric, Role, Value};
 use crate::command::plain;
 use crate::store;
 use crate::top::interval::{Change, Figures, Interval, ONE_LOOK};
+use crate::top::reading::Reading;
 
 /// So much of the past is kept of what is followed.
 pub(crate) const KEPT_NS: u64 = 60_000_000_000;
 /// Intervals kept at the most; a minute of the shortest.
 const KEPT_MAX: usize = 620;
+/// Why there are no percentiles.
+const NOT_CLOSE: &str = "its buckets were not read at the look before: the next one tells";
 /// A score goes to what happened now so fast.
 const SCORE_WEIGHT: f64 = 0.3;
 
@@ -30,9 +33,9 @@ pub(crate) struct Series {
     pub(crate) role: Role,
     /// How many series this is the sum of; 1 is itself.
     pub(crate) members: usize,
-    pub(crate) last: Option<(u64, Value)>,
+    pub(crate) last: Option<(u64, Reading)>,
     /// The look before that.
-    before: Option<(u64, Value)>,
+    before: Option<(u64, Reading)>,
     pub(crate) interval: Option<Interval>,
     /// Of the latest interval, while it is followed.
     pub(crate) figures: Option<Figures>,
@@ -105,27 +108,27 @@ impl Series {
     }
 
     /// Takes note of another look; what is followed gets figures, and a past.
-    pub(crate) fn look(&mut self, at_ns: u64, value: Value, is_followed: bool) {
+    pub(crate) fn look(&mut self, at_ns: u64, reading: Reading, is_followed: bool) {
         let interval = match &self.last {
             // Of the many that nobody looks at, distributions are not worked out.
             Some((before_ns, before)) if is_followed => {
-                Interval::between((*before_ns, before), (at_ns, &value))
+                Interval::between((*before_ns, before), (at_ns, &reading))
             }
-            Some((before_ns, before)) => Interval::counted((*before_ns, before), (at_ns, &value)),
+            Some((before_ns, before)) => Interval::counted((*before_ns, before), (at_ns, &reading)),
             None => Interval { start_ns: at_ns, end_ns: at_ns, change: Change::Unknown(ONE_LOOK) },
         };
-        self.score = match (interval.rate(), &value) {
+        self.score = match (interval.rate(), reading.recorded()) {
             (Some(rate), _) if self.interval.is_some() => {
                 self.score + SCORE_WEIGHT * (rate - self.score)
             }
             (Some(rate), _) => rate,
             // After one look nothing is known but what there is in all.
-            (None, Value::Histogram(all)) if self.last.is_none() => all.count() as f64,
+            (None, Some(all)) if self.last.is_none() => all as f64,
             (None, _) => self.score,
         };
         // A first interval is one that had two looks.
         self.interval = self.last.is_some().then_some(interval);
-        self.before = self.last.replace((at_ns, value));
+        self.before = self.last.replace((at_ns, reading));
         self.figures = None;
         if is_followed {
             self.follow();
@@ -154,15 +157,22 @@ impl Series {
         self.figures = self.interval.as_ref().and_then(Interval::values).map(Figures::of);
     }
 
+    /// Its latest value, if it was read.
+    pub(crate) fn value(&self) -> Option<&Value> {
+        self.last.as_ref()?.1.value()
+    }
+
+    /// How many values it has, if it is a histogram.
+    pub(crate) fn recorded(&self) -> Option<u64> {
+        self.last.as_ref()?.1.recorded()
+    }
+
     pub(crate) fn histogram(&self) -> Option<&Histogram> {
-        match &self.last {
-            Some((_, Value::Histogram(histogram))) => Some(histogram),
-            _ => None,
-        }
+        self.last.as_ref()?.1.histogram()
     }
 
     pub(crate) fn is_histogram(&self) -> bool {
-        self.histogram().is_some()
+        self.recorded().is_some()
     }
 
     /// Whether its values are lengths of time.
@@ -176,6 +186,7 @@ impl Series {
         match self.interval.as_ref().map(|interval| &interval.change) {
             None => Some(ONE_LOOK),
             Some(Change::Unknown(why)) => Some(why),
+            Some(Change::Counted(_)) if self.is_histogram() => Some(NOT_CLOSE),
             Some(_) => None,
         }
     }
@@ -188,26 +199,30 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
+    fn of(values: &[u64]) -> Reading {
+        Reading::Of(recorded(values))
+    }
+
     #[test]
     fn what_is_followed_has_a_past_of_a_minute() {
         let mut series = Series::new(&metric("took", "ns", recorded(&[5])));
         for at in 0..100 {
             let values: Vec<u64> = (0..=at).collect();
-            series.look(at * S, recorded(&values), true);
+            series.look(at * S, of(&values), true);
         }
         assert_eq!(series.past.len(), 60);
         assert_eq!(series.past.back().and_then(|past| past.interval.rate()), Some(1.0));
         assert!((series.score - 1.0).abs() < 0.01);
-        series.look(100 * S, recorded(&[7]), true);
+        series.look(100 * S, of(&[7]), true);
         assert_eq!(series.why_unknown(), Some(crate::top::interval::BEGAN_ANEW));
     }
 
     #[test]
     fn what_is_not_followed_is_counted_only() {
         let mut series = Series::new(&metric("took", "ns", recorded(&[5])));
-        series.look(0, recorded(&[5]), false);
+        series.look(0, of(&[5]), false);
         assert_eq!(series.why_unknown(), Some(ONE_LOOK));
-        series.look(S, recorded(&[5, 6]), false);
+        series.look(S, of(&[5, 6]), false);
         assert_eq!((series.figures, series.past.len()), (None, 0));
         series.follow();
         assert_eq!(series.figures.map(|figures| figures.count), Some(1));
@@ -218,5 +233,17 @@ mod tests {
         let mut metric = metric("a\x1b[2Jb", "ns", recorded(&[]));
         metric.labels = vec![("to".into(), "\r\nx".into())];
         assert_eq!(Series::new(&metric).shown, "a\\u{1b}[2Jb{to=\"\\r\\nx\"}");
+    }
+
+    #[test]
+    fn what_was_only_counted_says_when_there_is_more() {
+        let mut series = Series::new(&metric("took", "ns", recorded(&[5])));
+        series.look(0, Reading::Recorded(1), false);
+        series.look(S, of(&[5, 6, 7]), true);
+        assert_eq!(series.interval.as_ref().and_then(Interval::rate), Some(2.0));
+        assert_eq!((series.figures, series.why_unknown()), (None, Some(NOT_CLOSE)));
+        series.look(2 * S, of(&[5, 6, 7, 9]), true);
+        assert_eq!(series.figures.map(|figures| figures.count), Some(1));
+        assert_eq!(series.why_unknown(), None);
     }
 }

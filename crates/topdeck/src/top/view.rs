@@ -1,5 +1,7 @@
 //! Draws the state: a function of nothing else.
 
+use std::ops::Range;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -67,8 +69,20 @@ impl Frame {
         if height >= 5 {
             frame.below.push(foot);
         }
-        frame.rows = height - frame.above.len() - frame.below.len();
+        frame.rows = Frame::room(height);
         frame
+    }
+
+    /// How many rows there is room for.
+    fn room(height: usize) -> usize {
+        height - [2, 3, 5, 6].into_iter().filter(|&least| height >= least).count()
+    }
+
+    /// The rows that are seen, the selected one among them: no other is worked out.
+    fn seen(selected: usize, rows: usize, height: usize) -> Range<usize> {
+        let room = Frame::room(height);
+        let first = (selected + 1).saturating_sub(room).min(rows);
+        first..rows.min(first + room)
     }
 
     fn filled(self, mut rows: Vec<Line<'static>>) -> Vec<Line<'static>> {
@@ -80,12 +94,12 @@ impl Frame {
 fn processes(board: &Board, room: usize, height: usize, colours: Colours) -> Vec<Line<'static>> {
     let rows = board.rows();
     let columns = Column::of_processes(&rows);
+    let headings = columns.iter().map(|column| column.heading(board.order.mark(*column))).collect();
     let cells =
         |process: &&Process| columns.iter().map(|column| column.of_process(process)).collect();
-    let table = Table {
-        headings: columns.iter().map(|column| column.heading(board.order.mark(*column))).collect(),
-        rows: rows.iter().map(cells).collect(),
-    };
+    let at = board.selected();
+    let shown = Frame::seen(at, rows.len(), height);
+    let table = Table { headings, rows: rows[shown.clone()].iter().map(cells).collect() };
     let placed = table.fit(room);
     let selected = board.process();
     let of = counted(rows.len(), board.processes.len(), "process", "processes");
@@ -101,10 +115,9 @@ fn processes(board: &Board, room: usize, height: usize, colours: Colours) -> Vec
     if rows.is_empty() {
         return filled_with_reason(board, frame, colours);
     }
-    let at = board.selected();
-    let first = (at + 1).saturating_sub(frame.rows);
-    let lines = (first..rows.len()).take(frame.rows).map(|row| {
-        row_line(&table, row, &placed, room, colours, row == at, rows[row].fate.gone().is_some())
+    let lines = shown.clone().map(|row| {
+        let is_gone = rows[row].fate.gone().is_some();
+        row_line(&table, row - shown.start, &placed, room, colours, row == at, is_gone)
     });
     let lines = lines.collect();
     frame.filled(lines)
@@ -115,18 +128,16 @@ fn series(board: &Board, room: usize, height: usize, colours: Colours) -> Vec<Li
         return vec![Line::raw("The process is gone; q goes back.")];
     };
     let rows = board.series_rows();
+    let at = board.selected();
+    let shown = Frame::seen(at, rows.len(), height);
+    let cells = |series: &&Series| {
+        let cell = |column: Column| column.of_series(series, process.looked_ns);
+        Column::OF_SERIES.into_iter().map(cell).collect()
+    };
+    let mark = |column: Column| column.heading(board.series_order.mark(column));
     let table = Table {
-        headings: Column::OF_SERIES
-            .into_iter()
-            .map(|column| column.heading(board.series_order.mark(column)))
-            .collect(),
-        rows: rows
-            .iter()
-            .map(|series| {
-                let cell = |column: Column| column.of_series(series, process.looked_ns);
-                Column::OF_SERIES.into_iter().map(cell).collect()
-            })
-            .collect(),
+        headings: Column::OF_SERIES.into_iter().map(mark).collect(),
+        rows: rows[shown.clone()].iter().map(cells).collect(),
     };
     let placed = table.fit(room);
     let name = format!("{} {}", process.program, process.pid);
@@ -138,16 +149,12 @@ fn series(board: &Board, room: usize, height: usize, colours: Colours) -> Vec<Li
     let parts: Vec<String> = gone.into_iter().chain([process.format.to_owned(), of, by]).collect();
     let title = title(board, &name, &parts, room, colours);
     let head = Line::styled(table.head(&placed, room), head_style());
-    let at = board.selected();
     let status =
         rows.get(at).map_or((String::new(), Paint::Faint), |series| about(series, process));
     let below = [painted(&cut(&status.0, room), status.1, colours), foot(board, room, colours)];
     let frame = Frame::new(height, title, head, below);
-    let first = (at + 1).saturating_sub(frame.rows);
-    let lines = (first..rows.len())
-        .take(frame.rows)
-        .map(|row| row_line(&table, row, &placed, room, colours, row == at, false))
-        .collect();
+    let line = |row| row_line(&table, row - shown.start, &placed, room, colours, row == at, false);
+    let lines = shown.clone().map(line).collect();
     frame.filled(lines)
 }
 
@@ -260,7 +267,7 @@ fn about(series: &Series, process: &Process) -> (String, Paint) {
     if let Some(why) = series.why_unknown().filter(|_| series.is_histogram()) {
         return (format!("? {why}"), Paint::Max);
     }
-    if let Some((_, Value::InFlight(table))) = &series.last
+    if let Some(Value::InFlight(table)) = series.value()
         && let Some(oldest) = table.operations.first()
     {
         let tags: Vec<String> =
@@ -269,7 +276,7 @@ fn about(series: &Series, process: &Process) -> (String, Paint) {
         let text = format!("oldest: {age}, number {}, {}", oldest.number, tags.join(", "));
         return (crate::command::plain(&text), Paint::Heading);
     }
-    if let Some((_, Value::Unknown(why))) = &series.last {
+    if let Some(Value::Unknown(why)) = series.value() {
         return (format!("? {why}"), Paint::Max);
     }
     (series.help.clone(), Paint::Faint)

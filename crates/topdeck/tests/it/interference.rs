@@ -35,24 +35,43 @@ fn all_is_measured_alone_and_beside_each_reader() {
         "nothing",
         "/proc/net/unix",
         "topdeck host",
+        "topdeck metrics",
+        "topdeck attach",
         "nothing",
         "nothing",
         "ps auxww",
         "topdeck host",
+        "topdeck metrics",
+        "topdeck attach",
         "nothing",
         "nothing",
         "smaps_rollup",
         "maps",
         "status",
         "topdeck host",
+        "topdeck metrics",
+        "topdeck attach",
+        "nothing",
+        "nothing",
+        "topdeck host",
+        "topdeck metrics",
+        "topdeck attach",
         "nothing",
     ];
     assert_eq!(rows(&run.stdout), expected.map(|name| (name, 25)), "{}", run.stdout);
-    for reader in ["/proc/net/unix", "ps auxww", "smaps_rollup", "maps", "status", "topdeck host"] {
+    let topdecks = ["topdeck host", "topdeck metrics", "topdeck attach"];
+    let others = ["/proc/net/unix", "ps auxww", "smaps_rollup", "maps", "status"];
+    for reader in others.into_iter().chain(topdecks) {
         let said = run.stdout.lines().any(|line| line.starts_with(&format!("{reader}: ")));
         assert!(said, "{reader}: {}", run.stdout);
     }
-    for title in ["\nprocesses: ", "\nmemory: ", "Unix sockets: ", "while 200 others are held\n"] {
+    for title in [
+        "\nprocesses: ",
+        "\nmemory: ",
+        "\nrecords: ",
+        "Unix sockets: ",
+        "while 200 others are held\n",
+    ] {
         assert!(run.stdout.contains(title), "{title}: {}", run.stdout);
     }
     assert!(run.stdout.lines().last().is_some_and(|line| line.starts_with("Linux ")));

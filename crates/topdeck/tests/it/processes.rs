@@ -331,7 +331,11 @@ fn a_histogram_of_a_process_has_all_views() {
     assert_eq!(run.status, 2);
     assert!(run.stderr.contains("answer_duration, request_duration"), "{}", run.stderr);
     let run = folder.topdeck("hist no-such-file answer_duration");
-    assert!(run.stderr.contains("cannot read no-such-file"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("there is no file \"no-such-file\", and no process"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -509,4 +513,19 @@ fn nothing_of_a_program_gets_to_the_terminal_as_it_is() {
     assert_eq!(list.status, 1);
     assert!(list.stderr.contains("damaged.tdk"), "{}", list.stderr);
     assert!(list.stdout.contains(&pid.to_string()), "{}", list.stdout);
+}
+
+#[test]
+fn what_is_neither_a_file_nor_a_process_is_said_to_be_neither() {
+    for name in ["999999999", "nosuch"] {
+        let run = crate::topdeck(&["hist", name, "x"], b"");
+        assert_eq!(run.status, 1, "{}", run.all());
+        let said = format!(
+            "topdeck: there is no file \"{name}\", and no process that shows metrics here is called \"{name}\""
+        );
+        assert!(run.stderr.starts_with(&said), "{}", run.stderr);
+    }
+    // What is written like a path is one.
+    let run = crate::topdeck(&["hist", "nosuch.hlog"], b"");
+    assert!(run.stderr.contains("cannot read nosuch.hlog"), "{}", run.stderr);
 }

@@ -134,7 +134,11 @@ fn one_that_was_killed_is_not_shown() {
     measured.child.wait().expect("it ends");
     let run = measured.top();
     assert_eq!(run.status, 1, "{}", run.all());
-    assert!(run.stderr.contains("no process of this host shows metrics"), "{}", run.all());
+    let why = format!(
+        "no process with \"{}\" in the name of its program, or as its id,",
+        measured.child.id()
+    );
+    assert!(run.stderr.contains(&why) && run.stderr.contains("`topdeck ls`"), "{}", run.all());
 }
 
 #[test]

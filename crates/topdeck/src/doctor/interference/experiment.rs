@@ -7,7 +7,7 @@ use clock::Stopwatch;
 use hist::{Histogram, Recorder};
 
 use super::row::LIMITS_NS;
-use super::{Options, memory, processes, sockets};
+use super::{Options, memory, processes, records, sockets};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -18,6 +18,8 @@ pub(crate) enum Experiment {
     Processes,
     /// Map, touch and unmap memory in a process that has much of it
     Memory,
+    /// Count and record in a process that shows metrics in shared memory
+    Records,
 }
 
 /// An experiment with all it needs, which goes when it is dropped.
@@ -31,7 +33,7 @@ pub(crate) struct Prepared {
 
 impl Experiment {
     pub(crate) const ALL: &[Experiment] =
-        &[Experiment::Sockets, Experiment::Processes, Experiment::Memory];
+        &[Experiment::Sockets, Experiment::Processes, Experiment::Memory, Experiment::Records];
 
     /// Its name in a title.
     pub(crate) fn name(self) -> &'static str {
@@ -39,6 +41,7 @@ impl Experiment {
             Experiment::Sockets => "Unix sockets",
             Experiment::Processes => "processes",
             Experiment::Memory => "memory",
+            Experiment::Records => "records",
         }
     }
 
@@ -48,6 +51,7 @@ impl Experiment {
             Experiment::Sockets => sockets::prepare(options.sockets),
             Experiment::Processes => processes::prepare(),
             Experiment::Memory => memory::prepare(options.memory),
+            Experiment::Records => records::prepare(),
         }
     }
 }

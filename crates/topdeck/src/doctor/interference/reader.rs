@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::experiment::Experiment;
-use super::{host, processes};
+use super::{host, metrics, processes};
 
 /// Goes round once or more, and says how often it did.
 pub(crate) type Round = Box<dyn FnMut() -> io::Result<u64>>;
@@ -59,6 +59,18 @@ const READERS: &[Reader] = &[
         experiments: Experiment::ALL,
         aside: "at a thousand times its usual rate",
         open: |_, notes| host::open(notes),
+    },
+    Reader {
+        name: "topdeck metrics",
+        experiments: Experiment::ALL,
+        aside: "it reads without a pause, and usually once a second",
+        open: |pid, _| metrics::read(pid),
+    },
+    Reader {
+        name: "topdeck attach",
+        experiments: Experiment::ALL,
+        aside: "it attaches without a pause, and usually once",
+        open: |pid, _| metrics::attach(pid),
     },
 ];
 
@@ -121,6 +133,7 @@ fn processes_files() -> Round {
 
 #[cfg(test)]
 mod tests {
+    use super::super::records::Shown;
     use super::*;
 
     #[test]
@@ -140,6 +153,15 @@ mod tests {
             let mut round = open(name, std::process::id(), &mut notes).unwrap();
             assert_eq!(round().unwrap(), 1, "{name}");
         }
+        let shown = Shown::new().unwrap();
+        for name in ["topdeck metrics", "topdeck attach"] {
+            let mut round = open(name, std::process::id(), &mut notes).unwrap();
+            assert_eq!(round().unwrap(), 1, "{name}");
+            // Nobody has this number.
+            let why = open(name, u32::MAX, &mut notes).and_then(|mut round| round()).unwrap_err();
+            assert!(why.to_string().contains("shows nothing in shared memory"), "{name}: {why}");
+        }
+        drop(shown);
         assert_eq!(processes_files()().unwrap(), 1);
         assert_eq!(notes, Vec::<String>::new());
         assert!(open("nobody", 1, &mut notes).is_err());

@@ -1,5 +1,7 @@
 //! Screens, as they are drawn.
 
+use std::path::{Path, PathBuf};
+
 use expect_test::{Expect, expect};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -455,4 +457,35 @@ fn any_size_is_drawn() {
         }
         board.act(Action::Open);
     }
+}
+
+#[test]
+fn what_is_shown_is_looked_at_closely_and_nothing_else() {
+    let mut board = board(3);
+    let shop = PathBuf::from("/dev/shm/812");
+    let close = board.close();
+    assert_eq!(close.process, Some(shop.clone()), "Enter would open it");
+    let worker = Path::new("/dev/shm/77");
+    assert!(close.of(worker).has("job_duration") && !close.of(worker).has("other_duration"));
+    assert!(close.of(&shop).has("query_duration"));
+    board.act(Action::Move(1));
+    let close = board.close();
+    assert!(close.of(worker).has("other_duration"));
+    assert!(close.of(&shop).has("answer_duration") && !close.of(&shop).has("query_duration"));
+    assert!(!close.of(Path::new("/dev/shm/1")).has("answer_duration"));
+}
+
+#[test]
+fn rows_beyond_the_screen_are_not_worked_out() {
+    for height in 0..12 {
+        for (selected, rows) in [(0, 0), (0, 3), (2, 3), (999, 1_000), (500, 1_000)] {
+            let seen = Frame::seen(selected, rows, height);
+            assert!(seen.len() <= height && seen.end <= rows, "{height} {selected} {rows}");
+            assert!(
+                height == 0 || rows == 0 || seen.contains(&selected),
+                "{height} {selected} {rows}"
+            );
+        }
+    }
+    assert_eq!(Frame::seen(500, 1_000, 24).len(), 20);
 }

@@ -1,0 +1,100 @@
+//! The highest rate that a tool holds on one processor, against nginx on another.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::tools::{Plan, Said, Tool};
+
+/// A tool holds a rate if it gets as large a share of the answers that were asked for.
+const SHARE: f64 = 0.99;
+/// From one rate that is tried to the next.
+const STEP: f64 = 1.1;
+const PORT: u16 = 18_097;
+
+/// nginx that answers five bytes, on the second processor.
+pub(crate) struct Nginx {
+    process: Child,
+    _folder: tempfile::TempDir,
+    pub(crate) url: String,
+}
+
+impl Nginx {
+    pub(crate) fn start() -> Result<Nginx> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().display();
+        let settings = format!(
+            "worker_processes 1; daemon off; pid {path}/pid; error_log {path}/errors;\n\
+             events {{ worker_connections 20000; }}\n\
+             http {{ access_log off; keepalive_requests 100000000;\n\
+             server {{ listen 127.0.0.1:{PORT} backlog=4096; location / {{ return 200 \"hello\"; }} }} }}\n"
+        );
+        let file = folder.path().join("settings");
+        std::fs::write(&file, settings)?;
+        let process = Command::new("taskset")
+            .args(["-c", "1", "nginx", "-c"])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("starting nginx with taskset")?;
+        let nginx = Nginx { process, _folder: folder, url: format!("http://127.0.0.1:{PORT}/") };
+        for _ in 0..100 {
+            if std::net::TcpStream::connect(("127.0.0.1", PORT)).is_ok() {
+                return Ok(nginx);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        anyhow::bail!("nginx does not answer: is it installed?")
+    }
+}
+
+impl Nginx {
+    pub(crate) fn port(&self) -> u16 {
+        PORT
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // So that its worker ends, too.
+        let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
+        let _ = self.process.wait();
+    }
+}
+
+/// What a tool says against nginx.
+pub(crate) fn against(
+    tool: Tool,
+    nginx: &Nginx,
+    rate: Option<f64>,
+    seconds: f64,
+    connections: usize,
+) -> Result<Said> {
+    let plan = Plan { url: &nginx.url, rate, seconds, drain: 1.0, connections, processor: Some(0) };
+    let output = tool.command(&plan)?.output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    tool.read(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// The highest rate that is held: it is raised until one is not, in three runs.
+pub(crate) fn highest(tool: Tool, nginx: &Nginx, seconds: f64) -> Result<f64> {
+    let (mut held, mut rate) = (0.0, 10_000.0_f64);
+    loop {
+        let mut is_held = false;
+        for _ in 0..3 {
+            let got = against(tool, nginx, Some(rate.round()), seconds, 64)?.rate;
+            is_held = got.is_some_and(|got| got >= rate.round() * SHARE);
+            if is_held {
+                break;
+            }
+        }
+        if !is_held {
+            return Ok(held);
+        }
+        held = rate.round();
+        rate *= STEP;
+    }
+}

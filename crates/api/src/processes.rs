@@ -1,0 +1,161 @@
+//! The processes of this host, as it publishes them each second in shared memory: `docs/formats/process-table.md`.
+//!
+//! They are no series: nothing of them is stored, and only the host that is asked knows them.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use axum::extract::State;
+use axum::routing;
+use shm::table::{self, How, Process, Table};
+
+use crate::context::Context;
+use crate::desk::Written;
+use crate::json::Json::{self, Integer, List, Null, Object, Text};
+use crate::json::{integer, number};
+use crate::openapi::{Parameter, Route};
+use crate::parameters::Parameters;
+use crate::refusal::Refusal;
+
+/// As many as are told where nobody says, and at the most.
+const LIMIT: usize = 2_000;
+const LIMIT_MAX: usize = table::PROCESSES_MAX;
+
+const PROCESSES: &[Parameter] =
+    &[Parameter::integer("limit", "as many are told, the busiest; 2,000 if not said")];
+
+pub(crate) const ROUTES: &[Route] = &[Route::get(
+    "/v1/processes",
+    "Processes of the host that is asked, now: processor time of the last second, memory, threads.",
+    PROCESSES,
+    || routing::get(processes),
+)];
+
+/// Where the process table of this host is published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The label `host` of its series.
+    pub host: String,
+    /// The folder; `None` for [`shm::folder`].
+    pub folder: Option<PathBuf>,
+}
+
+async fn processes(
+    State(context): State<Context>,
+    parameters: Parameters,
+) -> Result<Written, Refusal> {
+    let parameters = parameters.only(PROCESSES)?;
+    let limit = parameters.count("limit", LIMIT, LIMIT_MAX)?;
+    let desk = context.desk.clone();
+    let work = move |_: &_| {
+        // That there is none is an answer: whoever asks again and again is not to be told of an error each time.
+        let told = match read(desk.processes()) {
+            Ok((host, now, before)) => document(&host, &now, before.as_ref(), limit),
+            Err(why) => none(why),
+        };
+        desk.answer(&told)
+    };
+    context.desk.blocking("processes", None, work).await
+}
+
+/// The host, its table, and the one before; or why there is none.
+fn read(published: Option<Published>) -> Result<(String, Table, Option<Table>), String> {
+    let off = "this topdeck publishes no processes: set processes = true in [host] of its settings";
+    let Published { host, folder } = published.ok_or(off)?;
+    let failed = |error: &dyn std::fmt::Display| {
+        format!("the process table of this host cannot be read: {error}")
+    };
+    let folder = folder.map_or_else(shm::folder, Ok).map_err(|error| failed(&error))?;
+    let two = table::read_two(&folder.join(table::FILE_NAME));
+    let (now, before) = two.map_err(|error| failed(&error))?;
+    Ok((host, now, before))
+}
+
+fn none(why: String) -> Json {
+    Object(vec![
+        ("schema", integer(1)),
+        ("host", Null),
+        ("why", Text(why)),
+        ("taken_ns", Null),
+        ("over_seconds", Null),
+        ("how", Null),
+        ("found", integer(0)),
+        ("processes", List(Vec::new())),
+    ])
+}
+
+/// A process, and the part of a processor that it had since the table before; `None` where that is not known.
+struct Row<'a> {
+    process: &'a Process,
+    busy: Option<f64>,
+}
+
+fn document(host: &str, now: &Table, before: Option<&Table>, limit: usize) -> Json {
+    let mut rows = rows(now, before);
+    // Busiest first, then largest: what is beyond the limit is the least.
+    let key = |row: &Row<'_>| (row.busy.unwrap_or(0.0), row.process.rss_bytes as f64);
+    rows.sort_by(|a, b| {
+        let ((busy_a, rss_a), (busy_b, rss_b)) = (key(a), key(b));
+        busy_b
+            .total_cmp(&busy_a)
+            .then(rss_b.total_cmp(&rss_a))
+            .then(a.process.pid.cmp(&b.process.pid))
+    });
+    let over = before.map_or(Null, |before| number(seconds(before, now)));
+    let how = match now.taken.how {
+        How::Bpf => "bpf",
+        _ => "procfs",
+    };
+    Object(vec![
+        ("schema", integer(1)),
+        ("host", Text(host.to_owned())),
+        ("why", Null),
+        ("taken_ns", Integer(now.taken.unix_ns.into())),
+        ("over_seconds", over),
+        ("how", Text(how.to_owned())),
+        ("found", integer(rows.len() as u64)),
+        ("processes", List(rows.iter().take(limit).map(row).collect())),
+    ])
+}
+
+fn seconds(before: &Table, now: &Table) -> f64 {
+    now.taken.at_ns.saturating_sub(before.taken.at_ns) as f64 / 1e9
+}
+
+fn rows<'a>(now: &'a Table, before: Option<&Table>) -> Vec<Row<'a>> {
+    let length = before.map(|before| seconds(before, now)).filter(|length| *length > 0.0);
+    let known: HashMap<(u32, u64), u64> = before
+        .into_iter()
+        .flat_map(|before| &before.processes)
+        .map(|one| ((one.pid, one.start), spent(one)))
+        .collect();
+    let busy = |process: &Process| {
+        // One that was not there yet has spent all of it since.
+        let before = known.get(&(process.pid, process.start)).copied().unwrap_or(0);
+        length.map(|length| spent(process).saturating_sub(before) as f64 / 1e9 / length)
+    };
+    now.processes.iter().map(|process| Row { process, busy: busy(process) }).collect()
+}
+
+fn spent(process: &Process) -> u64 {
+    process.user_ns.saturating_add(process.system_ns)
+}
+
+fn row(row: &Row<'_>) -> Json {
+    let Process { pid, ppid, uid, threads, state, rss_bytes, .. } = *row.process;
+    // What a program calls itself may have any characters: whoever shows it sees to that.
+    Object(vec![
+        ("pid", integer(pid.into())),
+        ("ppid", integer(ppid.into())),
+        ("uid", integer(uid.into())),
+        ("name", Text(row.process.name().into_owned())),
+        ("state", Text(char::from(state).to_string())),
+        ("threads", integer(threads.into())),
+        ("processors", row.busy.map_or(Null, number)),
+        ("processor_seconds", number(spent(row.process) as f64 / 1e9)),
+        ("resident_bytes", integer(rss_bytes)),
+    ])
+}

@@ -1,0 +1,95 @@
+//! A table that was published is told, with what each process did since the one before.
+
+use std::path::{Path, PathBuf};
+
+use http::StatusCode;
+use shm::table::{How, Process, Taken, Writer};
+
+use super::Published;
+use crate::trial::Trial;
+
+/// A folder in memory, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Option<Folder> {
+        let path = Path::new("/dev/shm").join(format!("api-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).ok().map(|()| Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn process(pid: u32, user_ms: u64, rss_bytes: u64) -> Process {
+    let mut comm = [0; 16];
+    comm[..4].copy_from_slice(b"shop");
+    Process {
+        pid,
+        ppid: 1,
+        uid: 1000,
+        threads: 3,
+        start: u64::from(pid),
+        comm,
+        state: b'S',
+        user_ns: user_ms * 1_000_000,
+        system_ns: 500_000_000,
+        rss_bytes,
+        ..Process::default()
+    }
+}
+
+fn taken(at_s: u64) -> Taken {
+    let (at_ns, unix_ns) = (at_s * 1_000_000_000, 7_000_000_000 + at_s as i64);
+    Taken { at_ns, unix_ns, how: How::Procfs, ticks_per_second: 100 }
+}
+
+#[tokio::test]
+async fn processes_have_the_part_of_a_processor_that_they_had_since_the_table_before() {
+    let Some(folder) = Folder::new("processes") else { return };
+    let trial = Trial::new();
+    let why = async || {
+        let told = trial.json("/v1/processes").await;
+        assert_eq!((&told["host"], &told["found"]), (&serde_json::Value::Null, &0.into()));
+        told["why"].as_str().unwrap().to_owned()
+    };
+    let off = why().await;
+    assert!(off.contains("set processes = true in [host]"), "{off}");
+    trial
+        .context
+        .desk
+        .publish(Some(Published { host: "box".to_owned(), folder: Some(folder.0.clone()) }));
+    let missing = why().await;
+    assert!(missing.starts_with("the process table of this host cannot be read: "), "{missing}");
+
+    let mut writer = Writer::new(&folder.0).unwrap();
+    writer.publish(&taken(10), &[process(2, 0, 100), process(3, 1_000, 50)]).unwrap();
+    let first = trial.json("/v1/processes").await;
+    assert_eq!(first["over_seconds"], serde_json::Value::Null);
+    assert_eq!(first["processes"][0]["processors"], serde_json::Value::Null);
+    // Two seconds later one had all of a processor, another one is new, and the third did nothing.
+    let rows = [process(2, 0, 100), process(3, 3_000, 50), process(4, 100, 70)];
+    writer.publish(&taken(12), &rows).unwrap();
+    let told = trial.json("/v1/processes").await;
+    assert_eq!((&told["host"], &told["how"]), (&"box".into(), &"procfs".into()));
+    assert_eq!((&told["over_seconds"], &told["found"]), (&2.0.into(), &3.into()));
+    let busy: Vec<_> = (0..3)
+        .map(|at| {
+            let one = &told["processes"][at];
+            (one["pid"].as_u64().unwrap(), one["processors"].as_f64().unwrap())
+        })
+        .collect();
+    assert_eq!(busy, [(3, 1.0), (4, 0.3), (2, 0.0)]);
+    let expected = serde_json::json!({
+        "pid": 3, "ppid": 1, "uid": 1000, "name": "shop", "state": "S", "threads": 3,
+        "processors": 1.0, "processor_seconds": 3.5, "resident_bytes": 50
+    });
+    assert_eq!(told["processes"][0], expected);
+    let one = trial.json("/v1/processes?limit=1").await;
+    assert_eq!((&one["found"], one["processes"].as_array().unwrap().len()), (&3.into(), 1));
+    let (status, _) = trial.get("/v1/processes?sort=cpu").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+}

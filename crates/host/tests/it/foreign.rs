@@ -1,0 +1,239 @@
+//! What is stored of programs that write PCP's format or the JVM's: the golden file's numbers, as they are.
+//!
+//! Files stand where programs put them, and are of processes that sleep.
+
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use hist::codec::header::Temporality;
+use host::Settings;
+use model::{Kind, Series, Value};
+
+use crate::{Place, Told, nothing, unlimited};
+
+/// Written by PCP's own library: `testdata/mmv/README.md`.
+const MMV: &[u8] = include_bytes!("../../../../testdata/mmv/v1.mmv");
+/// Where it has the number of its process, and what `requests` counts.
+const MMV_PROCESS: usize = 32;
+const REQUESTS: u64 = 12_345_678_901;
+
+/// A process that does nothing, and its file; both are gone at the end.
+struct Program {
+    child: Child,
+    path: PathBuf,
+}
+
+impl Program {
+    /// `file` makes the bytes out of the process's number. `None` where a file cannot be put there.
+    fn start(
+        path: impl FnOnce(u32) -> PathBuf,
+        file: impl FnOnce(u32) -> Vec<u8>,
+    ) -> Option<Program> {
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let path = path(child.id());
+        let program = Program { child, path };
+        let _ = std::fs::remove_file(&program.path);
+        std::fs::create_dir_all(program.path.parent()?).ok()?;
+        match std::fs::write(&program.path, file(program.child.id())) {
+            Ok(()) => Some(program),
+            Err(error) => {
+                println!("skipped: {}: {error}", program.path.display());
+                None
+            }
+        }
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Changes a number in place, as who writes such a file does.
+    fn set(&self, at: usize, number: u64) {
+        let file = std::fs::File::options().write(true).open(&self.path).unwrap();
+        file.write_all_at(&number.to_le_bytes(), at as u64).unwrap();
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.path);
+        // Its folder, if it was the last one in it.
+        let _ = self.path.parent().map(std::fs::remove_dir);
+    }
+}
+
+fn often() -> Settings {
+    Settings { programs: Some(Duration::from_millis(100)), ..nothing() }
+}
+
+#[track_caller]
+fn wait(place: &Place, is_so: impl Fn(&Told) -> bool) {
+    let began = Instant::now();
+    while !is_so(&place.told()) {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is not told");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The numbers of a series as they were told, one after the other, and the series.
+#[track_caller]
+fn numbers(told: &Told, name: &str, labels: &[(&str, &str)]) -> (Series, Vec<f64>) {
+    let rows: Vec<_> = told.of(name, labels).collect();
+    let series = rows.first().unwrap_or_else(|| panic!("there is no {name}")).0.clone();
+    let number = |value: &Value| match value {
+        Value::Number(number) => *number,
+        other => panic!("{name} is {other:?}"),
+    };
+    assert!(rows.iter().all(|row| row.0 == series), "{name} is one series");
+    (series, rows.iter().map(|row| number(&row.1.value)).collect())
+}
+
+const COUNTER: Kind = Kind::Counter(Temporality::Cumulative);
+
+#[test]
+fn what_pcp_counts_is_counted_and_a_program_that_is_started_anew_begins_at_its_own_beginning() {
+    let name = format!("topdeck-it-{}", std::process::id());
+    let path = |_| Path::new("/var/tmp/mmv").join(&name);
+    let at = MMV.windows(8).position(|word| word == REQUESTS.to_le_bytes()).unwrap();
+    let file = |pid: u32| {
+        let mut bytes = MMV.to_vec();
+        bytes[MMV_PROCESS..][..4].copy_from_slice(&pid.to_le_bytes());
+        bytes
+    };
+    let Some(mut first) = Program::start(path, file) else { return };
+    let place = Place::new(unlimited(), Duration::from_secs(3_600));
+    let host = place.start(often());
+    let pid = first.pid();
+    let of =
+        [("process", name.as_str()), ("pid", pid.as_str()), ("format", "pcp"), ("host", "box")];
+    let written: Vec<f64> = (0..5).map(|n| (REQUESTS + n * n) as f64).collect();
+    for number in &written {
+        first.set(at, *number as u64);
+        wait(&place, |told| told.number("requests", &of) == Some(*number));
+    }
+    first.kill();
+    wait(&place, |told| told.number("process_up", &of) == Some(0.0));
+    // Started anew, it counts from its own beginning, under a number of its own.
+    let second = Program::start(path, |pid| {
+        let mut bytes = file(pid);
+        bytes[at..][..8].copy_from_slice(&5u64.to_le_bytes());
+        bytes
+    })
+    .unwrap();
+    let again = second.pid();
+    let anew = [of[0], ("pid", again.as_str()), of[2]];
+    wait(&place, |told| told.number("requests", &anew) == Some(5.0));
+    host.stop().unwrap();
+
+    let told = place.told();
+    let (series, mut numbers_told) = numbers(&told, "requests", &of);
+    numbers_told.dedup();
+    assert_eq!(numbers_told, written);
+    assert_eq!(series.kind(), COUNTER);
+    // Another series: nothing falls, and nothing has a rate below nought.
+    let (other, numbers_told) = numbers(&told, "requests", &anew);
+    assert!(
+        other != series && numbers_told.iter().all(|number| *number == 5.0),
+        "{numbers_told:?}"
+    );
+    let starts = told.of("requests", &anew).all(|row| row.1.start < row.1.end);
+    assert!(starts, "it says since when it counts");
+    let one = |name: &str, more: &[(&str, &str)]| {
+        let (series, numbers) = numbers(&told, name, &[&of[..], more].concat());
+        (series.kind(), series.unit().to_owned(), numbers.last().copied())
+    };
+    let none = String::new;
+    assert_eq!(one("queue", &[]), (Kind::Gauge, none(), Some(-3.0)));
+    assert_eq!(one("limit", &[]), (Kind::Gauge, "MiBy".to_owned(), Some(512.0)));
+    assert_eq!(one("balance", &[]), (Kind::Gauge, none(), Some(-5e9)));
+    assert_eq!(one("load", &[]), (Kind::Gauge, none(), Some(0.75)));
+    assert_eq!(one("busy", &[]), (COUNTER, "us".to_owned(), Some(2_500.0)));
+    for (instance, bytes) in [("sda", 4_096.0), ("sdb", 8_192.0)] {
+        let found = one("io.bytes", &[("instance", instance)]);
+        assert_eq!(found, (COUNTER, "By".to_owned(), Some(bytes)));
+    }
+    let texts = |name| told.of(name, &of).map(|row| row.1.value.clone()).collect::<Vec<_>>();
+    assert_eq!(texts("version"), [Value::Text("1.2.3".to_owned())]);
+    assert_eq!(texts("process_end"), [Value::Text("died".to_owned())]);
+}
+
+/// A file of a JVM, out of numbers (units, variability) and a command line: `docs/formats/hsperfdata.md`.
+fn hsperf(numbers: &[(&str, u8, u8, i64)], command: &str) -> (Vec<u8>, Vec<usize>) {
+    let (mut file, mut places) = (vec![0; 32], Vec::new());
+    let mut entry = |name: &str, kind: u8, unit: u8, variability: u8, vector: i32, data: &[u8]| {
+        let at = (20 + name.len() + 1).next_multiple_of(8);
+        let length = (at + data.len()).next_multiple_of(8);
+        let begin = file.len();
+        for number in [length as i32, 20, vector] {
+            file.extend(number.to_le_bytes());
+        }
+        file.extend([kind, 1, unit, variability]);
+        file.extend((at as i32).to_le_bytes());
+        file.extend(name.as_bytes());
+        file.resize(begin + at, 0);
+        file.extend(data);
+        file.resize(begin + length, 0);
+        places.push(begin + at);
+    };
+    for (name, unit, variability, number) in numbers {
+        entry(name, b'J', *unit, *variability, 0, &number.to_le_bytes());
+    }
+    entry("sun.rt.javaCommand", b'B', 5, 1, command.len() as i32, command.as_bytes());
+    let head = [0xca, 0xfe, 0xc0, 0xc0, 1, 2, 0, 1];
+    file[..8].copy_from_slice(&head);
+    let used = file.len() as i32;
+    file[8..12].copy_from_slice(&used.to_le_bytes());
+    file[24..28].copy_from_slice(&32i32.to_le_bytes());
+    file[28..32].copy_from_slice(&(numbers.len() as i32 + 1).to_le_bytes());
+    (file, places)
+}
+
+#[test]
+fn what_a_jvm_counts_is_counted_with_its_units() {
+    let folder = Path::new("/tmp").join(format!("hsperfdata_topdeck-it-{}", std::process::id()));
+    // Ticks of a frequency of its own are nanoseconds; events and bytes are what they are.
+    let numbers_of = [
+        ("sun.os.hrt.frequency", 6, 1, 1_000_000),
+        ("java.cls.loadedClasses", 4, 2, 450),
+        ("sun.gc.collector.0.time", 3, 2, 1_500),
+        ("sun.gc.generation.0.used", 2, 3, 4_096),
+    ];
+    let (file, places) = hsperf(&numbers_of, "org.example.Shop --port 1");
+    let started = Program::start(|pid| folder.join(pid.to_string()), |_| file);
+    let Some(mut jvm) = started else { return };
+    let place = Place::new(unlimited(), Duration::from_secs(3_600));
+    let host = place.start(often());
+    let pid = jvm.pid();
+    let of = [("process", "org.example.Shop"), ("pid", pid.as_str()), ("format", "jvm")];
+    let classes = "java.cls.loadedClasses";
+    for count in [450, 451, 1_000_000] {
+        jvm.set(places[1], count);
+        wait(&place, |told| told.number(classes, &of) == Some(count as f64));
+    }
+    jvm.kill();
+    wait(&place, |told| told.number("process_up", &of) == Some(0.0));
+    host.stop().unwrap();
+    let told = place.told();
+    let (series, mut seen) = numbers(&told, classes, &of);
+    seen.dedup();
+    assert_eq!((series.kind(), seen), (COUNTER, vec![450.0, 451.0, 1e6]));
+    let one = |name: &str| {
+        let (series, numbers) = numbers(&told, name, &of);
+        (series.kind(), series.unit().to_owned(), numbers.last().copied())
+    };
+    let time = (COUNTER, "ns".to_owned(), Some(1_500_000.0));
+    assert_eq!(one("sun.gc.collector.0.time"), time);
+    let used = (Kind::Gauge, "By".to_owned(), Some(4_096.0));
+    assert_eq!(one("sun.gc.generation.0.used"), used);
+    let ends: Vec<_> = told.of("process_end", &of).map(|row| &row.1.value).collect();
+    assert_eq!(ends, [&Value::Text("died".to_owned())]);
+}

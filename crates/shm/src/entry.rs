@@ -1,0 +1,196 @@
+//! A series as it stands in the registry: an entry of eight words, and the texts that it speaks of. The writer's side and the
+//! readers' are here together.
+
+use crate::layout::{self, kind};
+use crate::shown::Role;
+
+/// A series to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Series {
+    pub(crate) kind: u64,
+    pub(crate) name: String,
+    /// By ascending name, each once.
+    pub(crate) labels: Vec<(String, String)>,
+    pub(crate) unit: String,
+    pub(crate) help: String,
+    pub(crate) role: Role,
+    /// The cells of what it is linked to.
+    pub(crate) link: Option<u64>,
+    /// What the kind wants to know; for operations in flight the names of tags are a text instead.
+    pub(crate) parameter: u64,
+    pub(crate) tags: Vec<String>,
+}
+
+/// Labels of a series at the most, as of a series of any source.
+pub(crate) const LABELS_MAX: usize = 64;
+/// Bytes of a text at the most: the names of four tags.
+const TEXT_MAX: usize = 5 * layout::STRING_MAX;
+
+/// Where the cells of a series lie in each lane: the small ones, and 2^32 times the large ones.
+pub(crate) fn cells(small: usize, large: usize) -> u64 {
+    small as u64 | (large as u64) << 32
+}
+
+/// Small cells and their alignment, and large cells, of a kind.
+pub(crate) const fn sizes(kind: u64) -> Option<(usize, usize, usize)> {
+    Some(match kind {
+        kind::COUNTER | kind::UP_DOWN | kind::GAUGE | kind::FLOAT_GAUGE => (8, 8, 0),
+        kind::TEXT => (layout::TEXT_BYTES, 8, 0),
+        kind::HEARTBEAT => (layout::HEARTBEAT_BYTES, 8, 0),
+        kind::HISTOGRAM => (64, 64, layout::BUCKETS_BYTES),
+        kind::IN_FLIGHT => (64, 64, layout::SLOTS_MAX * layout::SLOT_BYTES),
+        _ => return None,
+    })
+}
+
+/// An entry as it was read, with the texts of its file. Anything may stand there: what is no text is `None`.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) words: &'a [u64; 8],
+    pub(crate) texts: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    pub(crate) fn kind(self) -> u64 {
+        self.words[0] & 0xff
+    }
+
+    /// A role that is not known is none.
+    pub(crate) fn role(self) -> Role {
+        Role::ALL.get((self.words[0] >> 8 & 0xff) as usize).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn name(self) -> Option<&'a str> {
+        self.string(1)
+    }
+
+    pub(crate) fn labels(self) -> Option<Vec<(&'a str, &'a str)>> {
+        labels_of(text_at(self.texts, self.words[2])?)
+    }
+
+    pub(crate) fn unit(self) -> Option<&'a str> {
+        self.string(3)
+    }
+
+    pub(crate) fn help(self) -> Option<&'a str> {
+        self.string(4)
+    }
+
+    /// The small ones, and the large ones.
+    pub(crate) fn cells(self) -> (usize, usize) {
+        (self.words[5] as u32 as usize, (self.words[5] >> 32) as usize)
+    }
+
+    /// The number of the entry that the role refers to.
+    pub(crate) fn link(self) -> Option<u64> {
+        self.words[6].checked_sub(1)
+    }
+
+    pub(crate) fn parameter(self) -> u64 {
+        self.words[7]
+    }
+
+    /// The names of operations' tags.
+    pub(crate) fn tags(self) -> Option<Vec<&'a str>> {
+        if self.kind() != kind::IN_FLIGHT {
+            return Some(Vec::new());
+        }
+        let names = self.string(7)?.split('\0').filter(|name| !name.is_empty());
+        Some(names.take(layout::TAGS_MAX).collect())
+    }
+
+    /// Bytes that names, labels and help text take in memory, told whole; `None` unless all of them are texts.
+    pub(crate) fn text_bytes(self) -> Option<usize> {
+        const TAKEN: usize = size_of::<String>();
+        let texts = self.name()?.len() + self.unit()?.len() + self.help()?.len() + 3 * TAKEN;
+        let labels = self.labels()?.into_iter();
+        let labels =
+            labels.map(|(name, value)| name.len() + value.len() + 2 * TAKEN).sum::<usize>();
+        let tags = self.tags()?.into_iter().map(|tag| tag.len() + TAKEN).sum::<usize>();
+        Some(texts + labels + tags)
+    }
+
+    fn string(self, word: usize) -> Option<&'a str> {
+        match self.words[word] {
+            0 => Some(""),
+            at => str::from_utf8(text_at(self.texts, at)?).ok(),
+        }
+    }
+}
+
+/// The text at a place, which an entry or the header names in words.
+pub(crate) fn text_at(texts: &[u8], at: u64) -> Option<&[u8]> {
+    let at = usize::try_from(at).ok()?.checked_mul(8)?;
+    if at == 0 {
+        return Some(&[]);
+    }
+    let (length, rest) = texts.get(at..)?.split_first_chunk()?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+    rest.get(..length).filter(|_| length <= TEXT_MAX)
+}
+
+/// Bytes as words, the first byte the least significant one, filled up with zeros.
+pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    })
+}
+
+/// Labels as one text: of each the length of the name in two bytes, the name, and the same of the value.
+pub(crate) fn labels_text(labels: &[(String, String)]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for part in labels.iter().flat_map(|(name, value)| [name, value]) {
+        text.extend_from_slice(&(part.len() as u16).to_le_bytes());
+        text.extend_from_slice(part.as_bytes());
+    }
+    text
+}
+
+fn labels_of(mut text: &[u8]) -> Option<Vec<(&str, &str)>> {
+    let mut labels = Vec::new();
+    while !text.is_empty() {
+        let mut part = || {
+            let (length, rest) = text.split_first_chunk()?;
+            let (part, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
+            text = rest;
+            str::from_utf8(part).ok()
+        };
+        if labels.len() == LABELS_MAX {
+            return None;
+        }
+        labels.push((part()?, part()?));
+    }
+    Some(labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_lies_within_the_texts_or_is_none() {
+        let mut texts: Vec<u8> = [0u64, 3].iter().flat_map(|word| word.to_le_bytes()).collect();
+        texts.extend(b"abc");
+        assert_eq!(text_at(&texts, 0), Some(&b""[..]));
+        assert_eq!(text_at(&texts, 1), Some(&b"abc"[..]));
+        assert_eq!(text_at(&texts[..18], 1), None, "it is cut off");
+        for at in [2, 3, 1 << 32, u64::MAX] {
+            assert_eq!(text_at(&texts, at), None);
+        }
+    }
+
+    #[test]
+    fn labels_are_read_as_they_were_written() {
+        let labels = [("a", ""), ("größe", "5")];
+        let owned = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let text = labels_text(&owned);
+        assert_eq!(labels_of(&text), Some(labels.to_vec()));
+        for end in 1..text.len() {
+            // Cut between two labels it has one less.
+            assert!(labels_of(&text[..end]).is_none_or(|labels| labels.len() == 1), "{end}");
+        }
+        assert_eq!(labels_of(&[0; 4 * (LABELS_MAX + 1)]), None);
+    }
+}

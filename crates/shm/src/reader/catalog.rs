@@ -1,0 +1,149 @@
+//! The series of a file as a reader keeps them: entries and texts, copied once because neither ever changes, and checked.
+
+use std::path::Path;
+
+use crate::entry::{Entry, sizes, text_at};
+use crate::error::{Error, Result};
+use crate::layout::{self, header, kind};
+use crate::source::Source;
+
+/// Series in the order of their entries.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    /// As the file has them, from where texts begin.
+    texts: Vec<u8>,
+    series: Vec<Listed>,
+    runs: Vec<Run>,
+    /// Entries that were looked at; some may make no series.
+    seen: usize,
+    /// Bytes that the names, labels and help texts of all series take, each told whole.
+    text_bytes: usize,
+    /// Where the cells of the last one end.
+    small_end: usize,
+    large_end: usize,
+}
+
+/// A file may let all its entries have one long text; no process does.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// An entry that makes a series.
+#[derive(Debug)]
+struct Listed {
+    /// Its number in the registry.
+    number: u64,
+    words: [u64; 8],
+}
+
+/// Counters whose numbers and cells follow each other.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    pub(crate) small: usize,
+}
+
+impl Run {
+    fn goes_on(&self, at: usize, small: usize) -> bool {
+        at == self.first + self.count && small == self.small.saturating_add(self.count * 8)
+    }
+}
+
+impl Catalog {
+    /// Whether this header speaks of entries or texts that were not read yet.
+    pub(crate) fn lacks(&self, words: &[u64; header::WORDS]) -> bool {
+        let texts = (words[header::TEXTS_USED] as usize).next_multiple_of(8);
+        words[header::REGISTRY_COUNT] as usize != self.seen || texts != self.texts.len()
+    }
+
+    /// Takes note of what was registered since.
+    pub(crate) fn extend(&mut self, source: &Source, words: &[u64; header::WORDS]) -> Result<()> {
+        if !self.lacks(words) {
+            return Ok(());
+        }
+        let count = (words[header::REGISTRY_COUNT] as usize).min(layout::ENTRIES_MAX);
+        let mut entries = vec![0; count.saturating_sub(self.seen) * layout::ENTRY_BYTES];
+        source.read(layout::REGISTRY + self.seen * layout::ENTRY_BYTES, &mut entries)?;
+        // Only now: the texts of an entry stand there before it does.
+        self.read_texts(source)?;
+        let (entries, _) = entries.as_chunks::<{ layout::ENTRY_BYTES }>();
+        self.series.reserve(entries.len());
+        for bytes in entries {
+            let (bytes, _) = bytes.as_chunks::<8>();
+            let words = std::array::from_fn(|at| u64::from_ne_bytes(bytes[at]));
+            if words[0] == 0 {
+                break;
+            }
+            self.note(words, source.path())?;
+        }
+        Ok(())
+    }
+
+    fn read_texts(&mut self, source: &Source) -> Result<()> {
+        let have = self.texts.len();
+        let used = (source.word(header::TEXTS_USED)? as usize).min(layout::TEXTS_BYTES);
+        self.texts.resize(used.next_multiple_of(8).max(have), 0);
+        let more = &mut self.texts[have..];
+        source.read(layout::TEXTS + have, more)?;
+        for word in more.as_chunks_mut::<8>().0 {
+            *word = u64::from_ne_bytes(*word).to_le_bytes();
+        }
+        Ok(())
+    }
+
+    /// The next entry.
+    fn note(&mut self, words: [u64; 8], path: &Path) -> Result<()> {
+        let damaged = |problem| Err(Error::Damaged { path: path.to_owned(), problem });
+        let number = self.seen as u64;
+        self.seen += 1;
+        let entry = Entry { words: &words, texts: &self.texts };
+        let sizes = sizes(entry.kind());
+        let (Some((small_bytes, _, large_bytes)), Some(text_bytes)) = (sizes, entry.text_bytes())
+        else {
+            return Ok(());
+        };
+        let (small, large) = entry.cells();
+        // Cells are given out one after the other: nothing is read twice for two entries.
+        if small < self.small_end || large < self.large_end {
+            return damaged(format!("the cells of entry {number} lie over others"));
+        }
+        (self.small_end, self.large_end) = (small + small_bytes, large + large_bytes);
+        self.text_bytes += text_bytes;
+        if self.text_bytes > TEXT_BYTES_MAX {
+            return damaged("its names and labels have more than 64 MiB together".to_owned());
+        }
+        if matches!(entry.kind(), kind::COUNTER | kind::UP_DOWN) {
+            let at = self.series.len();
+            match self.runs.last_mut() {
+                Some(run) if run.goes_on(at, small) => run.count += 1,
+                _ => self.runs.push(Run { first: at, count: 1, small }),
+            }
+        }
+        self.series.push(Listed { number, words });
+        Ok(())
+    }
+
+    /// How many series there are.
+    pub(crate) fn len(&self) -> usize {
+        self.series.len()
+    }
+
+    /// A series.
+    pub(crate) fn entry(&self, at: usize) -> Entry<'_> {
+        Entry { words: &self.series[at].words, texts: &self.texts }
+    }
+
+    /// The series of an entry.
+    pub(crate) fn place_of(&self, number: u64) -> Option<usize> {
+        self.series.binary_search_by_key(&number, |one| one.number).ok()
+    }
+
+    /// Counters and up-down gauges.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// A text, if it was there when we last looked.
+    pub(crate) fn text(&self, at: u64) -> Option<&[u8]> {
+        text_at(&self.texts, at)
+    }
+}

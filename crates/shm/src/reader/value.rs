@@ -1,0 +1,240 @@
+//! Reads values out of the cells of all lanes, kind by kind.
+
+use hist::{Histogram, Integers, Parts, Scheme, Side, Sum};
+
+use super::Reader;
+use crate::cells::{read_distribution, read_text};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::layout::{self, BUCKETS, GROUP, SCALE, SLOT_BYTES, kind};
+use crate::shown::{Heartbeat, InFlight, Number, Operation, Value};
+use crate::source::Budget;
+
+/// Operations of a table that are shown; the rest counts as not listed.
+const OPERATIONS_MAX: usize = 65_536;
+
+impl Reader {
+    pub(super) fn value_within(&self, budget: &Budget, at: usize) -> Result<Value> {
+        let entry = self.catalog.entry(at);
+        let (small, _) = entry.cells();
+        Ok(match entry.kind() {
+            kind::COUNTER => Value::Counter(Number::Unsigned(self.sum(small)?)),
+            kind::UP_DOWN => Value::Gauge(Number::Signed(self.sum(small)? as i64)),
+            kind::GAUGE => Value::Gauge(Number::Signed(self.set(small)? as i64)),
+            kind::FLOAT_GAUGE => Value::Gauge(Number::Float(f64::from_bits(self.set(small)?))),
+            kind::TEXT => self.text_value(budget, small)?,
+            kind::HISTOGRAM => match self.histogram(budget, entry)? {
+                Some(histogram) => Value::Histogram(Box::new(histogram)),
+                None => Value::Unknown("its buckets make no histogram"),
+            },
+            kind::IN_FLIGHT => Value::InFlight(self.in_flight(budget, entry)?),
+            kind::HEARTBEAT => Value::Heartbeat(Heartbeat {
+                beats: self.set(small)?,
+                last_ns: self.set(small + 8)?,
+                every_ns: entry.parameter(),
+            }),
+            _ => Value::Unknown("a kind that this topdeck does not know"),
+        })
+    }
+
+    /// Lanes in which small cells have room.
+    fn lanes_with(&self, small: usize, bytes: usize) -> impl Iterator<Item = usize> {
+        (0..self.lanes())
+            .filter(move |&lane| small.saturating_add(bytes) <= self.source.small_reserved(lane))
+    }
+
+    /// How many values a histogram has, records that are under way among them: a word of each lane instead of all its buckets. `None` of
+    /// what is no histogram.
+    pub fn recorded(&self, at: usize) -> Result<Option<u64>> {
+        let entry = self.catalog.entry(at);
+        if entry.kind() != kind::HISTOGRAM {
+            return Ok(None);
+        }
+        let (small, _) = entry.cells();
+        // `begun`, the first word of `layout::HISTOGRAM`.
+        self.lanes_with(small, 64)
+            .try_fold(0u64, |sum, lane| Ok(sum.saturating_add(self.source.small(lane, small)?)))
+            .map(Some)
+    }
+
+    fn sum(&self, small: usize) -> Result<u64> {
+        self.lanes_with(small, 8)
+            .try_fold(0u64, |sum, lane| Ok(sum.wrapping_add(self.source.small(lane, small)?)))
+    }
+
+    fn set(&self, small: usize) -> Result<u64> {
+        if small.saturating_add(8) > self.source.small_reserved(0) {
+            return Ok(0);
+        }
+        self.source.small(0, small)
+    }
+
+    fn text_value(&self, budget: &Budget, small: usize) -> Result<Value> {
+        if small.saturating_add(layout::TEXT_BYTES) > self.source.small_reserved(0) {
+            return Ok(Value::Text(String::new()));
+        }
+        let read =
+            |offset: usize, words: &mut [u64]| self.source.lane(budget, 0, small + offset, words);
+        let current = || {
+            let mut word = [0];
+            read(0, &mut word)?;
+            Ok(word[0])
+        };
+        let buffer = |number: usize| {
+            let mut words = [0; 1 + layout::TEXT_MAX / 8];
+            read(layout::TEXT_BUFFERS[number], &mut words)?;
+            Ok::<_, Error>(words)
+        };
+        Ok(match read_text(current, buffer)? {
+            Some([length, text @ ..]) => {
+                let length = (length as usize).min(layout::TEXT_MAX);
+                let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
+                Value::Text(String::from_utf8_lossy(&bytes[..length]).into_owned())
+            }
+            None => Value::Unknown("it changes faster than it can be read"),
+        })
+    }
+
+    fn histogram(&self, budget: &Budget, entry: Entry<'_>) -> Result<Option<Histogram>> {
+        let (small, large) = entry.cells();
+        let is_inside = large >= layout::SMALL_BYTES
+            && large.saturating_add(layout::BUCKETS_BYTES) <= layout::LANE_STRIDE;
+        if !is_inside {
+            return Ok(None);
+        }
+        let read = |lane: usize, offset: usize, words: &mut [u64]| {
+            self.source.lane(budget, lane, offset, words)
+        };
+        let mut total = vec![0u64; BUCKETS];
+        let mut of_lane = vec![0u64; BUCKETS];
+        let (mut zero, mut sum, mut min, mut max, mut is_exact) = (0u64, 0u128, u64::MAX, 0, true);
+        for lane in self.lanes_with(small, 64) {
+            // In most lanes nothing ever began.
+            if self.source.small(lane, small)? == 0 {
+                continue;
+            }
+            let mut touched_then = 0;
+            let side = read_distribution(
+                |offset| {
+                    let mut word = [0];
+                    read(lane, small + offset, &mut word)?;
+                    Ok(word[0])
+                },
+                |touched| {
+                    touched_then = touched;
+                    let mut count = 0u64;
+                    for (start, end) in groups(touched) {
+                        let words = &mut of_lane[start..end];
+                        read(lane, large + start * 8, words)?;
+                        count = words.iter().fold(count, |sum, n| sum.wrapping_add(*n));
+                    }
+                    Ok::<u64, Error>(count)
+                },
+            )?;
+            for (start, end) in groups(touched_then) {
+                for at in start..end {
+                    total[at] = total[at].saturating_add(of_lane[at]);
+                }
+            }
+            zero = zero.saturating_add(side.zero);
+            sum = sum.saturating_add(side.sum);
+            (min, max) = (min.min(side.min), max.max(side.max));
+            is_exact &= side.is_exact;
+        }
+        let mut parts = Parts::new(Scheme::Exp2(Integers::<SCALE>::grid()));
+        let counted = total.iter().enumerate().filter(|&(_, &count)| count > 0);
+        parts.positive =
+            counted.map(|(place, &count)| (Integers::<SCALE>::index(place), count)).collect();
+        parts.zero = zero;
+        let standing = |value| if is_exact { Side::Exact(value) } else { Side::Estimated(value) };
+        parts.sum = match is_exact {
+            true => Side::Exact(Sum::from_integer(sum)),
+            false => Side::Estimated(Sum::from_integer(sum)),
+        };
+        (parts.min, parts.max) = (standing(min as f64), standing(max as f64));
+        Ok(Histogram::from_parts(parts).ok())
+    }
+
+    fn in_flight(&self, budget: &Budget, entry: Entry<'_>) -> Result<InFlight> {
+        let (small, large) = entry.cells();
+        let mut found = InFlight::default();
+        let is_inside = large >= layout::SMALL_BYTES
+            && large.saturating_add(layout::SLOTS_MAX * SLOT_BYTES) <= layout::LANE_STRIDE;
+        for lane in self.lanes_with(small, 64) {
+            let is_idle =
+                self.source.small(lane, small)? == 0 && self.source.small(lane, small + 8)? == 0;
+            if is_idle {
+                continue;
+            }
+            let mut words = [0; 4];
+            // What ended is read first: more may begin meanwhile, and no number is below zero.
+            self.source.lane(budget, lane, small + 8, &mut words[1..])?;
+            self.source.lane(budget, lane, small, &mut words[..1])?;
+            found.started = found.started.wrapping_add(words[0]);
+            found.ended = found.ended.wrapping_add(words[1]);
+            found.unlisted = found.unlisted.wrapping_add(words[2]);
+            let slots = (words[3] as usize).min(layout::SLOTS_MAX);
+            if is_inside {
+                self.operations(budget, entry, lane, slots, &mut found.operations)?;
+            }
+        }
+        found.operations.sort_by_key(|operation| operation.start_ns);
+        Ok(found)
+    }
+
+    fn operations(
+        &self,
+        budget: &Budget,
+        entry: Entry<'_>,
+        lane: usize,
+        slots: usize,
+        operations: &mut Vec<Operation>,
+    ) -> Result<()> {
+        let (_, large) = entry.cells();
+        let names = entry.tags().unwrap_or_default();
+        let mut first = vec![0; slots * SLOT_BYTES / 8];
+        let mut second = first.clone();
+        self.source.lane(budget, lane, large, &mut first)?;
+        self.source.lane(budget, lane, large, &mut second)?;
+        let (first, second) = (first.as_chunks::<4>().0, second.as_chunks::<4>().0);
+        for (slot, again) in first.iter().zip(second) {
+            let [start_ns, number, tags_1, tags_2] = *slot;
+            // It was the same all the time between the two looks, or it ended, or began just now.
+            if start_ns <= layout::FILLING || slot != again {
+                continue;
+            }
+            let tags = [tags_1 as u32, (tags_1 >> 32) as u32, tags_2 as u32, (tags_2 >> 32) as u32];
+            let tags = names.iter().zip(tags).filter(|(_, tag)| *tag != 0);
+            // A text that is not known was made after we last looked, and the operation began after that.
+            let tags = tags.map(|(name, tag)| Some((*name, self.catalog.text(tag.into())?)));
+            let Some(tags) = tags.collect::<Option<Vec<_>>>() else { continue };
+            let bytes = tags.iter().map(|(name, value)| TAG_BYTES + name.len() + value.len());
+            let is_paid = budget.keep(OPERATION_BYTES + bytes.sum::<usize>());
+            if operations.len() == OPERATIONS_MAX || !is_paid {
+                break;
+            }
+            let tags = tags.into_iter().map(|(name, value)| {
+                (name.to_owned(), String::from_utf8_lossy(value).into_owned())
+            });
+            operations.push(Operation { start_ns, tags: tags.collect(), number });
+        }
+        Ok(())
+    }
+}
+
+/// What an operation takes beside its texts, and each of its tags.
+const OPERATION_BYTES: usize = size_of::<Operation>();
+const TAG_BYTES: usize = size_of::<(String, String)>();
+
+/// Groups of buckets that have room, those that follow each other together: from, to. The last bucket goes with the first group.
+fn groups(touched: u64) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = 0;
+    let groups = std::iter::from_fn(move || {
+        let rest = touched.checked_shr(at).filter(|rest| *rest != 0)?;
+        let start = at + rest.trailing_zeros();
+        let length = (touched >> start).trailing_ones();
+        at = start + length;
+        Some((start as usize * GROUP, at as usize * GROUP))
+    });
+    groups.chain((touched & 1 == 1).then_some((64 * GROUP, BUCKETS)))
+}
