@@ -22,7 +22,7 @@ use crate::verdict::Doubt;
 
 /// So much of the requests must be answered so soon.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Requirement {
+pub struct Limit {
     /// The share, 0.999 of p99.9; 1 means each.
     pub quantile: f64,
     /// Nanoseconds.
@@ -33,7 +33,7 @@ pub struct Requirement {
 #[derive(Clone, Debug)]
 pub struct Search {
     /// All must be met. Without any, the knee alone is looked for.
-    pub requirements: Vec<Requirement>,
+    pub requirements: Vec<Limit>,
     /// Where it begins; a rate that the target surely holds. Per second.
     pub first_rate: f64,
     /// Where it ends at the latest. Per second.
@@ -195,7 +195,7 @@ impl Default for Search {
     }
 }
 
-impl Requirement {
+impl Limit {
     /// Whether a run met it.
     pub fn is_met(&self, measured: &Measured) -> bool {
         let answered = measured.response.count();

@@ -146,15 +146,20 @@ impl Iterator for Arrivals {
 }
 
 impl Piece {
+    /// Divided, which rounds once: half a second is half a second, and 60/s for so long are 30 requests and not one more.
+    fn length_s(&self) -> f64 {
+        self.length_ns as f64 / 1e9
+    }
+
     /// How many requests fall into it.
     fn requests(&self) -> f64 {
-        (self.from_rate + self.to_rate) / 2.0 * self.length_ns as f64 * 1e-9
+        (self.from_rate + self.to_rate) / 2.0 * self.length_s()
     }
 
     /// When the integral of the rate from its start reaches a number: the root of a quadratic equation, in the form that loses no digits
     /// where the rate hardly changes. It is below the length.
     fn reaches(&self, requests: f64) -> u64 {
-        let length_s = self.length_ns as f64 * 1e-9;
+        let length_s = self.length_s();
         let slope = (self.to_rate - self.from_rate) / length_s;
         let root = (self.from_rate * self.from_rate + 2.0 * slope * requests).max(0.0).sqrt();
         let divisor = self.from_rate + root;

@@ -64,6 +64,11 @@ fn scheme(name: &str) -> Option<(bool, Option<u16>)> {
 }
 
 impl Target {
+    /// As it was written, without what may be a password.
+    pub fn shown(written: &str) -> String {
+        shown(written)
+    }
+
     /// Reads `http://host:port/path` and its like; the second is what a request's path is without another, `/` if the target has none.
     pub fn parse(written: &str) -> Result<(Target, String), TargetError> {
         let unknown = || TargetError::Scheme { written: shown(written) };

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::calibration::Compared;
 use crate::failure::Failure;
 use crate::run::Run;
+use crate::tally::Tally;
 
 /// Why a run is not to be trusted.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,19 +86,7 @@ pub(crate) fn doubts(run: &Run, threads: usize) -> Vec<Doubt> {
             seen_late: tally.seen_late,
         });
     }
-    let p99 = |of: &hist::Histogram| of.quantile(0.99).map_or(0.0, |found| found.estimate);
-    let (own, response) = (p99(&tally.own_lag), p99(&tally.response));
-    if own > OWN_LAG_NS && own > response * OWN_SHARE {
-        doubts.push(Doubt::Late { own_lag_p99_ns: own as u64, response_p99_ns: response as u64 });
-    }
-    let share = tally.cpu_ns as f64 / (run.length_ns.max(1) as f64 * threads as f64);
-    if share > BUSY && own > OWN_LAG_NS {
-        doubts.push(Doubt::Busy { share: share.min(1.0) });
-    }
-    let failed = tally.failed[Failure::Resources as usize];
-    if failed > 0 {
-        doubts.push(Doubt::Resources { failed });
-    }
+    doubts.extend(Doubt::so_far(tally, run.length_ns, threads));
     if tally.accounted() != tally.intended {
         let (intended, accounted) = (tally.intended, tally.accounted());
         doubts.push(Doubt::Books { intended, accounted });
@@ -105,16 +94,58 @@ pub(crate) fn doubts(run: &Run, threads: usize) -> Vec<Doubt> {
     doubts
 }
 
+impl Doubt {
+    /// What a tally by itself says, also while a run goes on. When the generator stood still, and what is lost from the books, is known at
+    /// the end.
+    pub fn so_far(tally: &Tally, length_ns: u64, threads: usize) -> Vec<Doubt> {
+        let mut doubts = Vec::new();
+        let p99 = |of: &hist::Histogram| of.quantile(0.99).map_or(0.0, |found| found.estimate);
+        let (own, response) = (p99(&tally.own_lag), p99(&tally.response));
+        // Where nothing was answered there is no time that it could have spoilt.
+        if tally.response.count() > 0 && own > OWN_LAG_NS && own > response * OWN_SHARE {
+            let (own_lag_p99_ns, response_p99_ns) = (own as u64, response as u64);
+            doubts.push(Doubt::Late { own_lag_p99_ns, response_p99_ns });
+        }
+        let share = tally.cpu_ns as f64 / (length_ns.max(1) as f64 * threads as f64);
+        if share > BUSY && own > OWN_LAG_NS {
+            doubts.push(Doubt::Busy { share: share.min(1.0) });
+        }
+        let failed = tally.failed[Failure::Resources as usize];
+        if failed > 0 {
+            doubts.push(Doubt::Resources { failed });
+        }
+        doubts
+    }
+
+    /// One word, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Doubt::Stalled { .. } => "stalled",
+            Doubt::Late { .. } => "late",
+            Doubt::Busy { .. } => "busy",
+            Doubt::Resources { .. } => "resources",
+            Doubt::Books { .. } => "books",
+            Doubt::Rate { .. } => "rate",
+            Doubt::Freeze(_) => "freeze",
+            Doubt::Unsteady { .. } => "unsteady",
+            Doubt::Clock { .. } => "clock",
+        }
+    }
+}
+
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ns: u64| ns as f64 * 1e-6;
         match self {
-            Doubt::Stalled { times, total_ns, missed, seen_late } => write!(
-                f,
-                "the generator itself stood still {times} times, {:.0} ms in all: {missed} requests were not sent, the answers to \
-                 {seen_late} came meanwhile, and neither are in the times; run it where it gets a processor",
-                ms(*total_ns)
-            ),
+            Doubt::Stalled { times, total_ns, missed, seen_late } => {
+                let often = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
+                write!(
+                    f,
+                    "the generator itself stood still {often}, {:.0} ms in all: {missed} requests were not sent, the answers to \
+                     {seen_late} came meanwhile, and neither are in the times; run it where it gets a processor",
+                    ms(*total_ns)
+                )
+            }
             Doubt::Late { own_lag_p99_ns, response_p99_ns } => write!(
                 f,
                 "the generator noticed too late when requests were due: p99 of that is {:.3} ms, of the response time {:.3} ms; \
@@ -159,5 +190,32 @@ impl fmt::Display for Doubt {
                 "{intended} requests were due, but what became of them is known of {accounted}: a fault of topdeck, please report it"
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(own_us: u64, response_us: Option<u64>) -> Tally {
+        let of = |us: Option<u64>| {
+            let mut recorder = hist::Recorder::new();
+            us.iter().for_each(|us| recorder.record(us * 1_000));
+            recorder.snapshot()
+        };
+        Tally { own_lag: of(Some(own_us)), response: of(response_us), ..Tally::default() }
+    }
+
+    #[test]
+    fn what_is_late_is_late_for_something() {
+        let doubts = |own_us, response_us| {
+            let doubts = Doubt::so_far(&tally(own_us, response_us), 1_000_000_000, 1);
+            doubts.iter().map(Doubt::kind).collect::<Vec<_>>()
+        };
+        assert_eq!(doubts(500, Some(1_000)), ["late"]);
+        assert_eq!(doubts(500, Some(50_000)), [""; 0]);
+        assert_eq!(doubts(50, Some(100)), [""; 0]);
+        // All failed.
+        assert_eq!(doubts(500, None), [""; 0]);
     }
 }

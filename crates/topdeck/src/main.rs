@@ -18,6 +18,7 @@ mod hist;
 mod import;
 mod inflight;
 mod journal;
+mod load;
 mod ls;
 mod man;
 mod node;

@@ -39,7 +39,7 @@ impl Server {
 fn search(quantile: f64, limit_ms: f64) -> Search {
     let limit_ns = (limit_ms * MS) as u64;
     Search {
-        requirements: vec![Requirement { quantile, limit_ns }],
+        requirements: vec![Limit { quantile, limit_ns }],
         first_rate: 20.0,
         tail: 200,
         ..Search::default()
@@ -47,7 +47,7 @@ fn search(quantile: f64, limit_ms: f64) -> Search {
 }
 
 /// The rate at which a quantile of the response time reaches the limit, by long runs.
-fn truth(service_ns: f64, requirement: Requirement) -> f64 {
+fn truth(service_ns: f64, requirement: Limit) -> f64 {
     let (mut below, mut above) = (1.0, 1e9 / service_ns);
     while above / below > 1.001 {
         let rate = (below + above) / 2.0;
@@ -95,7 +95,7 @@ fn random_arrivals_are_held_as_far_as_the_queue_allows() {
         let found = found(&search, |ask| server.measure(ask.rate, ask.length_ns));
         near(found.held.unwrap().rate, truth(MS, search.requirements[0]), 0.03);
         // Twice the service time.
-        let knee = truth(MS, Requirement { quantile: 0.99, limit_ns: 2_000_000 });
+        let knee = truth(MS, Limit { quantile: 0.99, limit_ns: 2_000_000 });
         near(found.knee.below.unwrap(), knee, 0.08);
     }
 }
@@ -188,7 +188,7 @@ fn without_requirements_the_knee_is_found_and_an_error_ends_it() {
     let mut server = Server::new(MS, true, 9);
     let search = Search { first_rate: 20.0, ..Search::default() };
     let found = found(&search, |ask| server.measure(ask.rate, ask.length_ns));
-    let knee = truth(MS, Requirement { quantile: 0.99, limit_ns: 2_000_000 });
+    let knee = truth(MS, Limit { quantile: 0.99, limit_ns: 2_000_000 });
     near(found.knee.below.unwrap(), knee, 0.1);
     assert!(found.held.is_none() && found.to_string().starts_with("knee: between"), "{found}");
     assert_eq!(search.run(&mut |_| Err("stop")).unwrap_err(), "stop");

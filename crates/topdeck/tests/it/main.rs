@@ -8,6 +8,7 @@ mod generate;
 mod hiccup;
 mod interference;
 mod journal;
+mod load;
 mod page;
 mod processes;
 mod query;
