@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::command::{print, say};
@@ -61,14 +61,27 @@ fn go(options: &RunOptions) -> Result<ExitCode> {
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .context("cannot wait for ctrl-C")?;
     }
+    let calibration = match options.no_calibration {
+        true => None,
+        false => Some(load::calibrate(&stop).context("calibration")?),
+    };
+    // Ended early, it found what is not true of this machine.
+    if calibration.is_some() && stop.load(Ordering::Relaxed) {
+        bail!("ended during the calibration, before anything was sent to the target");
+    }
     let push = options.push.as_ref().map(|to| Push::start(to, options, &plan)).transpose()?;
     let mut watch = Watch::new(&plan, options.quiet, push);
     let ran = load::run(&plan.settings, &stop, &mut watch);
     let (services, pushed) = watch.finish();
-    let run = ran?;
+    let mut run = ran?;
+    if let Some(found) = &calibration {
+        let known = found.doubts(&plan.settings.schedule, plan.settings.threads);
+        run.doubts.splice(0..0, known);
+    }
     let judged = options.require.iter().map(|one| Judged::of(one, &run)).collect();
     let report = Report {
         about: plan.about,
+        calibration,
         judged,
         services,
         pushed,

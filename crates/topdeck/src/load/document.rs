@@ -7,7 +7,7 @@ use api::json::Json::{self, Bool, Integer, List, Map, Null, Object, Text};
 use api::json::{integer, number};
 use hist::Histogram;
 use hist::codec::frame::{self, Meaning, Temporality, Unit};
-use load::{Failure, Tally, Verdict};
+use load::{Calibration, Failure, Tally, Verdict};
 
 use crate::load::report::{Judged, Report};
 use crate::load::statistics::{SHARES, at, times};
@@ -42,6 +42,7 @@ pub(crate) fn of(report: &Report) -> Json {
                 ("processors", integer(machine.processors as u64)),
             ]),
         ),
+        ("calibration", report.calibration.as_ref().map_or(Null, calibration)),
         ("began_unix_ns", Integer(run.began_unix_ns.into())),
         ("length_ns", integer(run.length_ns)),
         ("interrupted", Bool(report.is_interrupted)),
@@ -98,6 +99,28 @@ pub(crate) fn of(report: &Report) -> Json {
                 ])
             }),
         ),
+    ])
+}
+
+fn calibration(found: &Calibration) -> Json {
+    let compared = found.freeze.iter().map(|one| {
+        Object(vec![
+            ("what", Text(one.what.to_owned())),
+            ("found_ns", number(one.found_ns)),
+            ("truth_ns", number(one.truth_ns)),
+            ("allowed_ns", number(one.allowed_ns)),
+        ])
+    });
+    Object(vec![
+        ("clock_mode", Text(found.clock_mode.name().to_owned())),
+        ("clock_reason", found.clock_reason.clone().map_or(Null, Text)),
+        ("clock_error_ns", integer(found.clock_error_ns)),
+        ("clock_disruptions", integer(found.clock_disruptions)),
+        ("rate_max", number(found.rate_max)),
+        ("processors", integer(found.processors as u64)),
+        ("freeze", List(compared.collect())),
+        ("attempts", integer(found.attempts.into())),
+        ("steady", Bool(found.is_steady)),
     ])
 }
 

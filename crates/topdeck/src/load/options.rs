@@ -49,7 +49,7 @@ Exit status:
   0  it ran, and all that was required was met
   1  it could not run, or a file could not be written
   2  the command line makes no sense
-  3  the generator was the bottleneck: the numbers are not to be trusted
+  3  the generator or this machine was the bottleneck: the numbers are not to be trusted
   4  a --require was not met";
 
 #[derive(clap::Args)]
@@ -117,6 +117,10 @@ pub(crate) struct RunOptions {
     /// How long answers are waited for when all is sent
     #[arg(long, value_name = "LENGTH", default_value = "5s", value_parser = length)]
     pub(crate) drain: u64,
+
+    /// Do not look before the run what this machine can be trusted with, which takes 1 to 5 seconds; the report says so
+    #[arg(long)]
+    pub(crate) no_calibration: bool,
 
     /// What is sent, from a file: several requests with weights, bodies and variables
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "header", "body", "body_file"])]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hist::{Bracket, Histogram};
-use load::{Requirement, Run, Sessions, Verdict, What};
+use load::{Calibration, Requirement, Run, Sessions, Verdict, What};
 
 use crate::command::plain;
 use crate::compare::show::wrapped;
@@ -20,6 +20,8 @@ use crate::time;
 /// All that is told of a run.
 pub(crate) struct Report {
     pub(crate) about: About,
+    /// What this machine can be trusted with, if it was looked at.
+    pub(crate) calibration: Option<Calibration>,
     pub(crate) run: Run,
     pub(crate) judged: Vec<Judged>,
     /// Service times by the second in which answers came.
@@ -163,12 +165,26 @@ pub(crate) fn circumstances(report: &Report) -> Vec<String> {
         ),
         plain(&about.machine.words()),
     ];
+    lines.extend(calibrated(report.calibration.as_ref()));
     if report.is_interrupted {
         lines.push(
             "ended before its time: what would have been due later is not counted".to_owned(),
         );
     }
     lines
+}
+
+/// What this machine can be trusted with, in lines.
+fn calibrated(found: Option<&Calibration>) -> Vec<String> {
+    match found {
+        Some(found) => {
+            found.to_string().lines().map(|line| format!("calibration, {}", plain(line))).collect()
+        }
+        None => vec![
+            "calibration was left out: nothing says what this machine can be trusted with"
+                .to_owned(),
+        ],
+    }
 }
 
 /// Words on lines that fit, a little to the right.

@@ -23,7 +23,7 @@ fn url(stub: &Stub) -> String {
 #[track_caller]
 fn trusted(arguments: &[&str]) -> Option<Run> {
     for _ in 0..6 {
-        let run = topdeck(&[&["load"], arguments].concat(), b"");
+        let run = topdeck(&[&["load", "--no-calibration"], arguments].concat(), b"");
         if run.status != 3 {
             return Some(run);
         }
@@ -51,12 +51,45 @@ fn a_run_tells_what_users_felt() {
     let text = &run.stdout;
     assert!(text.contains("100/s at even distances for 1 s"), "{text}");
     assert!(text.contains("seed 5, 1 thread, 16 to "), "{text}");
+    assert!(text.contains("calibration was left out"), "{text}");
     assert_eq!((number(text, "intended"), number(text, "completed")), (100, 100));
     for word in ["p50", "p99.99", "max", "mean", "response", "service", "send lag", "own lag"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     // A line a second where nobody looks on from a terminal.
     assert!(run.stderr.starts_with("1 s of 1 s: 100/s asked, "), "{}", run.stderr);
+}
+
+/// The only run of these tests with a calibration. More is asked for than any machine sends, so it doubts; it runs all the same.
+#[test]
+fn a_run_tells_what_this_machine_can_be_trusted_with() {
+    let stub = stub();
+    let url = url(&stub);
+    let arguments = [&url, "--rate", "50000000", "--duration", "1us", "--quiet", "--json", "-"];
+    let run = topdeck(&[&["load"], &arguments[..]].concat(), b"");
+    assert_eq!(run.status, 3, "{}", run.all());
+    assert!(run.stderr.starts_with("NOT TO BE TRUSTED"), "{}", run.stderr);
+    for line in ["calibration, clock: ", "calibration, rate: one thread", "calibration, freeze"] {
+        assert!(run.stderr.contains(line), "{line}: {}", run.stderr);
+    }
+    let document: Value = serde_json::from_str(&run.stdout).unwrap();
+    let calibration = &document["calibration"];
+    assert!(calibration["rate_max"].is_number(), "{calibration}");
+    let freeze = calibration["freeze"].as_array().unwrap();
+    assert_eq!(freeze.len(), 4, "{calibration}");
+    assert_eq!(document["account"]["intended"], 50);
+    // Whatever it doubts is among the doubts of the run.
+    let doubts = document["doubts"].as_array().unwrap();
+    let is_told = |kind: &str| doubts.iter().any(|doubt| doubt["kind"] == kind);
+    let apart = |one: &Value| {
+        let [found, truth, allowed] =
+            ["found_ns", "truth_ns", "allowed_ns"].map(|name| one[name].as_f64().unwrap());
+        (found - truth).abs() > allowed
+    };
+    let is_steady = calibration["steady"] == true;
+    assert!(is_told("rate"), "{document}");
+    assert_eq!(is_told("unsteady"), !is_steady, "{document}");
+    assert_eq!(is_told("freeze"), is_steady && freeze.iter().any(apart), "{document}");
 }
 
 #[test]
@@ -138,7 +171,7 @@ fn an_interrupt_ends_it_and_tells_what_there_is() {
     let stub = stub();
     let binary = env!("CARGO_BIN_EXE_topdeck");
     let child = std::process::Command::new(binary)
-        .args(["load", &url(&stub), "--rate", "50", "--duration", "60s"])
+        .args(["load", "--no-calibration", &url(&stub), "--rate", "50", "--duration", "60s"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -208,7 +241,11 @@ fn a_slower_server_is_no_chance() {
         let path = path.to_str().unwrap();
         // Doubted or not: it is what is compared that counts.
         topdeck(
-            &["load", &url, "--rate", "40", "--duration", "5s", "--quiet", "--json", path],
+            &[
+                &["load", &url, "--rate", "40", "--duration", "5s", "--quiet", "--no-calibration"],
+                &["--json", path][..],
+            ]
+            .concat(),
             b"",
         );
     }
@@ -228,7 +265,8 @@ fn a_run_is_pushed_into_a_server() {
     let to = format!("http://{}", deck.address());
     let url = url(&stub);
     let arguments = [&url, "--rate", "100", "--duration", "2s", "--quiet"];
-    let run = topdeck(&[&["load"], &arguments[..], &["--push", &to, "--run", "a b"]].concat(), b"");
+    let left_out = ["load", "--no-calibration"];
+    let run = topdeck(&[&left_out, &arguments[..], &["--push", &to, "--run", "a b"]].concat(), b"");
     assert!(run.stdout.contains("pushed to") && run.stdout.contains(": all "), "{}", run.all());
     let completed = number(&run.stdout, "completed");
     let mut found = 0;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hist::Recorder;
-use load::{Doubt, Failure, Run, Sessions, Tally};
+use load::{Calibration, Compared, Doubt, Failure, Run, Sessions, Tally};
 
 use super::*;
 use crate::load::document;
@@ -74,9 +74,21 @@ pub(crate) fn report() -> Report {
         planned_ns: 2_000 * MS,
         machine,
     };
+    let calibration = Calibration {
+        clock_mode: clock::Mode::Counter,
+        clock_reason: None,
+        clock_error_ns: 100,
+        clock_disruptions: 0,
+        rate_max: 113_137.5,
+        processors: 2,
+        freeze: vec![Compared { what: "p99", found_ns: 151e6, truth_ns: 150e6, allowed_ns: 4e6 }],
+        attempts: 1,
+        is_steady: true,
+    };
     let judged = ["p50<60ms", "p99<1s", "failed<1%"];
     Report {
         about,
+        calibration: Some(calibration),
         judged: judged.map(|text| Judged::of(&text.parse().unwrap(), &run)).into(),
         services: BTreeMap::from([(0, histogram(1..=50)), (1, histogram(51..=97))]),
         sessions: Some(Sessions { clicks: 5, requests_per_click: 40 }),
