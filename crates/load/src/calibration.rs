@@ -59,7 +59,8 @@ pub struct Compared {
 }
 
 const MS: u64 = 1_000_000;
-const RATE_FIRST: f64 = 10_000.0;
+/// The lowest rate that is tried.
+pub(crate) const RATE_FIRST: f64 = 10_000.0;
 const RATE_LAST: f64 = 1_300_000.0;
 const RATE_LENGTH_NS: u64 = 60 * MS;
 const RATE_ATTEMPTS: u32 = 3;
@@ -240,16 +241,17 @@ impl fmt::Display for Calibration {
         let reason = self.clock_reason.as_ref().map_or(String::new(), |why| format!(" ({why})"));
         let (mode, error_ns) = (self.clock_mode.name(), self.clock_error_ns);
         writeln!(f, "clock: {mode}{reason}, off by at most {error_ns} ns")?;
-        writeln!(
-            f,
-            "rate: one thread sends at least {:.0}/s on time; {} processors",
-            self.rate_max, self.processors
-        )?;
+        match self.rate_max {
+            0.0 => write!(f, "rate: one thread did not send even {RATE_FIRST:.0}/s on time")?,
+            rate => write!(f, "rate: one thread sends at least {rate:.0}/s on time")?,
+        }
+        writeln!(f, "; {} processors", self.processors)?;
         let ms = |ns: f64| ns * 1e-6;
         write!(f, "freeze test:")?;
-        for one in &self.freeze {
+        for (number, one) in self.freeze.iter().enumerate() {
             let (found, truth) = (ms(one.found_ns), ms(one.truth_ns));
-            write!(f, " {} {found:.2} ms (truth {truth:.2} ms)", one.what)?;
+            let comma = if number > 0 { "," } else { "" };
+            write!(f, "{comma} {} {found:.2} ms (truth {truth:.2} ms)", one.what)?;
         }
         if self.attempts > 1 {
             write!(f, ", {} attempts", self.attempts)?;
@@ -295,6 +297,15 @@ mod tests {
             calm().doubts(&at_once, 1),
             [Doubt::Rate { asked: 200_000.0, possible: 100_000.0 }]
         );
+    }
+
+    /// A machine that is not even as fast as was tried has no rate of 0.
+    #[test]
+    fn no_rate_at_all_is_told_as_such() {
+        let slow = Calibration { rate_max: 0.0, ..calm() };
+        assert!(slow.to_string().contains("did not send even 10000/s on time"), "{slow}");
+        let doubts = slow.doubts(&Schedule::constant(50.0, 1_000 * MS, Spacing::Even), 1);
+        assert!(doubts[0].to_string().contains("did not send 10000 on time"), "{doubts:?}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use hist::{Bracket, Histogram};
 
+use crate::knee::Limit;
 use crate::replay::UNITS;
 use crate::run::Run;
 
@@ -135,6 +136,27 @@ impl Statistic {
     }
 }
 
+impl TryFrom<&Requirement> for Limit {
+    type Error = RequirementError;
+
+    fn try_from(of: &Requirement) -> Result<Limit, RequirementError> {
+        let quantile = match of.what {
+            What::Time(Time::Response, Statistic::Quantile(q)) => q,
+            What::Time(Time::Response, Statistic::Max) => 1.0,
+            _ => {
+                return Err(RequirementError(format!(
+                    "{} cannot be searched for: a search takes percentiles and max of response time, as in p99.9<20ms or max<1s; what \
+                     failed counts in them as never answered",
+                    of.written
+                )));
+            }
+        };
+        // A limit holds what is equal to it.
+        let limit = if of.is_equal_enough { of.limit.floor() } else { of.limit.ceil() - 1.0 };
+        Ok(Limit { quantile, limit_ns: limit.max(0.0) as u64 })
+    }
+}
+
 const EXPECTED: &str = "expected p50, p99.9, max or mean (of service time: service.p99) below a time, failed below a share, or rate above a \
                         number per second, as in p99.9<20ms, failed<0.1% or rate>990";
 
@@ -254,6 +276,20 @@ mod tests {
         check("p50<1h", &none, Verdict::Missed);
         check("failed<50%", &none, Verdict::Missed);
         check("p50<1h", &self::run(std::iter::empty(), 5), Verdict::Missed);
+    }
+
+    #[test]
+    fn a_search_takes_percentiles_of_response_time() {
+        let limit = |written: &str| Limit::try_from(&written.parse::<Requirement>().unwrap());
+        let found = |quantile, limit_ns| Ok(Limit { quantile, limit_ns });
+        assert_eq!(limit("p99.9<20ms"), found(0.999, 19_999_999));
+        assert_eq!(limit("p99.9<=20ms"), found(0.999, 20_000_000));
+        assert_eq!(limit("response.max<=1s"), found(1.0, 1_000_000_000));
+        assert_eq!(limit("p50<0ms"), found(0.5, 0));
+        for written in ["mean<1s", "failed<1%", "rate>10", "service.p99<1s", "service.max<1s"] {
+            let error = limit(written).unwrap_err().to_string();
+            assert!(error.contains("percentiles and max of response"), "{written}: {error}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::calibration::Compared;
+use crate::calibration::{Compared, RATE_FIRST};
 use crate::failure::Failure;
 use crate::run::Run;
 use crate::tally::Tally;
@@ -161,6 +161,11 @@ impl fmt::Display for Doubt {
             Doubt::Resources { failed } => write!(
                 f,
                 "{failed} requests found no file, port or memory on this machine; raise the limits, or ask for fewer connections"
+            ),
+            Doubt::Rate { asked, possible: 0.0 } => write!(
+                f,
+                "{asked:.0} requests per second are asked for, and before the run this machine did not send {RATE_FIRST:.0} on time, the \
+                 lowest rate that was tried; run it where nothing else runs"
             ),
             Doubt::Rate { asked, possible } => write!(
                 f,

@@ -2,7 +2,7 @@
 //!
 //! [`options`] is what can be asked for, [`plan`] makes of it what the engine (the crate `load`) runs. [`watch`] is told each second: it
 //! shows [`live`] how it goes and hands on to [`push`]. What a run came to is a [`report::Report`], which is written as text, as JSON
-//! ([`document`]), as a page ([`page`]) and as a log ([`log`]).
+//! ([`document`]), as a page ([`page`]) and as a log ([`log`]). With `--search` there are many runs: [`search`], [`searched`].
 
 mod compare;
 mod document;
@@ -15,6 +15,8 @@ mod plan;
 mod push;
 mod recorded;
 mod report;
+mod search;
+mod searched;
 mod sessions;
 mod spectra;
 mod statistics;
@@ -53,6 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn go(options: &RunOptions) -> Result<ExitCode> {
+    let search = options.search.then(|| search::of(options));
     let plan = Plan::of(options)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -68,6 +71,16 @@ fn go(options: &RunOptions) -> Result<ExitCode> {
     // Ended early, it found what is not true of this machine.
     if calibration.is_some() && stop.load(Ordering::Relaxed) {
         bail!("ended during the calibration, before anything was sent to the target");
+    }
+    if let Some(search) = search {
+        let searched = search::run(options, search, plan, calibration, &stop)?;
+        let text = search::text(&searched, &Terminal::new(options.ascii));
+        tell(options, &text, || format!("{}\n", searched::of(&searched)), None)?;
+        return Ok(ExitCode::from(match (searched.is_trusted(), searched.is_met()) {
+            (false, _) => UNTRUSTED,
+            (true, false) => NOT_MET,
+            (true, true) => 0,
+        }));
     }
     let push = options.push.as_ref().map(|to| Push::start(to, options, &plan)).transpose()?;
     let mut watch = Watch::new(&plan, options.quiet, push);
@@ -89,7 +102,8 @@ fn go(options: &RunOptions) -> Result<ExitCode> {
         is_interrupted: stop.load(Ordering::Relaxed),
         run,
     };
-    tell(options, &report)?;
+    let text = report::text(&report, &Terminal::new(options.ascii));
+    tell(options, &text, || format!("{}\n", document::of(&report)), Some(&report))?;
     Ok(ExitCode::from(match &report {
         report if !report.run.doubts.is_empty() => UNTRUSTED,
         report if !report.judged.iter().all(Judged::is_met) => NOT_MET,
@@ -97,8 +111,14 @@ fn go(options: &RunOptions) -> Result<ExitCode> {
     }))
 }
 
-/// Writes what was asked for. A file that cannot be written keeps nothing else from being told.
-fn tell(options: &RunOptions, report: &Report) -> Result<()> {
+/// Writes what was asked for; forms that only one run has need its report. A file that cannot be written keeps nothing else from being
+/// told.
+fn tell(
+    options: &RunOptions,
+    text: &str,
+    json: impl FnOnce() -> String,
+    report: Option<&Report>,
+) -> Result<()> {
     let mut trouble = Ok(());
     let mut write = |path: &Path, text: Result<Vec<u8>>| {
         let written = text.and_then(|text| {
@@ -114,20 +134,19 @@ fn tell(options: &RunOptions, report: &Report) -> Result<()> {
             }
         }
     };
-    let text = report::text(report, &Terminal::new(options.ascii));
     let files = [&options.json, &options.html, &options.hlog];
     // What is piped on is not mixed with what people read.
     match files.into_iter().flatten().any(|path| path.as_os_str() == STDOUT) {
-        true => eprint_text(&text),
-        false => write(Path::new(STDOUT), Ok(text.into_bytes())),
+        true => eprint_text(text),
+        false => write(Path::new(STDOUT), Ok(text.as_bytes().to_vec())),
     }
     if let Some(path) = &options.json {
-        write(path, Ok(format!("{}\n", document::of(report)).into_bytes()));
+        write(path, Ok(json().into_bytes()));
     }
-    if let Some(path) = &options.hlog {
+    if let (Some(path), Some(report)) = (&options.hlog, report) {
         write(path, log::of(report));
     }
-    if let Some(path) = &options.html {
+    if let (Some(path), Some(report)) = (&options.html, report) {
         write(path, page::of(report).map(String::into_bytes));
     }
     trouble

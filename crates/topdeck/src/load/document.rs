@@ -7,8 +7,9 @@ use api::json::Json::{self, Bool, Integer, List, Map, Null, Object, Text};
 use api::json::{integer, number};
 use hist::Histogram;
 use hist::codec::frame::{self, Meaning, Temporality, Unit};
-use load::{Calibration, Failure, Tally, Verdict};
+use load::{Calibration, Doubt, Failure, Tally, Verdict};
 
+use crate::load::plan::About;
 use crate::load::report::{Judged, Report};
 use crate::load::statistics::{SHARES, at, times};
 use crate::load::{sessions, statistics};
@@ -18,49 +19,17 @@ pub(crate) const FORMAT: &str = "topdeck load run";
 pub(crate) const VERSION: u64 = 1;
 
 pub(crate) fn of(report: &Report) -> Json {
-    let (about, run) = (&report.about, &report.run);
-    let machine = &about.machine;
+    let run = &report.run;
     let text = |text: &str| Text(text.to_owned());
-    Object(vec![
-        ("format", text(FORMAT)),
-        ("version", integer(VERSION)),
-        ("target", text(&about.target)),
-        ("protocol", text(&about.protocol)),
-        ("schedule", text(&about.schedule)),
-        ("seed", integer(about.seed)),
-        ("threads", integer(about.threads as u64)),
-        ("connections", integer(about.connections as u64)),
-        ("connections_max", integer(about.connections_max as u64)),
-        ("timeout_ns", integer(about.timeout_ns)),
-        ("drain_ns", integer(about.drain_ns)),
-        (
-            "machine",
-            Object(vec![
-                ("topdeck", text(&machine.version)),
-                ("kernel", text(&machine.kernel)),
-                ("processor", text(&machine.processor)),
-                ("processors", integer(machine.processors as u64)),
-            ]),
-        ),
+    let mut all = vec![("format", text(FORMAT)), ("version", integer(VERSION))];
+    all.extend(about(&report.about));
+    all.extend([
         ("calibration", report.calibration.as_ref().map_or(Null, calibration)),
         ("began_unix_ns", Integer(run.began_unix_ns.into())),
         ("length_ns", integer(run.length_ns)),
         ("interrupted", Bool(report.is_interrupted)),
         ("trusted", Bool(run.doubts.is_empty())),
-        (
-            "doubts",
-            List(
-                run.doubts
-                    .iter()
-                    .map(|doubt| {
-                        Object(vec![
-                            ("kind", text(doubt.kind())),
-                            ("text", Text(doubt.to_string())),
-                        ])
-                    })
-                    .collect(),
-            ),
-        ),
+        ("doubts", doubts(&run.doubts)),
         (
             "stalls",
             List(
@@ -99,10 +68,45 @@ pub(crate) fn of(report: &Report) -> Json {
                 ])
             }),
         ),
-    ])
+    ]);
+    Object(all)
 }
 
-fn calibration(found: &Calibration) -> Json {
+/// What ran.
+pub(crate) fn about(about: &About) -> Vec<(&'static str, Json)> {
+    let text = |text: &str| Text(text.to_owned());
+    let machine = &about.machine;
+    vec![
+        ("target", text(&about.target)),
+        ("protocol", text(&about.protocol)),
+        ("schedule", text(&about.schedule)),
+        ("seed", integer(about.seed)),
+        ("threads", integer(about.threads as u64)),
+        ("connections", integer(about.connections as u64)),
+        ("connections_max", integer(about.connections_max as u64)),
+        ("timeout_ns", integer(about.timeout_ns)),
+        ("drain_ns", integer(about.drain_ns)),
+        (
+            "machine",
+            Object(vec![
+                ("topdeck", text(&machine.version)),
+                ("kernel", text(&machine.kernel)),
+                ("processor", text(&machine.processor)),
+                ("processors", integer(machine.processors as u64)),
+            ]),
+        ),
+    ]
+}
+
+pub(crate) fn doubts(doubts: &[Doubt]) -> Json {
+    let told = doubts.iter().map(|doubt| {
+        let (kind, text) = (doubt.kind().to_owned(), doubt.to_string());
+        Object(vec![("kind", Text(kind)), ("text", Text(text))])
+    });
+    List(told.collect())
+}
+
+pub(crate) fn calibration(found: &Calibration) -> Json {
     let compared = found.freeze.iter().map(|one| {
         Object(vec![
             ("what", Text(one.what.to_owned())),
@@ -142,7 +146,7 @@ fn frame_of(of: &Histogram) -> Json {
 }
 
 /// Statistics in nanoseconds for those who only read them, and all of it.
-fn time(of: &Histogram) -> Json {
+pub(crate) fn time(of: &Histogram) -> Json {
     let quantiles = SHARES.iter().filter(|share| **share < 1.0).filter_map(|&share| {
         let mut all = vec![("q", number(share))];
         all.extend(fields(at(of, share)?));

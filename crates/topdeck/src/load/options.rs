@@ -35,6 +35,7 @@ Examples:
   topdeck load http://localhost:8080/ --rate 1000 --duration 30s
   topdeck load http://localhost:8080/ --ramp 100..2000 --poisson --duration 1min --html run.html
   topdeck load http://localhost:8080/ --rate 500 --require 'p99.9<20ms' --require 'failed<0.1%'
+  topdeck load http://localhost:8080/ --search --require 'p99.9<20ms' --rate 100 --rate-max 50000
   topdeck load https://shop.test/ --rate 200 --requests shop.toml --json run.json
   topdeck load postgres://me:secret@db/shop?prepared=true --rate 100 --body 'select 1'
   topdeck load compare before.json after.json
@@ -43,14 +44,14 @@ Examples:
 Requirements:
   p50, p99.9, max and mean of response time below a limit; of service time as service.p99; failed below a share;
   rate (answers that count, per second) above a number. What failed counts as never answered. A limit that lies
-  between the bounds of a value is not met, for it is not sure.
+  between the bounds of a value is not met, for it is not sure. A search takes percentiles and max of response time.
 
 Exit status:
   0  it ran, and all that was required was met
   1  it could not run, or a file could not be written
   2  the command line makes no sense
   3  the generator or this machine was the bottleneck: the numbers are not to be trusted
-  4  a --require was not met";
+  4  a --require was not met; of a search, at no rate that was tried";
 
 #[derive(clap::Args)]
 pub(crate) struct RunOptions {
@@ -58,12 +59,12 @@ pub(crate) struct RunOptions {
     #[arg(value_name = "TARGET", required = true, value_parser = target)]
     pub(crate) target: Option<String>,
 
-    /// Requests per second
+    /// Requests per second; with --search where it begins, 100 unless said
     #[arg(
         long,
         value_name = "RATE",
         value_parser = rate,
-        required_unless_present_any = ["ramp", "steps", "replay"],
+        required_unless_present_any = ["ramp", "steps", "replay", "search"],
         conflicts_with_all = ["ramp", "steps", "replay"]
     )]
     pub(crate) rate: Option<f64>,
@@ -90,7 +91,21 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     pub(crate) poisson: bool,
 
-    /// For how long requests are due: 10s unless said; of --replay all of the file
+    /// Search for the highest rate that meets what is required by percentiles and max of response time, and for the rate from which on
+    /// response time parts from service time
+    #[arg(long, conflicts_with_all = ["ramp", "steps", "replay", "clicks", "html", "hlog", "push"])]
+    pub(crate) search: bool,
+
+    /// No higher rate is tried
+    #[arg(long, value_name = "RATE", requires = "search", value_parser = rate)]
+    pub(crate) rate_max: Option<f64>,
+
+    /// How near the rate that is found is to one that is not held: 3% unless said
+    #[arg(long, value_name = "SHARE", requires = "search", value_parser = precision)]
+    pub(crate) precision: Option<f64>,
+
+    /// For how long requests are due: 10s unless said; of --replay all of the file; with --search at the most, in each step, 60s
+    /// unless said
     #[arg(long, value_name = "LENGTH", value_parser = length)]
     pub(crate) duration: Option<u64>,
 
@@ -238,6 +253,12 @@ fn ramp(text: &str) -> Result<(f64, f64), String> {
         (0.0, 0.0) => Err("from nothing to nothing there is no request".to_owned()),
         both => Ok(both),
     }
+}
+
+fn precision(text: &str) -> Result<f64, String> {
+    let percent = text.trim().strip_suffix('%').and_then(|text| text.trim().parse::<f64>().ok());
+    let percent = percent.filter(|percent| (0.1..=100.0).contains(percent));
+    percent.map(|percent| percent / 100.0).ok_or_else(|| "expected 0.1% to 100%".to_owned())
 }
 
 fn length(text: &str) -> Result<u64, String> {

@@ -9,6 +9,7 @@ use crate::hist::intervals::length;
 use crate::hist::show::count;
 use crate::load::machine::Machine;
 use crate::load::options::RunOptions;
+use crate::load::search::FIRST_RATE;
 
 /// What is run.
 pub(crate) struct Plan {
@@ -92,7 +93,8 @@ fn schedule(options: &RunOptions, seed: u64) -> Result<Schedule> {
     }
     let length_ns = options.duration.unwrap_or(DURATION_NS);
     let spacing = if options.poisson { Spacing::Poisson { seed } } else { Spacing::Even };
-    let pieces = match (options.rate, options.ramp) {
+    let rate = options.rate.or(options.search.then_some(FIRST_RATE));
+    let pieces = match (rate, options.ramp) {
         (Some(rate), _) => vec![Piece { from_rate: rate, to_rate: rate, length_ns }],
         (None, Some((from_rate, to_rate))) => vec![Piece { from_rate, to_rate, length_ns }],
         (None, None) => {

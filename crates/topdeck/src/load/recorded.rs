@@ -139,4 +139,4 @@ struct WrittenSecond {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -147,17 +147,8 @@ pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
 /// How it was run, in lines.
 pub(crate) fn circumstances(report: &Report) -> Vec<String> {
     let (about, run) = (&report.about, &report.run);
-    let threads = if about.threads == 1 { "thread" } else { "threads" };
     let mut lines = vec![
-        format!(
-            "seed {}, {} {threads}, {} to {} connections, timeout {}, {} for answers at the end",
-            about.seed,
-            about.threads,
-            count(about.connections as u64),
-            count(about.connections_max as u64),
-            nanoseconds(about.timeout_ns as f64),
-            nanoseconds(about.drain_ns as f64),
-        ),
+        manner(about),
         format!(
             "began {}, took {}",
             time::text(run.began_unix_ns / 1_000_000_000 * 1_000_000_000),
@@ -174,8 +165,22 @@ pub(crate) fn circumstances(report: &Report) -> Vec<String> {
     lines
 }
 
+/// Seed, threads, connections, and how long is waited.
+pub(crate) fn manner(about: &About) -> String {
+    let threads = if about.threads == 1 { "thread" } else { "threads" };
+    format!(
+        "seed {}, {} {threads}, {} to {} connections, timeout {}, {} for answers at the end",
+        about.seed,
+        about.threads,
+        count(about.connections as u64),
+        count(about.connections_max as u64),
+        nanoseconds(about.timeout_ns as f64),
+        nanoseconds(about.drain_ns as f64),
+    )
+}
+
 /// What this machine can be trusted with, in lines.
-fn calibrated(found: Option<&Calibration>) -> Vec<String> {
+pub(crate) fn calibrated(found: Option<&Calibration>) -> Vec<String> {
     match found {
         Some(found) => {
             found.to_string().lines().map(|line| format!("calibration, {}", plain(line))).collect()
@@ -188,7 +193,7 @@ fn calibrated(found: Option<&Calibration>) -> Vec<String> {
 }
 
 /// Words on lines that fit, a little to the right.
-fn paragraph(text: &mut String, words: &str, terminal: &Terminal) {
+pub(crate) fn paragraph(text: &mut String, words: &str, terminal: &Terminal) {
     for (at, line) in wrapped(words, terminal.width.saturating_sub(4)).into_iter().enumerate() {
         let mark = if at == 0 { "- " } else { "  " };
         text.push_str(&format!("  {mark}{line}\n"));

@@ -153,6 +153,11 @@ fn what_cannot_be_run_is_told() {
         (vec!["localhost", "--rate", "1"], 2, "http://"),
         (vec!["http://a/", "--rate", "0"], 2, "above 0"),
         (vec!["http://a/", "--rate", "1", "--require", "p99"], 2, "p99.9<20ms"),
+        (vec!["http://a/", "--search", "--require", "mean<1s"], 2, "percentiles and max of"),
+        (vec!["http://a/", "--search", "--require", "p9<2min"], 2, "--timeout"),
+        (vec!["http://a/", "--search", "--ramp", "1..2"], 2, "cannot be used with"),
+        (vec!["http://a/", "--search", "--precision", "3"], 2, "0.1%"),
+        (vec!["http://a/", "--rate", "1", "--rate-max", "3"], 2, "--search"),
         (vec!["http://a/", "--rate", "1", "--ramp", "1..2"], 2, "cannot be used with"),
         (vec!["http://127.0.0.1/", "--replay", path], 1, "line 2: \"x\" is no time"),
         (vec!["http://127.0.0.1/", "--replay", "/nowhere"], 1, "cannot read /nowhere"),
@@ -163,6 +168,77 @@ fn what_cannot_be_run_is_told() {
         assert_eq!(run.status, status, "{arguments:?}: {}", run.all());
         assert!(run.stderr.contains(said), "{arguments:?}: {}", run.all());
     }
+}
+
+/// A server that needs 4 ms for each request, one after the other: it holds 250 per second.
+fn queue() -> String {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let free_ns = std::sync::Arc::new(std::sync::Mutex::new(0));
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let (mut socket, free_ns) = (socket, std::sync::Arc::clone(&free_ns));
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                // A client sends the next one when it has the answer: each read is a request.
+                while socket.read(&mut buffer).is_ok_and(|length| length > 0) {
+                    let done_ns = {
+                        let mut free_ns = free_ns.lock().unwrap();
+                        *free_ns = clock::now().max(*free_ns) + 4 * MS;
+                        *free_ns
+                    };
+                    let left_ns = done_ns.saturating_sub(clock::now());
+                    std::thread::sleep(Duration::from_nanos(left_ns));
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                    if socket.write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_search_finds_what_a_server_holds() {
+    let url = queue();
+    let arguments = ["--search", "--require", "p90<100ms", "--precision", "25%", "--json", "-"];
+    let steps = ["--rate", "60", "--duration", "500ms", "--connections-max", "128"];
+    let mut last = String::new();
+    for _ in 0..3 {
+        let run =
+            topdeck(&[&["load", &url, "--no-calibration"], &arguments[..], &steps].concat(), b"");
+        assert!(matches!(run.status, 0 | 3 | 4), "{}", run.all());
+        assert!(run.stderr.starts_with("step 1: 60/s for 500 ms, p90<100ms "), "{}", run.stderr);
+        assert!(run.stderr.contains("calibration was left out"), "{}", run.stderr);
+        let document: Value = serde_json::from_str(&run.stdout).unwrap();
+        assert!(document["steps"].as_array().unwrap().len() > 5, "{document}");
+        let held = document["held"]["rate"].as_f64();
+        // More than that is in the queue for too long, on any machine.
+        assert!(held.is_none_or(|rate| rate < 400.0), "{}", run.stderr);
+        if held.is_some_and(|rate| rate > 120.0) {
+            assert_eq!(run.status, 0, "{}", run.all());
+            assert!(run.stderr.contains("held: "), "{}", run.stderr);
+            return;
+        }
+        last = run.stderr;
+    }
+    println!("skipped: this machine did not keep going\n{last}");
+}
+
+/// What holds all that is asked for holds at least that.
+#[test]
+fn a_search_ends_at_the_highest_rate_that_is_asked_for() {
+    let stub = stub();
+    let url = url(&stub);
+    let arguments = ["--search", "--require", "p50<1s", "--duration", "200ms", "--quiet"];
+    let rates = ["--rate", "50", "--rate-max", "100"];
+    let Some(run) = trusted(&[&[url.as_str()], &arguments[..], &rates].concat()) else { return };
+    assert_eq!(run.status, 0, "{}", run.all());
+    assert!(run.stdout.contains("held: at least 100/s"), "{}", run.stdout);
+    assert_eq!(run.stderr, "");
 }
 
 /// Ctrl-C ends the sending, and what there is is told.

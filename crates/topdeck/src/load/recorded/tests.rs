@@ -138,7 +138,11 @@ fn the_page_names_every_field() {
     assert_eq!(told, found);
 }
 
-fn paths(json: &serde_json::Value, before: &str, found: &mut std::collections::BTreeSet<String>) {
+pub(crate) fn paths(
+    json: &serde_json::Value,
+    before: &str,
+    found: &mut std::collections::BTreeSet<String>,
+) {
     // Objects whose keys are names, and statistics, which are alike everywhere.
     const NAMED: [&str; 2] = ["account.failed", "times"];
     match json {

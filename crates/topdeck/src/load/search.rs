@@ -1,0 +1,249 @@
+//! `topdeck load --search`: the highest rate at which the target meets what is required of it, and from which on its response time parts
+//! from its service time. The crate `load` says what to measure next; here it is measured, and told step by step.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+use load::{
+    Above, Aim, Ask, Calibration, Doubt, Found, Limit, Measured, Requirement, Run, Schedule,
+    Search, Settings, Spacing, Step,
+};
+
+use crate::command::plain;
+use crate::hist::show::count;
+use crate::hist::terminal::{Paint, Terminal};
+use crate::load::options::RunOptions;
+use crate::load::plan::{About, Plan, nanoseconds, per_second};
+use crate::load::report::{Judged, UNTRUSTED, calibrated, manner, paragraph};
+use crate::load::statistics::{at, numbers};
+use crate::query::table::Table;
+use crate::time;
+
+/// Where a search begins, unless asked otherwise. Per second.
+pub(crate) const FIRST_RATE: f64 = 100.0;
+/// How near the rates are that are held and not held, unless asked otherwise.
+const PRECISION: f64 = 0.03;
+
+/// All that is told of a search.
+pub(crate) struct Searched {
+    pub(crate) about: About,
+    pub(crate) calibration: Option<Calibration>,
+    pub(crate) requirements: Vec<Requirement>,
+    pub(crate) search: Search,
+    pub(crate) found: Found,
+    /// What the calibration says against the rate that was found.
+    pub(crate) doubts: Vec<Doubt>,
+    pub(crate) began_unix_ns: i64,
+    pub(crate) length_ns: u64,
+}
+
+/// A search that can be made, or the end of the program, as of any command line that makes no sense.
+pub(crate) fn of(options: &RunOptions) -> Search {
+    let limits = options.require.iter().map(|one| Limit::try_from(one).map_err(|e| e.to_string()));
+    let limits: Vec<Limit> = match limits.collect() {
+        Ok(limits) => limits,
+        Err(message) => refuse(&message),
+    };
+    if let Some(longest) = longest(&limits).filter(|limit| *limit >= options.timeout) {
+        refuse(&format!(
+            "a limit of {} is never told from a failure, for a request has failed after --timeout {}: ask for a longer --timeout",
+            nanoseconds(longest),
+            nanoseconds(options.timeout)
+        ));
+    }
+    let usual = Search::default();
+    let length_max_ns = options.duration.unwrap_or(usual.length_max_ns);
+    Search {
+        requirements: limits,
+        first_rate: options.rate.unwrap_or(FIRST_RATE),
+        rate_max: options.rate_max.unwrap_or(usual.rate_max),
+        precision: options.precision.unwrap_or(PRECISION),
+        length_min_ns: usual.length_min_ns.min(length_max_ns),
+        length_max_ns,
+        ..usual
+    }
+}
+
+/// A check that the command line makes no sense of: exit status 2 as for any other.
+fn refuse(message: &str) -> ! {
+    use clap::CommandFactory as _;
+    let mut command = crate::command::Topdeck::command();
+    command.build();
+    let load = command.find_subcommand_mut("load").expect("BUG: load is a subcommand");
+    load.error(clap::error::ErrorKind::ValueValidation, message).exit()
+}
+
+fn longest(limits: &[Limit]) -> Option<u64> {
+    limits.iter().map(|one| one.limit_ns).max()
+}
+
+/// Searches, and tells each step on standard error.
+pub(crate) fn run(
+    options: &RunOptions,
+    search: Search,
+    mut plan: Plan,
+    calibration: Option<Calibration>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Searched> {
+    // What is not answered within the longest limit must be known to be so.
+    let drain_ns = longest(&search.requirements).unwrap_or(0).max(plan.settings.drain_ns);
+    (plan.settings.drain_ns, plan.about.drain_ns) = (drain_ns, drain_ns);
+    plan.about.schedule = match options.poisson {
+        true => "at random (Poisson)".to_owned(),
+        false => "at even distances".to_owned(),
+    };
+    let (began_ns, began_unix_ns) = (clock::now(), clock::wall().unix_ns);
+    let mut measure = |ask: Ask| -> Result<Measured> {
+        // Another each time: what is alike in all runs is not chance.
+        let seed = plan.settings.seed.wrapping_add(ask.number as u64);
+        let spacing = if options.poisson { Spacing::Poisson { seed } } else { Spacing::Even };
+        let schedule = Schedule::constant(ask.rate, ask.length_ns, spacing);
+        let run = load::run(&Settings { schedule, seed, ..plan.settings.clone() }, stop, &mut ())?;
+        if stop.load(Ordering::Relaxed) {
+            bail!("ended before the rate was found");
+        }
+        let measured = Measured::from(&run);
+        if !options.quiet {
+            let line = step_line(ask, options, &search, &run, &measured);
+            // Nobody has to listen.
+            let _ = writeln!(std::io::stderr(), "{line}");
+        }
+        Ok(measured)
+    };
+    let found = search.run(&mut measure).context("search")?;
+    let highest = found.held.map_or(search.first_rate, |held| held.rate);
+    let known = Schedule::constant(highest, search.length_min_ns, Spacing::Even);
+    let threads = plan.settings.threads;
+    let doubts = calibration.as_ref().map(|one| one.doubts(&known, threads)).unwrap_or_default();
+    Ok(Searched {
+        about: plan.about,
+        calibration,
+        requirements: options.require.clone(),
+        search,
+        found,
+        doubts,
+        began_unix_ns,
+        length_ns: clock::now().saturating_sub(began_ns),
+    })
+}
+
+/// A step while the search goes on.
+fn step_line(
+    ask: Ask,
+    options: &RunOptions,
+    search: &Search,
+    run: &Run,
+    measured: &Measured,
+) -> String {
+    let mut line = format!(
+        "step {}: {} for {}",
+        ask.number + 1,
+        per_second(ask.rate),
+        nanoseconds(ask.length_ns)
+    );
+    for (limit, requirement) in search.requirements.iter().zip(&options.require) {
+        let word = if limit.is_met(measured) { "met" } else { "NOT met" };
+        let found = Judged::of(requirement, run).words();
+        line.push_str(&format!(", {} {word}: {found}", plain(&requirement.written)));
+    }
+    if search.requirements.is_empty() {
+        line.push_str(&format!(
+            ", p99 {} of service {}",
+            p99(&run.tally.response),
+            p99(&run.tally.service)
+        ));
+    }
+    if measured.failed > 0 {
+        line.push_str(&format!(", {} failed", count(measured.failed)));
+    }
+    if !measured.doubts.is_empty() {
+        let kinds: Vec<&str> = measured.doubts.iter().map(Doubt::kind).collect();
+        line.push_str(&format!(", generator: {}", kinds.join(", ")));
+    }
+    line
+}
+
+fn p99(of: &hist::Histogram) -> String {
+    at(of, 0.99).map_or("-".to_owned(), |found| numbers().value(found))
+}
+
+impl Searched {
+    /// Whether what was found says something of the target.
+    pub(crate) fn is_trusted(&self) -> bool {
+        let is_generators = matches!(self.found.above, Above::Generator(_));
+        self.doubts.is_empty() && !(self.found.held.is_none() && is_generators)
+    }
+
+    /// Whether any rate meets what is required.
+    pub(crate) fn is_met(&self) -> bool {
+        self.requirements.is_empty() || self.found.held.is_some()
+    }
+}
+
+pub(crate) fn aim(step: &Step) -> &'static str {
+    match step.aim {
+        Aim::Requirements => "requirements",
+        Aim::Repeat => "repeat",
+        Aim::Knee => "knee",
+    }
+}
+
+pub(crate) fn text(searched: &Searched, terminal: &Terminal) -> String {
+    let Searched { about, found, .. } = searched;
+    let mut text = String::new();
+    if !searched.is_trusted() {
+        text.push_str(&terminal.paint(Paint::Max, UNTRUSTED));
+        text.push('\n');
+        for doubt in &searched.doubts {
+            paragraph(&mut text, &doubt.to_string(), terminal);
+        }
+        text.push('\n');
+    }
+    let written: Vec<&str> = searched.requirements.iter().map(|one| &*one.written).collect();
+    let what = match written[..] {
+        [] => "search for the knee".to_owned(),
+        _ => format!("search for the highest rate with {}", plain(&written.join(", "))),
+    };
+    let heading = format!("{}  {what}, requests {}", plain(&about.target), about.schedule);
+    text.push_str(&terminal.paint(Paint::Heading, &heading));
+    text.push('\n');
+    let began = time::text(searched.began_unix_ns / 1_000_000_000 * 1_000_000_000);
+    let mut lines = vec![
+        manner(about),
+        format!("began {began}, took {}", nanoseconds(searched.length_ns)),
+        plain(&about.machine.words()),
+    ];
+    lines.extend(calibrated(searched.calibration.as_ref()));
+    lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+    text.push('\n');
+    let head =
+        ["rate", "length", "for", "held", "response p99", "response max", "service p99", "failed"];
+    let right = [true, true, false, false, true, true, true, true];
+    let columns: Vec<(&str, bool)> = head.into_iter().zip(right).collect();
+    let mut table = Table::new(&columns);
+    for step in &found.steps {
+        let of = &step.measured;
+        let max = of.response.max().map_or("-".to_owned(), |max| numbers().value(max));
+        let held = match (step.is_held, step.is_generators) {
+            (true, _) => "yes",
+            (false, false) => "no",
+            (false, true) => "no: generator",
+        };
+        table.row(vec![
+            per_second(step.rate),
+            nanoseconds(step.length_ns),
+            aim(step).to_owned(),
+            held.to_owned(),
+            p99(&of.response),
+            max,
+            p99(&of.service),
+            count(of.failed),
+        ]);
+    }
+    text.push_str(&table.text(terminal));
+    text.push('\n');
+    found.to_string().lines().for_each(|line| paragraph(&mut text, line, terminal));
+    text
+}
