@@ -150,7 +150,7 @@ fn step_line(
     }
     if search.requirements.is_empty() {
         line.push_str(&format!(
-            ", p99 {} of service {}",
+            ", p99 {}, of service {}",
             p99(&run.tally.response),
             p99(&run.tally.service)
         ));
@@ -172,8 +172,12 @@ fn p99(of: &hist::Histogram) -> String {
 impl Searched {
     /// Whether what was found says something of the target.
     pub(crate) fn is_trusted(&self) -> bool {
-        let is_generators = matches!(self.found.above, Above::Generator(_));
-        self.doubts.is_empty() && !(self.found.held.is_none() && is_generators)
+        self.doubts.is_empty() && !self.is_generators()
+    }
+
+    /// Whether the generator kept every rate from being held.
+    fn is_generators(&self) -> bool {
+        self.found.held.is_none() && matches!(self.found.above, Above::Generator(_))
     }
 
     /// Whether any rate meets what is required.
@@ -199,6 +203,10 @@ pub(crate) fn text(searched: &Searched, terminal: &Terminal) -> String {
         for doubt in &searched.doubts {
             paragraph(&mut text, &doubt.to_string(), terminal);
         }
+        if searched.is_generators() {
+            let words = "at the lowest rates that were tried the generator itself was the limit; give it more threads or another machine";
+            paragraph(&mut text, words, terminal);
+        }
         text.push('\n');
     }
     let written: Vec<&str> = searched.requirements.iter().map(|one| &*one.written).collect();
@@ -218,10 +226,17 @@ pub(crate) fn text(searched: &Searched, terminal: &Terminal) -> String {
     lines.extend(calibrated(searched.calibration.as_ref()));
     lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
     text.push('\n');
-    let head =
-        ["rate", "length", "for", "held", "response p99", "response max", "service p99", "failed"];
-    let right = [true, true, false, false, true, true, true, true];
-    let columns: Vec<(&str, bool)> = head.into_iter().zip(right).collect();
+    let has_failed = found.steps.iter().any(|step| step.measured.failed > 0);
+    let mut columns = vec![
+        ("rate", true),
+        ("length", true),
+        ("for", false),
+        ("held", false),
+        ("p99", true),
+        ("max", true),
+        ("service p99", true),
+    ];
+    columns.extend(has_failed.then_some(("failed", true)));
     let mut table = Table::new(&columns);
     for step in &found.steps {
         let of = &step.measured;
@@ -229,18 +244,22 @@ pub(crate) fn text(searched: &Searched, terminal: &Terminal) -> String {
         let held = match (step.is_held, step.is_generators) {
             (true, _) => "yes",
             (false, false) => "no",
-            (false, true) => "no: generator",
+            (false, true) => "generator",
         };
-        table.row(vec![
+        let mut cells = vec![
             per_second(step.rate),
             nanoseconds(step.length_ns),
-            aim(step).to_owned(),
+            match step.aim {
+                Aim::Requirements => "search".to_owned(),
+                _ => aim(step).to_owned(),
+            },
             held.to_owned(),
             p99(&of.response),
             max,
             p99(&of.service),
-            count(of.failed),
-        ]);
+        ];
+        cells.extend(has_failed.then(|| count(of.failed)));
+        table.row(cells);
     }
     text.push_str(&table.text(terminal));
     text.push('\n');
