@@ -84,29 +84,71 @@ impl Drop for Hiccup {
 }
 
 fn run(period: u64, stop: &AtomicBool, recorder: &SharedRecorder, unrecorded: &Counter) {
-    // Where the kernel refuses, what it adds is part of each wait, and seen in the least of them.
-    let _ = set_current_timer_slack(NonZeroU64::new(SLACK_NS));
     let handle = recorder.handle();
-    let mut intended = now() + period;
-    while !stop.load(Ordering::Relaxed) {
-        sleep_until(intended);
-        let (next, left_out) = missed(intended, now(), period, |wait| handle.record(wait));
-        intended = next;
+    watch(period, stop, |woken| {
+        let left_out = woken.moments(|_, wait| handle.record(wait));
         if left_out > 0 {
             unrecorded.add(left_out);
+        }
+    });
+}
+
+/// A wake-up of a thread that meant to wake up every period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Woken {
+    /// The first moment that it was to wake up at and did not before. Nanoseconds of the monotonic clock.
+    pub intended_ns: u64,
+    /// When it woke up.
+    pub at_ns: u64,
+    period_ns: u64,
+}
+
+/// Sleeps on this thread until moments that are a period apart, and tells of each time that it wakes up, until `stop` is set.
+pub fn watch(period_ns: u64, stop: &AtomicBool, mut tell: impl FnMut(Woken)) {
+    // Where the kernel refuses, what it adds is part of each wait, and seen in the least of them.
+    let _ = set_current_timer_slack(NonZeroU64::new(SLACK_NS));
+    let mut intended_ns = now() + period_ns;
+    while !stop.load(Ordering::Relaxed) {
+        sleep_until(intended_ns);
+        let at_ns = now();
+        if at_ns >= intended_ns {
+            let woken = Woken::new(intended_ns, at_ns, period_ns);
+            tell(woken);
+            intended_ns = woken.next_ns();
         }
     }
 }
 
-/// Records how late each moment from `intended` on is at `now`. The first that is still to come, and how many were
-/// left out.
-fn missed(intended: u64, now: u64, period: u64, mut record: impl FnMut(u64)) -> (u64, u64) {
-    let Some(late) = now.checked_sub(intended) else { return (intended, 0) };
-    let moments = late / period + 1;
-    for moment in 0..moments.min(MISSED_MAX) {
-        record(late - moment * period);
+impl Woken {
+    /// One that was to be at `intended_ns` and was at `at_ns`.
+    pub fn new(intended_ns: u64, at_ns: u64, period_ns: u64) -> Woken {
+        Woken { intended_ns, at_ns, period_ns: period_ns.max(1) }
     }
-    (intended + moments * period, moments.saturating_sub(MISSED_MAX))
+
+    /// How late it was.
+    pub fn late_ns(&self) -> u64 {
+        self.at_ns.saturating_sub(self.intended_ns)
+    }
+
+    fn count(&self) -> u64 {
+        self.late_ns() / self.period_ns + 1
+    }
+
+    /// The next moment to wake up at.
+    pub fn next_ns(&self) -> u64 {
+        self.intended_ns + self.count() * self.period_ns
+    }
+
+    /// Each moment that had come by then, and how late it is; of a stall, so, all that fall into it. How many were left out, because
+    /// it had no end.
+    pub fn moments(&self, mut record: impl FnMut(u64, u64)) -> u64 {
+        let (late, moments) = (self.late_ns(), self.count());
+        for moment in 0..moments.min(MISSED_MAX) {
+            let after_ns = moment * self.period_ns;
+            record(self.intended_ns + after_ns, late - after_ns);
+        }
+        moments.saturating_sub(MISSED_MAX)
+    }
 }
 
 fn now() -> u64 {
@@ -127,9 +169,15 @@ mod tests {
 
     #[track_caller]
     fn check(intended: u64, now: u64, waits: &[u64], next: u64) {
-        let mut found = Vec::new();
-        assert_eq!(missed(intended, now, 10, |wait| found.push(wait)), (next, 0));
+        let woken = Woken::new(intended, now, 10);
+        let (mut found, mut moments) = (Vec::new(), Vec::new());
+        let left_out = woken.moments(|moment, wait| {
+            found.push(wait);
+            moments.push(moment);
+        });
+        assert_eq!((woken.next_ns(), left_out), (next, 0));
         assert_eq!(found, waits);
+        assert!(moments.iter().zip(waits).all(|(moment, wait)| moment + wait == now));
     }
 
     #[test]
@@ -139,15 +187,15 @@ mod tests {
         check(100, 109, &[9], 110);
         check(100, 110, &[10, 0], 120);
         check(100, 145, &[45, 35, 25, 15, 5], 150);
-        check(100, 99, &[], 100);
     }
 
     #[test]
     fn a_stall_without_end_is_bounded() {
         let mut count = 0;
         let late = 10 * (MISSED_MAX + 7);
-        let (next, left_out) = missed(0, late, 10, |_| count += 1);
-        assert_eq!((count, next, left_out), (MISSED_MAX, late + 10, 8));
+        let woken = Woken::new(0, late, 10);
+        let left_out = woken.moments(|_, _| count += 1);
+        assert_eq!((count, woken.next_ns(), left_out), (MISSED_MAX, late + 10, 8));
     }
 
     #[test]

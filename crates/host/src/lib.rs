@@ -30,6 +30,7 @@ mod table;
 mod thread;
 
 pub use error::{Error, Result};
+pub use hiccup::{Woken, watch};
 pub use host::Host;
 pub use processes::Processes;
 pub use settings::Settings;

@@ -14,6 +14,9 @@ use crate::protocol::Protocol;
 use crate::request::Rendered;
 use crate::session::{Ended, Session, Ticket};
 
+/// What waits to be sent may become as long by answering the other side. Requests may be longer.
+const UNSENT_MAX: usize = 16 << 20;
+
 /// How connections of a run are made.
 #[derive(Clone, Debug)]
 pub(crate) struct Dial {
@@ -32,6 +35,8 @@ pub(crate) struct Connection {
     unsent: Vec<u8>,
     /// Requests that were sent on it and have not ended.
     pub(crate) under_way: Vec<Ticket>,
+    /// Whether it ever had room: connected, agreed on in TLS, and the session ready.
+    pub(crate) is_ready: bool,
     /// Whether it stands in the list of those with room.
     pub(crate) is_listed: bool,
     /// What is waited for, as the event queue was told.
@@ -75,6 +80,7 @@ impl Connection {
             is_connected: false,
             unsent: Vec::new(),
             under_way: Vec::new(),
+            is_ready: false,
             is_listed: false,
             // That it is connected is told as room to send.
             waits_to_send: true,
@@ -89,11 +95,7 @@ impl Connection {
     pub(crate) fn room(&self) -> usize {
         let is_agreed = self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking());
         // What the socket does not take would be waiting, not sent.
-        if self.is_connected && is_agreed && self.unsent.is_empty() {
-            self.session.room()
-        } else {
-            0
-        }
+        if is_agreed && !self.has_unsent() { self.session.room() } else { 0 }
     }
 
     /// Whether nothing is to be expected of it any more.
@@ -195,6 +197,10 @@ impl Connection {
             self.session.close(ended);
         } else {
             self.push(scratch)?;
+            // It makes us answer, and does not read what we answer.
+            if !scratch.is_empty() && self.unsent.len() > UNSENT_MAX {
+                return Err(Failure::Malformed);
+            }
         }
         Ok(read)
     }

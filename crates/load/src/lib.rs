@@ -5,14 +5,20 @@
 //! recorded too. What never ended counts with the age it had. All times are nanoseconds.
 #![forbid(unsafe_code)]
 
+mod calibration;
 mod connection;
 mod events;
 mod failure;
+mod knee;
 mod protocol;
+mod replay;
 mod request;
+mod require;
 mod run;
 mod schedule;
+mod secret;
 mod session;
+mod sessions;
 mod stub;
 mod tally;
 mod target;
@@ -20,12 +26,18 @@ mod truth;
 mod verdict;
 mod worker;
 
+pub use calibration::{Calibration, Compared, calibrate};
 pub use failure::Failure;
+pub use knee::{Above, Aim, Ask, Found, Held, Knee, Limit, Measured, Search, Step};
 pub use protocol::Protocol;
+pub use replay::ReplayError;
 pub use request::{Rendered, Request, Requests, RequestsError, Template, Values};
+pub use require::{Requirement, RequirementError, Statistic, Time, Verdict, What};
 pub use run::{Error, Observer, Run, Settings, run};
 pub use schedule::{Arrivals, Piece, Schedule, Spacing};
+pub use secret::Secret;
 pub use session::{Ended, Session, Ticket};
+pub use sessions::Sessions;
 pub use stub::{Answers, Stub};
 pub use tally::Tally;
 pub use target::{Target, TargetError};

@@ -1,8 +1,13 @@
 //! Protocols: what is spoken on a connection, one file each.
 
 mod echo;
+mod grpc;
 mod http1;
+mod http2;
+mod postgres;
+mod redis;
 
+use crate::secret::Secret;
 use crate::session::Session;
 
 /// What is spoken, with all that a session must know beforehand.
@@ -16,14 +21,68 @@ pub enum Protocol {
         /// The server's name, with its port if that is not the usual one.
         authority: String,
     },
+    /// Many requests at once.
+    Http2 {
+        /// The server's name, with its port if that is not the usual one.
+        authority: String,
+        /// Whether in TLS: requests say so.
+        is_tls: bool,
+        /// How many at once at most, if the server allows it.
+        streams: usize,
+    },
+    /// Calls of gRPC with one message each way, many at once. A request's path is `/package.Service/Method`, its body the message.
+    Grpc {
+        /// The server's name, with its port if that is not the usual one.
+        authority: String,
+        /// Whether in TLS: requests say so.
+        is_tls: bool,
+        /// How many at once at most, if the server allows it.
+        streams: usize,
+    },
+    /// One query after the other.
+    Postgres {
+        /// Who asks.
+        user: String,
+        /// What the server may want to know.
+        password: Option<Secret>,
+        /// Which database.
+        database: String,
+        /// Whether each statement is parsed once per connection, and then only executed.
+        is_prepared: bool,
+    },
+    /// One command after the other.
+    Redis {
+        /// Who asks; without one, the usual user.
+        user: Option<String>,
+        /// What the server may want to know.
+        password: Option<Secret>,
+        /// Which database; 0 is the usual one.
+        database: u32,
+    },
 }
 
 impl Protocol {
+    /// How many requests there are at once on a connection of HTTP/2 if nobody says otherwise.
+    pub const STREAMS: usize = http2::STREAMS;
+
     /// A connection's side of it.
     pub fn session(&self) -> Box<dyn Session> {
         match self {
             Protocol::Echo => Box::new(echo::Echo::default()),
             Protocol::Http1 { authority } => Box::new(http1::Http1::new(authority)),
+            Protocol::Http2 { authority, is_tls, streams } => {
+                Box::new(http2::Http2::new(authority, *is_tls, *streams, http2::Kind::Http))
+            }
+            Protocol::Grpc { authority, is_tls, streams } => {
+                Box::new(http2::Http2::new(authority, *is_tls, *streams, http2::Kind::Grpc))
+            }
+            Protocol::Postgres { user, password, database, is_prepared } => {
+                let login = postgres::Login::new(user, password.clone(), database);
+                Box::new(postgres::Postgres::new(login, *is_prepared))
+            }
+            Protocol::Redis { user, password, database } => {
+                Box::new(redis::Redis::new(user.as_deref(), password.as_ref(), *database))
+            }
         }
     }
 
@@ -31,7 +90,11 @@ impl Protocol {
     pub(crate) fn alpn(&self) -> Vec<Vec<u8>> {
         match self {
             Protocol::Http1 { .. } => vec![b"http/1.1".to_vec()],
-            Protocol::Echo => Vec::new(),
+            Protocol::Http2 { .. } | Protocol::Grpc { .. } => vec![b"h2".to_vec()],
+            Protocol::Echo | Protocol::Postgres { .. } | Protocol::Redis { .. } => Vec::new(),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,8 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
+    /// What need not be text: only a body has it, and nothing else.
+    Bytes(Vec<u8>),
     /// The variable's number.
     Variable(usize),
 }
@@ -110,6 +112,12 @@ pub enum RequestsError {
         /// Where.
         text: String,
     },
+    /// A body in hexadecimal digits that is none.
+    #[error("{text:?} is no body in hexadecimal digits: two of 0-9 and a-f stand for a byte")]
+    Hex {
+        /// As it was written.
+        text: String,
+    },
     /// A variable that has no value.
     #[error("variable {name} has no value")]
     NoValue {
@@ -202,7 +210,7 @@ impl Request {
             method: self.method.clone(),
             path: self.path.fill(values),
             headers: headers.collect(),
-            body: self.body.fill(values).into_bytes(),
+            body: self.body.fill_bytes(values),
             arguments: arguments.collect(),
         }
     }
@@ -212,6 +220,11 @@ impl Template {
     /// A text without places.
     pub fn text(text: impl Into<String>) -> Template {
         Template { pieces: vec![Piece::Text(text.into())] }
+    }
+
+    /// Bytes without places.
+    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Template {
+        Template { pieces: vec![Piece::Bytes(bytes.into())] }
     }
 
     fn parse(text: &str, names: &[String]) -> Result<Template, RequestsError> {
@@ -241,15 +254,22 @@ impl Template {
     }
 
     fn is_constant(&self) -> bool {
-        self.pieces.iter().all(|piece| matches!(piece, Piece::Text(_)))
+        self.pieces.iter().all(|piece| !matches!(piece, Piece::Variable(_)))
     }
 
     fn fill(&self, values: &[String]) -> String {
+        // Text, but for bytes in a place where only text is meant.
+        String::from_utf8(self.fill_bytes(values))
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+
+    fn fill_bytes(&self, values: &[String]) -> Vec<u8> {
         let pieces = self.pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => text.as_str(),
-            Piece::Variable(number) => values[*number].as_str(),
+            Piece::Text(text) => text.as_bytes(),
+            Piece::Bytes(bytes) => bytes,
+            Piece::Variable(number) => values[*number].as_bytes(),
         });
-        pieces.collect()
+        pieces.collect::<Vec<_>>().concat()
     }
 }
 
@@ -287,6 +307,7 @@ struct WrittenRequest {
     headers: std::collections::BTreeMap<String, String>,
     body: Option<String>,
     body_file: Option<String>,
+    body_hex: Option<String>,
     sql: Option<String>,
     #[serde(default)]
     arguments: Vec<String>,
@@ -300,10 +321,25 @@ enum WrittenValues {
     Lines { file: String },
 }
 
-fn file(folder: &std::path::Path, name: &str) -> Result<String, RequestsError> {
+fn file<T>(
+    folder: &std::path::Path,
+    name: &str,
+    read: impl Fn(&std::path::Path) -> std::io::Result<T>,
+) -> Result<T, RequestsError> {
     let path = folder.join(name);
-    std::fs::read_to_string(&path)
-        .map_err(|error| RequestsError::File { path: path.display().to_string(), error })
+    read(&path).map_err(|error| RequestsError::File { path: path.display().to_string(), error })
+}
+
+/// Bytes that are written as pairs of digits; white space may stand anywhere.
+fn hex(text: &str) -> Result<Vec<u8>, RequestsError> {
+    let wrong = || RequestsError::Hex { text: text.to_owned() };
+    let digits = text.chars().filter(|one| !one.is_whitespace()).map(|one| one.to_digit(16));
+    let digits = digits.collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(wrong());
+    }
+    Ok(pairs.iter().map(|[high, low]| (high << 4 | low) as u8).collect())
 }
 
 impl WrittenValues {
@@ -316,7 +352,8 @@ impl WrittenValues {
             }
             WrittenValues::Between { .. } => return Err(none()),
             WrittenValues::Lines { file: name } => {
-                file(folder, &name)?.lines().map(str::to_owned).collect()
+                let lines = file(folder, &name, |path| std::fs::read_to_string(path))?;
+                lines.lines().map(str::to_owned).collect()
             }
         };
         if values.is_empty() { Err(none()) } else { Ok(Values::OneOf(values)) }
@@ -331,11 +368,14 @@ impl WrittenRequest {
         folder: &std::path::Path,
     ) -> Result<Request, RequestsError> {
         let template = |text: &str| Template::parse(text, names);
-        let body = match (self.body.or(self.sql), self.body_file) {
-            (Some(text), _) => template(&text)?,
+        let body = match (self.body.or(self.sql), self.body_file, self.body_hex) {
+            (Some(text), _, _) => template(&text)?,
             // A file is sent as it is: its braces are its own.
-            (None, Some(name)) => Template::text(file(folder, &name)?),
-            (None, None) => Template::default(),
+            (None, Some(name), _) => {
+                Template::bytes(file(folder, &name, |path| std::fs::read(path))?)
+            }
+            (None, None, Some(text)) => Template::bytes(hex(&text)?),
+            (None, None, None) => Template::default(),
         };
         let path = self.path.unwrap_or_else(|| "/".to_owned());
         let name = self.name.unwrap_or_else(|| match path.as_str() {

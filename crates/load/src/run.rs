@@ -225,9 +225,22 @@ pub fn run(
     }) {
         observer.second(run.length_ns, &last);
     }
-    run.stalls.sort_unstable();
+    run.stalls = joined(std::mem::take(&mut run.stalls));
     run.doubts = verdict::doubts(&run, threads);
     Ok(run)
+}
+
+/// Pieces of time in order, those that touch each other as one: threads that stand still together are one stall.
+fn joined(mut pieces: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    pieces.sort_unstable();
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in pieces {
+        match joined.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => joined.push((from, to)),
+        }
+    }
+    joined
 }
 
 fn merge(into: &mut Histogram, other: &Histogram) {
@@ -272,4 +285,16 @@ fn raise_files(wanted: usize) -> Result<(), Error> {
         return Err(Error::Files { wanted, allowed });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_stand_still_together_are_one_stall() {
+        let pieces = vec![(30, 40), (0, 10), (5, 7), (8, 20), (41, 42)];
+        assert_eq!(joined(pieces), [(0, 20), (30, 40), (41, 42)]);
+        assert_eq!(joined(Vec::new()), []);
+    }
 }

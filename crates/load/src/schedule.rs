@@ -57,6 +57,26 @@ impl Schedule {
         }
     }
 
+    /// The highest rate in it, per second. Of a recording: in any tenth of a second.
+    pub fn rate_max(&self) -> f64 {
+        const WINDOW_NS: u64 = 100_000_000;
+        match self {
+            Schedule::Rate { pieces, .. } => {
+                pieces.iter().map(|piece| piece.from_rate.max(piece.to_rate)).fold(0.0, f64::max)
+            }
+            Schedule::Replay(times) => {
+                let (mut first, mut most) = (0, 0);
+                for (number, time) in times.iter().enumerate() {
+                    while times[first] + WINDOW_NS <= *time {
+                        first += 1;
+                    }
+                    most = most.max(number + 1 - first);
+                }
+                most as f64 * 1e9 / WINDOW_NS as f64
+            }
+        }
+    }
+
     /// When requests are due, ascending.
     pub fn arrivals(&self) -> Arrivals {
         let random = match self {
@@ -126,15 +146,20 @@ impl Iterator for Arrivals {
 }
 
 impl Piece {
+    /// Divided, which rounds once: half a second is half a second, and 60/s for so long are 30 requests and not one more.
+    fn length_s(&self) -> f64 {
+        self.length_ns as f64 / 1e9
+    }
+
     /// How many requests fall into it.
     fn requests(&self) -> f64 {
-        (self.from_rate + self.to_rate) / 2.0 * self.length_ns as f64 * 1e-9
+        (self.from_rate + self.to_rate) / 2.0 * self.length_s()
     }
 
     /// When the integral of the rate from its start reaches a number: the root of a quadratic equation, in the form that loses no digits
     /// where the rate hardly changes. It is below the length.
     fn reaches(&self, requests: f64) -> u64 {
-        let length_s = self.length_ns as f64 * 1e-9;
+        let length_s = self.length_s();
         let slope = (self.to_rate - self.from_rate) / length_s;
         let root = (self.from_rate * self.from_rate + 2.0 * slope * requests).max(0.0).sqrt();
         let divisor = self.from_rate + root;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use slab::Slab;
 
 use crate::events::Events;
+use crate::protocol::Protocol;
 
 /// What a stub answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,7 @@ const LISTENER: usize = usize::MAX - 1;
 /// A server in a thread of its own, until it is dropped.
 pub struct Stub {
     address: SocketAddr,
+    answers: Answers,
     control: Arc<Control>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,6 +43,7 @@ struct Control {
     freeze: Mutex<Option<(u64, u64)>>,
     taken: AtomicU64,
     answered: AtomicU64,
+    late_ns: AtomicU64,
 }
 
 impl Stub {
@@ -63,9 +66,10 @@ impl Stub {
             clients: Slab::new(),
             due: VecDeque::new(),
             number: 0,
+            thaws_ns: None,
         };
         let thread = thread::Builder::new().name("stub".to_owned()).spawn(|| server.serve())?;
-        Ok(Stub { address, control, thread: Some(thread) })
+        Ok(Stub { address, answers, control, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -81,6 +85,20 @@ impl Stub {
     /// How many requests it has answered.
     pub fn answered(&self) -> u64 {
         self.control.answered.load(Ordering::Relaxed)
+    }
+
+    /// What is spoken with it.
+    pub fn protocol(&self) -> Protocol {
+        match self.answers {
+            Answers::Echo => Protocol::Echo,
+            Answers::Http1 => Protocol::Http1 { authority: self.address.to_string() },
+        }
+    }
+
+    /// How late it was at the most with an answer, or at the end of a time in which it stood still: what this machine added.
+    /// Nanoseconds.
+    pub fn late_ns(&self) -> u64 {
+        self.control.late_ns.load(Ordering::Relaxed)
     }
 
     /// It will stand still between these moments of the clock.
@@ -109,6 +127,8 @@ struct Server {
     /// Answers in the order in which they are due: when, to whom, and what.
     due: VecDeque<(u64, usize, u64, Vec<u8>)>,
     number: u64,
+    /// Until when it stands still, while it does.
+    thaws_ns: Option<u64>,
 }
 
 struct Client {
@@ -128,11 +148,17 @@ impl Server {
                 *self.control.freeze.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             if let Some((_, to)) = freeze.filter(|(from, to)| (*from..*to).contains(&now)) {
                 // In pieces, so that it can end.
+                self.thaws_ns = Some(to);
                 thread::sleep(Duration::from_nanos((to - now).min(PATIENCE_NS)));
                 continue;
             }
+            if let Some(thawed) = self.thaws_ns.take() {
+                self.late(thawed, now);
+            }
             while self.due.front().is_some_and(|one| one.0 <= now) {
-                if let Some((_, key, number, answer)) = self.due.pop_front() {
+                if let Some((due, key, number, answer)) = self.due.pop_front() {
+                    let stood = freeze.filter(|(from, to)| (*from..*to).contains(&due));
+                    self.late(stood.map_or(due, |(_, to)| to), now);
                     self.answer(key, number, &answer);
                 }
             }
@@ -155,11 +181,16 @@ impl Server {
         }
     }
 
+    fn late(&self, due_ns: u64, now: u64) {
+        self.control.late_ns.fetch_max(now.saturating_sub(due_ns), Ordering::Relaxed);
+    }
+
     fn accept(&mut self) {
-        while let Ok((socket, _)) = self.listener.accept() {
-            let entry = self.clients.vacant_entry();
-            let is_ready = socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true));
-            if is_ready.and_then(|()| self.events.add(&socket, entry.key(), false)).is_ok() {
+        // Each in one system call: after a freeze there are thousands.
+        let flags = rustix::net::SocketFlags::NONBLOCK | rustix::net::SocketFlags::CLOEXEC;
+        while let Ok(socket) = rustix::net::accept_with(&self.listener, flags) {
+            let (socket, entry) = (TcpStream::from(socket), self.clients.vacant_entry());
+            if self.events.add(&socket, entry.key(), false).is_ok() {
                 self.number += 1;
                 entry.insert(Client { socket, number: self.number, ends: 0 });
             }

@@ -5,8 +5,8 @@
 //! then is it bound to a connection, so that a server which accepts none keeps nothing that another connection could do.
 //!
 //! The worker watches itself. If it finds that it stood still for [`STALL_NS`] or longer (stopped, or without a processor), then what
-//! was due meanwhile is not sent afterwards, as if nothing had been, but counted as missed; and what had been answered meanwhile is
-//! counted as seen late, for nobody knows when the answer came.
+//! was due by its end is not sent afterwards, as if nothing had been, but counted as missed; and what had been answered meanwhile, or
+//! waited for a connection, is counted as seen late, for nobody knows when the answer came or would have come.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub const STALL_NS: u64 = 10_000_000;
 const SLEEP_MAX_NS: u64 = 5_000_000;
 /// Connections that are being made at once, for one worker.
 const CONNECTING_MAX: usize = 64;
+/// So many that have ended are kept in the order of all flights, beside as many as there are flights.
+const BY_DUE_SPARE: usize = 4_096;
 const BUFFER: usize = 64 << 10;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -72,6 +74,8 @@ struct Flight {
     /// 0 while it waits for a connection.
     sent_ns: u64,
     connection: usize,
+    /// Whether the worker stood still while it waited for a connection.
+    is_late: bool,
     request: Arc<Rendered>,
     /// Tells it from others that had its ticket before.
     number: u64,
@@ -82,6 +86,7 @@ pub(crate) struct Worker {
     events: Events,
     start_ns: u64,
     connections: Slab<Connection>,
+    /// Those of them that never had room yet.
     connecting: usize,
     opened: usize,
     /// Connections with room; some may have lost it.
@@ -171,14 +176,23 @@ impl Worker {
                 self.share.length_ns = now.saturating_sub(start_ns);
             }
             self.take_due(now);
-            self.expire(now);
+            // After a stall it looks first: what was answered meanwhile has neither timed out nor stayed without an answer.
+            let has_looked = self.late_looks == 0;
+            if has_looked {
+                self.expire(now);
+            }
             self.dispatch();
             let end = start_ns + self.share.length_ns;
             let is_done = self.next_due_ns.is_none() && self.flights.is_empty();
-            if now >= end && (is_done || now >= end + self.share.drain_ns) {
+            if now >= end
+                && (is_done || has_looked && now >= end.saturating_add(self.share.drain_ns))
+            {
                 break now;
             }
-            let until = self.next_ns().min(report_ns).min(self.now() + SLEEP_MAX_NS);
+            let until = match self.late_looks {
+                0 => self.next_ns(now).min(report_ns).min(self.now() + SLEEP_MAX_NS),
+                _ => now,
+            };
             self.events.wait(until);
             // It meant to sleep so long.
             self.awake_ns = self.awake_ns.max(until);
@@ -218,15 +232,14 @@ impl Worker {
         self.stalls.push((from_ns - self.start_ns, to_ns - self.start_ns));
         // Of events that were being looked at, and of all that had come by then.
         self.late_looks = 2;
-        while let Some(due) = self.next_due_ns.filter(|due| self.start_ns + due < to_ns) {
+        while self.next_due_ns.is_some_and(|due| self.start_ns + due < to_ns) {
             self.counting.tally.intended += 1;
-            // What was due before is only late.
-            if self.start_ns + due >= from_ns {
-                self.counting.tally.missed += 1;
-            } else {
-                self.begin(self.start_ns + due, to_ns);
-            }
+            self.counting.tally.missed += 1;
             self.next_due_ns = self.share.due.next();
+        }
+        // Nobody knows when these would have found a connection.
+        for ticket in &self.waiting {
+            self.flights[*ticket as usize].is_late = true;
         }
     }
 
@@ -243,10 +256,17 @@ impl Worker {
         let request = self.share.requests.draw(&mut self.random);
         self.number += 1;
         let number = self.number;
-        let flight = Flight { due_ns, sent_ns: 0, connection: 0, request, number };
+        let flight = Flight { due_ns, sent_ns: 0, connection: 0, is_late: false, request, number };
         let ticket = self.flights.insert(flight) as Ticket;
         self.waiting.push_back(ticket);
         self.by_due.push_back((ticket, number));
+        // Behind one that does not end, those that have ended would stay until its time is over.
+        if self.by_due.len() > 2 * self.flights.len() + BY_DUE_SPARE {
+            let flights = &self.flights;
+            self.by_due.retain(|(ticket, number)| {
+                flights.get(*ticket as usize).is_some_and(|one| one.number == *number)
+            });
+        }
         let in_flight = &mut self.counting.tally.in_flight_max;
         *in_flight = (*in_flight).max(self.flights.len() as u64);
     }
@@ -265,8 +285,9 @@ impl Worker {
                         self.close(key, Failure::Closed);
                     } else if is_sent {
                         self.settle(key);
-                    } else {
-                        self.waiting.retain(|one| *one != ticket);
+                    } else if self.waiting.front() == Some(&ticket) {
+                        // They wait in the order in which they were due: this one waited for longest.
+                        self.waiting.pop_front();
                     }
                 }
             }
@@ -332,6 +353,8 @@ impl Worker {
         if !connection.is_listed && connection.room() > 0 {
             connection.is_listed = true;
             self.free.push_back(key);
+            self.connecting -= usize::from(!connection.is_ready);
+            connection.is_ready = true;
         }
         if connection.has_unsent() != connection.waits_to_send {
             connection.waits_to_send = !connection.waits_to_send;
@@ -372,7 +395,7 @@ impl Worker {
         for ticket in &connection.under_way {
             self.fail(*ticket, failure, now);
         }
-        if !connection.is_connected() {
+        if !connection.is_ready {
             self.connecting -= 1;
             self.not_connected(failure);
         }
@@ -384,15 +407,19 @@ impl Worker {
     }
 
     /// When something is to be done that nobody tells of.
-    fn next_ns(&self) -> u64 {
+    fn next_ns(&self, now: u64) -> u64 {
         let due = self.next_due_ns.map_or(u64::MAX, |due| self.start_ns + due);
         let times_out =
             self.by_due.front().and_then(|(ticket, _)| self.flights.get(*ticket as usize));
         let times_out =
             times_out.map_or(u64::MAX, |one| one.due_ns.saturating_add(self.share.timeout_ns));
         let end = self.start_ns + self.share.length_ns;
-        let end = if self.next_due_ns.is_none() { end } else { u64::MAX };
-        due.min(times_out).min(end.max(self.start_ns))
+        let end = match self.next_due_ns {
+            Some(_) => u64::MAX,
+            None if now < end => end,
+            None => end.saturating_add(self.share.drain_ns),
+        };
+        due.min(times_out).min(end)
     }
 
     /// Looks what has come.
@@ -409,10 +436,7 @@ impl Worker {
         let connection = &mut self.connections[key];
         if !connection.is_connected() {
             match connection.connect(&mut self.scratch) {
-                Ok(true) => {
-                    self.connecting -= 1;
-                    self.settle(key);
-                }
+                Ok(true) => self.settle(key),
                 Ok(false) => {}
                 Err(failure) => self.close(key, failure),
             }
@@ -447,7 +471,7 @@ impl Worker {
             return self.fail(one.ticket, failure, now);
         }
         let flight = self.flights.remove(one.ticket as usize);
-        if self.late_looks > 0 {
+        if self.late_looks > 0 || flight.is_late {
             self.counting.tally.seen_late += 1;
             return;
         }

@@ -31,16 +31,22 @@ impl Target {
     /// Reads a URL.
     pub fn parse(url: &str) -> Result<Target, TargetError> {
         let wrong = |why: &str| TargetError { url: url.to_owned(), why: why.to_owned() };
+        let (secure, usual) = match url.split_once("://").map(|(scheme, _)| scheme) {
+            Some(scheme) if scheme.eq_ignore_ascii_case("http") => (false, 80),
+            Some(scheme) if scheme.eq_ignore_ascii_case("https") => (true, 443),
+            _ => return Err(wrong("it begins with neither http:// nor https://")),
+        };
+        Target::parse_as(url, secure, Some(usual))
+    }
+
+    /// Reads a URL whose scheme, whatever it is, stands for this. Without a usual port it must name one.
+    pub fn parse_as(url: &str, secure: bool, usual: Option<u16>) -> Result<Target, TargetError> {
+        let wrong = |why: &str| TargetError { url: url.to_owned(), why: why.to_owned() };
         if url.split_once("://").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with('/')) {
             return Err(wrong("it names no host"));
         }
         let uri: Uri =
             url.parse().map_err(|error: http::uri::InvalidUri| wrong(&error.to_string()))?;
-        let secure = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => return Err(wrong("it begins with neither http:// nor https://")),
-        };
         let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
         if authority.as_str().contains('@') {
             return Err(wrong("it has a user in it, and those are not sent"));
@@ -49,14 +55,14 @@ impl Target {
         if host.is_empty() {
             return Err(wrong("it names no host"));
         }
-        let port = match authority.port_u16() {
-            Some(port) => port,
+        let port = match (authority.port_u16(), usual) {
+            (Some(port), _) => port,
             // "host:", or a port beyond 65535.
-            None if authority.as_str().len() > authority.host().len() => {
+            (None, _) if authority.as_str().len() > authority.host().len() => {
                 return Err(wrong("its port is no number from 0 to 65535"));
             }
-            None if secure => 443,
-            None => 80,
+            (None, Some(usual)) => usual,
+            (None, None) => return Err(wrong("it names no port")),
         };
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
@@ -118,6 +124,18 @@ mod tests {
         check("http://site:99999/", "its port is no number from 0 to 65535");
         check("http://", "it names no host");
         check("http:///metrics", "it names no host");
+    }
+
+    #[test]
+    fn other_schemes_have_other_ports() {
+        let read = |url: &str, usual| {
+            let read = Target::parse_as(url, false, usual);
+            read.map_or_else(|error| error.why, |target| target.port.to_string())
+        };
+        assert_eq!(read("redis://site", Some(6379)), "6379");
+        assert_eq!(read("redis://site:1", Some(6379)), "1");
+        assert_eq!(read("tcp://site:1", None), "1");
+        assert_eq!(read("tcp://site", None), "it names no port");
     }
 
     #[test]

@@ -98,7 +98,31 @@ pub fn compare(
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<Comparison> {
     let budget = Budget::new(limits, is_over);
-    let [a, b] = [read(source, selections[0], &budget)?, read(source, selections[1], &budget)?];
+    let found = [read(source, selections[0], &budget)?, read(source, selections[1], &budget)?];
+    apart(found, &budget)
+}
+
+/// Compares two sides that somebody has in intervals already: values in one unit, in no store. An interval without values is passed over.
+pub fn of_intervals(sides: [Vec<Mixture>; 2], unit: &str) -> Result<Comparison> {
+    let budget = Budget::new(crate::Limits::default(), &|| false);
+    let found = |mut intervals: Vec<Mixture>| {
+        intervals.retain(|interval| interval.count() > 0);
+        let mut whole = Mixture::default();
+        for part in intervals.iter().flat_map(Mixture::parts) {
+            whole.add(part).map_err(too_many)?;
+        }
+        if whole.count() == 0 {
+            let message = "a side has no values".to_owned();
+            return Err(Error::Execution { place: Place::default(), message });
+        }
+        let side = Side { series: 1, whole, unit: unit.to_owned(), intervals: intervals.len() };
+        Ok(Found { side, intervals, gaps: Vec::new() })
+    };
+    let [a, b] = sides;
+    apart([found(a)?, found(b)?], &budget)
+}
+
+fn apart([a, b]: [Found; 2], budget: &Budget<'_>) -> Result<Comparison> {
     if !a.side.unit.is_empty() && !b.side.unit.is_empty() && a.side.unit != b.side.unit {
         let message = format!(
             "the first selection is in {} and the second in {}: only the same unit can be compared",
@@ -106,7 +130,7 @@ pub fn compare(
         );
         return Err(Error::Execution { place: Place::default(), message });
     }
-    let chance = chance(&a.intervals, &b.intervals, &budget)?;
+    let chance = chance(&a.intervals, &b.intervals, budget)?;
     let bracket = |of: fn(&Mixture, &Mixture) -> Option<Bracket>| {
         of(&a.side.whole, &b.side.whole).expect("BUG: both sides have values")
     };
@@ -365,6 +389,17 @@ mod tests {
     #[test]
     fn one_interval_tells_nothing_of_chance() {
         assert_eq!(chance(&[interval([1.0])], &[interval([2.0])], &budget()).unwrap(), None);
+    }
+
+    #[test]
+    fn intervals_in_no_store_are_compared_alike() {
+        let side = |value: f64| (0..6).map(|_| interval([value, value + 1.0])).collect::<Vec<_>>();
+        let with_none = side(1.0).into_iter().chain([Mixture::default()]).collect();
+        let comparison = of_intervals([with_none, side(5.0)], "ns").unwrap();
+        assert_eq!(comparison.sides[0].intervals, 6);
+        assert!(comparison.distance.contains(4.0) && comparison.separation.contains(1.0));
+        assert!(comparison.chance.unwrap().value < 0.01);
+        assert!(of_intervals([side(1.0), Vec::new()], "ns").is_err());
     }
 
     #[test]

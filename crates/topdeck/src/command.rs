@@ -9,8 +9,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     audit, cardinality, cat, check_config, compare, completions, diff, doctor, explain, generate,
-    heatmap, hist, import, inflight, journal, ls, man, post_mortem, query, restore, serve,
-    snapshot, store, token, top, watch,
+    heatmap, hiccup, hist, import, inflight, journal, load, ls, man, post_mortem, query, restore,
+    serve, snapshot, store, token, top, watch,
 };
 
 /// See how a system treats each of its users, not on average.
@@ -29,7 +29,8 @@ Exit status:
   0  all went well
   1  an input could not be read, or held nothing
   2  the command line makes no sense
-  3  something was missing (`topdeck journal cat` and `tail`, `topdeck store export`)";
+  3  something was missing (`topdeck journal cat` and `tail`, `topdeck store export`), or a run of load is not to be trusted
+  4  a run of load did not meet what was required";
 
 #[derive(Subcommand)]
 enum Command {
@@ -44,6 +45,7 @@ enum Command {
     #[command(name = "post-mortem")]
     PostMortem(post_mortem::Options),
     Journal(journal::Options),
+    Load(Box<load::Options>),
     Store(store::Options),
     Import(import::Options),
     Query(query::Options),
@@ -61,6 +63,7 @@ enum Command {
     CheckConfig(check_config::Options),
     Doctor(doctor::Options),
     Top(top::Options),
+    Hiccup(hiccup::Options),
     Completions(completions::Options),
     Man(man::Options),
 }
@@ -91,6 +94,7 @@ impl Topdeck {
             Command::Diff(options) => diff::run(&options),
             Command::PostMortem(options) => post_mortem::run(&options),
             Command::Journal(options) => journal::run(&options),
+            Command::Load(options) => load::run(&options),
             Command::Store(options) => store::run(&options),
             Command::Import(options) => import::run(&options),
             Command::Query(options) => query::run(&options),
@@ -102,6 +106,7 @@ impl Topdeck {
             Command::CheckConfig(options) => check_config::run(&options),
             Command::Doctor(options) => doctor::run(&options),
             Command::Top(options) => top::run(&options),
+            Command::Hiccup(options) => hiccup::run(&options),
             Command::Completions(options) => completions::run(&options),
             Command::Man(options) => man::run(&options),
         }

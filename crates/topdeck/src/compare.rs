@@ -1,7 +1,7 @@
 //! `topdeck compare`: two selections of a store side by side, or one at two times.
 
 mod quantiles;
-mod show;
+pub(crate) mod show;
 
 use std::ops::Range;
 use std::path::PathBuf;

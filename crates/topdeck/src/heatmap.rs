@@ -28,7 +28,7 @@ use crate::hist::whole::Whole;
 use crate::journal::show::age;
 
 pub(crate) use crate::heatmap::command::{Options, run};
-pub(crate) use crate::heatmap::svg::document as svg;
+pub(crate) use crate::heatmap::svg::{document as svg, element, style};
 pub(crate) use crate::heatmap::terminal::{columns as columns_of, text};
 
 /// What happened in one stretch of time.

@@ -7,6 +7,7 @@
 pub(crate) mod above;
 pub(crate) mod axis;
 mod compare;
+pub(crate) mod curve;
 mod decades;
 pub(crate) mod group;
 mod heat;
@@ -19,7 +20,7 @@ pub(crate) mod plot;
 mod report;
 mod shape;
 pub(crate) mod show;
-mod spectrum;
+pub(crate) mod spectrum;
 mod svg;
 pub(crate) mod terminal;
 pub(crate) mod whole;

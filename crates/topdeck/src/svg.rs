@@ -13,7 +13,8 @@ pub(crate) const CHAR_WIDTH: f64 = 7.4;
 pub(crate) const CHAR_WIDTH_BOLD: f64 = 8.6;
 pub(crate) const LINE: f64 = 17.0;
 
-const STYLE: &str = "\
+/// Classes that all pictures use.
+pub(crate) const STYLE: &str = "\
 text{font:13px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}\
 .title{font-size:19px;font-weight:600}.heading{font-weight:600}.faint{fill:#57606a}\
 .paper{fill:#ffffff}.grid{stroke:#d8dee4;stroke-width:1}.axis{stroke:#8c959f;stroke-width:1}\
@@ -27,10 +28,22 @@ text{fill:#e6edf3}.faint{fill:#9da7b1}.paper{fill:#0d1117}.grid{stroke:#262c34}.
 
 /// The whole file. `style` is what this picture adds to the common one.
 pub(crate) fn document(title: &str, about: &str, height: f64, style: &str, body: &str) -> String {
+    element("", title, about, height, &format!("<style>{STYLE}{style}</style>\n"), body)
+}
+
+/// The same as a part of a page, where `id` tells it from others and the styles are the page's, or in `head`.
+pub(crate) fn element(
+    id: &str,
+    title: &str,
+    about: &str,
+    height: f64,
+    head: &str,
+    body: &str,
+) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\" aria-labelledby=\"title desc\">\n\
-         <title id=\"title\">{}</title>\n<desc id=\"desc\">{}</desc>\n<style>{STYLE}{style}</style>\n\
+         height=\"{height}\" role=\"img\" aria-labelledby=\"{id}title {id}desc\">\n\
+         <title id=\"{id}title\">{}</title>\n<desc id=\"{id}desc\">{}</desc>\n{head}\
          <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{body}</svg>\n",
         escape(title),
         escape(about),

@@ -40,7 +40,8 @@ fn side(selection: &Selection, side: &Side) -> Json {
     ])
 }
 
-fn pair(pair: &QuantilePair) -> Json {
+/// The same share of both sides.
+pub fn pair(pair: &QuantilePair) -> Json {
     let [a, b] = pair.values;
     Object(vec![
         ("share", number(pair.share)),

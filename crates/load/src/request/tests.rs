@@ -58,6 +58,37 @@ fn what_is_wrong_is_said() {
     assert!(said("[[request]]\npth = '/'").contains("pth"));
     assert!(said("[variables]\na = []\n[[request]]").contains("no value"));
     assert!(said("[variables]\na = { from = 2, to = 1 }\n[[request]]").contains("no value"));
+    assert!(said("[[request]]\nbody-hex = '0 0 0'").contains("hexadecimal"));
+    assert!(said("[[request]]\nbody-hex = 'no'").contains("hexadecimal"));
     assert!(said("[[request]]\nbody-file = 'x'").contains("/nowhere/x"));
     assert!(parsed("[variables]\na = { from = -9223372036854775808, to = 9223372036854775807 }\n[[request]]\npath='/{a}'").is_ok());
+}
+
+/// What the page shows is read.
+#[test]
+fn the_example_of_the_page_is_read() {
+    const PAGE: &str = include_str!("../../../../docs/load.md");
+    let (_, rest) = PAGE.split_once("```toml\n").unwrap();
+    let (text, _) = rest.split_once("```").unwrap();
+    let requests = Requests::parse(text, std::path::Path::new("")).unwrap();
+    assert_eq!(requests.names().collect::<Vec<_>>(), ["search", "/cart/{item}"]);
+    let mut random = Random::new(1);
+    let all: Vec<_> = (0..100).map(|_| requests.draw(&mut random)).collect();
+    let posted = all.iter().find(|one| one.index == 1).unwrap();
+    assert_eq!((posted.method.as_str(), &posted.body[..]), ("POST", &b"{\"count\": 1}"[..]));
+    assert!(all.iter().any(|one| one.path == "/search?q=hat"));
+}
+
+#[test]
+fn a_body_may_be_any_bytes() {
+    let requests = parsed("[[request]]\nbody-hex = '00 fF{}'".replace("{}", "\t80").as_str());
+    let one = requests.unwrap().draw(&mut Random::new(1));
+    assert_eq!((one.method.as_str(), &one.body[..]), ("POST", &[0, 0xff, 0x80][..]));
+    let folder = std::env::temp_dir();
+    let name = format!("topdeck-body-{}", std::process::id());
+    std::fs::write(folder.join(&name), [b'{', 0xfe]).unwrap();
+    let requests = Requests::parse(&format!("[[request]]\nbody-file = '{name}'"), &folder);
+    let one = requests.unwrap().draw(&mut Random::new(1));
+    std::fs::remove_file(folder.join(&name)).unwrap();
+    assert_eq!(one.body, [b'{', 0xfe]);
 }

@@ -70,3 +70,15 @@ fn a_recording_is_replayed_as_it_is() {
     assert_eq!(schedule.arrivals().collect::<Vec<_>>(), times);
     assert_eq!(schedule.length_ns(), 1_001);
 }
+
+/// Rounding adds no request in the last nanosecond.
+#[test]
+fn whole_numbers_of_requests_are_whole() {
+    for rate in [1u64, 3, 20, 60, 70, 100, 333, 1_000, 4_999] {
+        for length_ms in [100u64, 300, 500, 700, 1_000, 1_500, 3_000] {
+            let schedule = Schedule::constant(rate as f64, length_ms * 1_000_000, Spacing::Even);
+            let expected = (rate * length_ms).div_ceil(1_000);
+            assert_eq!(schedule.arrivals().count() as u64, expected, "{rate}/s, {length_ms} ms");
+        }
+    }
+}

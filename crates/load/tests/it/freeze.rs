@@ -54,7 +54,7 @@ fn run(settings: &Settings, stub: &Stub, freeze: Freeze) -> Run {
 const SLACK: f64 = 25.0 * MS as f64;
 
 #[track_caller]
-fn is_the_truth(found: &Histogram, expected: &Histogram) {
+pub(crate) fn is_the_truth(found: &Histogram, expected: &Histogram) {
     assert_eq!(found.count(), expected.count());
     let near = |what: &str, found: f64, expected: f64| {
         let off = (found - expected).abs();
@@ -69,7 +69,7 @@ fn is_the_truth(found: &Histogram, expected: &Histogram) {
 }
 
 /// So often it is tried: where the machine lets the generator stand still, the run itself says that it is not to be trusted.
-const ATTEMPTS: usize = 6;
+pub(crate) const ATTEMPTS: usize = 6;
 
 fn check(answers: Answers, rate: f64, spacing: Spacing, freeze: (u64, u64), drain_ms: u64) {
     for _ in 0..ATTEMPTS {

@@ -1,3 +1,9 @@
 //! What the crate promises, held from outside.
 
+mod calibration;
 mod freeze;
+mod frozen;
+mod hostile;
+mod servers;
+mod sessions;
+mod stopped;

@@ -39,12 +39,17 @@ pub(super) fn text(
         text.push_str(&format!("   {about}\n"));
     }
     text.push('\n');
-    text.push_str(&table(comparison, &numbers, terminal));
-    text.push('\n');
-    text.push_str(&quantiles::picture(comparison, &numbers, terminal));
-    text.push('\n');
-    text.push_str(&apart(comparison, &numbers, terminal));
-    text
+    text + &body(comparison, &numbers, terminal)
+}
+
+/// What stands below the heading.
+pub(crate) fn body(comparison: &Comparison, numbers: &Numbers, terminal: &Terminal) -> String {
+    let parts = [
+        table(comparison, numbers, terminal),
+        quantiles::picture(comparison, numbers, terminal),
+        apart(comparison, numbers, terminal),
+    ];
+    parts.join("\n")
 }
 
 fn about(side: &Side) -> String {

@@ -53,27 +53,47 @@ patternTransform=\"rotate(45)\"><path class=\"hatch\" d=\"M0 0V7\"/></pattern></
 
 /// One picture for each heatmap, below each other.
 pub(crate) fn document(maps: &[Heatmap]) -> Result<String> {
-    let mut body = HATCH.to_owned();
-    let (mut top, mut about) = (0.0, Vec::new());
-    for map in maps {
-        let fitted = map.fitted(COLUMNS_MAX)?;
-        let picture = Picture::new(map, &fitted);
-        let _ = writeln!(body, "<g transform=\"translate(0 {top})\">");
-        picture.draw(&mut body);
-        body.push_str("</g>\n");
-        top += picture.height();
-        about.push(format!("{}: {}.", map.title, map.totals()));
-        about.extend(map.exceedances().into_iter().map(|sentence| format!("{sentence}.")));
+    let drawn = Drawn::of(maps)?;
+    Ok(svg::document(&drawn.title, &drawn.about, drawn.height, &style(), &drawn.body))
+}
+
+/// The same as a part of a page that has [`svg::STYLE`] and [`style`].
+pub(crate) fn element(id: &str, maps: &[Heatmap]) -> Result<String> {
+    let drawn = Drawn::of(maps)?;
+    Ok(svg::element(id, &drawn.title, &drawn.about, drawn.height, "", &drawn.body))
+}
+
+struct Drawn {
+    title: String,
+    about: String,
+    height: f64,
+    body: String,
+}
+
+impl Drawn {
+    fn of(maps: &[Heatmap]) -> Result<Drawn> {
+        let mut body = HATCH.to_owned();
+        let (mut top, mut about) = (0.0, Vec::new());
+        for map in maps {
+            let fitted = map.fitted(COLUMNS_MAX)?;
+            let picture = Picture::new(map, &fitted);
+            let _ = writeln!(body, "<g transform=\"translate(0 {top})\">");
+            picture.draw(&mut body);
+            body.push_str("</g>\n");
+            top += picture.height();
+            about.push(format!("{}: {}.", map.title, map.totals()));
+            about.extend(map.exceedances().into_iter().map(|sentence| format!("{sentence}.")));
+        }
+        let title = match maps {
+            [one] => one.title.clone(),
+            several => format!("{} heatmaps", several.len()),
+        };
+        Ok(Drawn { title, about: about.join(" "), height: top.max(60.0), body })
     }
-    let title = match maps {
-        [one] => one.title.clone(),
-        several => format!("{} heatmaps", several.len()),
-    };
-    Ok(svg::document(&title, &about.join(" "), top.max(60.0), &style(), &body))
 }
 
 /// The common style of heatmaps, with the colours of the ramp.
-fn style() -> String {
+pub(crate) fn style() -> String {
     let colours = |ground| {
         (0..LEVELS).fold(String::new(), |mut style, level| {
             let [r, g, b] = ramp::colour(level as f64 / (LEVELS - 1) as f64, ground);

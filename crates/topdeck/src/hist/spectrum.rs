@@ -18,7 +18,11 @@ pub(crate) struct Spectrum {
 impl Spectrum {
     /// `None` if no value above zero has bounds.
     pub(crate) fn of(whole: &Whole, show: &Show, columns: usize) -> Option<Spectrum> {
-        let nines = Nines::of(whole.count());
+        Spectrum::on(Nines::of(whole.count()), whole, show, columns)
+    }
+
+    /// The same on the nines of another that has more values, so that both stand on the same axis.
+    pub(crate) fn on(nines: Nines, whole: &Whole, show: &Show, columns: usize) -> Option<Spectrum> {
         let last = columns.saturating_sub(1).max(1) as f64;
         let columns: Vec<Bracket> = (0..columns)
             .filter_map(|at| {

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::hist::above::{self, Above};
 use crate::hist::axis::Axis;
+use crate::hist::curve::Frame;
 use crate::hist::group::Group;
 use crate::hist::options::Options;
 use crate::hist::report;
@@ -203,35 +204,9 @@ impl Picture<'_> {
         let axis = spectrum.axis;
         let y = |base: f64| bottom - axis.place(base) * SPECTRUM_HEIGHT;
         let x = |place: f64| LEFT + place * PLOT;
-        let mut room = Room::default();
-        for tick in axis.ticks(8) {
-            line(out, "grid", (LEFT, y(tick)), (LEFT + PLOT, y(tick)));
-            if room.take(y(tick) - 7.0, y(tick) + 7.0) {
-                text(out, (LEFT - 8.0, y(tick) + 4.0), "", Anchor::End, &self.show.tick(tick));
-            }
-        }
-        let mut room = Room::default();
-        room.take(x(1.0) - 30.0, x(1.0));
-        for (place, name) in spectrum.nines.ticks() {
-            line(out, "axis", (x(place), bottom), (x(place), bottom + 5.0));
-            let width = name.chars().count() as f64 * CHAR_WIDTH;
-            if room.take(x(place) - width / 2.0, x(place) + width / 2.0) {
-                text(out, (x(place), bottom + 21.0), "", Anchor::Middle, &name);
-            }
-        }
-        line(out, "axis", (x(1.0), bottom), (x(1.0), bottom + 5.0));
-        text(out, (x(1.0), bottom + 21.0), "max", Anchor::End, "max");
-        line(out, "axis", (LEFT, bottom), (LEFT + PLOT, bottom));
-
-        let last = (spectrum.columns.len() - 1).max(1) as f64;
-        let point = |at: usize, base: f64| format!("{:.1} {:.1}", x(at as f64 / last), y(base));
-        let columns = || spectrum.columns.iter().enumerate();
-        let upper = columns().map(|(at, value)| point(at, value.upper));
-        let lower = columns().rev().map(|(at, value)| point(at, value.lower));
-        let band: Vec<String> = upper.chain(lower).collect();
-        let _ = writeln!(out, "<path class=\"doubt\" d=\"M{}Z\"/>", band.join("L"));
-        let curve: Vec<String> = columns().map(|(at, value)| point(at, value.estimate)).collect();
-        let _ = writeln!(out, "<path class=\"line\" d=\"M{}\"/>", curve.join("L"));
+        let frame = Frame { axis, nines: spectrum.nines, top, height: SPECTRUM_HEIGHT };
+        frame.draw(out, &self.show);
+        frame.curve(out, &spectrum.columns, ["doubt", "line"]);
 
         let limits = || {
             let heights = self.limits.iter().map(|above| (above, self.show.base(above.limit)));

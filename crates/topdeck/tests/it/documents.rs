@@ -167,6 +167,9 @@ fn every_subcommand_has_a_page_and_completions() {
         doctor,
         ["topdeck-doctor-clock.1", "topdeck-doctor-interference.1", "topdeck-doctor-viewers.1"]
     );
+    let (load, others): (Vec<String>, Vec<String>) =
+        others.into_iter().partition(|page| page.starts_with("topdeck-load-"));
+    assert_eq!(load, ["compare", "sessions"].map(|name| format!("topdeck-load-{name}.1")));
     assert_eq!(token, ["add", "list", "remove"].map(|name| format!("topdeck-token-{name}.1")));
     let one = [
         "agent",
@@ -185,6 +188,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "import",
         "inflight",
         "journal",
+        "load",
         "ls",
         "man",
         "post-mortem",

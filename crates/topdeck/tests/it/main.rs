@@ -5,8 +5,10 @@
 mod damage;
 mod documents;
 mod generate;
+mod hiccup;
 mod interference;
 mod journal;
+mod load;
 mod page;
 mod processes;
 mod query;

@@ -2,7 +2,7 @@
 
 mod client;
 mod command;
-mod deck;
+pub(crate) mod deck;
 mod forward;
 mod link;
 mod loss;

@@ -1,0 +1,238 @@
+//! PostgreSQL, message by message.
+
+use super::*;
+use crate::protocol::tests::noise;
+use crate::secret::Secret;
+
+fn message(kind: u8, contents: &[u8]) -> Vec<u8> {
+    let length = (contents.len() as u32 + 4).to_be_bytes();
+    [&[kind][..], &length, contents].concat()
+}
+
+/// Messages of which only the kind matters.
+fn messages(kinds: &str) -> Vec<u8> {
+    kinds.bytes().flat_map(|kind| message(kind, b"abc")).collect()
+}
+
+fn login(code: u32, contents: &[u8]) -> Vec<u8> {
+    message(b'R', &[&code.to_be_bytes(), contents].concat())
+}
+
+fn fresh(is_prepared: bool) -> Postgres {
+    Postgres::new(Login::new("me", Some(Secret::new("secret")), "base"), is_prepared)
+}
+
+fn ready(is_prepared: bool) -> Postgres {
+    let mut session = fresh(is_prepared);
+    let bytes = [login(0, b""), messages("SSSKNZ")].concat();
+    session.receive(&bytes, &mut Vec::new(), &mut Vec::new()).unwrap();
+    assert_eq!(session.room(), 1);
+    session
+}
+
+fn request(index: usize, sql: &str, arguments: &[&str]) -> Rendered {
+    let arguments = arguments.iter().map(|one| one.as_bytes().to_vec()).collect();
+    Rendered { index, body: sql.as_bytes().to_vec(), arguments, ..Rendered::default() }
+}
+
+/// Kinds of the messages that are sent.
+fn sent(session: &mut Postgres, request: &Rendered) -> String {
+    let mut out = Vec::new();
+    session.send(request, 7, &mut out);
+    kinds(&out)
+}
+
+fn kinds(mut bytes: &[u8]) -> String {
+    let mut kinds = String::new();
+    while let Some((head, _)) = bytes.split_first_chunk::<5>() {
+        kinds.push(char::from(head[0]));
+        let length = u32::from_be_bytes(head[1..].try_into().unwrap());
+        bytes = &bytes[1 + length as usize..];
+    }
+    kinds
+}
+
+/// What ends an answer that comes whole, and byte by byte.
+#[track_caller]
+fn ends(answer: &[u8], closes: bool) -> Result<Vec<Ended>, Failure> {
+    let take = |pieces: Vec<&[u8]>| {
+        let (mut session, mut ended) = (ready(false), Vec::new());
+        session.send(&request(0, "select 1", &[]), 7, &mut Vec::new());
+        for piece in pieces {
+            session.receive(piece, &mut Vec::new(), &mut ended)?;
+        }
+        if closes {
+            session.close(&mut ended);
+        }
+        Ok(ended)
+    };
+    let once = take(vec![answer]);
+    assert_eq!(once, take(answer.chunks(1).collect()), "{answer:?}");
+    once
+}
+
+const WELL: Ended = Ended { ticket: 7, failure: None };
+const FAILED: Ended = Ended { ticket: 7, failure: Some(Failure::Status) };
+
+#[test]
+fn who_we_are_is_said_first() {
+    let (mut session, mut out) = (fresh(false), Vec::new());
+    session.open(&mut out);
+    assert_eq!(u32::from_be_bytes(out[..4].try_into().unwrap()) as usize, out.len());
+    assert_eq!(&out[4..8], [0, 3, 0, 0]);
+    let expected = b"user\0me\0database\0base\0application_name\0topdeck load\0";
+    assert_eq!(&out[8..8 + expected.len()], expected);
+    assert_eq!(session.room(), 0);
+}
+
+#[test]
+fn what_the_server_asks_about_us_is_answered() {
+    let answer = |asked: &[u8]| {
+        let (mut session, mut out) = (fresh(false), Vec::new());
+        session.receive(asked, &mut out, &mut Vec::new()).map(|()| out)
+    };
+    assert_eq!(answer(&login(3, b"")), Ok(message(b'p', b"secret\0")));
+    // md5(md5(password, user), salt), by another program.
+    let sum = b"md541c83370953958037c7298c50b238bda\0";
+    assert_eq!(answer(&login(5, b"salt")), Ok(message(b'p', sum)));
+    let first = answer(&login(10, b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0")).unwrap();
+    assert!(first[5..].starts_with(b"SCRAM-SHA-256\0"));
+    assert_eq!(answer(&login(10, b"OTHER\0\0")), Err(Failure::Status));
+    assert_eq!(answer(&login(7, b"")), Err(Failure::Status));
+    for asked in [login(5, b"sal"), login(11, b"r=x"), login(12, b""), message(b'R', b"ab")] {
+        assert_eq!(answer(&asked), Err(Failure::Malformed), "{asked:?}");
+    }
+    assert_eq!(answer(&messages("E")), Err(Failure::Status));
+    let mut session = Postgres::new(Login::new("me", None, "base"), false);
+    let asked = session.receive(&login(3, b""), &mut Vec::new(), &mut Vec::new());
+    assert_eq!(asked, Err(Failure::Status));
+}
+
+#[test]
+fn a_server_may_not_make_us_count_for_ever() {
+    let (mut session, mut out, mut ended) = (fresh(false), Vec::new(), Vec::new());
+    session.receive(&login(10, b"SCRAM-SHA-256\0\0"), &mut out, &mut ended).unwrap();
+    let text = String::from_utf8_lossy(&out).into_owned();
+    let nonce = text.rsplit("r=").next().unwrap();
+    let first = format!("r={nonce}x,s=c2FsdA==,i=4000000000");
+    let asked = session.receive(&login(11, first.as_bytes()), &mut out, &mut ended);
+    assert_eq!(asked, Err(Failure::Malformed));
+}
+
+#[test]
+fn queries_are_simple_or_with_parameters() {
+    let mut session = ready(false);
+    assert_eq!(sent(&mut session, &request(0, "select 1", &[])), "Q");
+    assert_eq!(session.room(), 0);
+    let mut session = ready(false);
+    assert_eq!(sent(&mut session, &request(0, "select $1", &["a"])), "PBES");
+    // What cannot be said: a zero, and bytes that are no text.
+    for body in [b"a\0b".to_vec(), vec![0xff]] {
+        let mut session = ready(false);
+        assert_eq!(sent(&mut session, &Rendered { body, ..Rendered::default() }), "S");
+        let mut ended = Vec::new();
+        session.receive(&messages("Z"), &mut Vec::new(), &mut ended).unwrap();
+        assert_eq!(ended, [Ended { ticket: 7, failure: Some(Failure::Malformed) }]);
+    }
+}
+
+#[test]
+fn a_statement_is_parsed_once() {
+    let mut session = ready(true);
+    let take = |session: &mut Postgres, kinds| {
+        session.receive(&messages(kinds), &mut Vec::new(), &mut Vec::new()).unwrap();
+    };
+    let [one, two] = [request(0, "select 1", &[]), request(1, "select $1", &["a"])];
+    // One that is refused is parsed again.
+    assert_eq!(sent(&mut session, &one), "PBES");
+    take(&mut session, "EZ");
+    assert_eq!(sent(&mut session, &one), "PBES");
+    take(&mut session, "12DCZ");
+    assert_eq!(sent(&mut session, &one), "BES");
+    // An error after it was parsed does not forget it.
+    take(&mut session, "2EZ");
+    assert_eq!(sent(&mut session, &two), "PBES");
+    take(&mut session, "12CZ");
+    assert_eq!(sent(&mut session, &two), "BES");
+    take(&mut session, "2CZ");
+    assert_eq!(sent(&mut session, &one), "BES");
+    take(&mut session, "2CZ");
+    // Another text under the same number is parsed each time and kept nowhere.
+    for _ in 0..2 {
+        assert_eq!(sent(&mut session, &request(0, "select 2", &[])), "PBES");
+        take(&mut session, "12CZ");
+    }
+    assert_eq!(session.statements.len(), 2);
+}
+
+#[test]
+fn an_answer_ends_where_it_ends() {
+    for answer in ["TDDDCZ", "CZ", "IZ", "NTDCSTDCZ", "HddcCZ"] {
+        assert_eq!(ends(&messages(answer), false), Ok(vec![WELL]), "{answer}");
+        let unfinished = messages(&answer[..answer.len() - 1]);
+        assert_eq!(ends(&unfinished, true), Ok(vec![]), "{answer}");
+    }
+    assert_eq!(ends(&messages("TDEZ"), false), Ok(vec![FAILED]));
+    // The server shuts down: an error, and no end.
+    assert_eq!(ends(&messages("E"), true), Ok(vec![FAILED]));
+    assert_eq!(ends(&messages("E"), false), Ok(vec![]));
+    let rows = [message(b'D', &vec![b'x'; 1 << 20]), messages("CZ")].concat();
+    assert_eq!(ends(&rows, false), Ok(vec![WELL]));
+}
+
+#[test]
+fn nothing_is_copied_in() {
+    for (arguments, expected) in [(&[][..], "f"), (&["a"][..], "fS")] {
+        let (mut session, mut out) = (ready(false), Vec::new());
+        session.send(&request(0, "copy t from stdin", arguments), 7, &mut Vec::new());
+        session.receive(&messages("G"), &mut out, &mut Vec::new()).unwrap();
+        assert_eq!(kinds(&out), expected);
+    }
+}
+
+#[test]
+fn garbage_is_said_to_be_garbage() {
+    for answer in [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+        b"-ERR unknown command\r\n".to_vec(),
+        b"C\0\0\0\x03".to_vec(),
+        messages("R"),
+        messages("K"),
+        messages("W"),
+        messages("CZC"),
+        messages("CZZ"),
+    ] {
+        let found = ends(&answer, false);
+        // 'H' could be a message, whose end never comes.
+        let waits = answer[0] == b'H' && found == Ok(vec![]);
+        assert!(waits || found == Err(Failure::Malformed), "{answer:?}: {found:?}");
+    }
+    assert_eq!(
+        ends(&messages("Z"), false),
+        Ok(vec![Ended { ticket: 7, failure: Some(Failure::Malformed) }])
+    );
+    let first = |bytes: &[u8]| fresh(false).receive(bytes, &mut Vec::new(), &mut Vec::new());
+    for bytes in [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"Z\0\0\0\x05I", b"R\0\xff\xff\xff"] {
+        assert_eq!(first(bytes), Err(Failure::Malformed), "{bytes:?}");
+    }
+}
+
+#[test]
+fn a_server_that_shuts_down_is_asked_nothing_more() {
+    let mut session = ready(false);
+    session.receive(&messages("NAS"), &mut Vec::new(), &mut Vec::new()).unwrap();
+    assert_eq!((session.room(), session.is_ending()), (1, false));
+    session.receive(&messages("E"), &mut Vec::new(), &mut Vec::new()).unwrap();
+    assert_eq!((session.room(), session.is_ending()), (0, true));
+}
+
+#[test]
+fn noise_breaks_nothing() {
+    let kinds = b"RSKZNETDCI12GHAdcWn\0\0\0\0\0\0\0\0\0\x04\x05\x0a";
+    noise(kinds, || Box::new(fresh(true)));
+    noise(kinds, || {
+        let mut session = ready(false);
+        session.send(&request(0, "select $1", &["a"]), 7, &mut Vec::new());
+        Box::new(session)
+    });
+}

@@ -1,0 +1,135 @@
+//! Redis, answer by answer.
+
+use super::*;
+use crate::protocol::tests::noise;
+
+fn request(arguments: &[&str], body: &str) -> Rendered {
+    let arguments = arguments.iter().map(|one| one.as_bytes().to_vec()).collect();
+    Rendered { arguments, body: body.as_bytes().to_vec(), ..Rendered::default() }
+}
+
+fn said(arguments: &[&str], body: &str) -> String {
+    let (mut session, mut out) = (Redis::new(None, None, 0), Vec::new());
+    session.open(&mut out);
+    assert!(out.is_empty() && session.room() == 1);
+    session.send(&request(arguments, body), 7, &mut out);
+    assert_eq!(session.room(), 0);
+    String::from_utf8(out).unwrap()
+}
+
+/// What ends an answer that comes whole, and byte by byte.
+#[track_caller]
+fn ends(answer: &str) -> Result<Vec<Ended>, Failure> {
+    let take = |pieces: Vec<&[u8]>| {
+        let (mut session, mut ended) = (Redis::new(None, None, 0), Vec::new());
+        session.send(&request(&[], ""), 7, &mut Vec::new());
+        for piece in pieces {
+            session.receive(piece, &mut Vec::new(), &mut ended)?;
+        }
+        Ok(ended)
+    };
+    let once = take(vec![answer.as_bytes()]);
+    assert_eq!(once, take(answer.as_bytes().chunks(1).collect()), "{answer:?}");
+    once
+}
+
+const WELL: Ended = Ended { ticket: 7, failure: None };
+const FAILED: Ended = Ended { ticket: 7, failure: Some(Failure::Status) };
+
+#[test]
+fn a_command_is_written_as_the_protocol_says() {
+    assert_eq!(said(&["GET", "key:1"], ""), "*2\r\n$3\r\nGET\r\n$5\r\nkey:1\r\n");
+    assert_eq!(said(&["SET", "a", ""], "x"), "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$0\r\n\r\n");
+    assert_eq!(said(&[], " INCR  a\n"), "*2\r\n$4\r\nINCR\r\n$1\r\na\r\n");
+    assert_eq!(said(&[], ""), "*1\r\n$4\r\nPING\r\n");
+}
+
+#[test]
+fn an_answer_ends_where_it_ends() {
+    let deep = format!("{}:1\r\n", "*1\r\n".repeat(10_000));
+    for answer in [
+        "+PONG\r\n",
+        "$-1\r\n",
+        "*-1\r\n",
+        "$0\r\n\r\n",
+        "$4\r\n\r\n\r\n\r\n",
+        "*0\r\n",
+        "*3\r\n*2\r\n:1\r\n$1\r\na\r\n*0\r\n+x\r\n",
+        "_\r\n",
+        "#t\r\n",
+        ",1.5\r\n",
+        "(123456789012345678901234567890\r\n",
+        "=7\r\ntxt:abc\r\n",
+        "%2\r\n+a\r\n:1\r\n+b\r\n~1\r\n:2\r\n",
+        "|1\r\n+ttl\r\n:3\r\n$1\r\na\r\n",
+        "|0\r\n:3\r\n",
+        ">2\r\n+invalidate\r\n*1\r\n+a\r\n:1\r\n",
+        deep.as_str(),
+    ] {
+        assert_eq!(ends(answer), Ok(vec![WELL]), "{answer:?}");
+        // Nothing has ended before the last byte.
+        assert_eq!(ends(&answer[..answer.len() - 1]), Ok(vec![]), "{answer:?}");
+    }
+    for answer in ["-ERR no\r\n", "!3\r\nERR\r\n", "*2\r\n+a\r\n-ERR b\r\n"] {
+        assert_eq!(ends(answer), Ok(vec![FAILED]), "{answer:?}");
+    }
+}
+
+#[test]
+fn garbage_is_said_to_be_garbage() {
+    for answer in [
+        "HTTP/1.1 400 Bad Request\r\n",
+        "$x\r\n",
+        "$-2\r\n",
+        "%-1\r\n",
+        "$?\r\n",
+        "$\r\n",
+        "$3\r\nabcd\r\n",
+        "$1\r\na\nb",
+        "+a\rb",
+        "$99999999999999999999999\r\n",
+        "*18446744073709551615\r\n",
+        "%9223372036854775808\r\n",
+        "+PONG\r\n+PONG\r\n",
+    ] {
+        assert_eq!(ends(answer), Err(Failure::Malformed), "{answer:?}");
+    }
+}
+
+#[test]
+fn what_is_pushed_is_no_answer() {
+    let (mut session, mut ended) = (Redis::new(None, None, 0), Vec::new());
+    let mut take = |bytes: &[u8]| session.receive(bytes, &mut Vec::new(), &mut ended);
+    assert_eq!(take(b">1\r\n+a\r\n"), Ok(()));
+    assert_eq!(take(b"+a\r\n"), Err(Failure::Malformed));
+    assert!(ended.is_empty());
+}
+
+#[test]
+fn who_we_are_is_said_first() {
+    let secret = Secret::new("secret");
+    let mut session = Redis::new(Some("me"), Some(&secret), 3);
+    let (mut out, mut ended) = (Vec::new(), Vec::new());
+    session.open(&mut out);
+    let expected =
+        "*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$6\r\nsecret\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n";
+    assert_eq!(String::from_utf8(out).unwrap(), expected);
+    session.receive(b"+OK\r\n", &mut Vec::new(), &mut ended).unwrap();
+    assert_eq!(session.room(), 0);
+    session.receive(b"+OK\r\n", &mut Vec::new(), &mut ended).unwrap();
+    assert_eq!(session.room(), 1);
+
+    let mut session = Redis::new(None, Some(&secret), 0);
+    let refused = session.receive(b"-WRONGPASS no\r\n", &mut Vec::new(), &mut ended);
+    assert_eq!(refused, Err(Failure::Status));
+    assert!(ended.is_empty());
+}
+
+#[test]
+fn noise_breaks_nothing() {
+    noise(b"+-:$*%|>_\r\n0123456789", || {
+        let mut session = Redis::new(None, None, 0);
+        session.send(&request(&[], ""), 7, &mut Vec::new());
+        Box::new(session)
+    });
+}

@@ -1,0 +1,153 @@
+//! A recorded schedule as text: a time per line.
+//!
+//! A time is a decimal number of seconds, or one with a unit (`ns`, `us`, `ms`, `s`, `min`, `h`). Times may be of a day, of 1970, or of
+//! the recording's own beginning: what counts is how long each is after the first, which is due when the run begins. Lines that are empty
+//! or begin with `#` are passed over. Decimals are read as such, not through a double, which has no room for nanoseconds since 1970;
+//! what is beyond a nanosecond is cut.
+
+use std::sync::Arc;
+
+use crate::schedule::Schedule;
+
+/// What is wrong with a recorded schedule, and where.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// Not a time.
+    #[error(
+        "line {line}: {found:?} is no time: write seconds, or a unit after the number, as in 1.5, 1500ms or 1500000000ns"
+    )]
+    Time {
+        /// From 1.
+        line: usize,
+        /// What stands there.
+        found: String,
+    },
+    /// A time before the one before.
+    #[error("line {line}: {found:?} is before the time of line {before}: times must ascend")]
+    Order {
+        /// From 1.
+        line: usize,
+        /// What stands there.
+        found: String,
+        /// The line that it should not be before.
+        before: usize,
+    },
+    /// Nothing.
+    #[error("there is no time in it: write one per line")]
+    Empty,
+}
+
+impl Schedule {
+    /// Reads a recorded schedule. What is due later than `length_ns` after the first is left out.
+    pub fn replay(text: &str, length_ns: Option<u64>) -> Result<Schedule, ReplayError> {
+        let mut times: Vec<u64> = Vec::new();
+        let (mut first, mut last) = (None, (0i128, 0));
+        for (at, line) in text.lines().enumerate() {
+            let (number, line) = (at + 1, line.trim());
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let found = || line.chars().take(40).collect::<String>();
+            let time = time_ns(line);
+            let time = time.ok_or_else(|| ReplayError::Time { line: number, found: found() })?;
+            let start = *first.get_or_insert(time);
+            if !times.is_empty() && time < last.0 {
+                let (line, before) = (number, last.1);
+                return Err(ReplayError::Order { line, found: found(), before });
+            }
+            last = (time, number);
+            let after = u64::try_from(time - start).ok().filter(|after| *after < LENGTH_MAX_NS);
+            times.push(after.ok_or_else(|| ReplayError::Time { line: number, found: found() })?);
+        }
+        if times.is_empty() {
+            return Err(ReplayError::Empty);
+        }
+        if let Some(length_ns) = length_ns {
+            times.truncate(times.partition_point(|time| *time < length_ns));
+        }
+        Ok(Schedule::Replay(Arc::from(times)))
+    }
+}
+
+/// A hundred years: moments of a run stay far from the end of their type.
+const LENGTH_MAX_NS: u64 = 3_153_600_000_000_000_000;
+/// Units, and how many nanoseconds each has.
+pub(crate) const UNITS: [(&str, i128); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    // After all others that end so.
+    ("s", 1_000_000_000),
+];
+
+/// A decimal number with its unit, seconds if there is none, in nanoseconds.
+fn time_ns(text: &str) -> Option<i128> {
+    let unit = UNITS.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, *ns)));
+    let (number, unit_ns) = unit.unwrap_or((text, 1_000_000_000));
+    let number = number.trim_end();
+    let (sign, digits) = number.strip_prefix('-').map_or((1, number), |digits| (-1, digits));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !are_digits(whole) || !are_digits(fraction) {
+        return None;
+    }
+    // 14 digits of hours are below a nanosecond; more could not be multiplied.
+    let fraction = &fraction[..fraction.len().min(14)];
+    let scale = 10i128.pow(fraction.len() as u32);
+    let whole = whole.parse::<u64>().ok()?;
+    let fraction = if fraction.is_empty() { 0 } else { fraction.parse::<i128>().ok()? };
+    let ns = i128::from(whole).checked_mul(unit_ns)? + fraction * unit_ns / scale;
+    Some(sign * ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[u64]) {
+        let schedule = Schedule::replay(text, None).unwrap();
+        assert_eq!(schedule.arrivals().collect::<Vec<u64>>(), expected);
+    }
+
+    #[test]
+    fn times_are_seconds_or_have_a_unit() {
+        check("0\n0.5\n\n# a comment\n1\n1\n", &[0, 500_000_000, 1_000_000_000, 1_000_000_000]);
+        check("10ms\n12.5 ms\n1s\n0.5min\r\n", &[0, 2_500_000, 990_000_000, 29_990_000_000]);
+        check("-1\n-0.25\n1us", &[0, 750_000_000, 1_000_001_000]);
+    }
+
+    /// A double would have lost the last digits.
+    #[test]
+    fn nanoseconds_since_1970_are_kept() {
+        check("1794182400.000000001\n1794182400.000000003", &[0, 2]);
+        check("1794182400000000001ns\n1794182400000000003ns", &[0, 2]);
+    }
+
+    #[test]
+    fn what_comes_later_is_left_out() {
+        let schedule = Schedule::replay("5\n6\n7\n", Some(2_000_000_000)).unwrap();
+        assert_eq!(schedule.arrivals().collect::<Vec<u64>>(), [0, 1_000_000_000]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        let said = |text: &str| Schedule::replay(text, None).unwrap_err().to_string();
+        assert!(said("1\n2\nx\n").starts_with("line 3: \"x\" is no time"));
+        assert!(said("1\n1e3\n").starts_with("line 2"));
+        assert!(said("# a\n2\n\n1\n").starts_with("line 4: \"1\" is before the time of line 2"));
+        assert!(said("0\n99999999999999999999\n").starts_with("line 2"));
+        assert!(said("-9000000000h\n9000000000h\n").starts_with("line 2"));
+        for text in ["", "# nothing\n\n"] {
+            assert!(said(text).contains("no time"));
+        }
+        for text in [".", "-", "s", "1.2.3", "+1", "0x1", "1 2"] {
+            assert!(Schedule::replay(text, None).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Servers that sessions are held against: some of others, if they are installed, and one of hyper's.
+
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use net::tls::{ClientTls, ServerTls};
+use rustix::process::{Pid, Signal};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+
+/// A program that serves until it is dropped, in a folder of its own.
+pub(crate) struct Server {
+    child: Child,
+    _folder: Folder,
+    pub(crate) port: u16,
+    end: Signal,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), self.end);
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder that is gone when this is dropped.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Folder {
+        let name = format!("topdeck-load-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// PostgreSQL, into which everybody comes from here: `plain`, `old` and `new` with their passwords, by three ways, others without.
+pub(crate) fn postgres() -> Option<Server> {
+    const LOGINS: &str = "\
+        host all plain 127.0.0.1/32 password\n\
+        host all old   127.0.0.1/32 md5\n\
+        host all new   127.0.0.1/32 scram-sha-256\n\
+        host all all   127.0.0.1/32 trust\n";
+    let (Some(initdb), Some(postgres)) = (program("initdb"), program("postgres")) else {
+        println!("skipped: PostgreSQL is not installed (initdb and postgres)");
+        return None;
+    };
+    let folder = Folder::new("postgres");
+    let database = folder.0.join("data");
+    // It refuses to run as root.
+    let user = rustix::process::geteuid().is_root().then(|| user("postgres"));
+    let run = |program: &Path| {
+        let mut command = Command::new(program);
+        command.current_dir(&folder.0).arg("-D").arg(&database);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some((user, group)) = user {
+            command.uid(user).gid(group);
+        }
+        command
+    };
+    if let Some((user, group)) = user {
+        chown(&folder.0, Some(user), Some(group)).unwrap();
+    }
+    let mut make = run(&initdb);
+    make.args(["-U", "postgres", "--no-sync", "--locale=C", "-E", "UTF8", "-A", "trust"]);
+    assert!(make.status().unwrap().success(), "initdb failed");
+    std::fs::write(database.join("pg_hba.conf"), LOGINS).unwrap();
+    let port = free_port();
+    let mut command = run(&postgres);
+    command.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]);
+    command.args(["-c", "unix_socket_directories=", "-c", "shared_buffers=8MB"]);
+    // At once, without a checkpoint.
+    Some(Server { child: command.spawn().unwrap(), _folder: folder, port, end: Signal::QUIT })
+}
+
+/// Redis with the password `p@w`.
+pub(crate) fn redis() -> Option<Server> {
+    let Some(redis) = program("redis-server") else {
+        println!("skipped: Redis is not installed (redis-server)");
+        return None;
+    };
+    let (folder, port) = (Folder::new("redis"), free_port());
+    let mut command = Command::new(redis);
+    command.current_dir(&folder.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    command.args(["--requirepass", "p@w"]);
+    Some(Server { child: command.spawn().unwrap(), _folder: folder, port, end: Signal::KILL })
+}
+
+/// Where a program is: in the folders where the shell looks, or where distributions put PostgreSQL's.
+fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    folders.extend(versions.map(|version| version.path().join("bin")));
+    folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// The numbers of a user and its group; those of nobody, if it is not known here.
+fn user(name: &str) -> (u32, u32) {
+    let all = std::fs::read_to_string("/etc/passwd").unwrap();
+    let find = |name: &str| {
+        let line = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        let mut fields = line.split(':').skip(1);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    find(name).or_else(|| find("nobody")).expect("no user to run PostgreSQL as")
+}
+
+/// One that was free a moment ago.
+/// Waits until a server takes connections: half a minute, at the most.
+pub(crate) fn wait_for(port: u16) {
+    for _ in 0..600 {
+        if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("nobody listens on port {port}");
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// HTTP/1.1, HTTP/2 and gRPC, as long as this lives.
+pub(crate) struct Hyper {
+    pub(crate) port: u16,
+    /// What a client trusts who asks this one in TLS, as `localhost`.
+    pub(crate) tls: ClientTls,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Hyper {
+    pub(crate) fn start() -> Hyper {
+        Hyper::with(None, ClientTls::default())
+    }
+
+    /// In TLS, with a certificate that it has made itself.
+    pub(crate) fn secured(folder: &Folder) -> Hyper {
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (folder.0.join("certificate"), folder.0.join("key"));
+        std::fs::write(&certificate, own.cert.pem()).unwrap();
+        std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+        let client = ClientTls { ca: Some(certificate.clone()), ..ClientTls::default() };
+        let server = ServerTls { certificate, key, client_ca: None }.config().unwrap();
+        Hyper::with(Some(TlsAcceptor::from(Arc::new(server))), client)
+    }
+
+    fn with(acceptor: Option<TlsAcceptor>, tls: ClientTls) -> Hyper {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        runtime.spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    match acceptor {
+                        None => serve(socket).await,
+                        Some(acceptor) => match acceptor.accept(socket).await {
+                            Ok(socket) => serve(socket).await,
+                            Err(error) => println!("no TLS: {error}"),
+                        },
+                    }
+                });
+            }
+        });
+        Hyper { port, tls, _runtime: runtime }
+    }
+}
+
+async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http2().max_concurrent_streams(20);
+    let service = hyper::service::service_fn(answer);
+    let _ = builder.serve_connection(TokioIo::new(socket), service).await;
+}
+
+/// `/length/3` answers three bytes, `/status/404` so, `/a.B/<status>` a call of gRPC; all after they have read the request.
+async fn answer(
+    request: Request<Incoming>,
+) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let is_head = request.method() == http::Method::HEAD;
+    let Ok(body) = request.into_body().collect().await else {
+        return Ok(Response::new(Full::default().boxed()));
+    };
+    let body = body.to_bytes();
+    let mut parts = path.trim_start_matches('/').split('/');
+    let response = match (parts.next(), parts.next()) {
+        (Some("length"), Some(length)) if is_head => {
+            let response = Response::builder().header("content-length", length);
+            response.body(Full::default().boxed()).unwrap()
+        }
+        (Some("length"), Some(length)) => {
+            Response::new(Full::from(vec![b'x'; length.parse().unwrap()]).boxed())
+        }
+        (Some("status"), Some(status)) => {
+            Response::builder().status(status).body(Full::default().boxed()).unwrap()
+        }
+        // The message comes back. Without one, only how it went is said, in the head.
+        (Some("a.B"), Some(status)) => {
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", HeaderValue::from_str(status).unwrap());
+            if body.len() > 5 {
+                let body = Full::new(body);
+                let body = body.with_trailers(std::future::ready(Some(Ok(trailers))));
+                Response::new(body.boxed())
+            } else {
+                let mut response = Response::new(Full::default().boxed());
+                *response.headers_mut() = trailers;
+                response
+            }
+        }
+        _ => Response::new(Full::new(body).boxed()),
+    };
+    Ok(response)
+}

@@ -1,0 +1,73 @@
+//! The percentile spectrum as SVG: its axes, and a curve with its bounds.
+
+use std::fmt::Write as _;
+
+use hist::Bracket;
+
+use crate::hist::axis::{Axis, Nines};
+use crate::hist::show::Show;
+use crate::svg::{Anchor, CHAR_WIDTH, LEFT, PLOT, Room, line, text};
+
+/// Where curves are drawn.
+pub(crate) struct Frame {
+    pub(crate) axis: Axis,
+    pub(crate) nines: Nines,
+    /// From above.
+    pub(crate) top: f64,
+    pub(crate) height: f64,
+}
+
+impl Frame {
+    fn bottom(&self) -> f64 {
+        self.top + self.height
+    }
+
+    /// Height of a value, in the unit of pictures.
+    pub(crate) fn y(&self, base: f64) -> f64 {
+        self.bottom() - self.axis.place(base) * self.height
+    }
+
+    /// From the left, of a place from 0 to 1.
+    pub(crate) fn x(&self, place: f64) -> f64 {
+        LEFT + place * PLOT
+    }
+
+    /// Both axes with their names.
+    pub(crate) fn draw(&self, out: &mut String, show: &Show) {
+        let bottom = self.bottom();
+        let (x, y) = (|place| self.x(place), |base| self.y(base));
+        let mut room = Room::default();
+        for tick in self.axis.ticks(8) {
+            line(out, "grid", (LEFT, y(tick)), (LEFT + PLOT, y(tick)));
+            if room.take(y(tick) - 7.0, y(tick) + 7.0) {
+                text(out, (LEFT - 8.0, y(tick) + 4.0), "", Anchor::End, &show.tick(tick));
+            }
+        }
+        let mut room = Room::default();
+        room.take(x(1.0) - 30.0, x(1.0));
+        for (place, name) in self.nines.ticks() {
+            line(out, "axis", (x(place), bottom), (x(place), bottom + 5.0));
+            let width = name.chars().count() as f64 * CHAR_WIDTH;
+            if room.take(x(place) - width / 2.0, x(place) + width / 2.0) {
+                text(out, (x(place), bottom + 21.0), "", Anchor::Middle, &name);
+            }
+        }
+        line(out, "axis", (x(1.0), bottom), (x(1.0), bottom + 5.0));
+        text(out, (x(1.0), bottom + 21.0), "max", Anchor::End, "max");
+        line(out, "axis", (LEFT, bottom), (LEFT + PLOT, bottom));
+    }
+
+    /// A curve, with the classes of its bounds and of itself.
+    pub(crate) fn curve(&self, out: &mut String, columns: &[Bracket], [doubt, curve]: [&str; 2]) {
+        let last = columns.len().saturating_sub(1).max(1) as f64;
+        let point =
+            |at: usize, base: f64| format!("{:.1} {:.1}", self.x(at as f64 / last), self.y(base));
+        let values = || columns.iter().enumerate();
+        let upper = values().map(|(at, value)| point(at, value.upper));
+        let lower = values().rev().map(|(at, value)| point(at, value.lower));
+        let band: Vec<String> = upper.chain(lower).collect();
+        let _ = writeln!(out, "<path class=\"{doubt}\" d=\"M{}Z\"/>", band.join("L"));
+        let points: Vec<String> = values().map(|(at, value)| point(at, value.estimate)).collect();
+        let _ = writeln!(out, "<path class=\"{curve}\" d=\"M{}\"/>", points.join("L"));
+    }
+}

@@ -1,0 +1,127 @@
+//! `topdeck load`: load on an open schedule, and what users would have felt.
+//!
+//! [`options`] is what can be asked for, [`plan`] makes of it what the engine (the crate `load`) runs. [`watch`] is told each second: it
+//! shows [`live`] how it goes and hands on to [`push`]. What a run came to is a [`report::Report`], which is written as text, as JSON
+//! ([`document`]), as a page ([`page`]) and as a log ([`log`]).
+
+mod compare;
+mod document;
+mod live;
+mod log;
+mod machine;
+mod options;
+mod page;
+mod plan;
+mod push;
+mod recorded;
+mod report;
+mod sessions;
+mod spectra;
+mod statistics;
+mod watch;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::command::{print, say};
+use crate::hist::terminal::Terminal;
+pub(crate) use crate::load::options::Options;
+use crate::load::options::{Command, RunOptions};
+use crate::load::plan::Plan;
+use crate::load::push::Push;
+use crate::load::report::{Judged, Report};
+use crate::load::watch::Watch;
+
+/// The generator was what limited the run.
+const UNTRUSTED: u8 = 3;
+/// Something that was required was not met.
+const NOT_MET: u8 = 4;
+/// Where a file goes that is none.
+const STDOUT: &str = "-";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    match &options.subcommand {
+        Some(Command::Compare(options)) => compare::run(options),
+        Some(Command::Sessions(options)) => sessions::run(options),
+        None => go(&options.run),
+    }
+}
+
+fn go(options: &RunOptions) -> Result<ExitCode> {
+    let plan = Plan::of(options)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The second one ends it at once.
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot wait for ctrl-C")?;
+    }
+    let push = options.push.as_ref().map(|to| Push::start(to, options, &plan)).transpose()?;
+    let mut watch = Watch::new(&plan, options.quiet, push);
+    let ran = load::run(&plan.settings, &stop, &mut watch);
+    let (services, pushed) = watch.finish();
+    let run = ran?;
+    let judged = options.require.iter().map(|one| Judged::of(one, &run)).collect();
+    let report = Report {
+        about: plan.about,
+        judged,
+        services,
+        pushed,
+        sessions: options.sessions(),
+        is_interrupted: stop.load(Ordering::Relaxed),
+        run,
+    };
+    tell(options, &report)?;
+    Ok(ExitCode::from(match &report {
+        report if !report.run.doubts.is_empty() => UNTRUSTED,
+        report if !report.judged.iter().all(Judged::is_met) => NOT_MET,
+        _ => 0,
+    }))
+}
+
+/// Writes what was asked for. A file that cannot be written keeps nothing else from being told.
+fn tell(options: &RunOptions, report: &Report) -> Result<()> {
+    let mut trouble = Ok(());
+    let mut write = |path: &Path, text: Result<Vec<u8>>| {
+        let written = text.and_then(|text| {
+            if path.as_os_str() == STDOUT {
+                return print(&text);
+            }
+            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        });
+        if let Err(error) = written {
+            match &trouble {
+                Ok(()) => trouble = Err(error),
+                Err(_) => say(format_args!("{error:#}")),
+            }
+        }
+    };
+    let text = report::text(report, &Terminal::new(options.ascii));
+    let files = [&options.json, &options.html, &options.hlog];
+    // What is piped on is not mixed with what people read.
+    match files.into_iter().flatten().any(|path| path.as_os_str() == STDOUT) {
+        true => eprint_text(&text),
+        false => write(Path::new(STDOUT), Ok(text.into_bytes())),
+    }
+    if let Some(path) = &options.json {
+        write(path, Ok(format!("{}\n", document::of(report)).into_bytes()));
+    }
+    if let Some(path) = &options.hlog {
+        write(path, log::of(report));
+    }
+    if let Some(path) = &options.html {
+        write(path, page::of(report).map(String::into_bytes));
+    }
+    trouble
+}
+
+/// To standard error, if anybody listens there.
+fn eprint_text(text: &str) {
+    use std::io::Write as _;
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,189 @@
+//! A run as a page that needs nothing else: tables, spectra, and a heatmap over time. It has no script, and its policy allows none.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use collect::Unit;
+
+use crate::heatmap::{self, Column, Heatmap};
+use crate::hist::whole::Whole;
+use crate::load::report::{Report, UNTRUSTED, circumstances};
+use crate::load::statistics::{self, Grid};
+use crate::load::{sessions, spectra};
+use crate::svg::{self, escape};
+
+const STYLE: &str = "\
+:root{color-scheme:light dark}\
+body{margin:0;padding:24px;background:#ffffff;color:#24292f;\
+font:15px/1.5 system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}\
+main{max-width:960px;margin:0 auto}\
+h1{font-size:22px;margin:0;overflow-wrap:anywhere}h2{font-size:17px;margin:28px 0 8px}\
+p{margin:4px 0}.quiet{color:#57606a;font-size:13px}\
+.alarm{border:2px solid #cf222e;border-radius:6px;padding:12px 16px;margin:0 0 20px;background:#ffebe9}\
+.alarm strong{color:#a40e26}.alarm ul{margin:6px 0 0;padding-left:20px}\
+.wide{overflow-x:auto}.wide+.wide{margin-top:16px}\
+table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
+th,td{text-align:right;padding:3px 0 3px 22px;white-space:nowrap;border-bottom:1px solid #d8dee4}\
+th{font-weight:600;color:#57606a}th:first-child,td:first-child,td.words{text-align:left}\
+th:first-child,td:first-child{padding-left:0;white-space:pre}td.words{color:#57606a;white-space:normal;min-width:11em}\
+tr.max td{font-weight:600}\
+.met{color:#1a7f37;font-weight:600}.missed{color:#cf222e;font-weight:600}\
+figure{margin:24px 0 0;overflow-x:auto}svg{display:block;max-width:100%;min-width:720px;height:auto}\
+@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}.quiet,th,td.words{color:#9da7b1}\
+th,td{border-color:#262c34}.alarm{background:#2d1214;border-color:#f85149}.alarm strong{color:#ff7b72}\
+.met{color:#3fb950}.missed{color:#ff7b72}}";
+
+pub(crate) fn of(report: &Report) -> Result<String> {
+    let (about, run) = (&report.about, &report.run);
+    let mut body = String::new();
+    if !run.doubts.is_empty() {
+        let doubts =
+            run.doubts.iter().map(|doubt| format!("<li>{}</li>", escape(&doubt.to_string())));
+        let doubts: String = doubts.collect();
+        let _ = writeln!(
+            body,
+            "<div class=\"alarm\" role=\"alert\"><strong>{UNTRUSTED}</strong><ul>{doubts}</ul></div>"
+        );
+    }
+    let _ = writeln!(body, "<h1>{}</h1>", escape(&about.target));
+    let _ = writeln!(body, "<p>{}</p>", escape(&about.schedule));
+    for line in circumstances(report) {
+        let _ = writeln!(body, "<p class=\"quiet\">{}</p>", escape(&line));
+    }
+    requirements(&mut body, report);
+    heading(&mut body, "Times");
+    table(&mut body, &statistics::percentiles(&run.tally));
+    if let Some(picture) = spectra::element("spectra-", &run.tally) {
+        let _ = writeln!(body, "<figure>{picture}</figure>");
+    }
+    if let Some(map) = heatmap_of(report)? {
+        let picture = heatmap::element("heatmap-", &[map])?;
+        let _ = writeln!(body, "<figure>{picture}</figure>");
+    }
+    if run.by_request.len() > 1 {
+        heading(&mut body, "Kinds of requests");
+        table(&mut body, &statistics::by_request(run));
+    }
+    heading(&mut body, "What became of the requests");
+    let account = statistics::account(&run.tally).into_iter().map(|[name, n, share, words]| {
+        (
+            String::new(),
+            [cell("", &name), cell("", &n), cell("", &share), cell("words", &words)].concat(),
+        )
+    });
+    rows(&mut body, &["", "requests", "share", ""], account);
+    let facts = statistics::facts(run, about.threads)
+        .into_iter()
+        .map(|(name, words)| (String::new(), [cell("", name), cell("words", &words)].concat()));
+    heading(&mut body, "The generator");
+    rows(&mut body, &[], facts);
+    session(&mut body, report);
+    if let Some(pushed) = &report.pushed {
+        let _ = writeln!(body, "<p class=\"quiet\">{}</p>", escape(&pushed.words()));
+    }
+    let title = escape(&format!("{} – topdeck load", about.target));
+    let styles = [svg::STYLE, &heatmap::style(), spectra::STYLE, STYLE].concat();
+    Ok(format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>{styles}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
+    ))
+}
+
+fn heading(out: &mut String, words: &str) {
+    let _ = writeln!(out, "<h2>{}</h2>", escape(words));
+}
+
+fn cell(class: &str, words: &str) -> String {
+    match class {
+        "" => format!("<td>{}</td>", escape(words)),
+        class => format!("<td class=\"{class}\">{}</td>", escape(words)),
+    }
+}
+
+/// A table of rows, each with its class and its cells.
+fn rows(out: &mut String, head: &[&str], rows: impl Iterator<Item = (String, String)>) {
+    let _ = write!(out, "<div class=\"wide\"><table>");
+    if !head.is_empty() {
+        let names: String = head.iter().map(|name| format!("<th>{}</th>", escape(name))).collect();
+        let _ = writeln!(out, "<thead><tr>{names}</tr></thead>");
+    }
+    out.push_str("<tbody>\n");
+    for (class, cells) in rows {
+        let class = if class.is_empty() { class } else { format!(" class=\"{class}\"") };
+        let _ = writeln!(out, "<tr{class}>{cells}</tr>");
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+fn table(out: &mut String, grid: &Grid) {
+    let head: Vec<&str> = grid.head.iter().map(String::as_str).collect();
+    let lines = grid.rows.iter().map(|row| {
+        let class = if row.first().is_some_and(|name| name == "max") { "max" } else { "" };
+        (class.to_owned(), row.iter().map(|words| cell("", words)).collect())
+    });
+    rows(out, &head, lines);
+    if let Some(note) = &grid.note {
+        let _ = writeln!(out, "<p class=\"quiet\">{}</p>", escape(note));
+    }
+}
+
+fn requirements(out: &mut String, report: &Report) {
+    if report.judged.is_empty() {
+        return;
+    }
+    heading(out, "Requirements");
+    let lines = report.judged.iter().map(|one| {
+        let class = if one.is_met() { "met" } else { "missed" };
+        let cells = [
+            cell("", &one.requirement.written),
+            cell(class, one.word()),
+            cell("words", &one.words()),
+        ];
+        (String::new(), cells.concat())
+    });
+    rows(out, &[], lines);
+}
+
+fn session(out: &mut String, report: &Report) {
+    let Some(of) = report.sessions else { return };
+    let [met, seen] = sessions::rows(of, Some(&report.run.tally.response));
+    heading(out, &sessions::title(of));
+    let lines = |all: Vec<[String; 3]>| {
+        all.into_iter().map(|row| (String::new(), row.map(|words| cell("", &words)).concat()))
+    };
+    rows(out, &sessions::MET, lines(met));
+    rows(out, &sessions::SEEN, lines(seen));
+    let _ = writeln!(out, "<p class=\"quiet\">{}</p>", escape(sessions::ASSUMED));
+}
+
+/// Response times by the second in which requests were due.
+fn heatmap_of(report: &Report) -> Result<Option<Heatmap>> {
+    let run = &report.run;
+    const SECOND: i64 = 1_000_000_000;
+    let Some(last) = run.by_second.keys().last().copied() else { return Ok(None) };
+    let mut columns = Vec::new();
+    for second in 0..=last {
+        let mut values = Whole::default();
+        if let Some(of) = run.by_second.get(&second) {
+            values.add(of)?;
+        }
+        let at = |second: u64| {
+            let after = i64::try_from(second).unwrap_or(i64::MAX).saturating_mul(SECOND);
+            run.began_unix_ns.saturating_add(after)
+        };
+        let (from_ns, to_ns) = (second * SECOND as u64, (second + 1) * SECOND as u64);
+        let is_stalled = run.stalls.iter().any(|(from, to)| *from < to_ns && *to > from_ns);
+        let gaps = is_stalled.then(|| "the generator itself stood still".to_owned());
+        let gaps = gaps.into_iter().collect();
+        columns.push(Column { start: at(second), end: at(second + 1), values, gaps });
+    }
+    Ok(Some(Heatmap {
+        title: "Response times by when requests were due".to_owned(),
+        unit: Some(Unit::Nanoseconds),
+        columns,
+        limits: Vec::new(),
+        notes: Vec::new(),
+    }))
+}

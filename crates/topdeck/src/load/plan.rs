@@ -1,0 +1,211 @@
+//! A plan: what was asked for, as the engine takes it and as reports tell it.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use load::{Piece, Request, Requests, Schedule, Settings, Spacing, Target, Template};
+
+use crate::hist::intervals::length;
+use crate::hist::show::count;
+use crate::load::machine::Machine;
+use crate::load::options::RunOptions;
+
+/// What is run.
+pub(crate) struct Plan {
+    pub(crate) settings: Settings,
+    pub(crate) about: About,
+}
+
+/// What ran, for those who read of it.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    /// As it was written, without a password.
+    pub(crate) target: String,
+    /// What is spoken, as the target's beginning says.
+    pub(crate) protocol: String,
+    /// In words.
+    pub(crate) schedule: String,
+    pub(crate) seed: u64,
+    pub(crate) threads: usize,
+    pub(crate) connections: usize,
+    pub(crate) connections_max: usize,
+    pub(crate) timeout_ns: u64,
+    pub(crate) drain_ns: u64,
+    /// For how long requests were to be due.
+    pub(crate) planned_ns: u64,
+    pub(crate) machine: Machine,
+}
+
+/// For how long, unless asked otherwise.
+const DURATION_NS: u64 = 10_000_000_000;
+/// Connections, unless asked otherwise and as far as files may be open.
+const CONNECTIONS_MAX: u64 = 10_000;
+/// Files that are open beside connections, and some more.
+const FILES_ELSE: u64 = 128;
+
+impl Plan {
+    pub(crate) fn of(options: &RunOptions) -> Result<Plan> {
+        let written = options.target.as_deref().context("BUG: clap asks for a target")?;
+        let (target, path) = Target::parse(written)?;
+        // Another each time, so that runs are independent; the report tells it.
+        let seed = options.seed.unwrap_or_else(|| clock::wall().unix_ns as u64 % 1_000_000_000);
+        let schedule = schedule(options, seed)?;
+        let connections_max = options.connections_max.unwrap_or_else(allowed);
+        let connections = options.connections.min(connections_max);
+        let about = About {
+            target: Target::shown(written),
+            protocol: written.split("://").next().unwrap_or_default().to_owned(),
+            schedule: words(options, &schedule),
+            seed,
+            threads: options.threads,
+            connections,
+            connections_max,
+            timeout_ns: options.timeout,
+            drain_ns: options.drain,
+            planned_ns: schedule.length_ns(),
+            machine: Machine::this(),
+        };
+        let settings = Settings {
+            target,
+            tls: net::tls::ClientTls {
+                ca: options.ca.clone(),
+                certificate: options.cert.clone(),
+                key: options.key.clone(),
+            },
+            schedule,
+            requests: requests(options, &path)?,
+            seed,
+            threads: options.threads,
+            connections,
+            connections_max,
+            timeout_ns: options.timeout,
+            drain_ns: options.drain,
+        };
+        Ok(Plan { settings, about })
+    }
+}
+
+fn schedule(options: &RunOptions, seed: u64) -> Result<Schedule> {
+    if let Some(path) = &options.replay {
+        let text = read(path)?;
+        return Schedule::replay(&text, options.duration).with_context(|| name(path));
+    }
+    let length_ns = options.duration.unwrap_or(DURATION_NS);
+    let spacing = if options.poisson { Spacing::Poisson { seed } } else { Spacing::Even };
+    let pieces = match (options.rate, options.ramp) {
+        (Some(rate), _) => vec![Piece { from_rate: rate, to_rate: rate, length_ns }],
+        (None, Some((from_rate, to_rate))) => vec![Piece { from_rate, to_rate, length_ns }],
+        (None, None) => {
+            let steps = options.steps.len().max(1) as u64;
+            // What does not divide goes to the first ones, so that the whole is as long as asked for.
+            let length_of =
+                |at: usize| length_ns / steps + u64::from((at as u64) < length_ns % steps);
+            let piece = |(at, rate): (usize, &f64)| Piece {
+                from_rate: *rate,
+                to_rate: *rate,
+                length_ns: length_of(at),
+            };
+            options.steps.iter().enumerate().map(piece).collect()
+        }
+    };
+    Ok(Schedule::Rate { pieces, spacing })
+}
+
+fn words(options: &RunOptions, schedule: &Schedule) -> String {
+    let whole = nanoseconds(schedule.length_ns());
+    let times = match schedule {
+        Schedule::Replay(times) => {
+            let path = options.replay.as_deref().map(name).unwrap_or_default();
+            return format!("{} requests as {path} has them", count(times.len() as u64));
+        }
+        Schedule::Rate { pieces, .. } => pieces,
+    };
+    let spacing = if options.poisson { "at random (Poisson)" } else { "at even distances" };
+    let rates = match (&times[..], options.ramp) {
+        (_, Some((from, to))) => format!("from {} to {}", per_second(from), per_second(to)),
+        ([one], _) => per_second(one.from_rate),
+        (several, _) => {
+            let rates: Vec<String> =
+                several.iter().map(|piece| per_second(piece.from_rate)).collect();
+            let each = several.first().map_or(0, |piece| piece.length_ns);
+            let each = nanoseconds(each);
+            format!("{} ({each} each)", rates.join(", then "))
+        }
+    };
+    format!("{rates} {spacing} for {whole}")
+}
+
+/// A length of time, with its unit.
+pub(crate) fn nanoseconds(ns: u64) -> String {
+    length(i64::try_from(ns).unwrap_or(i64::MAX))
+}
+
+/// `1,000/s`, with as many decimals as it takes.
+pub(crate) fn per_second(rate: f64) -> String {
+    if rate.fract() == 0.0 && rate < 1e15 {
+        return format!("{}/s", count(rate as u64));
+    }
+    match rate {
+        rate if rate >= 100.0 => format!("{}/s", count(rate.round() as u64)),
+        rate => format!("{rate:.2}/s"),
+    }
+}
+
+fn requests(options: &RunOptions, path: &str) -> Result<Requests> {
+    if let Some(file) = &options.requests {
+        if path != "/" {
+            bail!(
+                "{path} stands in the target, and paths in {} too: write the target without it",
+                name(file)
+            );
+        }
+        let folder = file.parent().unwrap_or(Path::new(""));
+        return Requests::parse(&read(file)?, folder).with_context(|| name(file));
+    }
+    let body = match (&options.body, &options.body_file) {
+        (Some(text), _) => Template::text(text.clone()),
+        (None, Some(file)) => {
+            let bytes = std::fs::read(file);
+            Template::bytes(bytes.with_context(|| format!("cannot read {}", name(file)))?)
+        }
+        (None, None) => Template::default(),
+    };
+    let usual = if body == Template::default() { "GET" } else { "POST" };
+    let headers = options.header.iter();
+    let headers = headers.map(|(name, value)| (name.clone(), Template::text(value.clone())));
+    Ok(Requests::one(Request {
+        name: path.to_owned(),
+        method: options.method.clone().unwrap_or_else(|| usual.to_owned()),
+        path: Template::text(path),
+        headers: headers.collect(),
+        body,
+        ..Request::default()
+    }))
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// As many connections as this process may have, up to what is usual.
+fn allowed() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let files = limit.maximum.unwrap_or(u64::MAX).saturating_sub(FILES_ELSE);
+    files.clamp(1, CONNECTIONS_MAX) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_written_with_their_unit() {
+        assert_eq!(per_second(1000.0), "1,000/s");
+        assert_eq!(per_second(0.25), "0.25/s");
+        assert_eq!(per_second(1234.5), "1,235/s");
+    }
+}

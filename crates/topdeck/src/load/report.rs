@@ -1,0 +1,194 @@
+//! What a run came to, as text.
+
+use std::collections::BTreeMap;
+
+use hist::{Bracket, Histogram};
+use load::{Requirement, Run, Sessions, Verdict, What};
+
+use crate::command::plain;
+use crate::compare::show::wrapped;
+use crate::hist::show::count;
+use crate::hist::terminal::{Paint, Terminal};
+use crate::journal::show::nanoseconds;
+use crate::load::plan::{About, per_second};
+use crate::load::push::Pushed;
+use crate::load::sessions;
+use crate::load::statistics::{self, Grid, numbers};
+use crate::query::table::Table;
+use crate::time;
+
+/// All that is told of a run.
+pub(crate) struct Report {
+    pub(crate) about: About,
+    pub(crate) run: Run,
+    pub(crate) judged: Vec<Judged>,
+    /// Service times by the second in which answers came.
+    pub(crate) services: BTreeMap<u64, Histogram>,
+    pub(crate) sessions: Option<Sessions>,
+    pub(crate) pushed: Option<Pushed>,
+    /// It was ended before its time.
+    pub(crate) is_interrupted: bool,
+}
+
+/// A requirement, and whether it was met.
+pub(crate) struct Judged {
+    pub(crate) requirement: Requirement,
+    pub(crate) found: Option<Bracket>,
+    pub(crate) verdict: Verdict,
+}
+
+impl Judged {
+    pub(crate) fn of(requirement: &Requirement, run: &Run) -> Judged {
+        let (found, verdict) = requirement.judge(run);
+        Judged { requirement: requirement.clone(), found, verdict }
+    }
+
+    pub(crate) fn is_met(&self) -> bool {
+        self.verdict == Verdict::Met
+    }
+
+    pub(crate) fn word(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Met => "met",
+            Verdict::Missed => "NOT MET",
+            Verdict::Unclear => "NOT SURE",
+        }
+    }
+
+    /// What was found, with its bounds where they decide.
+    pub(crate) fn words(&self) -> String {
+        let Some(found) = self.found else { return "nothing was measured".to_owned() };
+        let words = match self.requirement.what {
+            What::Time(..) if found.lower == f64::INFINITY => {
+                return "never: more failed than that".to_owned();
+            }
+            What::Time(..) => {
+                let (value, bounds) = (numbers().value(found), numbers().bounds(found));
+                if bounds.is_empty() { value } else { format!("{value} ({bounds})") }
+            }
+            What::Failed => format!("{} %", significant(found.estimate * 100.0)),
+            What::Rate => per_second(found.estimate),
+        };
+        match self.verdict {
+            Verdict::Unclear => {
+                format!("{words}: the limit lies between")
+            }
+            _ => words,
+        }
+    }
+}
+
+/// Few digits of a small number, none of zero.
+fn significant(number: f64) -> String {
+    match number {
+        0.0 => "0".to_owned(),
+        number if number >= 0.01 => format!("{number:.2}"),
+        number => format!("{number:.1e}"),
+    }
+}
+
+/// What stands above everything else where a run is not to be trusted.
+pub(crate) const UNTRUSTED: &str = "NOT TO BE TRUSTED: the generator was the bottleneck";
+
+pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
+    let (about, run) = (&report.about, &report.run);
+    let mut text = String::new();
+    if !run.doubts.is_empty() {
+        text.push_str(&terminal.paint(Paint::Max, UNTRUSTED));
+        text.push('\n');
+        for doubt in &run.doubts {
+            paragraph(&mut text, &doubt.to_string(), terminal);
+        }
+        text.push('\n');
+    }
+    let heading = format!("{}  {}", plain(&about.target), plain(&about.schedule));
+    text.push_str(&terminal.paint(Paint::Heading, &heading));
+    text.push('\n');
+    for line in circumstances(report) {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text.push('\n');
+    let mut table = Table::new(&[("", false), ("requests", true), ("", true), ("", false)]);
+    let account = statistics::account(&run.tally);
+    account.into_iter().for_each(|row| table.row(row.to_vec()));
+    text.push_str(&table.text(terminal));
+    text.push('\n');
+    grid(&mut text, &statistics::percentiles(&run.tally), terminal);
+    if run.by_request.len() > 1 {
+        text.push('\n');
+        grid(&mut text, &statistics::by_request(run), terminal);
+    }
+    text.push('\n');
+    let facts = statistics::facts(run, about.threads);
+    for (name, words) in &facts {
+        text.push_str(&format!("  {name:<11}  {words}\n"));
+    }
+    if !report.judged.is_empty() {
+        text.push('\n');
+        let mut table = Table::new(&[("", false), ("", false), ("", false)]);
+        for one in &report.judged {
+            let cells = [one.word(), &plain(&one.requirement.written), &one.words()];
+            table.row(cells.map(str::to_owned).to_vec());
+        }
+        text.push_str(&table.text(terminal));
+    }
+    if let Some(of) = report.sessions {
+        text.push('\n');
+        text.push_str(&sessions::text(of, Some(&run.tally.response), terminal));
+    }
+    if let Some(pushed) = &report.pushed {
+        text.push_str(&format!("\n  {}\n", plain(&pushed.words())));
+    }
+    text
+}
+
+/// How it was run, in lines.
+pub(crate) fn circumstances(report: &Report) -> Vec<String> {
+    let (about, run) = (&report.about, &report.run);
+    let threads = if about.threads == 1 { "thread" } else { "threads" };
+    let mut lines = vec![
+        format!(
+            "seed {}, {} {threads}, {} to {} connections, timeout {}, {} for answers at the end",
+            about.seed,
+            about.threads,
+            count(about.connections as u64),
+            count(about.connections_max as u64),
+            nanoseconds(about.timeout_ns as f64),
+            nanoseconds(about.drain_ns as f64),
+        ),
+        format!(
+            "began {}, took {}",
+            time::text(run.began_unix_ns / 1_000_000_000 * 1_000_000_000),
+            nanoseconds(run.length_ns as f64)
+        ),
+        plain(&about.machine.words()),
+    ];
+    if report.is_interrupted {
+        lines.push(
+            "ended before its time: what would have been due later is not counted".to_owned(),
+        );
+    }
+    lines
+}
+
+/// Words on lines that fit, a little to the right.
+fn paragraph(text: &mut String, words: &str, terminal: &Terminal) {
+    for (at, line) in wrapped(words, terminal.width.saturating_sub(4)).into_iter().enumerate() {
+        let mark = if at == 0 { "- " } else { "  " };
+        text.push_str(&format!("  {mark}{line}\n"));
+    }
+}
+
+fn grid(text: &mut String, grid: &Grid, terminal: &Terminal) {
+    let columns: Vec<(&str, bool)> =
+        grid.head.iter().enumerate().map(|(at, name)| (name.as_str(), at > 0)).collect();
+    let mut table = Table::new(&columns);
+    for row in &grid.rows {
+        table.row(row.iter().map(|cell| plain(cell)).collect());
+    }
+    text.push_str(&table.text(terminal));
+    if let Some(note) = &grid.note {
+        text.push_str(&terminal.paint(Paint::Faint, &format!("  {note}")));
+        text.push('\n');
+    }
+}

@@ -1,0 +1,83 @@
+//! Percentile spectra of response and service time on one picture: where they part, requests waited before they were sent.
+
+use std::fmt::Write as _;
+
+use hist::Histogram;
+use load::Tally;
+
+use crate::hist::axis::{Axis, Nines};
+use crate::hist::curve::Frame;
+use crate::hist::spectrum::Spectrum;
+use crate::hist::whole::Whole;
+use crate::load::statistics::{at, share_name, show};
+use crate::svg::{self, Anchor, CHAR_WIDTH, LEFT, PLOT, line, text};
+
+/// From the top to the plot: title, and what the curves are.
+const HEAD: f64 = 96.0;
+const HEIGHT: f64 = 300.0;
+const FOOT: f64 = 40.0;
+const COLUMNS: usize = 282;
+
+/// What the curve of service time adds to the common style.
+pub(crate) const STYLE: &str = "\
+.service{stroke:#8250df;stroke-dasharray:7 4}.servicedoubt{fill:#8250df;fill-opacity:.18}.servicedot{fill:#8250df}\
+@media(prefers-color-scheme:dark){.service{stroke:#bc8cff}.servicedoubt{fill:#bc8cff}.servicedot{fill:#bc8cff}}";
+
+/// A curve: its name, values, and classes of its bounds, line, and maximum.
+struct Curve<'a>(&'a str, &'a Histogram, [&'a str; 2], &'a str);
+
+/// The picture as a part of a page; nothing if nothing was measured.
+pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
+    let curves = [
+        Curve("service time", &tally.service, ["servicedoubt", "line service"], "servicedot"),
+        // Drawn last, so that it is seen where both are the same.
+        Curve("response time", &tally.response, ["doubt", "line"], "dot"),
+    ];
+    let show = show();
+    let nines = Nines::of(curves.iter().map(|curve| curve.1.count()).max().unwrap_or(0));
+    let spectra = curves.iter().map(|curve| {
+        let mut whole = Whole::default();
+        whole.add(curve.1).ok()?;
+        Spectrum::on(nines, &whole, &show, COLUMNS)
+    });
+    let spectra: Vec<Option<Spectrum>> = spectra.collect();
+    let ends = || spectra.iter().flatten().map(|spectrum| spectrum.axis);
+    let low = ends().map(|axis| axis.low).fold(f64::INFINITY, f64::min);
+    let high = ends().map(|axis| axis.high).fold(0.0, f64::max);
+    if low > high {
+        return None;
+    }
+    let frame = Frame { axis: Axis { low, high }, nines, top: HEAD, height: HEIGHT };
+    let mut body = String::new();
+    let title = "Percentile spectra";
+    text(&mut body, (24.0, 36.0), "title", Anchor::Start, title);
+    let about = "each step right is ten times rarer; where the curves part, requests waited before they were sent";
+    text(&mut body, (24.0, 58.0), "faint", Anchor::Start, about);
+    frame.draw(&mut body, &show);
+    let (mut right, mut words) = (LEFT + PLOT, Vec::new());
+    for (curve, spectrum) in curves.iter().zip(&spectra) {
+        let Some(spectrum) = spectrum else { continue };
+        let Curve(name, of, classes, dot) = curve;
+        frame.curve(&mut body, &spectrum.columns, *classes);
+        let Some(max) = of.max() else { continue };
+        let y = frame.y(show.base(max.estimate));
+        let _ = writeln!(
+            body,
+            "<circle class=\"{dot}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>",
+            frame.x(1.0)
+        );
+        let named = format!("{name}, max {}", show.value(max));
+        right -= named.chars().count() as f64 * CHAR_WIDTH;
+        text(&mut body, (right, HEAD - 14.0), "", Anchor::Start, &named);
+        right -= 36.0;
+        line(&mut body, classes[1], (right, HEAD - 18.0), (right + 28.0, HEAD - 18.0));
+        right -= 24.0;
+        let values = [0.5, 0.99, 0.999].into_iter().filter_map(|share| {
+            Some(format!("{} {}", share_name(share), show.value(at(of, share)?)))
+        });
+        let values: Vec<String> = values.collect();
+        words.push(format!("{name}: {}, max {}.", values.join(", "), show.value(max)));
+    }
+    let height = HEAD + HEIGHT + FOOT;
+    Some(svg::element(id, title, &words.join(" "), height, "", &body))
+}

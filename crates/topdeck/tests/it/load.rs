@@ -1,0 +1,263 @@
+//! `topdeck load` against servers whose truth is known.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use load::{Answers, Stub};
+use serde_json::Value;
+
+use super::serve::deck::{Deck, Folder};
+use super::{Run, topdeck};
+
+const MS: u64 = 1_000_000;
+
+fn stub() -> Stub {
+    Stub::start(Answers::Http1, 5 * MS).expect("a stub starts")
+}
+
+fn url(stub: &Stub) -> String {
+    format!("http://{}/", stub.address())
+}
+
+/// Runs it, and again where this machine let the generator stand still: then it says so itself.
+#[track_caller]
+fn trusted(arguments: &[&str]) -> Option<Run> {
+    for _ in 0..6 {
+        let run = topdeck(&[&["load"], arguments].concat(), b"");
+        if run.status != 3 {
+            return Some(run);
+        }
+        let told = [&run.stdout, &run.stderr].map(|text| text.contains("NOT TO BE TRUSTED"));
+        assert!(told.contains(&true), "{}", run.all());
+    }
+    println!("skipped: this machine let the generator stand still each time");
+    None
+}
+
+fn number(text: &str, after: &str) -> u64 {
+    let at = text.find(after).unwrap_or_else(|| panic!("{after} is not in {text}"));
+    let word = text[at + after.len()..].split_whitespace().next().unwrap();
+    word.replace(',', "").parse().unwrap()
+}
+
+#[test]
+fn a_run_tells_what_users_felt() {
+    let stub = stub();
+    let Some(run) = trusted(&[&url(&stub), "--rate", "100", "--duration", "1s", "--seed", "5"])
+    else {
+        return;
+    };
+    assert_eq!(run.status, 0, "{}", run.all());
+    let text = &run.stdout;
+    assert!(text.contains("100/s at even distances for 1 s"), "{text}");
+    assert!(text.contains("seed 5, 1 thread, 16 to "), "{text}");
+    assert_eq!((number(text, "intended"), number(text, "completed")), (100, 100));
+    for word in ["p50", "p99.99", "max", "mean", "response", "service", "send lag", "own lag"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    // A line a second where nobody looks on from a terminal.
+    assert!(run.stderr.starts_with("1 s of 1 s: 100/s asked, "), "{}", run.stderr);
+}
+
+#[test]
+fn rates_change_in_steps_and_ramps_and_as_recorded() {
+    let stub = stub();
+    let url = url(&stub);
+    let folder = Folder::new();
+    let replay = folder.path("times.txt");
+    std::fs::write(&replay, "# a comment\n100.5\n100.6\n100.6\n\n100800ms\n").unwrap();
+    let replay = replay.to_str().unwrap();
+    let of = |schedule: &[&str], words: &str, intended: u64| {
+        let arguments = [&[url.as_str(), "--quiet"], schedule].concat();
+        let Some(run) = trusted(&arguments) else { return };
+        assert!(run.stdout.contains(words), "{}", run.stdout);
+        assert_eq!(number(&run.stdout, "intended"), intended, "{}", run.stdout);
+        assert_eq!(run.stderr, "");
+    };
+    of(&["--steps", "20,60", "--duration", "1s"], "20/s, then 60/s (500 ms each)", 40);
+    of(&["--ramp", "0..80", "--duration", "500ms"], "from 0/s to 80/s at even", 20);
+    of(&["--replay", replay], "4 requests as ", 4);
+    of(&["--replay", replay, "--duration", "200ms"], "3 requests as ", 3);
+}
+
+#[test]
+fn what_is_required_decides_the_exit_status() {
+    let stub = stub();
+    let url = url(&stub);
+    let arguments = [&url, "--rate", "100", "--duration", "500ms", "--quiet"];
+    let met = ["--require", "p50<1s", "--require", "failed<0.1%", "--require", "rate>10"];
+    let Some(run) = trusted(&[&arguments[..], &met].concat()) else { return };
+    assert_eq!(run.status, 0, "{}", run.all());
+    assert_eq!(run.stdout.matches("\n  met  ").count(), 3, "{}", run.stdout);
+    let Some(run) = trusted(&[&arguments[..], &met, &["--require", "p50<5ms"]].concat()) else {
+        return;
+    };
+    assert_eq!(run.status, 4, "{}", run.all());
+    assert!(run.stdout.contains("NOT MET  p50<5ms"), "{}", run.stdout);
+}
+
+/// Nobody listens: every request is accounted for, and times that never were are not made up.
+#[test]
+fn an_absent_server_fails_each_request() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let arguments = [&url, "--rate", "50", "--duration", "500ms", "--quiet"];
+    let Some(run) = trusted(&[&arguments[..], &["--require", "p50<1h"]].concat()) else { return };
+    assert_eq!(run.status, 4, "{}", run.all());
+    assert_eq!((number(&run.stdout, "intended"), number(&run.stdout, "refused")), (25, 25));
+    assert!(run.stdout.contains("NOT MET  p50<1h  never"), "{}", run.stdout);
+}
+
+#[test]
+fn what_cannot_be_run_is_told() {
+    let folder = Folder::new();
+    let path = folder.path("times.txt");
+    std::fs::write(&path, "1\nx\n").unwrap();
+    let path = path.to_str().unwrap();
+    for (arguments, status, said) in [
+        (vec!["http://127.0.0.1/"], 2, "--rate"),
+        (vec!["localhost", "--rate", "1"], 2, "http://"),
+        (vec!["http://a/", "--rate", "0"], 2, "above 0"),
+        (vec!["http://a/", "--rate", "1", "--require", "p99"], 2, "p99.9<20ms"),
+        (vec!["http://a/", "--rate", "1", "--ramp", "1..2"], 2, "cannot be used with"),
+        (vec!["http://127.0.0.1/", "--replay", path], 1, "line 2: \"x\" is no time"),
+        (vec!["http://127.0.0.1/", "--replay", "/nowhere"], 1, "cannot read /nowhere"),
+        (vec!["http://nobody.invalid/", "--rate", "1"], 1, "nobody.invalid"),
+        (vec!["compare", "/nowhere", "/nowhere"], 1, "cannot read /nowhere"),
+    ] {
+        let run = topdeck(&[&["load"], &arguments[..]].concat(), b"");
+        assert_eq!(run.status, status, "{arguments:?}: {}", run.all());
+        assert!(run.stderr.contains(said), "{arguments:?}: {}", run.all());
+    }
+}
+
+/// Ctrl-C ends the sending, and what there is is told.
+#[test]
+fn an_interrupt_ends_it_and_tells_what_there_is() {
+    let stub = stub();
+    let binary = env!("CARGO_BIN_EXE_topdeck");
+    let child = std::process::Command::new(binary)
+        .args(["load", &url(&stub), "--rate", "50", "--duration", "60s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    while stub.answered() < 20 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = child.id().to_string();
+    let killed = std::process::Command::new("kill").args(["-INT", &pid]).status();
+    assert!(killed.expect("kill runs").success());
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("ended before its time"), "{text}");
+    let intended = number(&text, "intended");
+    assert!((20..1000).contains(&intended), "{text}");
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}", output.status);
+}
+
+/// All forms of one run; the JSON is read back, the log by `topdeck hist`.
+#[test]
+fn a_run_is_written_in_every_form() {
+    let stub = stub();
+    let folder = Folder::new();
+    let [json, html, hlog, other] =
+        ["run.json", "run.html", "run.hlog", "other.json"].map(|name| folder.path(name));
+    let [json, html, hlog, other] =
+        [&json, &html, &hlog, &other].map(|path| path.to_str().unwrap());
+    let url = url(&stub);
+    let arguments = [&url, "--rate", "100", "--duration", "2s", "--quiet"];
+    let files = ["--json", json, "--html", html, "--hlog", hlog];
+    let sessions = ["--clicks", "5", "--requests-per-click", "40"];
+    let Some(run) = trusted(&[&arguments[..], &files, &sessions].concat()) else { return };
+    assert_eq!(run.status, 0, "{}", run.all());
+    assert!(run.stdout.contains("Sessions of 5 clicks with 40 requests each: 200"));
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(document["account"]["completed"], 200);
+    assert_eq!(document["times"]["response"]["count"], 200);
+    let page = std::fs::read_to_string(html).unwrap();
+    assert!(page.contains("Percentile spectra") && page.contains("default-src 'none'"));
+    for foreign in ["<script", "src=", "href=", "@import", "url(h"] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    let read = topdeck(&["hist", "--by", "tag", hlog], b"");
+    assert_eq!(read.status, 0, "{}", read.all());
+    assert_eq!(super::counts(&read), ["200", "200"], "{}", read.stdout);
+
+    let Some(run) = trusted(&[&arguments[..], &["--json", "-"]].concat()) else { return };
+    std::fs::write(other, &run.stdout).unwrap();
+    assert!(run.stderr.contains("intended"), "the text is told beside it: {}", run.stderr);
+    let compared = topdeck(&["load", "compare", json, other], b"");
+    assert_eq!(compared.status, 0, "{}", compared.all());
+    assert!(compared.stdout.contains("200 completed"), "{}", compared.stdout);
+    let compared = topdeck(&["load", "compare", json, other, "--time", "service", "--json"], b"");
+    let compared: Value = serde_json::from_str(&compared.stdout).unwrap();
+    assert_eq!(compared["a"]["count"], 200);
+    assert!(compared["kolmogorov_smirnov"]["lower"].is_number());
+}
+
+/// A server that answers later is told from one that does not.
+#[test]
+fn a_slower_server_is_no_chance() {
+    let folder = Folder::new();
+    let paths = ["fast.json", "slow.json"].map(|name| folder.path(name));
+    for (path, service_ms) in paths.iter().zip([2, 40]) {
+        let stub = Stub::start(Answers::Http1, service_ms * MS).expect("a stub starts");
+        let url = url(&stub);
+        let path = path.to_str().unwrap();
+        // Doubted or not: it is what is compared that counts.
+        topdeck(
+            &["load", &url, "--rate", "40", "--duration", "5s", "--quiet", "--json", path],
+            b"",
+        );
+    }
+    let [fast, slow] = paths.each_ref().map(|path| path.to_str().unwrap());
+    let compared = topdeck(&["load", "compare", fast, slow, "--json"], b"");
+    let compared: Value = serde_json::from_str(&compared.stdout).unwrap();
+    assert!(compared["chance"]["value"].as_f64().unwrap() < 0.02, "{compared}");
+    assert!(compared["wasserstein"]["estimate"].as_f64().unwrap() > 30e6, "{compared}");
+}
+
+/// The seconds of a run are in a running server, and the run ends as it would without one.
+#[test]
+fn a_run_is_pushed_into_a_server() {
+    let mut deck = Deck::new("serve", "");
+    deck.start();
+    let stub = stub();
+    let to = format!("http://{}", deck.address());
+    let url = url(&stub);
+    let arguments = [&url, "--rate", "100", "--duration", "2s", "--quiet"];
+    let run = topdeck(&[&["load"], &arguments[..], &["--push", &to, "--run", "a b"]].concat(), b"");
+    assert!(run.stdout.contains("pushed to") && run.stdout.contains(": all "), "{}", run.all());
+    let completed = number(&run.stdout, "completed");
+    let mut found = 0;
+    for _ in 0..100 {
+        let asked = "/v1/histogram?selector=load_response%7Brun%3D%22a%20b%22%7D&from=-1h";
+        let answer = deck.ask("GET", asked).expect("it answers");
+        found = answer.json()["count"].as_u64().unwrap_or(0);
+        if found == completed {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(found, completed, "{}", deck.log());
+    let asked = "/v1/labels?selector=load_failed";
+    let labels = deck.ask("GET", asked).expect("it answers").text();
+    assert!(labels.contains("protocol") && labels.contains("kind"), "{labels}");
+}
+
+/// A server that is not there keeps the run from nothing.
+#[test]
+fn a_push_to_nobody_is_told() {
+    let stub = stub();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let url = url(&stub);
+    let arguments = [&url, "--rate", "50", "--duration", "1s", "--quiet", "--push", &to];
+    let Some(run) = trusted(&arguments) else { return };
+    assert_eq!(run.status, 0, "{}", run.all());
+    assert!(run.stdout.contains("seconds were NOT delivered: no connection"), "{}", run.stdout);
+    assert_eq!(number(&run.stdout, "completed"), 50);
+}
