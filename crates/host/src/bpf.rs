@@ -110,6 +110,12 @@ impl Iterator {
         Ok(Iterator { link })
     }
 
+    /// One that nothing can be read of.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
+        Iterator { link: File::open("/dev/null").expect("there is one").into() }
+    }
+
     /// All objects, as they are while this is read to its end.
     pub(crate) fn read(&self) -> io::Result<File> {
         syscall::iterate(&self.link).map(File::from)

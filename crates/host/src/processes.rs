@@ -12,6 +12,7 @@ mod stat;
 mod task;
 
 use std::io;
+use std::sync::{Arc, OnceLock};
 
 use shm::table::{How, Process};
 
@@ -24,7 +25,7 @@ use crate::bpf::btf::Btf;
 #[derive(Debug)]
 pub struct Processes {
     source: Source,
-    note: Option<String>,
+    note: Arc<OnceLock<String>>,
     rows: Vec<Process>,
 }
 
@@ -54,7 +55,8 @@ impl Processes {
     }
 
     fn of(source: Source, note: Option<String>) -> Processes {
-        Processes { source, note, rows: Vec::new() }
+        let note = note.map(OnceLock::from).unwrap_or_default();
+        Processes { source, note: Arc::new(note), rows: Vec::new() }
     }
 
     /// Ticks in a second, as processes' starts are told in.
@@ -72,7 +74,12 @@ impl Processes {
 
     /// Why no program of the kernel's is at work, if none is.
     pub fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+        self.note.get().map(String::as_str)
+    }
+
+    /// The same, for who wants to know later on, when another thread has them.
+    pub(crate) fn shared_note(&self) -> Arc<OnceLock<String>> {
+        Arc::clone(&self.note)
     }
 
     /// Reads all processes there are, by ascending number. One that ends meanwhile may be in it or not.
@@ -82,7 +89,8 @@ impl Processes {
         if let Source::Tasks(tasks) = &mut self.source
             && let Err(error) = tasks.read(&mut self.rows)
         {
-            self.note = Some(format!("the BPF iterator over tasks failed: {error}"));
+            // It happens once: the way back is closed.
+            let _ = self.note.set(format!("the BPF iterator over tasks failed: {error}"));
             self.source = Source::Kept(Kept::new());
         }
         if let Source::Kept(kept) = &mut self.source {
@@ -122,4 +130,24 @@ fn checked(mut tasks: Tasks) -> Result<Tasks, String> {
             .to_owned());
     }
     Ok(tasks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_fails_later_is_said_and_files_are_read() {
+        let mut processes = Processes::of(Source::Tasks(Tasks::failing()), None);
+        let note = processes.shared_note();
+        assert_eq!((processes.how(), note.get()), (How::Bpf, None));
+        let pid = std::process::id();
+        assert!(processes.read().unwrap().iter().any(|row| row.pid == pid));
+        assert_eq!(processes.how(), How::Procfs);
+        let why = note.get().unwrap();
+        assert!(why.starts_with("the BPF iterator over tasks failed: "), "{why}");
+        assert_eq!(processes.note(), Some(why.as_str()));
+        assert!(processes.read().unwrap().iter().any(|row| row.pid == pid));
+        assert_eq!(note.get(), Some(why), "it is the same as at first");
+    }
 }

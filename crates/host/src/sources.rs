@@ -3,6 +3,8 @@
 //! What happened between readings is kept until [`Sources::keep`] says that a reading is safe: one that was not taken
 //! comes again within the next.
 
+use std::sync::{Arc, OnceLock};
+
 use hist::Histogram;
 use intake::{Counter, Meter};
 
@@ -21,6 +23,7 @@ use crate::settings::Settings;
 const BLOCK_IO: &str = "block_io";
 const RUN_QUEUE: &str = "run_queue";
 const PROCESSES: &str = "processes";
+const OUT_OF_PROC: &str = "processes are read out of /proc, at more cost";
 
 /// What is not told, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +40,16 @@ pub(crate) struct Sources {
     run_queue: Option<RunQueue>,
     /// Until somebody takes them who publishes them.
     processes: Option<Processes>,
+    /// Why they are read out of `/proc`, if they are: that may begin at any time.
+    out_of_proc: Option<Arc<OnceLock<String>>>,
     waits: Option<Waits>,
     /// Waits of readings that were not taken.
     late: Histogram,
     /// Programs that are wanted, and whether they are at work.
     wanted: Vec<(&'static str, bool)>,
     notes: Vec<Note>,
-    noted: bool,
+    /// So many of them were told.
+    noted: usize,
     /// Since when the programs count.
     began: i64,
     unread: Counter,
@@ -79,9 +85,10 @@ impl Sources {
             note(RUN_QUEUE, "there are no times of tasks waiting for a processor", started);
         }
         let processes = settings.processes.then(|| Processes::with(types));
-        if let Some(processes) = &processes {
-            let started = processes.note().map_or(Ok(()), |why| Err(why.to_owned()));
-            note(PROCESSES, "processes are read out of /proc, at more cost", started);
+        let out_of_proc = processes.as_ref().map(Processes::shared_note);
+        if let Some(why) = &out_of_proc {
+            let started = why.get().map_or(Ok(()), |why| Err(why.clone()));
+            note(PROCESSES, OUT_OF_PROC, started);
         }
         let sums_only = settings.block_io && block_io.is_none();
         let procfs = match settings.procfs {
@@ -94,17 +101,17 @@ impl Sources {
             &[],
         );
         let late = Histogram::default();
-        let noted = notes.is_empty();
         Sources {
             procfs,
             block_io,
             run_queue,
             processes,
+            out_of_proc,
             waits,
             late,
             wanted,
             notes,
-            noted,
+            noted: 0,
             began,
             unread,
         }
@@ -123,7 +130,16 @@ impl Sources {
     /// Something is not told, of which the sources know nothing.
     pub(crate) fn add_note(&mut self, text: String) {
         self.notes.push(Note { about: PROCESSES, text });
-        self.noted = false;
+    }
+
+    /// Takes note of it when the program that reads processes has failed since.
+    fn look_at_processes(&mut self) {
+        let Some(why) = self.out_of_proc.as_ref().and_then(|why| why.get()) else { return };
+        let works = self.wanted.iter_mut().find(|(program, works)| *program == PROCESSES && *works);
+        if let Some((_, works)) = works {
+            *works = false;
+            self.notes.push(Note { about: PROCESSES, text: format!("{OUT_OF_PROC}: {why}") });
+        }
     }
 
     /// Reads all.
@@ -131,13 +147,12 @@ impl Sources {
         if let Some(procfs) = &mut self.procfs {
             self.unread.add(procfs.read(report));
         }
+        self.look_at_processes();
         for (program, works) in &self.wanted {
             report.take(&own::BPF_AVAILABLE, &[("program", program)], f64::from(u8::from(*works)));
         }
-        if !self.noted {
-            for note in &self.notes {
-                report.text(&own::NOTE, &[("about", note.about)], &note.text);
-            }
+        for note in &self.notes[self.noted..] {
+            report.text(&own::NOTE, &[("about", note.about)], &note.text);
         }
         self.read_block_io(report);
         self.read_run_queue(report);
@@ -192,7 +207,7 @@ impl Sources {
             run_queue.keep();
         }
         self.late = Histogram::default();
-        self.noted = true;
+        self.noted = self.notes.len();
     }
 }
 
@@ -202,5 +217,51 @@ fn cost(report: &mut Report<'_>, program: &str, began: i64, cost: Cost) {
     if cost.runs > 0 {
         report.count(&own::BPF_RUNS, &labels, began, cost.runs);
         report.sum(&own::BPF_TIME, &labels, began, cost.time_ns as f64 / 1e9);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collect::RowsKept;
+    use model::{Sample, Series, Value};
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_fails_later_is_told_once_and_is_not_available_from_then_on() {
+        let settings = Settings {
+            procfs: false,
+            block_io: false,
+            run_queue: false,
+            processes: false,
+            hiccup: None,
+            ..Settings::of("h")
+        };
+        let mut sources = Sources::open(&settings, None, 0, &Meter::default());
+        let why = Arc::new(OnceLock::new());
+        (sources.wanted, sources.out_of_proc) = (vec![(PROCESSES, true)], Some(Arc::clone(&why)));
+        let read = |sources: &mut Sources| {
+            let mut rows = RowsKept::default();
+            sources.read(&mut Report::new(&mut rows, "h", 10, 20));
+            rows.rows.iter().map(written).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&mut sources), ["host_bpf_available 1"]);
+        sources.keep();
+        why.set("it failed".to_owned()).unwrap();
+        let note = "host_note processes are read out of /proc, at more cost: it failed";
+        assert_eq!(read(&mut sources), ["host_bpf_available 0", note]);
+        // What was not taken is told again.
+        assert_eq!(read(&mut sources), ["host_bpf_available 0", note]);
+        sources.keep();
+        assert_eq!(read(&mut sources), ["host_bpf_available 0"]);
+        assert_eq!(sources.notes().len(), 1);
+    }
+
+    fn written((series, sample): &(Series, Sample)) -> String {
+        match &sample.value {
+            Value::Number(number) => format!("{} {number}", series.name()),
+            Value::Text(text) => format!("{} {text}", series.name()),
+            Value::Histogram(_) => series.name().to_owned(),
+        }
     }
 }

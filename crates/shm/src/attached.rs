@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::files::{self, Opened};
-use crate::processes::{Fate, Format, Found};
+use crate::processes::{Format, Found};
 use crate::reader::Reader;
 use crate::shown::{Metric, Value};
 use crate::{hsperf, mmv};
@@ -79,10 +79,7 @@ impl Attached {
 
     /// Its id as we see it, or as it saw itself where we do not.
     pub fn pid(&self) -> u32 {
-        match self.found.fate {
-            Fate::Runs { pid } => pid,
-            _ => self.found.identity.pid,
-        }
+        self.found.pid()
     }
 
     /// The name of its program; of a JVM the main class or archive, of PCP the name of the file.

@@ -26,6 +26,16 @@ pub struct Found {
     pub(crate) listed: Option<Listed>,
 }
 
+impl Found {
+    /// Its process's id as we see it, or as it saw itself where we do not.
+    pub fn pid(&self) -> u32 {
+        match self.fate {
+            Fate::Runs { pid } => pid,
+            _ => self.identity.pid,
+        }
+    }
+}
+
 /// Who wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -65,6 +75,24 @@ pub enum Fate {
     Replaced,
     /// It is in another namespace, of processes or of times, where we cannot see whether it runs; or may not be looked at.
     Unknown,
+}
+
+impl Fate {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fate::Runs { .. } => "runs",
+            Fate::Ended => "ended",
+            Fate::Died => "died",
+            Fate::Replaced => "replaced",
+            Fate::Unknown => "unknown",
+        }
+    }
+
+    /// Whether it is known to write nothing more to its file.
+    pub fn is_gone(self) -> bool {
+        !matches!(self, Fate::Runs { .. } | Fate::Unknown)
+    }
 }
 
 /// All files of metrics of this host that may be read, the latest first; and what could not be looked at.
@@ -266,9 +294,7 @@ fn others(pids: &[u32]) -> HashMap<(u64, u32), u32> {
     let inside = |pid: u32| {
         let namespace = identity::pid_namespace(&pid.to_string());
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-        let own: u32 = line.split_ascii_whitespace().next_back()?.parse().ok()?;
-        Some(((namespace, own), pid))
+        Some(((namespace, files::pid_inside(&status)?), pid))
     };
     pids.iter().filter_map(|&pid| inside(pid)).collect()
 }

@@ -44,7 +44,7 @@ pub struct Process {
     pub series: usize,
     /// How many threads have lanes, or had.
     pub lanes: usize,
-    /// Series that found no room.
+    /// How often a series found no room: it is missing, or is among `overflow="true"` of its name.
     pub refused: u64,
     /// Records that found no room: they are missing.
     pub lost: u64,

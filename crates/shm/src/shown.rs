@@ -130,6 +130,51 @@ impl Role {
         Role::Error,
         Role::Calls,
     ];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Other => "other",
+            Role::Timing => "timing",
+            Role::Capacity => "capacity",
+            Role::Used => "used",
+            Role::Hit => "hit",
+            Role::Miss => "miss",
+            Role::Size => "size",
+            Role::Queue => "queue",
+            Role::Error => "error",
+            Role::Calls => "calls",
+        }
+    }
+}
+
+impl Number {
+    /// The number that is nearest to it, as rates and pictures use it.
+    pub fn as_float(self) -> f64 {
+        match self {
+            Number::Unsigned(number) => number as f64,
+            Number::Signed(number) => number as f64,
+            Number::Float(number) => number,
+        }
+    }
+}
+
+impl InFlight {
+    /// How many have begun and have not ended.
+    pub fn outstanding(&self) -> u64 {
+        // Both counters wrap, and neither they nor the table are read at the same instant.
+        let between = self.started.wrapping_sub(self.ended).cast_signed().max(0).cast_unsigned();
+        between.max(self.listed())
+    }
+
+    /// How many of them are not in the table, because it was full when they began.
+    pub fn outstanding_unlisted(&self) -> u64 {
+        self.unlisted.min(self.outstanding() - self.listed())
+    }
+
+    fn listed(&self) -> u64 {
+        self.operations.len() as u64
+    }
 }
 
 impl fmt::Display for Number {
@@ -139,5 +184,46 @@ impl fmt::Display for Number {
             Number::Signed(number) => number.fmt(f),
             Number::Float(number) => number.fmt(f),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Outstanding, and those of them that are not in the table.
+    #[track_caller]
+    fn check(counts: [u64; 3], listed: usize, expected: (u64, u64)) {
+        let [started, ended, unlisted] = counts;
+        let one = Operation { start_ns: 1, tags: Vec::new(), number: 0 };
+        let of = InFlight { started, ended, unlisted, operations: vec![one; listed] };
+        assert_eq!((of.outstanding(), of.outstanding_unlisted()), expected, "{counts:?} {listed}");
+    }
+
+    #[test]
+    fn what_has_not_ended_is_outstanding() {
+        check([0, 0, 0], 0, (0, 0));
+        check([10, 7, 0], 3, (3, 0));
+        // All that found no room has ended but for one.
+        check([30, 26, 12], 3, (4, 1));
+        check([30, 20, 5], 3, (10, 5));
+    }
+
+    #[test]
+    fn counters_wrap_and_are_not_read_at_one_instant() {
+        check([2, u64::MAX - 1, 0], 4, (4, 0));
+        check([2, u64::MAX - 1, 1], 3, (4, 1));
+        // One ended between the two.
+        check([7, 8, 0], 0, (0, 0));
+        check([0, u64::MAX, 9], 0, (1, 1));
+        check([u64::MAX, 0, 9], 0, (0, 0));
+        // More in the table than the counters know of.
+        check([5, 4, 3], 6, (6, 0));
+    }
+
+    #[test]
+    fn roles_have_a_name_each() {
+        let names: std::collections::HashSet<&str> = Role::ALL.map(Role::name).into();
+        assert_eq!(names.len(), Role::ALL.len());
     }
 }

@@ -162,7 +162,7 @@ fn distribution(
         return [name, when.to_owned(), "0".to_owned(), String::new(), none(), none(), none()];
     };
     let [n, p50, p99, max] = values::distribution(&values::show(metric), of);
-    let rate = over_ns.map_or_else(String::new, |ns| change::rate(of.count() as f64, ns));
+    let rate = report::rate(None, of.count() as f64, over_ns);
     [name, when.to_owned(), n, rate, p50, p99, max]
 }
 

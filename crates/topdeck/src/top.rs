@@ -90,6 +90,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if !io::stdout().is_terminal() {
         bail!("standard output is no terminal; --once writes one table as text");
     }
+    if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+        bail!(
+            "TERM=dumb says that the terminal cannot be drawn on; --once writes one table as text"
+        );
+    }
     screen::run(&mut board, &mut watch)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,6 +12,7 @@ use crate::processes::alarm::{self, Alarm, Woken};
 use crate::processes::find::{self, Prefer};
 use crate::processes::pattern::Patterns;
 use crate::processes::{change, moment, report};
+use crate::store;
 
 /// Show what changes in a process, interval by interval
 ///
@@ -53,8 +54,12 @@ Exit status:
 const INTERVAL_LEAST_NS: u64 = 1_000_000;
 
 fn interval(text: &str) -> Result<u64, String> {
-    let ns = moment::length(text)?;
-    if ns < INTERVAL_LEAST_NS { Err("an interval is 1ms at the least".to_owned()) } else { Ok(ns) }
+    match moment::length(text) {
+        Ok(ns) if ns >= INTERVAL_LEAST_NS => Ok(ns),
+        Ok(_) => Err("an interval is 1ms at the least".to_owned()),
+        // Of nought nobody says that it is a length.
+        Err(why) => Err(format!("{why}; an interval is 1ms at the least")),
+    }
 }
 
 /// What was seen, for the last line.
@@ -134,7 +139,7 @@ fn lines(rows: &[[String; 4]], over_ns: u64, late: u64) -> String {
 }
 
 fn summary(why: &str, seen: &Seen) -> String {
-    let mut text = format!("{why}: {} intervals", count(seen.intervals));
+    let mut text = format!("{why}: {}", store::plural(seen.intervals, "interval", "intervals"));
     if seen.unchanged > 0 {
         text.push_str(&format!(", nothing changed in {}", count(seen.unchanged)));
     }
@@ -146,4 +151,24 @@ fn summary(why: &str, seen: &Seen) -> String {
         )),
     }
     plain(&text) + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_for_less_is_told_the_least() {
+        assert_eq!(interval("1ms"), Ok(1_000_000));
+        for text in ["0", "0ms", "999us", "5"] {
+            let why = interval(text).expect_err(text);
+            assert!(why.ends_with("an interval is 1ms at the least"), "{why}");
+        }
+    }
+
+    #[test]
+    fn one_interval_is_one() {
+        let seen = Seen { intervals: 1, ..Seen::default() };
+        assert_eq!(summary("done", &seen), "done: 1 interval, none late\n");
+    }
 }

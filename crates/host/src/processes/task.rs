@@ -221,6 +221,12 @@ impl Tasks {
         Ok(Tasks { iterator, buffer: vec![0; READ_BYTES], sums: Sums::default() })
     }
 
+    /// One that cannot be read.
+    #[cfg(test)]
+    pub(super) fn failing() -> Tasks {
+        Tasks { iterator: Iterator::none(), buffer: vec![0; READ_BYTES], sums: Sums::default() }
+    }
+
     /// Reads all processes into `rows`.
     pub(super) fn read(&mut self, rows: &mut Vec<Process>) -> io::Result<()> {
         rows.clear();

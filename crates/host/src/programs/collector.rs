@@ -11,7 +11,7 @@ use intake::{Counter, Meter};
 use shm::Identity;
 
 use crate::own;
-use crate::programs::process::{Process, is_gone};
+use crate::programs::process::Process;
 use crate::programs::rows::{Named, Out, Told, Whose};
 
 /// Files of metrics that are read at the most; the latest.
@@ -176,7 +176,7 @@ impl Collector {
             process.start = process.start.map(|start| start.max(over));
         }
         process.note(fate, now);
-        if !self.has_looked && is_gone(fate) && process.is_topdeck() {
+        if !self.has_looked && fate.is_gone() && process.is_topdeck() {
             // One that ran before us told itself what it measured.
             process.pass_over();
         }

@@ -34,11 +34,9 @@ impl Flight {
             let place = AGES.iter().position(|&(_, end)| age < end).unwrap_or(AGES.len() - 1);
             self.add(operation.tags.clone(), place, 1);
         }
-        let in_flight = found.started.wrapping_sub(found.ended);
-        let listed = found.operations.len() as u64;
-        // Beginnings that are just being written are in no table either, and soon are.
-        if found.unlisted > 0 && in_flight > listed && in_flight < u64::MAX / 2 {
-            self.add(Tags::new(), AGES.len(), in_flight - listed);
+        let unlisted = found.outstanding_unlisted();
+        if unlisted > 0 {
+            self.add(Tags::new(), AGES.len(), unlisted);
         }
         let oldest = found.operations.iter().map(|operation| operation.start_ns).min();
         oldest.map_or(0, |start_ns| now_ns.saturating_sub(start_ns))

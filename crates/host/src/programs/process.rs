@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use shm::show::{Metric, Number, Value};
+use shm::show::{Metric, Value};
 use shm::{Attached, Fate, Found, Identity};
 
 use crate::programs::flight::Flight;
@@ -90,7 +90,7 @@ impl Process {
     pub(crate) fn note(&mut self, fate: Fate, now: i64) {
         self.fate = fate;
         // One that was replaced ends when its successor begins, which `Collector::add` knows.
-        if is_gone(fate) && fate != Fate::Replaced {
+        if fate.is_gone() && fate != Fate::Replaced {
             self.end(now);
         }
     }
@@ -159,8 +159,8 @@ impl Process {
         for Metric { name, labels, unit, value, .. } in metrics {
             let named = Named { name: &name, unit: &unit, labels: &labels };
             match value {
-                Value::Counter(number) => out.count(&mut whose, named, float(number)),
-                Value::Gauge(number) => out.gauge(&mut whose, named, float(number)),
+                Value::Counter(number) => out.count(&mut whose, named, number.as_float()),
+                Value::Gauge(number) => out.gauge(&mut whose, named, number.as_float()),
                 Value::Text(text) => out.text(&mut whose, named, text),
                 Value::Histogram(histogram) => out.distribution(&mut whose, named, histogram),
                 Value::InFlight(found) => {
@@ -175,7 +175,7 @@ impl Process {
                             count as f64,
                         );
                     }
-                    in_flight += found.started.saturating_sub(found.ended);
+                    in_flight += found.outstanding();
                     oldest = oldest.max(age_ns);
                 }
                 Value::Heartbeat(beat) => {
@@ -221,11 +221,6 @@ fn tell_flight(
     out.gauge(whose, Named { name: OLDEST, unit: "s", labels }, oldest_ns as f64 / 1e9);
 }
 
-/// Whether nothing comes after what its file has.
-pub(crate) fn is_gone(fate: Fate) -> bool {
-    !matches!(fate, Fate::Runs { .. } | Fate::Unknown)
-}
-
 /// Labels with one more, which comes first: of two of a name the later is renamed.
 fn with(labels: &[(String, String)], name: &str, value: &str) -> Vec<(String, String)> {
     let first = (name.to_owned(), value.to_owned());
@@ -235,8 +230,7 @@ fn with(labels: &[(String, String)], name: &str, value: &str) -> Vec<(String, St
 /// What is said when it is over.
 fn ending(fate: Fate, in_flight: u64, oldest_ns: u64) -> Option<String> {
     let how = match fate {
-        Fate::Ended => "ended",
-        Fate::Died => "died",
+        Fate::Ended | Fate::Died => fate.name(),
         Fate::Replaced => "became another program, or began another file",
         _ => return None,
     };
@@ -248,12 +242,4 @@ fn ending(fate: Fate, in_flight: u64, oldest_ns: u64) -> Option<String> {
             oldest_ns as f64 / 1e9
         ),
     })
-}
-
-fn float(number: Number) -> f64 {
-    match number {
-        Number::Unsigned(number) => number as f64,
-        Number::Signed(number) => number as f64,
-        Number::Float(number) => number,
-    }
 }

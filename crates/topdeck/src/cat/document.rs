@@ -3,7 +3,6 @@
 use api::document::{bracket, fields as bracket_fields, labels, statistic};
 use api::json::Json::{self, Integer, List, Null, Object, Text};
 use api::json::{integer, number};
-use shm::Role;
 use shm::show::{Metric, Number, Value};
 
 use crate::processes::find::Process;
@@ -55,27 +54,12 @@ fn metric(metrics: &[Metric], at: usize, as_of: &AsOf) -> Json {
         ("labels", labels(names)),
         ("unit", Text(metric.unit.clone())),
         ("help", Text(metric.help.clone())),
-        ("role", Text(role(metric.role).to_owned())),
+        ("role", Text(metric.role.name().to_owned())),
         ("linked_to", link.map_or(Null, |link| Text(values::series(link)))),
         ("remark", Text(derived::remark(metrics, at))),
     ];
     fields.extend(value(&metric.value, as_of));
     Object(fields)
-}
-
-fn role(role: Role) -> &'static str {
-    match role {
-        Role::Timing => "timing",
-        Role::Capacity => "capacity",
-        Role::Used => "used",
-        Role::Hit => "hit",
-        Role::Miss => "miss",
-        Role::Size => "size",
-        Role::Queue => "queue",
-        Role::Error => "error",
-        Role::Calls => "calls",
-        _ => "other",
-    }
 }
 
 fn value(of: &Value, as_of: &AsOf) -> Vec<(&'static str, Json)> {
@@ -103,8 +87,8 @@ fn value(of: &Value, as_of: &AsOf) -> Vec<(&'static str, Json)> {
         }
         Value::InFlight(of) => vec![
             kind("in_flight"),
-            ("count", integer(values::outstanding(of))),
-            ("not_listed", integer(values::unlisted(of))),
+            ("count", integer(of.outstanding())),
+            ("not_listed", integer(of.outstanding_unlisted())),
             ("began", integer(of.started)),
             ("ended", integer(of.ended)),
             ("oldest_age_ns", of.operations.first().map_or(Null, |oldest| age(oldest.start_ns))),

@@ -1,9 +1,7 @@
 //! What happened to a value between two looks.
 
 use hist::Histogram;
-use shm::show::{Number, Value};
-
-use crate::processes::values;
+use shm::show::{InFlight, Number, Value};
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,92 +28,76 @@ pub(crate) enum Change {
     Unknown(&'static str),
 }
 
+impl Change {
+    /// Whether it says that nothing happened.
+    fn is_nothing(&self) -> bool {
+        match self {
+            Change::Counted(by) => by.as_float() == 0.0,
+            Change::Recorded(of) => of.is_empty(),
+            Change::Flowed { began, ended, .. } => (*began, *ended) == (0, 0),
+            Change::Beat(beats) => *beats == 0,
+            Change::Set { .. } | Change::Said(_) | Change::Back | Change::Unknown(_) => false,
+        }
+    }
+}
+
 /// What happened since `before`, which is `None` for what was not there; `None` where nothing did.
 pub(crate) fn between(before: Option<&Value>, after: &Value) -> Option<Change> {
-    match (before, after) {
-        (None, Value::Counter(now)) => counted(zero(*now), *now),
-        (None, Value::Histogram(now)) => (!now.is_empty()).then(|| Change::Recorded(now.clone())),
-        (None, Value::Gauge(now)) => Some(Change::Set { by: values::as_float(*now), now: *now }),
-        (None, Value::Text(now)) => Some(Change::Said(now.clone())),
-        (None, Value::InFlight(now)) => flowed((0, 0), now),
-        (None, Value::Heartbeat(now)) => (now.beats > 0).then_some(Change::Beat(now.beats)),
+    since(before, after).filter(|change| !change.is_nothing())
+}
+
+/// The same, but of what counts and records it is said that it was nothing: `None` is a gauge or a text as it was.
+pub(crate) fn since(before: Option<&Value>, after: &Value) -> Option<Change> {
+    Some(match (before, after) {
+        (None, Value::Counter(now)) => Change::Counted(*now),
+        (None, Value::Histogram(now)) => Change::Recorded(now.clone()),
+        (None, Value::Gauge(now)) => Change::Set { by: now.as_float(), now: *now },
+        (None, Value::Text(now)) => Change::Said(now.clone()),
+        (None, Value::InFlight(now)) => flowed(&InFlight::default(), now),
+        (None, Value::Heartbeat(now)) => Change::Beat(now.beats),
         (Some(Value::Counter(before)), Value::Counter(now)) => counted(*before, *now),
         (Some(Value::Gauge(before)), Value::Gauge(now)) => {
-            let by = values::as_float(*now) - values::as_float(*before);
             // What is no number is not equal to itself, and is no change.
-            let same =
-                before == now || [before, now].iter().all(|n| values::as_float(**n).is_nan());
-            (!same).then_some(Change::Set { by, now: *now })
-        }
-        (Some(Value::Text(before)), Value::Text(now)) => {
-            (before != now).then(|| Change::Said(now.clone()))
-        }
-        (Some(Value::Histogram(before)), Value::Histogram(now)) => recorded(before, now),
-        (Some(Value::InFlight(before)), Value::InFlight(now)) => {
-            flowed((before.started, before.ended), now)
-        }
-        (Some(Value::Heartbeat(before)), Value::Heartbeat(now)) => {
-            match now.beats.checked_sub(before.beats) {
-                None => Some(Change::Back),
-                Some(0) => None,
-                Some(beats) => Some(Change::Beat(beats)),
+            let are_none = [before, now].iter().all(|n| n.as_float().is_nan());
+            if before == now || are_none {
+                return None;
             }
+            Change::Set { by: now.as_float() - before.as_float(), now: *now }
         }
-        (_, Value::Unknown(why)) => Some(Change::Unknown(why)),
-        (Some(Value::Unknown(why)), _) => Some(Change::Unknown(why)),
-        _ => Some(Change::Unknown("it is of another kind than before")),
-    }
+        (Some(Value::Text(before)), Value::Text(now)) if before == now => return None,
+        (Some(Value::Text(_)), Value::Text(now)) => Change::Said(now.clone()),
+        (Some(Value::Histogram(before)), Value::Histogram(now)) => recorded(before, now),
+        (Some(Value::InFlight(before)), Value::InFlight(now)) => flowed(before, now),
+        (Some(Value::Heartbeat(before)), Value::Heartbeat(now)) => {
+            now.beats.checked_sub(before.beats).map_or(Change::Back, Change::Beat)
+        }
+        (_, Value::Unknown(why)) | (Some(Value::Unknown(why)), _) => Change::Unknown(why),
+        _ => Change::Unknown("it is of another kind than before"),
+    })
 }
 
-fn zero(of: Number) -> Number {
-    match of {
-        Number::Unsigned(_) => Number::Unsigned(0),
-        Number::Signed(_) => Number::Signed(0),
-        Number::Float(_) => Number::Float(0.0),
-    }
-}
-
-fn counted(before: Number, now: Number) -> Option<Change> {
+fn counted(before: Number, now: Number) -> Change {
     let by = match (before, now) {
         (Number::Unsigned(a), Number::Unsigned(b)) => b.checked_sub(a).map(Number::Unsigned),
         (Number::Signed(a), Number::Signed(b)) => {
             b.checked_sub(a).filter(|by| *by >= 0).map(Number::Signed)
         }
-        _ => Some(values::as_float(now) - values::as_float(before))
-            .filter(|by| *by >= 0.0)
-            .map(Number::Float),
+        _ => Some(now.as_float() - before.as_float()).filter(|by| *by >= 0.0).map(Number::Float),
     };
-    match by {
-        None => Some(Change::Back),
-        Some(by) => (values::as_float(by) != 0.0).then_some(Change::Counted(by)),
-    }
+    by.map_or(Change::Back, Change::Counted)
 }
 
-fn recorded(before: &Histogram, now: &Histogram) -> Option<Change> {
+fn recorded(before: &Histogram, now: &Histogram) -> Change {
     let mut rest = now.clone();
-    match rest.subtract(before) {
-        Err(_) => Some(Change::Back),
-        Ok(()) if rest.is_empty() => None,
-        Ok(()) => Some(Change::Recorded(Box::new(rest))),
-    }
+    rest.subtract(before).map_or(Change::Back, |()| Change::Recorded(Box::new(rest)))
 }
 
-fn flowed(before: (u64, u64), now: &shm::show::InFlight) -> Option<Change> {
-    match (now.started.checked_sub(before.0), now.ended.checked_sub(before.1)) {
-        (Some(0), Some(0)) => None,
-        (Some(began), Some(ended)) => {
-            Some(Change::Flowed { began, ended, now: values::outstanding(now) })
-        }
-        _ => Some(Change::Back),
-    }
-}
-
-/// So many in so much time.
-pub(crate) fn rate(n: f64, ns: u64) -> String {
-    let show = crate::hist::show::Show::new(None);
-    match ns {
-        0 => "unknown".to_owned(),
-        _ => format!("{}/s", show.estimate(n * 1e9 / ns as f64)),
+fn flowed(before: &InFlight, now: &InFlight) -> Change {
+    // Both counters wrap, which at a billion a second takes 500 years.
+    let more = |before: u64, now: u64| u64::try_from(now.wrapping_sub(before).cast_signed()).ok();
+    match (more(before.started, now.started), more(before.ended, now.ended)) {
+        (Some(began), Some(ended)) => Change::Flowed { began, ended, now: now.outstanding() },
+        _ => Change::Back,
     }
 }
 
@@ -140,6 +122,21 @@ mod tests {
     }
 
     #[test]
+    fn what_counts_is_known_to_have_counted_nothing() {
+        let counter = Value::Counter(Number::Unsigned(3));
+        assert_eq!(since(Some(&counter), &counter), Some(Change::Counted(Number::Unsigned(0))));
+        let gauge = Value::Gauge(Number::Unsigned(3));
+        assert_eq!(since(Some(&gauge), &gauge), None);
+        let flight =
+            |started, ended| Value::InFlight(InFlight { started, ended, ..InFlight::default() });
+        assert_eq!(between(Some(&flight(5, 3)), &flight(5, 3)), None);
+        let wrapped = Change::Flowed { began: 4, ended: 2, now: 4 };
+        let (before, now) = (flight(u64::MAX, u64::MAX - 2), flight(3, u64::MAX));
+        assert_eq!(since(Some(&before), &now), Some(wrapped));
+        assert_eq!(since(Some(&now), &before), Some(Change::Back));
+    }
+
+    #[test]
     fn the_maximum_of_an_interval_is_known_where_it_is_a_new_one() {
         let mut before = Histogram::default();
         before.record(100.0);
@@ -156,8 +153,8 @@ mod tests {
         let max = rest.max().unwrap();
         assert!(!max.is_exact() && max.contains(9.0), "{max:?}");
         now.record(200.0);
-        let Some(Change::Recorded(rest)) = recorded(&before, &now) else { panic!() };
+        let Change::Recorded(rest) = recorded(&before, &now) else { panic!() };
         assert_eq!(rest.max().unwrap(), hist::Bracket::exact(200.0));
-        assert_eq!(recorded(&now, &before), Some(Change::Back));
+        assert_eq!(recorded(&now, &before), Change::Back);
     }
 }

@@ -29,8 +29,8 @@ pub(crate) fn remark(metrics: &[Metric], at: usize) -> String {
 fn full(metric: &Metric, capacity: &Metric) -> Option<String> {
     let (Value::Gauge(used) | Value::Counter(used)) = metric.value else { return None };
     let (Value::Gauge(most) | Value::Counter(most)) = capacity.value else { return None };
-    let percent = values::as_float(used) / values::as_float(most) * 100.0;
-    let most = values::number(capacity, most);
+    let percent = used.as_float() / most.as_float() * 100.0;
+    let most = values::number(values::unit(&capacity.unit).as_ref(), most);
     if !percent.is_finite() {
         return Some(format!("of {most}"));
     }

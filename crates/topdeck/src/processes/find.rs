@@ -40,11 +40,7 @@ impl Process {
     pub(crate) fn state(&self) -> &'static str {
         match self.attached.found().fate {
             Fate::Runs { .. } if self.is_copy => "runs, this is a copy",
-            Fate::Runs { .. } => "runs",
-            Fate::Ended => "ended",
-            Fate::Died => "died",
-            Fate::Replaced => "replaced",
-            Fate::Unknown => "unknown",
+            fate => fate.name(),
         }
     }
 
@@ -59,6 +55,11 @@ impl Process {
 pub(crate) fn all() -> (Vec<Process>, Vec<String>) {
     let (found, problems) = shm::processes();
     let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    (attached(found, &mut problems), problems)
+}
+
+/// Opens their files, but for those that were removed meanwhile.
+fn attached(found: Vec<Found>, problems: &mut Vec<String>) -> Vec<Process> {
     let mut processes = Vec::new();
     for found in found {
         match Attached::new(found) {
@@ -67,7 +68,7 @@ pub(crate) fn all() -> (Vec<Process>, Vec<String>) {
             Err(error) => problems.push(error.to_string()),
         }
     }
-    (processes, problems)
+    processes
 }
 
 /// Whether a file was removed meanwhile.
@@ -87,61 +88,95 @@ pub(crate) fn one(text: &str, prefer: Prefer) -> Result<Process> {
     if text.contains('/') {
         return at_path(Path::new(text));
     }
-    let (processes, problems) = all();
-    let (mut matching, others): (Vec<Process>, Vec<Process>) =
-        processes.into_iter().partition(|process| is_meant(process, text));
-    if matching.is_empty() {
-        if Path::new(text).exists() {
-            return at_path(Path::new(text));
+    let Meant { mut processes, others, problems } = meant(text);
+    let fates: Vec<Fate> = processes.iter().map(|one| one.attached.found().fate).collect();
+    let at = match choose(&fates, prefer) {
+        Choice::This(at) => at,
+        Choice::Latest { at, of } => {
+            let path = processes[at].attached.found().path.display();
+            say(format_args!("{of} that are gone are called {text:?}; this is the latest, {path}"));
+            at
         }
-        bail!("{}", nobody(text, &others, prefer, &problems));
-    }
-    let is_wanted =
-        |process: &Process| (process.runs_as().is_some()) == (prefer == Prefer::Running);
-    let wanted: Vec<usize> =
-        matching.iter().enumerate().filter(|(_, it)| is_wanted(it)).map(|(at, _)| at).collect();
-    match (prefer, &wanted[..]) {
-        (_, [one]) => Ok(matching.swap_remove(*one)),
-        (Prefer::Running, [_, _, ..]) => {
-            let list = wanted.iter().map(|&at| line(&matching[at])).collect::<Vec<_>>();
-            bail!(
-                "{} processes are called {text:?}; say which, by its pid:{}",
-                list.len(),
-                lines(&list)
-            )
+        Choice::Many(many) => {
+            let list: Vec<String> = many.iter().map(|&at| line(&processes[at])).collect();
+            let (count, lines) = (list.len(), lines(&list));
+            bail!("{count} processes are called {text:?}; say which, by its pid:{lines}")
         }
-        (Prefer::Gone, []) => {
-            bail!(
-                "{} runs; see it with `topdeck cat {text}` or `topdeck inflight {text}`",
-                matching[0].name()
-            )
-        }
-        // The latest stands first; one that was only replaced has a successor that says more.
-        _ => {
-            let is_replaced = |it: &&Process| it.attached.found().fate == Fate::Replaced;
-            let gone = matching.iter().filter(|it| it.runs_as().is_none());
-            let (replaced, gone): (Vec<&Process>, Vec<&Process>) = gone.partition(is_replaced);
-            let latest = gone.first().or(replaced.first()).context("BUG: nothing is left")?;
-            let (path, count) = (latest.attached.found().path.clone(), gone.len() + replaced.len());
-            if count > 1 {
-                let path = path.display();
-                say(format_args!(
-                    "{count} that are gone are called {text:?}; this is the latest, {path}"
-                ));
-            }
-            let at = matching.iter().position(|it| it.attached.found().path == path);
-            Ok(matching.swap_remove(at.context("BUG: it was there")?))
-        }
-    }
+        Choice::Runs(at) => bail!(
+            "{} runs; see it with `topdeck cat {text}` or `topdeck inflight {text}`",
+            processes[at].name()
+        ),
+        Choice::None if Path::new(text).exists() => return at_path(Path::new(text)),
+        Choice::None => bail!("{}", nobody(text, &others, prefer, &problems)),
+    };
+    Ok(processes.swap_remove(at))
 }
 
 /// Whether anybody is meant by a text that is no path.
 pub(crate) fn is_anybody(text: &str) -> bool {
-    !text.contains('/') && all().0.iter().any(|process| is_meant(process, text))
+    !text.contains('/') && !meant(text).processes.is_empty()
 }
 
-fn is_meant(process: &Process, text: &str) -> bool {
-    text.parse() == Ok(process.attached.pid()) || process.program() == text
+/// Who may be meant by a text.
+struct Meant {
+    /// Those that have it as their pid or, if there are none, as their name.
+    processes: Vec<Process>,
+    /// All others, if nobody is meant.
+    others: Vec<Process>,
+    /// Why some could not be read.
+    problems: Vec<String>,
+}
+
+fn meant(text: &str) -> Meant {
+    let (found, problems) = shm::processes();
+    let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let pid: Option<u32> = text.parse().ok();
+    // Of the one that is known by its pid the file is opened, and of no other.
+    let (of_pid, rest): (Vec<Found>, Vec<Found>) =
+        found.into_iter().partition(|found| Some(found.pid()) == pid);
+    let processes = attached(of_pid, &mut problems);
+    if !processes.is_empty() {
+        return Meant { processes, others: Vec::new(), problems };
+    }
+    let (processes, others) =
+        attached(rest, &mut problems).into_iter().partition(|process| process.program() == text);
+    Meant { processes, others, problems }
+}
+
+/// Which of those that may be meant.
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    None,
+    This(usize),
+    /// The latest of so many that are gone.
+    Latest {
+        at: usize,
+        of: usize,
+    },
+    /// Any of these, all of which run.
+    Many(Vec<usize>),
+    /// One that runs, where one that is gone was asked for.
+    Runs(usize),
+}
+
+/// Chooses by what became of them, the latest first.
+fn choose(fates: &[Fate], prefer: Prefer) -> Choice {
+    let all = 0..fates.len();
+    let (run, gone): (Vec<usize>, Vec<usize>) =
+        all.partition(|&at| matches!(fates[at], Fate::Runs { .. }));
+    match (prefer, &run[..], &gone[..]) {
+        (_, [], []) => Choice::None,
+        (Prefer::Running, [one], _) | (_, [], [one]) | (Prefer::Gone, _, [one]) => {
+            Choice::This(*one)
+        }
+        (Prefer::Running, [_, _, ..], _) => Choice::Many(run),
+        (Prefer::Gone, [one, ..], []) => Choice::Runs(*one),
+        (_, _, [first, ..]) => {
+            // One that was only replaced has a successor that says more.
+            let latest = gone.iter().find(|&&at| fates[at] != Fate::Replaced);
+            Choice::Latest { at: *latest.unwrap_or(first), of: gone.len() }
+        }
+    }
 }
 
 fn line(process: &Process) -> String {
@@ -210,4 +245,32 @@ fn is_open_in(pid: u32, file: &fs::Metadata) -> bool {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     open.filter_map(|entry| fs::metadata(entry.path()).ok())
         .any(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNS: Fate = Fate::Runs { pid: 1 };
+
+    #[track_caller]
+    fn check(fates: &[Fate], running: Choice, gone: Choice) {
+        assert_eq!(choose(fates, Prefer::Running), running);
+        assert_eq!(choose(fates, Prefer::Gone), gone);
+    }
+
+    #[test]
+    fn one_that_runs_is_chosen_or_the_latest_that_is_gone() {
+        use Choice::{Latest, Many, None, Runs, This};
+        use Fate::{Died, Ended, Replaced, Unknown};
+        check(&[], None, None);
+        check(&[RUNS], This(0), Runs(0));
+        check(&[Died], This(0), This(0));
+        check(&[Died, RUNS], This(1), This(0));
+        check(&[RUNS, Died, RUNS], Many(vec![0, 2]), This(1));
+        check(&[RUNS, RUNS], Many(vec![0, 1]), Runs(0));
+        check(&[Ended, Died], Latest { at: 0, of: 2 }, Latest { at: 0, of: 2 });
+        check(&[Replaced, RUNS, Unknown], This(1), Latest { at: 2, of: 2 });
+        check(&[Replaced, Replaced], Latest { at: 0, of: 2 }, Latest { at: 0, of: 2 });
+    }
 }

@@ -60,7 +60,10 @@ pub(crate) fn heading(process: &Process) -> Vec<String> {
     lines.push(format!("  since    {}", time::text(of.created_unix_ns / 1_000_000 * 1_000_000)));
     let missing = [
         (of.lost, "records found no room and are missing"),
-        (of.refused, "series found no room and are missing"),
+        (
+            of.refused,
+            "times a series found no room: it is missing, or counted in overflow=\"true\" of its name",
+        ),
         (of.sharing, "threads found no lane of their own, and record more slowly"),
     ];
     for (n, what) in missing.into_iter().filter(|(n, _)| *n > 0) {

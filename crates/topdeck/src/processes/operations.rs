@@ -6,7 +6,6 @@ use crate::command::plain;
 use crate::hist::show::count;
 use crate::journal::show::{nanoseconds, table};
 use crate::processes::moment::AsOf;
-use crate::processes::values;
 
 /// An operation of some process.
 #[derive(Clone, Debug)]
@@ -57,7 +56,7 @@ impl Operations {
         for metric in metrics {
             let Value::InFlight(of) = &metric.value else { continue };
             self.tables += 1;
-            self.unlisted += values::unlisted(of);
+            self.unlisted += of.outstanding_unlisted();
             self.list.extend(of.operations.iter().map(|operation| Open {
                 process: process.to_owned(),
                 metric: metric.name.clone(),

@@ -1,11 +1,12 @@
 //! All that a process shows, and what happened to it, as rows of a table.
 
+use collect::Unit;
 use shm::show::Metric;
 
 use crate::command::plain;
 use crate::hist::show::count;
 use crate::journal::show::table;
-use crate::processes::change::{self, Change};
+use crate::processes::change::Change;
 use crate::processes::moment::AsOf;
 use crate::processes::pattern::Patterns;
 use crate::processes::{derived, values};
@@ -25,22 +26,26 @@ pub(crate) fn metrics(metrics: &[Metric], wanted: &Patterns, as_of: &AsOf) -> St
     table(&rows, [false, false])
 }
 
+/// How often, or how much, in a second; nothing where no time lies between the looks, or nobody knows how much.
+pub(crate) fn rate(unit: Option<&Unit>, n: f64, over_ns: Option<u64>) -> String {
+    match over_ns {
+        None | Some(0) => String::new(),
+        Some(ns) => values::rate(unit, n * 1e9 / ns as f64),
+    }
+}
+
 /// What is said of what cannot be, if the looks are in their order and of one process.
 pub(crate) const BACK: &str = "less than before";
 
 /// One row for what happened to a metric: name, how much, how much in a second, and more.
 pub(crate) fn change(metric: &Metric, change: &Change, over_ns: Option<u64>) -> [String; 4] {
-    let show = values::show(metric);
-    let rate = |n: f64| match over_ns {
-        None | Some(0) => String::new(),
-        Some(ns) => format!("{}/s", show.estimate(n * 1e9 / ns as f64)),
-    };
-    let times = |n: u64| over_ns.map_or_else(String::new, |ns| change::rate(n as f64, ns));
+    let (unit, show) = (values::unit(&metric.unit), values::show(metric));
+    let times = |n: u64| rate(None, n as f64, over_ns);
     let more = |n: u64| format!("+{}", count(n));
     let row = match change {
         Change::Counted(by) => {
-            let rate = rate(values::as_float(*by));
-            [format!("+{}", values::number(metric, *by)), rate, String::new()]
+            let rate = rate(unit.as_ref(), by.as_float(), over_ns);
+            [format!("+{}", values::number(unit.as_ref(), *by)), rate, String::new()]
         }
         Change::Set { by, now } => {
             let sign = if *by < 0.0 { "" } else { "+" };
@@ -48,7 +53,7 @@ pub(crate) fn change(metric: &Metric, change: &Change, over_ns: Option<u64>) -> 
                 true => format!("{sign}{}", show.exact(*by)),
                 false => "changed".to_owned(),
             };
-            [by, String::new(), format!("now {}", values::number(metric, *now))]
+            [by, String::new(), format!("now {}", values::number(unit.as_ref(), *now))]
         }
         Change::Said(text) => ["changed".to_owned(), String::new(), format!("now {text:?}")],
         Change::Recorded(of) => {

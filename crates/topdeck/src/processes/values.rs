@@ -35,12 +35,12 @@ pub(crate) fn show(metric: &Metric) -> Show {
     Show::new(unit(&metric.unit).as_ref())
 }
 
-/// A number with the metric's unit. What has none keeps all its digits.
-pub(crate) fn number(metric: &Metric, number: Number) -> String {
-    match (unit(&metric.unit), number) {
+/// A number with its unit. What has none keeps all its digits.
+pub(crate) fn number(unit: Option<&Unit>, number: Number) -> String {
+    match (unit, number) {
         (None, Number::Unsigned(n)) => count(n),
         (None, Number::Signed(n)) => signed(n.into()),
-        (_, number) => show(metric).exact(as_float(number)),
+        (unit, number) => Show::new(unit).exact(number.as_float()),
     }
 }
 
@@ -50,11 +50,31 @@ pub(crate) fn signed(n: i128) -> String {
     if n < 0 { format!("-{size}") } else { size }
 }
 
-pub(crate) fn as_float(number: Number) -> f64 {
+/// So much in a second. What has a unit is told by [`Show`]; else three digits are enough: `3.20 /s`, `12.3 k/s`.
+pub(crate) fn rate(unit: Option<&Unit>, per_second: f64) -> String {
+    if unit.is_some() {
+        return format!("{}/s", Show::new(unit).estimate(per_second));
+    }
+    match per_second {
+        0.0 => "0 /s".into(),
+        ..0.0 => "unknown".into(),
+        ..0.01 => "<0.01 /s".into(),
+        ..9_999.5 => format!("{} /s", three_digits(per_second)),
+        ..999_500.0 => format!("{} k/s", three_digits(per_second / 1e3)),
+        ..999_500_000.0 => format!("{} M/s", three_digits(per_second / 1e6)),
+        f64::INFINITY => "unknown".into(),
+        _ if per_second.is_nan() => "unknown".into(),
+        _ => format!("{} G/s", three_digits(per_second / 1e9)),
+    }
+}
+
+/// A number of which three digits are enough.
+pub(crate) fn three_digits(number: f64) -> String {
+    let whole = number.fract() == 0.0;
     match number {
-        Number::Unsigned(n) => n as f64,
-        Number::Signed(n) => n as f64,
-        Number::Float(x) => x,
+        _ if whole || number >= 99.95 => count(number.round() as u64),
+        9.995.. => format!("{number:.1}"),
+        _ => format!("{number:.2}"),
     }
 }
 
@@ -76,7 +96,7 @@ pub(crate) fn max(show: &Show, max: Option<Bracket>) -> String {
 /// A value as it is.
 pub(crate) fn value(metric: &Metric, as_of: &AsOf) -> String {
     match &metric.value {
-        Value::Counter(n) | Value::Gauge(n) => number(metric, *n),
+        Value::Counter(n) | Value::Gauge(n) => number(unit(&metric.unit).as_ref(), *n),
         Value::Text(text) => format!("{text:?}"),
         Value::Histogram(of) if of.is_empty() => "nothing recorded yet".to_owned(),
         Value::Histogram(of) => {
@@ -90,23 +110,12 @@ pub(crate) fn value(metric: &Metric, as_of: &AsOf) -> String {
     }
 }
 
-/// How many operations are outstanding.
-pub(crate) fn outstanding(of: &InFlight) -> u64 {
-    // The counters and the table are not read at the same instant.
-    of.started.saturating_sub(of.ended).max(of.operations.len() as u64)
-}
-
-/// Operations that are outstanding and are not in the table, because it was full when they began.
-pub(crate) fn unlisted(of: &InFlight) -> u64 {
-    of.unlisted.min(outstanding(of) - of.operations.len() as u64)
-}
-
 fn in_flight(of: &InFlight, as_of: &AsOf) -> String {
-    let mut text = format!("{} in flight", count(outstanding(of)));
+    let mut text = format!("{} in flight", count(of.outstanding()));
     if let Some(oldest) = of.operations.first() {
         text.push_str(&format!(", the oldest for {}", as_of.age(oldest.start_ns)));
     }
-    let unlisted = unlisted(of);
+    let unlisted = of.outstanding_unlisted();
     if unlisted > 0 {
         text.push_str(&format!(", {} of them not listed", count(unlisted)));
     }
@@ -155,6 +164,26 @@ mod tests {
         ] {
             assert_eq!(value(&metric(unit, Value::Gauge(n)), &as_of), expected, "{unit}");
         }
+    }
+
+    #[test]
+    fn rates_are_short_and_have_units() {
+        for (per_second, expected) in [
+            (0.0, "0 /s"),
+            (0.001, "<0.01 /s"),
+            (0.5, "0.50 /s"),
+            (12.34, "12.3 /s"),
+            (1_234.0, "1,234 /s"),
+            (12_345.0, "12.3 k/s"),
+            (999_600.0, "1.00 M/s"),
+            (2.5e9, "2.50 G/s"),
+            (f64::NAN, "unknown"),
+            (f64::INFINITY, "unknown"),
+        ] {
+            assert_eq!(rate(None, per_second), expected);
+        }
+        assert_eq!(rate(unit("By").as_ref(), 12_345.0), "12.35 kB/s");
+        assert_eq!(rate(unit("{requests}").as_ref(), 12.0), "12 requests/s");
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use collect::Unit;
 use hist::Bracket;
-use shm::show::{Number, Value};
+use shm::Fate;
+use shm::show::Value;
 
 use crate::hist::show::{self, Show};
 use crate::hist::terminal::Paint;
-use crate::top::look::Fate;
+use crate::processes::values;
 use crate::top::process::{Pending, Process, pending};
 use crate::top::series::Series;
 use crate::top::spark::{self, Spark};
@@ -87,7 +88,7 @@ impl Column {
         match self {
             Column::Pid => Cell::text(process.pid.to_string()),
             Column::Program => Cell::Text(process.program.clone(), Some(Paint::Heading)),
-            Column::Metric => match (process.fate.gone(), &process.trouble, series) {
+            Column::Metric => match (gone(process), &process.trouble, series) {
                 (Some(gone), ..) => Cell::Text(gone_text(gone, process), Some(Paint::Max)),
                 (None, Some(_), _) => Cell::Text("cannot be read".into(), Some(Paint::Max)),
                 (None, None, Some(series)) => Cell::text(&series.shown),
@@ -100,7 +101,7 @@ impl Column {
             Column::Errors => match process.errors() {
                 Some(Some(rate)) => {
                     let paint = if rate > 0.0 { Some(Paint::Max) } else { None };
-                    Cell::Text(rate_text(rate), paint)
+                    Cell::Text(values::rate(None, rate), paint)
                 }
                 Some(None) => Cell::text(UNKNOWN),
                 None => Cell::Text(NOTHING.into(), Some(Paint::Faint)),
@@ -130,9 +131,9 @@ impl Column {
             Column::Value => Cell::text(value_text(series, now_ns)),
             Column::Rate => match (&series.interval, series.value()) {
                 (_, Some(Value::Gauge(_) | Value::Text(_))) => Cell::text(""),
-                (Some(interval), _) => {
-                    Cell::text(interval.rate().map_or(UNKNOWN.to_owned(), rate_text))
-                }
+                (Some(interval), _) => Cell::text(
+                    interval.rate().map_or(UNKNOWN.to_owned(), |rate| rate_text(series, rate)),
+                ),
                 (None, _) => Cell::text(UNKNOWN),
             },
             Column::P50 => quantile(|figures| figures.p50),
@@ -149,6 +150,11 @@ impl Column {
             _ => Cell::text(""),
         }
     }
+}
+
+/// The word for one that is gone.
+fn gone(process: &Process) -> Option<&'static str> {
+    process.fate.is_gone().then(|| process.fate.name())
 }
 
 fn gone_text(gone: &str, process: &Process) -> String {
@@ -177,29 +183,14 @@ pub(crate) fn age_text(ns: u64) -> String {
         1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
         _ => (ns as f64 / 1e9, "s"),
     };
-    format!("{} {unit}", three_digits(number))
+    format!("{} {unit}", values::three_digits(number))
 }
 
-/// `3.2 /s`, `12.3 k/s`.
-pub(crate) fn rate_text(rate: f64) -> String {
-    match rate {
-        0.0 => "0 /s".into(),
-        ..0.0 => UNKNOWN.into(),
-        ..0.01 => "<0.01 /s".into(),
-        ..9_999.5 => format!("{} /s", three_digits(rate)),
-        ..999_500.0 => format!("{} k/s", three_digits(rate / 1e3)),
-        ..999_500_000.0 => format!("{} M/s", three_digits(rate / 1e6)),
-        _ => format!("{} G/s", three_digits(rate / 1e9)),
-    }
-}
-
-fn three_digits(number: f64) -> String {
-    let whole = number.fract() == 0.0;
-    match number {
-        _ if whole || number >= 99.95 => show::count(number.round() as u64),
-        9.995.. => format!("{number:.1}"),
-        _ => format!("{number:.2}"),
-    }
+/// How much was counted in a second: with its unit where that scales, so that there is room for it.
+fn rate_text(series: &Series, per_second: f64) -> String {
+    let scales = |unit: &&Unit| **unit == Unit::Bytes || unit.in_nanoseconds().is_some();
+    let unit = series.unit.as_ref().filter(|_| !series.is_histogram()).filter(scales);
+    values::rate(unit, per_second)
 }
 
 fn value_text(series: &Series, now_ns: u64) -> String {
@@ -210,7 +201,7 @@ fn value_text(series: &Series, now_ns: u64) -> String {
     match series.value() {
         None => UNKNOWN.into(),
         Some(value) => match value {
-            Value::Counter(number) | Value::Gauge(number) => number_text(*number, unit),
+            Value::Counter(number) | Value::Gauge(number) => values::number(unit, *number),
             Value::Text(text) => crate::command::plain(text),
             Value::InFlight(table) => match pending_text(pending(table, now_ns)).as_str() {
                 "0" => "none in flight".into(),
@@ -228,14 +219,6 @@ fn value_text(series: &Series, now_ns: u64) -> String {
     }
 }
 
-fn number_text(number: Number, unit: Option<&Unit>) -> String {
-    match (number, unit) {
-        // Whole numbers are not rounded where they have no unit to be scaled by.
-        (Number::Unsigned(number), None) => show::count(number),
-        (number, unit) => Show::new(unit).exact(crate::top::interval::number(number)),
-    }
-}
-
 /// Why something in a row is not known, or what is wrong; nothing where all is well.
 pub(crate) fn trouble(process: &Process) -> Option<String> {
     if let Some(trouble) = &process.trouble {
@@ -244,16 +227,16 @@ pub(crate) fn trouble(process: &Process) -> Option<String> {
     if process.lost + process.refused > 0 {
         let (lost, refused) = (show::count(process.lost), show::count(process.refused));
         return Some(format!(
-            "it found no room for {lost} records and {refused} series: they are missing"
+            "{lost} records found no room and are missing; {refused} times a series found none: it is missing, or in overflow=\"true\""
         ));
     }
-    if let Some(gone) = process.fate.gone() {
+    if let Some(gone) = gone(process) {
         return Some(format!("{gone}: the numbers are the last it showed"));
     }
     if let Some(why) = process.busiest().and_then(Series::why_unknown) {
         return Some(format!("? {why}"));
     }
-    (process.fate == Fate::Unseen).then(|| {
+    (process.fate == Fate::Unknown).then(|| {
         "whether it runs cannot be seen: it is in another namespace of process ids".to_owned()
     })
 }
@@ -263,19 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short_and_have_units() {
-        for (rate, expected) in [
-            (0.0, "0 /s"),
-            (0.001, "<0.01 /s"),
-            (0.5, "0.50 /s"),
-            (12.34, "12.3 /s"),
-            (1_234.0, "1,234 /s"),
-            (12_345.0, "12.3 k/s"),
-            (999_600.0, "1.00 M/s"),
-            (2.5e9, "2.50 G/s"),
-        ] {
-            assert_eq!(rate_text(rate), expected);
-        }
+    fn ages_are_short_and_have_units() {
         assert_eq!(age_text(0), "0 ns");
         assert_eq!(age_text(2_500_000_000), "2.50 s");
         assert_eq!(age_text(86_400_000_000_000), "86,400 s");

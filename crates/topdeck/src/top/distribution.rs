@@ -9,8 +9,9 @@ use crate::hist::plot;
 use crate::hist::show::{self, Show};
 use crate::hist::terminal::{Paint, Terminal};
 use crate::hist::whole::Whole;
+use crate::processes::values;
 use crate::top::board::{Board, Moment, Window};
-use crate::top::columns::{age_text, rate_text};
+use crate::top::columns::age_text;
 use crate::top::interval::Change;
 use crate::top::series::Series;
 use crate::top::table::{Cell, Heading, Table};
@@ -155,8 +156,11 @@ fn table(series: &Series, windows: &[(Window, Whole, f64)]) -> Table {
             Window::Minute => "last minute".to_owned(),
             Window::Interval => "last interval".to_owned(),
         };
-        let rate =
-            if *seconds > 0.0 { rate_text(whole.count() as f64 / seconds) } else { "?".into() };
+        let rate = if *seconds > 0.0 {
+            values::rate(None, whole.count() as f64 / seconds)
+        } else {
+            "?".into()
+        };
         let rate = if *window == Window::Start { nothing() } else { rate };
         let greatest = max.map_or_else(nothing, |max| {
             let mark = if max.is_exact() { "" } else { "~" };

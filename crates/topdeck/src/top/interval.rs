@@ -1,8 +1,9 @@
-//! What a metric did between two looks at it. Times are nanoseconds of `clock::now`.
+//! How often a metric did what it did between two looks at it ([`change`] says what). Times are nanoseconds of `clock::now`.
 
 use hist::{Bracket, Histogram};
 use shm::show::{Number, Value};
 
+use crate::processes::change;
 use crate::top::reading::Reading;
 
 /// What was added between two looks.
@@ -64,7 +65,8 @@ impl Interval {
                 Change::Counted(0.0)
             }
             (Some(first), Some(second)) => {
-                counted(Number::Unsigned(first), Number::Unsigned(second))
+                let counter = |n| Value::Counter(Number::Unsigned(n));
+                change(&counter(first), &counter(second))
             }
             _ => {
                 let value = |reading: &Reading| reading.counter().or(reading.value().cloned());
@@ -122,44 +124,23 @@ impl Figures {
 }
 
 fn change(before: &Value, now: &Value) -> Change {
+    use crate::processes::change::Change as Happened;
     match (before, now) {
-        (Value::Counter(before), Value::Counter(now)) => counted(*before, *now),
-        (Value::Histogram(before), Value::Histogram(now)) => {
-            let mut values = now.clone();
-            match values.subtract(before) {
-                Ok(()) => Change::Recorded(values),
-                Err(_) => Change::Unknown(BEGAN_ANEW),
-            }
+        // What was set, or said, is shown as it is.
+        (_, Value::Gauge(_) | Value::Text(_)) => return Change::None,
+        (Value::Unknown(_), now) if !matches!(now, Value::Unknown(_)) => {
+            return Change::Unknown(ONE_LOOK);
         }
-        (Value::InFlight(before), Value::InFlight(now)) => {
-            // Both counters wrap, which at a billion a second takes 500 years.
-            Change::Counted(now.ended.wrapping_sub(before.ended) as i64 as f64)
-        }
-        (Value::Heartbeat(before), Value::Heartbeat(now)) => {
-            counted(Number::Unsigned(before.beats), Number::Unsigned(now.beats))
-        }
-        (_, Value::Unknown(why)) => Change::Unknown(why),
-        (Value::Unknown(_), Value::Counter(_) | Value::Histogram(_)) => Change::Unknown(ONE_LOOK),
-        _ => Change::None,
+        _ => {}
     }
-}
-
-fn counted(before: Number, now: Number) -> Change {
-    let added = match (before, now) {
-        (Number::Unsigned(before), Number::Unsigned(now)) => {
-            now.checked_sub(before).map(|added| added as f64)
-        }
-        (before, now) => Some(number(now) - number(before)).filter(|added| *added >= 0.0),
-    };
-    added.map_or(Change::Unknown(BEGAN_ANEW), Change::Counted)
-}
-
-/// A number as pictures and rates use it.
-pub(crate) fn number(number: Number) -> f64 {
-    match number {
-        Number::Unsigned(number) => number as f64,
-        Number::Signed(number) => number as f64,
-        Number::Float(number) => number,
+    match change::since(Some(before), now) {
+        Some(Happened::Counted(by)) => Change::Counted(by.as_float()),
+        Some(Happened::Recorded(values)) => Change::Recorded(values),
+        Some(Happened::Flowed { ended, .. }) => Change::Counted(ended as f64),
+        Some(Happened::Beat(beats)) => Change::Counted(beats as f64),
+        Some(Happened::Back) => Change::Unknown(BEGAN_ANEW),
+        Some(Happened::Unknown(why)) => Change::Unknown(why),
+        Some(Happened::Set { .. } | Happened::Said(_)) | None => Change::None,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use shm::Fate;
+
 use crate::top::reading::Seen;
 
 /// A look at one process.
@@ -22,27 +24,4 @@ pub(crate) struct Look {
     /// Records that found no room, and series.
     pub(crate) lost: u64,
     pub(crate) refused: u64,
-}
-
-/// What is known of a process's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Runs,
-    Ended,
-    Died,
-    Replaced,
-    /// It is in another namespace of process ids.
-    Unseen,
-}
-
-impl Fate {
-    /// The word for one that is gone.
-    pub(crate) fn gone(self) -> Option<&'static str> {
-        match self {
-            Fate::Runs | Fate::Unseen => None,
-            Fate::Ended => Some("ended"),
-            Fate::Died => Some("died"),
-            Fate::Replaced => Some("replaced"),
-        }
-    }
 }

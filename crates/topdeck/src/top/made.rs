@@ -3,7 +3,7 @@
 use hist::{Histogram, Integers, Scheme};
 use shm::show::{InFlight, Metric, Number, Operation, Role, Value};
 
-use crate::top::look::{Fate, Look};
+use crate::top::look::Look;
 use crate::top::reading::Seen;
 
 pub(crate) const S: u64 = 1_000_000_000;
@@ -53,7 +53,7 @@ pub(crate) fn look(pid: u32, program: &str, at_ns: u64, metrics: Vec<Metric>) ->
         program: program.into(),
         command: format!("/usr/bin/{program} --serve"),
         format: "topdeck",
-        fate: Fate::Runs,
+        fate: shm::Fate::Runs { pid },
         at_ns,
         metrics: Ok(metrics.into_iter().map(Seen::Whole).collect()),
         lost: 0,

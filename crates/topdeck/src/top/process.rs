@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use hist::Histogram;
+use shm::Fate;
 use shm::show::{InFlight, Role, Value};
 
 use crate::command::plain;
-use crate::top::look::{Fate, Look};
+use crate::top::look::Look;
 use crate::top::reading::{Reading, Seen};
 use crate::top::series::Series;
 
@@ -78,7 +79,7 @@ impl Process {
     pub(crate) fn look(&mut self, look: Look, is_open: bool) {
         self.fate = look.fate;
         self.looked_ns = look.at_ns;
-        if self.fate.gone().is_some() {
+        if self.fate.is_gone() {
             self.gone_ns.get_or_insert(look.at_ns);
         }
         (self.lost, self.refused) = (look.lost, look.refused);
@@ -273,7 +274,7 @@ impl Process {
 pub(crate) fn pending(table: &InFlight, now_ns: u64) -> Pending {
     let oldest = table.operations.iter().map(|operation| operation.start_ns).min();
     Pending {
-        count: (table.started.wrapping_sub(table.ended) as i64).max(0) as u64,
+        count: table.outstanding(),
         oldest_ns: oldest.map(|start_ns| now_ns.saturating_sub(start_ns)),
     }
 }

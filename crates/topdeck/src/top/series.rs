@@ -7,7 +7,7 @@ use hist::Histogram;
 use shm::show::{Metric, Role, Value};
 
 use crate::command::plain;
-use crate::store;
+use crate::processes::values;
 use crate::top::interval::{Change, Figures, Interval, ONE_LOOK};
 use crate::top::reading::Reading;
 
@@ -54,20 +54,11 @@ pub(crate) struct Past {
 
 impl Series {
     pub(crate) fn new(metric: &Metric) -> Series {
-        let labels: Vec<String> =
-            metric.labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
-        let labels =
-            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(", ")) };
-        let unit = match metric.unit.as_str() {
-            "By" => Some(Unit::Bytes),
-            "1" => None,
-            unit => store::unit(&plain(unit)),
-        };
         Series {
             name: metric.name.clone(),
             labels: metric.labels.clone(),
-            shown: plain(&format!("{}{labels}", metric.name)),
-            unit,
+            shown: plain(&values::series(metric)),
+            unit: values::unit(&plain(&metric.unit)),
             help: plain(metric.help.trim()),
             role: metric.role,
             members: 1,

@@ -116,7 +116,7 @@ fn processes(board: &Board, room: usize, height: usize, colours: Colours) -> Vec
         return filled_with_reason(board, frame, colours);
     }
     let lines = shown.clone().map(|row| {
-        let is_gone = rows[row].fate.gone().is_some();
+        let is_gone = rows[row].fate.is_gone();
         row_line(&table, row - shown.start, &placed, room, colours, row == at, is_gone)
     });
     let lines = lines.collect();
@@ -141,7 +141,7 @@ fn series(board: &Board, room: usize, height: usize, colours: Colours) -> Vec<Li
     };
     let placed = table.fit(room);
     let name = format!("{} {}", process.program, process.pid);
-    let gone = process.fate.gone().map(str::to_uppercase);
+    let gone = process.fate.is_gone().then(|| process.fate.name().to_uppercase());
     // Sums are rows, too, but no metrics of the process.
     let own = rows.iter().filter(|series| series.members == 1).count();
     let of = counted(own, process.series.len(), "metric", "metrics");

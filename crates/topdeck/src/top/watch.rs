@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use shm::{Attached, Found, Reader};
+use shm::{Attached, Fate, Found, Reader};
 
 use crate::top::close::{Close, Series};
-use crate::top::look::{Fate, Look};
+use crate::top::look::Look;
 use crate::top::reading::{Reading, Seen};
 
 /// Processes are looked for so often at the most.
@@ -50,7 +50,7 @@ impl Watch {
             self.attached.iter_mut().map(|(path, one)| look(path.clone(), one, close)).collect();
         // Rows that have nothing else to tell them apart stand in the order of their ids.
         looks.sort_by(|a, b| a.pid.cmp(&b.pid).then_with(|| a.path.cmp(&b.path)));
-        for look in looks.iter().filter(|look| look.fate.gone().is_some()) {
+        for look in looks.iter().filter(|look| look.fate.is_gone()) {
             self.attached.remove(&look.path);
             self.passed.insert(look.path.clone());
         }
@@ -63,7 +63,7 @@ impl Watch {
         let mut seen = HashSet::new();
         for found in all {
             seen.insert(found.path.clone());
-            let fate = fate(&found);
+            let fate = found.fate;
             if let Some(known) = self.attached.get_mut(&found.path) {
                 known.fate = fate;
             } else if !self.passed.contains(&found.path) {
@@ -72,7 +72,7 @@ impl Watch {
         }
         // Its file was swept away: it had ended.
         for (path, one) in &mut self.attached {
-            if !seen.contains(path) && one.fate.gone().is_none() {
+            if !seen.contains(path) && !one.fate.is_gone() {
                 one.fate = Fate::Ended;
             }
         }
@@ -82,7 +82,7 @@ impl Watch {
     fn attach(&mut self, found: Found, fate: Fate) {
         let path = found.path.clone();
         // One that was gone before is what others show: `top` shows what goes on.
-        if fate.gone().is_some() {
+        if fate.is_gone() {
             self.passed.insert(path);
             return;
         }
@@ -102,16 +102,6 @@ impl Watch {
         self.only.as_ref().is_none_or(|only| {
             one.program().to_lowercase().contains(only) || one.pid().to_string() == *only
         })
-    }
-}
-
-fn fate(found: &Found) -> Fate {
-    match found.fate {
-        shm::Fate::Runs { .. } => Fate::Runs,
-        shm::Fate::Ended => Fate::Ended,
-        shm::Fate::Died => Fate::Died,
-        shm::Fate::Replaced => Fate::Replaced,
-        shm::Fate::Unknown => Fate::Unseen,
     }
 }
 

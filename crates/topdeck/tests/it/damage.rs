@@ -327,7 +327,7 @@ fn times_at_the_end_of_the_calendar_have_a_row() {
 #[test]
 fn names_do_not_reach_the_terminal_as_commands() {
     let run = hist("no\u{1b}[31msuch");
-    assert!(run.stderr.contains("cannot read no\\u{1b}[31msuch: "), "{}", run.stderr);
+    assert!(run.stderr.contains("no file \"no\\u{1b}[31msuch\""), "{}", run.stderr);
 
     let page = "a_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"1\"} 1\na_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"+Inf\"} 1\n";
     for arguments in ["--by x -", "--by series -"] {

@@ -184,6 +184,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "explain",
         "gen",
         "heatmap",
+        "hiccup",
         "hist",
         "import",
         "inflight",

@@ -154,6 +154,9 @@ fn steady_line(line: &str) -> String {
                     .replace("TIME", if bare == "KiB" { "SIZE" } else { "TIME" }),
             );
         } else if bare.ends_with("/s") {
+            if is_number(&last) {
+                words.pop();
+            }
             words.push("RATE".to_owned());
         } else if last == "(pid" {
             words.push(format!("PID{}", end(word)));

@@ -8,7 +8,6 @@ use ratatui::backend::TestBackend;
 
 use super::*;
 use crate::top::board::Action;
-use crate::top::look::Fate;
 use crate::top::made::{S, look, metric, recorded, two};
 
 const TIMES: [u64; 5] = [1_200_000, 1_900_000, 48_000_000, 2_300_000, 900_000];
@@ -150,7 +149,7 @@ fn who_died_is_marked_for_ten_seconds() {
     let mut board = board(3);
     let died = |at: u64| {
         let mut looks = two(at, &TIMES);
-        looks[0].fate = Fate::Died;
+        looks[0].fate = shm::Fate::Died;
         looks
     };
     board.look(died(4), 4 * S, UNIX_NS, false);
