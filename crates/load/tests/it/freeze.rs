@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hist::Histogram;
-use load::{
-    Answers, Freeze, Observer, Request, Requests, Run, Schedule, Settings, Spacing, Stub, Target,
-    Template, truth,
-};
+use load::{Answers, Freeze, Observer, Run, Schedule, Settings, Spacing, Stub, truth};
+
+use crate::plain;
 
 const MS: u64 = 1_000_000;
 
@@ -22,25 +21,7 @@ impl Observer for Freezing<'_> {
 
 fn settings(stub: &Stub, answers: Answers, schedule: Schedule) -> Settings {
     let scheme = if answers == Answers::Echo { "tcp" } else { "http" };
-    let (target, path) = Target::parse(&format!("{scheme}://{}", stub.address())).unwrap();
-    let request = Request {
-        name: "a".to_owned(),
-        method: "GET".to_owned(),
-        path: Template::text(path),
-        ..Request::default()
-    };
-    Settings {
-        target,
-        tls: net::tls::ClientTls::default(),
-        schedule,
-        requests: Requests::one(request),
-        seed: 1,
-        threads: 1,
-        connections: 16,
-        connections_max: 4_000,
-        timeout_ns: 60_000 * MS,
-        drain_ns: 5_000 * MS,
-    }
+    plain::settings(&format!("{scheme}://{}", stub.address()), schedule)
 }
 
 fn run(settings: &Settings, stub: &Stub, freeze: Freeze) -> Run {

@@ -12,6 +12,8 @@ use load::{
     Answers, Failure, Observer, Request, Requests, Run, Schedule, Settings, Spacing, Stub, Target,
     Template,
 };
+
+use crate::plain;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 const MS: u64 = 1_000_000;
@@ -86,24 +88,12 @@ fn reset(socket: TcpStream) {
 }
 
 fn settings(address: SocketAddr) -> Settings {
-    let (target, path) = Target::parse(&format!("http://{address}")).unwrap();
-    let request = Request {
-        name: "a".to_owned(),
-        method: "GET".to_owned(),
-        path: Template::text(path),
-        ..Request::default()
-    };
+    let schedule = Schedule::constant(RATE, LENGTH_NS, Spacing::Even);
     Settings {
-        target,
-        tls: net::tls::ClientTls::default(),
-        schedule: Schedule::constant(RATE, LENGTH_NS, Spacing::Even),
-        requests: Requests::one(request),
-        seed: 1,
-        threads: 1,
         connections: 4,
         connections_max: 1_000,
         timeout_ns: 300 * MS,
-        drain_ns: 5_000 * MS,
+        ..plain::settings(&format!("http://{address}"), schedule)
     }
 }
 

@@ -4,6 +4,7 @@ mod calibration;
 mod freeze;
 mod frozen;
 mod hostile;
+mod plain;
 mod servers;
 mod sessions;
 mod stopped;

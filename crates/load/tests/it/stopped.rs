@@ -8,10 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use load::{
-    Answers, Doubt, Observer, Request, Requests, Schedule, Settings, Spacing, Stub, Target,
-    Template,
-};
+use load::{Answers, Doubt, Observer, Schedule, Settings, Spacing, Stub};
+
+use crate::plain;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Tells the child where load goes.
@@ -36,25 +35,15 @@ impl Observer for Telling {
 #[ignore = "the part of the child in the test below"]
 fn plays_the_generator() {
     let Ok(address) = std::env::var(TARGET) else { return };
-    let (target, path) = Target::parse(&format!("http://{address}")).unwrap();
-    let request = Request {
-        name: "a".to_owned(),
-        method: "GET".to_owned(),
-        path: Template::text(path),
-        ..Request::default()
-    };
+    let schedule = Schedule::constant(RATE as f64, LENGTH_NS, Spacing::Even);
     let settings = Settings {
-        target,
-        tls: net::tls::ClientTls::default(),
-        schedule: Schedule::constant(RATE as f64, LENGTH_NS, Spacing::Even),
-        requests: Requests::one(request),
-        seed: 1,
         threads: 2,
         connections: 32,
         connections_max: 1_000,
         // Less than it is stopped: what was answered meanwhile must not be taken for late.
         timeout_ns: 300 * MS,
         drain_ns: 2_000 * MS,
+        ..plain::settings(&format!("http://{address}"), schedule)
     };
     let run = load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut Telling).unwrap();
     let tally = &run.tally;

@@ -1,0 +1,27 @@
+//! A run as plain as can be: one kind of request, one thread. Tests say what they want otherwise.
+
+use load::{Request, Requests, Schedule, Settings, Target, Template};
+
+const MS: u64 = 1_000_000;
+
+pub(crate) fn settings(target: &str, schedule: Schedule) -> Settings {
+    let (target, path) = Target::parse(target).unwrap();
+    let request = Request {
+        name: "a".to_owned(),
+        method: "GET".to_owned(),
+        path: Template::text(path),
+        ..Request::default()
+    };
+    Settings {
+        target,
+        tls: net::tls::ClientTls::default(),
+        schedule,
+        requests: Requests::one(request),
+        seed: 1,
+        threads: 1,
+        connections: 16,
+        connections_max: 4_000,
+        timeout_ns: 60_000 * MS,
+        drain_ns: 5_000 * MS,
+    }
+}
