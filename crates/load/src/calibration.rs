@@ -150,7 +150,7 @@ fn freeze_test(base_ns: f64, stop: &Arc<AtomicBool>) -> Result<(Vec<Compared>, b
     let settings = settings(&stub, FREEZE_RATE, FREEZE_LENGTH_NS);
     let found = run(&settings, stop, &mut Freezing(&stub))?;
     let end_ns = FREEZE_LENGTH_NS + settings.drain_ns;
-    let truth = truth(settings.schedule.arrivals(), SERVICE_NS, FREEZE, end_ns);
+    let truth = truth(settings.schedule.arrivals(), SERVICE_NS, &[FREEZE], end_ns);
     Ok(judged(&found, &truth, base_ns, stub.late_ns()))
 }
 
