@@ -29,6 +29,8 @@ pub(crate) struct Dial {
 pub(crate) struct Connection {
     socket: TcpStream,
     tls: Option<Box<ClientConnection>>,
+    /// What the server is asked before there is TLS, until it has agreed.
+    asks_for_tls: Option<&'static [u8]>,
     session: Box<dyn Session>,
     is_connected: bool,
     /// What the socket did not take yet.
@@ -73,9 +75,11 @@ impl Connection {
                 Some(Box::new(tls))
             }
         };
+        let asks_for_tls = dial.protocol.request_for_tls().filter(|_| tls.is_some());
         Ok(Connection {
             socket: socket.into(),
             tls,
+            asks_for_tls,
             session: dial.protocol.session(),
             is_connected: false,
             unsent: Vec::new(),
@@ -107,7 +111,7 @@ impl Connection {
     pub(crate) fn has_unsent(&self) -> bool {
         !self.is_connected
             || !self.unsent.is_empty()
-            || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+            || self.tls.as_ref().is_some_and(|tls| tls.wants_write() && self.asks_for_tls.is_none())
     }
 
     /// Looks whether it is connected by now, and says what is said first. Whether it is.
@@ -119,10 +123,36 @@ impl Connection {
             return Ok(false);
         }
         self.is_connected = true;
+        match self.asks_for_tls {
+            Some(question) => self.push(question)?,
+            None => self.open(scratch)?,
+        }
+        Ok(true)
+    }
+
+    fn open(&mut self, scratch: &mut Vec<u8>) -> Result<(), Failure> {
         scratch.clear();
         self.session.open(scratch);
-        self.push(scratch)?;
-        Ok(true)
+        self.push(scratch)
+    }
+
+    /// Reads whether the server agrees to TLS: one byte, for what follows it is TLS already.
+    fn agree(&mut self, scratch: &mut Vec<u8>) -> Result<Read, Failure> {
+        let mut answer = [0];
+        match (&self.socket).read(&mut answer) {
+            Ok(0) => return Ok(Read::Closed),
+            Ok(_) => {}
+            Err(error) => return would_block(error),
+        }
+        match &answer {
+            b"S" => {
+                self.asks_for_tls = None;
+                self.open(scratch)?;
+                Ok(Read::Open)
+            }
+            b"N" => Err(Failure::Tls),
+            _ => Err(Failure::Malformed),
+        }
     }
 
     /// Sends a request; there is room.
@@ -158,6 +188,9 @@ impl Connection {
         scratch: &mut Vec<u8>,
         ended: &mut Vec<Ended>,
     ) -> Result<Read, Failure> {
+        if self.asks_for_tls.is_some() {
+            return self.agree(scratch);
+        }
         scratch.clear();
         let read = match &mut self.tls {
             None => match (&self.socket).read(buffer) {
@@ -208,16 +241,16 @@ impl Connection {
     /// Gives bytes to the socket, after what it did not take before.
     fn push(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         match &mut self.tls {
-            Some(tls) => {
+            Some(tls) if self.asks_for_tls.is_none() => {
                 tls.writer().write_all(bytes).map_err(|_| Failure::Tls)?;
                 self.flush()
             }
-            None if self.unsent.is_empty() => {
+            _ if self.unsent.is_empty() => {
                 let written = written(&self.socket, bytes)?;
                 self.unsent.extend_from_slice(&bytes[written..]);
                 Ok(())
             }
-            None => {
+            _ => {
                 self.unsent.extend_from_slice(bytes);
                 self.flush()
             }
@@ -227,7 +260,7 @@ impl Connection {
     /// Gives to the socket what it takes now.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         match &mut self.tls {
-            Some(tls) => {
+            Some(tls) if self.asks_for_tls.is_none() => {
                 while tls.wants_write() {
                     match tls.write_tls(&mut &self.socket) {
                         Ok(_) => {}
@@ -235,7 +268,7 @@ impl Connection {
                     }
                 }
             }
-            None => {
+            _ => {
                 let written = written(&self.socket, &self.unsent)?;
                 self.unsent.drain(..written);
             }

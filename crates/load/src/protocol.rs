@@ -86,6 +86,18 @@ impl Protocol {
         }
     }
 
+    /// What is said before TLS, without it, where the server is to agree to TLS first. It answers `S` or `N`.
+    pub(crate) fn request_for_tls(&self) -> Option<&'static [u8]> {
+        match self {
+            Protocol::Postgres { .. } => Some(&postgres::REQUEST_FOR_TLS),
+            Protocol::Echo
+            | Protocol::Http1 { .. }
+            | Protocol::Http2 { .. }
+            | Protocol::Grpc { .. }
+            | Protocol::Redis { .. } => None,
+        }
+    }
+
     /// What TLS is to be told of it (ALPN, RFC 7301).
     pub(crate) fn alpn(&self) -> Vec<Vec<u8>> {
         match self {

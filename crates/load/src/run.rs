@@ -259,7 +259,15 @@ fn dial(settings: &Settings) -> Result<Dial, Error> {
     let tls = match settings.target.is_tls {
         false => None,
         true => {
-            let mut config = settings.tls.config()?;
+            let mut config = match settings.target.is_verified {
+                true => settings.tls.config()?,
+                false if settings.tls.ca.is_some() => {
+                    let said = "the server's certificate is not verified with sslmode=require, so that an authority for it means \
+                                nothing: write sslmode=verify-full";
+                    return Err(Error::Settings(said.to_owned()));
+                }
+                false => settings.tls.unverified_config()?,
+            };
             config.alpn_protocols = settings.target.protocol.alpn();
             let name = ServerName::try_from(host.clone());
             let name =

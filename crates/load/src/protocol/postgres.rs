@@ -19,6 +19,8 @@ use crate::session::{Ended, Session, Ticket};
 
 pub(crate) use login::Login;
 
+/// Asks for TLS: its own length, and a number that is no version of the protocol.
+pub(crate) const REQUEST_FOR_TLS: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 /// Kind and length of a message; the length counts itself.
 const HEAD: usize = 5;
 /// What is asked about who we are is far shorter.

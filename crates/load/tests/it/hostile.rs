@@ -416,6 +416,31 @@ fn tls_that_is_never_agreed_on() {
     assert!(run.tally.opened <= run.tally.intended + 4, "{}", run.tally.opened);
 }
 
+/// PostgreSQL is asked for TLS before there is any.
+#[test]
+fn tls_that_is_asked_for() {
+    let answers: [(&[u8], Failure); 4] = [
+        (b"N", Failure::Tls),
+        (b"E", Failure::Malformed),
+        // What is sent after the answer was not in TLS, whoever sent it.
+        (b"SR\0\0\0\x08\0\0\0\0Z\0\0\0\x05I", Failure::Tls),
+        (b"", Failure::Closed),
+    ];
+    for (answer, kind) in answers {
+        let server = Hostile::start(move |mut socket, is_over| {
+            let mut asked = [0; 8];
+            let is_asked = socket.read_exact(&mut asked).is_ok();
+            if is_asked && asked == [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f] && !answer.is_empty() {
+                let _ = socket.write_all(answer);
+                hold(&socket, is_over);
+            }
+        });
+        let written = format!("postgres://{}/?sslmode=require", server.address);
+        let (target, _) = Target::parse(&written).unwrap();
+        all_fail(&Settings { target, ..settings(server.address) }, &[kind]);
+    }
+}
+
 /// Connections that are about to be agreed on are not made again and again.
 #[test]
 fn tls_that_never_answers() {

@@ -79,6 +79,7 @@ pub(crate) fn about(about: &About) -> Vec<(&'static str, Json)> {
     vec![
         ("target", text(&about.target)),
         ("protocol", text(&about.protocol)),
+        ("verified", about.is_verified.map_or(Null, Bool)),
         ("schedule", text(&about.schedule)),
         ("seed", integer(about.seed)),
         ("threads", integer(about.threads as u64)),

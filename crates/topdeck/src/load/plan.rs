@@ -24,6 +24,8 @@ pub(crate) struct About {
     pub(crate) target: String,
     /// What is spoken, as the target's beginning says.
     pub(crate) protocol: String,
+    /// In TLS, whether the server had to show a certificate that is trusted.
+    pub(crate) is_verified: Option<bool>,
     /// In words.
     pub(crate) schedule: String,
     pub(crate) seed: u64,
@@ -56,6 +58,7 @@ impl Plan {
         let about = About {
             target: Target::shown(written),
             protocol: written.split("://").next().unwrap_or_default().to_owned(),
+            is_verified: target.is_tls.then_some(target.is_verified),
             schedule: words(options, &schedule),
             seed,
             threads: options.threads,

@@ -64,6 +64,7 @@ pub(crate) fn report() -> Report {
     let about = About {
         target: "http://me:…@localhost:8080/".to_owned(),
         protocol: "http".to_owned(),
+        is_verified: None,
         schedule: "50/s at even distances for 2 s".to_owned(),
         seed: 7,
         threads: 1,
