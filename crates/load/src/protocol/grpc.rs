@@ -10,6 +10,19 @@ use crate::failure::Failure;
 
 const PREFIX: usize = 5;
 
+/// Why a path names no method.
+pub(super) fn check(path: &str) -> Result<(), String> {
+    let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+    match parts {
+        Some((service, method))
+            if !service.is_empty() && !method.is_empty() && !method.contains(['/', '?']) =>
+        {
+            Ok(())
+        }
+        _ => Err(format!("its path {path:?} is not /package.Service/Method")),
+    }
+}
+
 /// A message as it is sent.
 pub(super) fn framed(message: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(PREFIX + message.len());
@@ -117,6 +130,14 @@ mod tests {
         check(&message[..4], Some("0"), Some(Failure::Malformed));
         check(&[&message[..], &message].concat(), Some("0"), Some(Failure::Malformed));
         check(b"\0\xff\xff\xff\xff", Some("0"), Some(Failure::Malformed));
+    }
+
+    #[test]
+    fn a_path_names_a_service_and_a_method() {
+        assert_eq!(super::check("/a.B/C"), Ok(()));
+        for path in ["/", "/a.B", "/a.B/", "//C", "a.B/C", "/a.B/C/D", "/a.B/C?d"] {
+            assert!(super::check(path).is_err(), "{path}");
+        }
     }
 
     #[test]

@@ -10,6 +10,37 @@ use crate::session::{Ended, Session, Ticket};
 const HEAD_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 128;
 
+/// Why a request cannot be said.
+pub(super) fn check(request: &Rendered) -> Result<(), String> {
+    let Rendered { method, path, headers, body, .. } = request;
+    http::Method::from_bytes(method.as_bytes())
+        .map_err(|_| format!("its method {method:?} is not one word"))?;
+    if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        let hint = "a space is written %20";
+        return Err(format!("its path {path:?} has a space or a character that is none: {hint}"));
+    }
+    // A path, all of the server, or all of an address, as proxies want it.
+    if !path.starts_with('/') && path != "*" && !path.contains("://") {
+        return Err(format!("its path {path:?} does not begin with /"));
+    }
+    for (name, value) in headers {
+        http::HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| format!("{name:?} cannot be the name of a header"))?;
+        http::HeaderValue::from_bytes(value.as_bytes())
+            .map_err(|_| format!("its header {name} has a character that no header can have"))?;
+        if name.eq_ignore_ascii_case("transfer-encoding") {
+            return Err("it has the header Transfer-Encoding: a body is sent as it is".to_owned());
+        }
+        if name.eq_ignore_ascii_case("content-length") && value.trim().parse() != Ok(body.len()) {
+            let length = body.len();
+            return Err(format!(
+                "its Content-Length is {value:?}, and its body has {length} bytes"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// One connection.
 pub(crate) struct Http1 {
     authority: String,

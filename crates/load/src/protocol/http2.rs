@@ -40,6 +40,16 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 const ABANDONED_MAX: usize = 256;
 const ABANDONED_FOR: Duration = Duration::from_secs(10);
 
+/// Why a request to this server cannot be said.
+pub(super) fn check(
+    authority: &str,
+    is_tls: bool,
+    kind: Kind,
+    request: &Rendered,
+) -> Result<(), String> {
+    Writer::new(authority, is_tls, kind).write(request).map(drop)
+}
+
 /// One connection.
 pub(crate) struct Http2 {
     writer: Writer,
@@ -137,7 +147,7 @@ impl Http2 {
     /// `None` if the request is none of HTTP/2.
     fn ask(&mut self, request: &Rendered, ticket: Ticket) -> Option<()> {
         let client = self.client.as_mut()?;
-        let (head, body, answer) = self.writer.write(request)?;
+        let (head, body, answer) = self.writer.write(request).ok()?;
         let sent = client.sender.send_request(head, body.is_empty());
         let (response, mut sender) = sent.ok()?;
         if !body.is_empty() {

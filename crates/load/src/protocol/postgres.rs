@@ -23,8 +23,23 @@ pub(crate) use login::Login;
 pub(crate) const REQUEST_FOR_TLS: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 /// Kind and length of a message; the length counts itself.
 const HEAD: usize = 5;
+/// Their number is sent in two bytes.
+const ARGUMENTS_MAX: usize = 65_535;
 /// What is asked about who we are is far shorter.
 const KEPT_MAX: usize = 8 << 10;
+
+/// Why a query cannot be said.
+pub(super) fn check(request: &Rendered) -> Result<(), String> {
+    let sql = std::str::from_utf8(&request.body);
+    let sql = sql.map_err(|error| format!("its SQL is no text (UTF-8): {error}"))?;
+    if let Some(at) = sql.find('\0') {
+        return Err(format!("its SQL has a zero after {at} bytes, where no text goes on"));
+    }
+    match request.arguments.len() {
+        0..=ARGUMENTS_MAX => Ok(()),
+        many => Err(format!("it has {many} arguments, and PostgreSQL takes {ARGUMENTS_MAX}")),
+    }
+}
 
 /// One connection.
 pub(crate) struct Postgres {

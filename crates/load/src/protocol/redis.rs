@@ -12,6 +12,20 @@ use crate::session::{Ended, Session, Ticket};
 
 use reader::Reader;
 
+/// Why a command cannot be said.
+pub(super) fn check(request: &Rendered) -> Result<(), String> {
+    match (request.arguments.as_slice(), request.body.as_slice()) {
+        ([], []) => Ok(()),
+        ([], body) if body.trim_ascii().is_empty() => {
+            Err("its body has no words, and so no command".to_owned())
+        }
+        ([], _) => Ok(()),
+        (_, [_, ..]) => Err("it has a body and arguments: the command is one of them".to_owned()),
+        ([first, ..], []) if first.is_empty() => Err("its first word is empty".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 /// One connection.
 pub(crate) struct Redis {
     /// What is said first: who we are, and which database is meant.

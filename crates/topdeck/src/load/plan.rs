@@ -53,6 +53,12 @@ impl Plan {
         // Another each time, so that runs are independent; the report tells it.
         let seed = options.seed.unwrap_or_else(|| clock::wall().unix_ns as u64 % 1_000_000_000);
         let schedule = schedule(options, seed)?;
+        let requests = requests(options, &path)?;
+        let checked = requests.check(&target.protocol);
+        checked.with_context(|| match &options.requests {
+            Some(file) => format!("{}, sent to {}", name(file), Target::shown(written)),
+            None => format!("what is sent to {}", Target::shown(written)),
+        })?;
         let connections_max = options.connections_max.unwrap_or_else(allowed);
         let connections = options.connections.min(connections_max);
         let about = About {
@@ -77,7 +83,7 @@ impl Plan {
                 key: options.key.clone(),
             },
             schedule,
-            requests: requests(options, &path)?,
+            requests,
             seed,
             threads: options.threads,
             connections,
@@ -184,6 +190,7 @@ fn requests(options: &RunOptions, path: &str) -> Result<Requests> {
         path: Template::text(path),
         headers: headers.collect(),
         body,
+        arguments: options.argument.iter().cloned().map(Template::text).collect(),
         ..Request::default()
     }))
 }
