@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::protocol::Protocol;
 use crate::request::Rendered;
 use crate::session::{Ended, Session, Ticket};
+use crate::words::came;
 
 /// What waits to be sent may become as long by answering the other side. Requests may be longer.
 const UNSENT_MAX: usize = 16 << 20;
@@ -35,6 +36,8 @@ pub(crate) struct Connection {
     is_connected: bool,
     /// What the socket did not take yet.
     unsent: Vec<u8>,
+    /// What is known of what ended it.
+    words: Option<String>,
     /// Requests that were sent on it and have not ended.
     pub(crate) under_way: Vec<Ticket>,
     /// Whether it ever had room: connected, agreed on in TLS, and the session ready.
@@ -83,12 +86,18 @@ impl Connection {
             session: dial.protocol.session(),
             is_connected: false,
             unsent: Vec::new(),
+            words: None,
             under_way: Vec::new(),
             is_ready: false,
             is_listed: false,
             // That it is connected is told as room to send.
             waits_to_send: true,
         })
+    }
+
+    /// What is known of what failed last on it for this reason.
+    pub(crate) fn words(&mut self, failure: Failure) -> Option<String> {
+        self.session.words(failure).or_else(|| self.words.take())
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -116,8 +125,8 @@ impl Connection {
 
     /// Looks whether it is connected by now, and says what is said first. Whether it is.
     pub(crate) fn connect(&mut self, scratch: &mut Vec<u8>) -> Result<bool, Failure> {
-        if let Some(error) = self.socket.take_error().map_err(|error| Failure::of(&error))? {
-            return Err(Failure::of(&error));
+        if let Some(error) = self.socket.take_error().unwrap_or_else(Some) {
+            return Err(failed(&error, &mut self.words));
         }
         if self.socket.peer_addr().is_err() {
             return Ok(false);
@@ -142,7 +151,7 @@ impl Connection {
         match (&self.socket).read(&mut answer) {
             Ok(0) => return Ok(Read::Closed),
             Ok(_) => {}
-            Err(error) => return would_block(error),
+            Err(error) => return would_block(error, &mut self.words),
         }
         match &answer {
             b"S" => {
@@ -150,8 +159,14 @@ impl Connection {
                 self.open(scratch)?;
                 Ok(Read::Open)
             }
-            b"N" => Err(Failure::Tls),
-            _ => Err(Failure::Malformed),
+            b"N" => {
+                self.words = Some("the server has no TLS".to_owned());
+                Err(Failure::Tls)
+            }
+            _ => {
+                self.words = Some(came(&answer));
+                Err(Failure::Malformed)
+            }
         }
     }
 
@@ -196,25 +211,32 @@ impl Connection {
             None => match (&self.socket).read(buffer) {
                 Ok(0) => Read::Closed,
                 Ok(length) => {
-                    self.session.receive(&buffer[..length], scratch, ended)?;
+                    let taken = self.session.receive(&buffer[..length], scratch, ended);
+                    noted(taken, &buffer[..length], &mut self.words)?;
                     Read::Open
                 }
-                Err(error) => would_block(error)?,
+                Err(error) => would_block(error, &mut self.words)?,
             },
             Some(tls) => {
                 let mut read = match tls.read_tls(&mut &self.socket) {
                     Ok(0) => Read::Closed,
                     Ok(_) => Read::Open,
-                    Err(error) => would_block(error)?,
+                    Err(error) => would_block(error, &mut self.words)?,
                 };
-                let state = tls.process_new_packets().map_err(|_| Failure::Tls)?;
+                let state = tls.process_new_packets().map_err(|error| {
+                    self.words = Some(error.to_string());
+                    Failure::Tls
+                })?;
                 if state.peer_has_closed() {
                     read = Read::Closed;
                 }
                 loop {
                     match tls.reader().read(buffer) {
                         Ok(0) => break,
-                        Ok(length) => self.session.receive(&buffer[..length], scratch, ended)?,
+                        Ok(length) => {
+                            let taken = self.session.receive(&buffer[..length], scratch, ended);
+                            noted(taken, &buffer[..length], &mut self.words)?;
+                        }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                         // The other side closed without saying so in TLS: the session knows whether that matters.
                         Err(_) => {
@@ -246,7 +268,7 @@ impl Connection {
                 self.flush()
             }
             _ if self.unsent.is_empty() => {
-                let written = written(&self.socket, bytes)?;
+                let written = written(&self.socket, bytes, &mut self.words)?;
                 self.unsent.extend_from_slice(&bytes[written..]);
                 Ok(())
             }
@@ -264,12 +286,12 @@ impl Connection {
                 while tls.wants_write() {
                     match tls.write_tls(&mut &self.socket) {
                         Ok(_) => {}
-                        Err(error) => return would_block(error).map(|_| ()),
+                        Err(error) => return would_block(error, &mut self.words).map(|_| ()),
                     }
                 }
             }
             _ => {
-                let written = written(&self.socket, &self.unsent)?;
+                let written = written(&self.socket, &self.unsent, &mut self.words)?;
                 self.unsent.drain(..written);
             }
         }
@@ -283,13 +305,17 @@ impl AsFd for Connection {
     }
 }
 
-fn written(mut socket: &TcpStream, bytes: &[u8]) -> Result<usize, Failure> {
+fn written(
+    mut socket: &TcpStream,
+    bytes: &[u8],
+    words: &mut Option<String>,
+) -> Result<usize, Failure> {
     let mut written = 0;
     while written < bytes.len() {
         match socket.write(&bytes[written..]) {
             Ok(length) => written += length,
             Err(error) => {
-                would_block(error)?;
+                would_block(error, words)?;
                 break;
             }
         }
@@ -297,9 +323,26 @@ fn written(mut socket: &TcpStream, bytes: &[u8]) -> Result<usize, Failure> {
     Ok(written)
 }
 
-fn would_block(error: io::Error) -> Result<Read, Failure> {
+fn would_block(error: io::Error, words: &mut Option<String>) -> Result<Read, Failure> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Read::Open),
-        _ => Err(Failure::of(&error)),
+        _ => Err(failed(&error, words)),
     }
+}
+
+/// What came is shown where it was not understood.
+fn noted(
+    taken: Result<(), Failure>,
+    bytes: &[u8],
+    words: &mut Option<String>,
+) -> Result<(), Failure> {
+    if taken == Err(Failure::Malformed) {
+        *words = Some(came(bytes));
+    }
+    taken
+}
+
+fn failed(error: &io::Error, words: &mut Option<String>) -> Failure {
+    *words = Some(error.to_string());
+    Failure::of(error)
 }

@@ -112,6 +112,19 @@ impl Protocol {
         }
     }
 
+    /// What must be shown nowhere.
+    pub(crate) fn secret(&self) -> Option<&Secret> {
+        match self {
+            Protocol::Postgres { password, .. } | Protocol::Redis { password, .. } => {
+                password.as_ref()
+            }
+            Protocol::Echo
+            | Protocol::Http1 { .. }
+            | Protocol::Http2 { .. }
+            | Protocol::Grpc { .. } => None,
+        }
+    }
+
     /// What is said before TLS, without it, where the server is to agree to TLS first. It answers `S` or `N`.
     pub(crate) fn request_for_tls(&self) -> Option<&'static [u8]> {
         match self {

@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said() {
-        let said = |written| Target::parse(written).unwrap_err().to_string();
+        let said = |written: &str| Target::parse(written).unwrap_err().to_string();
         assert!(said("localhost:80").contains("http://"));
         assert!(said("gopher://a").contains("does not say"));
         assert!(said("http://:80/").contains("no host"), "{}", said("http://:80/"));

@@ -24,6 +24,7 @@ use crate::request::{Rendered, Requests};
 use crate::schedule::Random;
 use crate::session::{Ended, Ticket};
 use crate::tally::{Counting, Seconds, Tally};
+use crate::words::Words;
 
 /// From this on, standing still is told.
 pub const STALL_NS: u64 = 10_000_000;
@@ -66,6 +67,7 @@ pub(crate) struct End {
     pub(crate) by_request: Vec<hist::Histogram>,
     /// When it stood still, from the start.
     pub(crate) stalls: Vec<(u64, u64)>,
+    pub(crate) words: Words,
 }
 
 /// A request that was due and has not ended.
@@ -102,6 +104,7 @@ pub(crate) struct Worker {
     seconds: Seconds,
     by_request: Vec<hist::Recorder>,
     stalls: Vec<(u64, u64)>,
+    words: Words,
     /// Of how many looks what they find is seen late.
     late_looks: u32,
     /// When the worker was last known to be at work, or the end of the sleep that it meant to take.
@@ -134,6 +137,7 @@ impl Worker {
             seconds: Seconds::default(),
             by_request: (0..names).map(|_| hist::Recorder::new()).collect(),
             stalls: Vec::new(),
+            words: Words::default(),
             late_looks: 0,
             awake_ns: u64::MAX,
             waited_until: 0,
@@ -212,7 +216,8 @@ impl Worker {
         }
         self.tell(end_ns - start_ns, told);
         let by_request = self.by_request.iter().map(hist::Recorder::snapshot).collect();
-        let end = End { by_second: self.seconds.finish(), by_request, stalls: self.stalls };
+        let by_second = self.seconds.finish();
+        let end = End { by_second, by_request, stalls: self.stalls, words: self.words };
         // Nobody listens if the run was given up.
         let _ = told.send(Told::End(Box::new(end)));
     }
@@ -377,7 +382,11 @@ impl Worker {
         });
         match added {
             Ok(()) => self.connecting += 1,
-            Err(error) => self.not_connected(Failure::of(&error)),
+            Err(error) => {
+                let failure = Failure::of(&error);
+                self.words.add(failure, clock::now(), || Some(error.to_string()));
+                self.not_connected(failure);
+            }
         }
     }
 
@@ -390,8 +399,9 @@ impl Worker {
 
     /// Closes a connection; what was under way on it has failed.
     fn close(&mut self, key: usize, failure: Failure) {
-        let connection = self.connections.remove(key);
+        let mut connection = self.connections.remove(key);
         let now = clock::now();
+        self.words.add(failure, now, || connection.words(failure));
         for ticket in &connection.under_way {
             self.fail(*ticket, failure, now);
         }
@@ -468,6 +478,7 @@ impl Worker {
     fn end(&mut self, key: usize, one: Ended, now: u64) {
         self.connections[key].forget(one.ticket);
         if let Some(failure) = one.failure {
+            self.words.add(failure, now, || self.connections[key].words(failure));
             return self.fail(one.ticket, failure, now);
         }
         let flight = self.flights.remove(one.ticket as usize);

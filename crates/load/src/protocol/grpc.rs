@@ -5,6 +5,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
+use percent_encoding::percent_decode;
 
 use crate::failure::Failure;
 
@@ -38,6 +39,8 @@ pub(super) fn framed(message: &[u8]) -> Bytes {
 pub(super) struct Answer {
     /// How it went, once it is known: nothing, if well.
     status: Option<Option<Failure>>,
+    /// The same as it was said, if it did not go well.
+    words: Option<String>,
     /// Messages that have begun.
     messages: u64,
     prefix: [u8; PREFIX],
@@ -51,6 +54,7 @@ impl Answer {
         if status != StatusCode::OK {
             // Something on the way that does not speak gRPC.
             self.status = Some(Some(Failure::Status));
+            self.words = Some(status.to_string());
         } else {
             self.trailers(headers);
         }
@@ -58,8 +62,21 @@ impl Answer {
 
     pub(super) fn trailers(&mut self, trailers: &HeaderMap) {
         if let (None, Some(status)) = (self.status, trailers.get("grpc-status")) {
-            self.status = Some((status.as_bytes() != b"0").then_some(Failure::Status));
+            let has_failed = status.as_bytes() != b"0";
+            self.status = Some(has_failed.then_some(Failure::Status));
+            if has_failed {
+                let text = |value: &http::HeaderValue| {
+                    percent_decode(value.as_bytes()).decode_utf8_lossy().into_owned()
+                };
+                let message = trailers.get("grpc-message").map(text).unwrap_or_default();
+                self.words = Some(format!("grpc-status {} {message}", text(status)));
+            }
         }
+    }
+
+    /// What is known of how it failed.
+    pub(super) fn words(&self) -> Option<String> {
+        self.words.clone()
     }
 
     /// A piece of the body.

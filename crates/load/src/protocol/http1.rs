@@ -51,6 +51,8 @@ pub(crate) struct Http1 {
     /// What came of a head, or of the line before a chunk, that is not whole yet.
     partial: Vec<u8>,
     failure: Option<Failure>,
+    /// The last status that says that it failed, with its reason.
+    words: Option<String>,
     is_last: bool,
 }
 
@@ -80,6 +82,7 @@ impl Http1 {
             state: State::Head,
             partial: Vec::new(),
             failure: None,
+            words: None,
             is_last: false,
         }
     }
@@ -108,6 +111,7 @@ impl Http1 {
         }
         if status >= 400 {
             self.failure = Some(Failure::Status);
+            self.words = Some(format!("{status} {}", answer.reason.unwrap_or_default()));
         }
         let (mut body, mut is_chunked) = (None, false);
         self.is_last |= answer.version == Some(0);
@@ -250,6 +254,10 @@ impl Session for Http1 {
             }
         }
         Ok(())
+    }
+
+    fn words(&mut self, failure: Failure) -> Option<String> {
+        self.words.take_if(|_| failure == Failure::Status)
     }
 
     fn close(&mut self, ended: &mut Vec<Ended>) {

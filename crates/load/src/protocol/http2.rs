@@ -67,6 +67,8 @@ pub(crate) struct Http2 {
     streams_now: usize,
     is_ending: bool,
     broken: Option<Failure>,
+    /// What is known of what failed last.
+    words: Option<(Failure, String)>,
 }
 
 struct Client {
@@ -92,6 +94,7 @@ impl Http2 {
             streams_now: streams_max.min(STREAMS),
             is_ending: false,
             broken: None,
+            words: None,
         }
     }
 
@@ -110,6 +113,7 @@ impl Http2 {
                 };
                 if let Poll::Ready(failure) = stream.poll(&mut Context::from_waker(waker)) {
                     ended.push(Ended { ticket: *ticket, failure });
+                    self.words = failure.and_then(|failure| Some((failure, stream.words()?)));
                     self.streams.remove(place);
                 }
             }
@@ -129,8 +133,9 @@ impl Http2 {
             Poll::Ready(result) => {
                 // Polled again, it would panic.
                 self.is_ending = true;
-                self.broken =
-                    Some(result.map_or_else(|error| failure(&error), |()| Failure::Closed));
+                let words = result.as_ref().err().map(ToString::to_string);
+                let broken = result.map_or_else(|error| failure(&error), |()| Failure::Closed);
+                (self.broken, self.words) = (Some(broken), words.map(|words| (broken, words)));
             }
         }
     }
@@ -241,6 +246,10 @@ impl Session for Http2 {
             Some(failure) if failure != Failure::Closed || !self.streams.is_empty() => Err(failure),
             _ => Ok(()),
         }
+    }
+
+    fn words(&mut self, failure: Failure) -> Option<String> {
+        self.words.take_if(|one| one.0 == failure).map(|one| one.1)
     }
 
     fn abandon(&mut self, ticket: Ticket, out: &mut Vec<u8>) -> bool {

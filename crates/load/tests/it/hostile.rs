@@ -237,7 +237,9 @@ fn absent() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    all_fail(&settings(address), &[Failure::Refused]);
+    let run = all_fail(&settings(address), &[Failure::Refused]);
+    let words = run.words[Failure::Refused as usize].as_deref();
+    assert!(words.is_none_or(|words| words.contains("refused")), "{words:?}");
 }
 
 #[test]
@@ -437,7 +439,9 @@ fn tls_that_is_asked_for() {
         });
         let written = format!("postgres://{}/?sslmode=require", server.address);
         let (target, _) = Target::parse(&written).unwrap();
-        all_fail(&Settings { target, ..settings(server.address) }, &[kind]);
+        let run = all_fail(&Settings { target, ..settings(server.address) }, &[kind]);
+        let words = run.words[kind as usize].as_deref().unwrap_or_default();
+        assert!(answer != b"N" || words == "the server has no TLS", "{words}");
     }
 }
 
@@ -447,4 +451,30 @@ fn tls_that_never_answers() {
     let server = Hostile::start(|socket, is_over| hold(&socket, is_over));
     let run = all_fail(&in_tls(server.address), &[Failure::TimedOut]);
     assert!(run.tally.opened <= 64 + 4, "{}", run.tally.opened);
+}
+
+/// The report can say in words what failed: those of the server, and without the password that it repeats.
+#[test]
+fn what_failed_is_known_in_words() {
+    let refuses = |text: &'static [u8]| {
+        Hostile::start(move |mut socket, is_over| {
+            if socket.read(&mut [0; 4096]).is_ok() && socket.write_all(text).is_ok() {
+                hold(&socket, is_over);
+            }
+        })
+    };
+    let fatal = b"E\0\0\0\x25SFATAL\0C28P01\0Mno entry for hunter2\0\0";
+    let busy = b"HTTP/1.1 503 Too Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    for (scheme, text, kind, said) in [
+        ("postgres://me:hunter2@", &fatal[..], Failure::Status, "FATAL: no entry for *** (28P01)"),
+        ("redis://:hunter2@", b"-ERR no AUTH hunter2\r\n", Failure::Status, "ERR no AUTH ***"),
+        ("http://", busy, Failure::Status, "503 Too Busy"),
+        ("http://", b"SSH-2.0-x\r\n", Failure::Malformed, "what came was \"SSH-2.0-x\\r\\n\""),
+    ] {
+        let server = refuses(text);
+        let (target, _) = Target::parse(&format!("{scheme}{}", server.address)).unwrap();
+        let run = all_fail(&Settings { target, ..settings(server.address) }, &[kind]);
+        assert_eq!(run.words[kind as usize].as_deref(), Some(said), "{scheme}");
+        assert_eq!(run.words.iter().flatten().count(), 1, "{:?}", run.words);
+    }
 }

@@ -111,7 +111,7 @@ pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
     }
     text.push('\n');
     let mut table = Table::new(&[("", false), ("requests", true), ("", true), ("", false)]);
-    let account = statistics::account(&run.tally);
+    let account = statistics::account(run);
     account.into_iter().for_each(|row| table.row(row.to_vec()));
     text.push_str(&table.text(terminal));
     text.push('\n');
