@@ -18,6 +18,9 @@ use crate::words::came;
 /// What waits to be sent may become as long by answering the other side. Requests may be longer.
 const UNSENT_MAX: usize = 16 << 20;
 
+/// Of that TLS keeps so much, encrypted; the rest waits until it takes more.
+const TLS_UNSENT_MAX: usize = 1 << 20;
+
 /// How connections of a run are made.
 #[derive(Clone, Debug)]
 pub(crate) struct Dial {
@@ -42,6 +45,10 @@ pub(crate) struct Connection {
     pub(crate) under_way: Vec<Ticket>,
     /// Whether it ever had room: connected, agreed on in TLS, and the session ready.
     pub(crate) is_ready: bool,
+    /// How many were opened before it.
+    pub(crate) number: usize,
+    /// Whether it takes so long to get ready that it is not among those any more that others wait for.
+    pub(crate) is_slow: bool,
     /// Whether it stands in the list of those with room.
     pub(crate) is_listed: bool,
     /// What is waited for, as the event queue was told.
@@ -74,7 +81,7 @@ impl Connection {
             Some((config, name)) => {
                 let mut tls = ClientConnection::new(config.clone(), name.clone())
                     .map_err(io::Error::other)?;
-                tls.set_buffer_limit(None);
+                tls.set_buffer_limit(Some(TLS_UNSENT_MAX));
                 Some(Box::new(tls))
             }
         };
@@ -89,6 +96,8 @@ impl Connection {
             words: None,
             under_way: Vec::new(),
             is_ready: false,
+            number,
+            is_slow: false,
             is_listed: false,
             // That it is connected is told as room to send.
             waits_to_send: true,
@@ -102,6 +111,11 @@ impl Connection {
 
     pub(crate) fn is_connected(&self) -> bool {
         self.is_connected
+    }
+
+    /// Whether it is being made, and others wait for it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.is_ready && !self.is_slow
     }
 
     /// How many requests it takes now.
@@ -254,6 +268,8 @@ impl Connection {
             self.push(scratch)?;
             // It makes us answer, and does not read what we answer.
             if !scratch.is_empty() && self.unsent.len() > UNSENT_MAX {
+                let words = "it makes topdeck answer without end, and does not read the answers";
+                self.words = Some(words.to_owned());
                 return Err(Failure::Malformed);
             }
         }
@@ -262,40 +278,41 @@ impl Connection {
 
     /// Gives bytes to the socket, after what it did not take before.
     fn push(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        match &mut self.tls {
-            Some(tls) if self.asks_for_tls.is_none() => {
-                tls.writer().write_all(bytes).map_err(|_| Failure::Tls)?;
-                self.flush()
-            }
-            _ if self.unsent.is_empty() => {
-                let written = written(&self.socket, bytes, &mut self.words)?;
-                self.unsent.extend_from_slice(&bytes[written..]);
-                Ok(())
-            }
-            _ => {
-                self.unsent.extend_from_slice(bytes);
-                self.flush()
-            }
+        if !self.unsent.is_empty() {
+            self.unsent.extend_from_slice(bytes);
+            return self.flush();
         }
+        let taken = self.give(bytes)?;
+        self.unsent.extend_from_slice(&bytes[taken..]);
+        Ok(())
     }
 
     /// Gives to the socket what it takes now.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        match &mut self.tls {
-            Some(tls) if self.asks_for_tls.is_none() => {
-                while tls.wants_write() {
-                    match tls.write_tls(&mut &self.socket) {
-                        Ok(_) => {}
-                        Err(error) => return would_block(error, &mut self.words).map(|_| ()),
-                    }
+        let mut unsent = std::mem::take(&mut self.unsent);
+        unsent.drain(..self.give(&unsent)?);
+        self.unsent = unsent;
+        Ok(())
+    }
+
+    /// How many of these bytes are taken now, by TLS if there is any.
+    fn give(&mut self, bytes: &[u8]) -> Result<usize, Failure> {
+        let Some(tls) = self.tls.as_mut().filter(|_| self.asks_for_tls.is_none()) else {
+            return written(&self.socket, bytes, &mut self.words);
+        };
+        let mut taken = 0;
+        loop {
+            taken += tls.writer().write(&bytes[taken..]).map_err(|_| Failure::Tls)?;
+            while tls.wants_write() {
+                if let Err(error) = tls.write_tls(&mut &self.socket) {
+                    return would_block(error, &mut self.words).map(|_| taken);
                 }
             }
-            _ => {
-                let written = written(&self.socket, &self.unsent, &mut self.words)?;
-                self.unsent.drain(..written);
+            // Before it is agreed on, TLS keeps some, and sends nothing of it.
+            if taken == bytes.len() || tls.is_handshaking() {
+                return Ok(taken);
             }
         }
-        Ok(())
     }
 }
 

@@ -30,8 +30,10 @@ use crate::words::Words;
 pub const STALL_NS: u64 = 10_000_000;
 /// It sleeps no longer than this, so that it notices when it was stopped.
 const SLEEP_MAX_NS: u64 = 5_000_000;
-/// Connections that are being made at once, for one worker.
+/// Connections that are being made at once, for one worker, and have not taken longer than that.
 const CONNECTING_MAX: usize = 64;
+/// What takes longer keeps no others from being made: it may be that one of several addresses does not answer.
+const CONNECTING_NS: u64 = 1_000_000_000;
 /// So many that have ended are kept in the order of all flights, beside as many as there are flights.
 const BY_DUE_SPARE: usize = 4_096;
 const BUFFER: usize = 64 << 10;
@@ -83,13 +85,24 @@ struct Flight {
     number: u64,
 }
 
+/// A connection that was begun.
+struct Attempt {
+    key: usize,
+    /// Tells it from others that had its key before.
+    number: usize,
+    began_ns: u64,
+}
+
 pub(crate) struct Worker {
     share: Share,
     events: Events,
     start_ns: u64,
     connections: Slab<Connection>,
-    /// Those of them that never had room yet.
+    /// Those of them that never had room yet, and are not slow.
     connecting: usize,
+    /// The same in the order in which they began, with some that had room or are closed; then those that are slow.
+    young: VecDeque<Attempt>,
+    slow: VecDeque<Attempt>,
     opened: usize,
     /// Connections with room; some may have lost it.
     free: VecDeque<usize>,
@@ -125,6 +138,8 @@ impl Worker {
             start_ns: 0,
             connections: Slab::new(),
             connecting: 0,
+            young: VecDeque::new(),
+            slow: VecDeque::new(),
             opened: 0,
             free: VecDeque::new(),
             flights: Slab::new(),
@@ -185,6 +200,7 @@ impl Worker {
             if has_looked {
                 self.expire(now);
             }
+            self.age(now);
             self.dispatch();
             let end = start_ns + self.share.length_ns;
             let is_done = self.next_due_ns.is_none() && self.flights.is_empty();
@@ -358,7 +374,7 @@ impl Worker {
         if !connection.is_listed && connection.room() > 0 {
             connection.is_listed = true;
             self.free.push_back(key);
-            self.connecting -= usize::from(!connection.is_ready);
+            self.connecting -= usize::from(connection.is_awaited());
             connection.is_ready = true;
         }
         if connection.has_unsent() != connection.waits_to_send {
@@ -377,15 +393,44 @@ impl Worker {
         let added = connection.and_then(|connection| {
             let entry = self.connections.vacant_entry();
             self.events.add(&connection, entry.key(), true)?;
+            let (key, number) = (entry.key(), connection.number);
             entry.insert(connection);
-            Ok(())
+            Ok(Attempt { key, number, began_ns: clock::now() })
         });
         match added {
-            Ok(()) => self.connecting += 1,
+            Ok(attempt) => {
+                self.connecting += 1;
+                self.young.push_back(attempt);
+            }
             Err(error) => {
                 let failure = Failure::of(&error);
                 self.words.add(failure, clock::now(), || Some(error.to_string()));
                 self.not_connected(failure);
+            }
+        }
+    }
+
+    /// Connections that take long to get ready are no longer waited for; those that took as long as a request may, nobody waits for.
+    fn age(&mut self, now: u64) {
+        let unready = |connections: &Slab<Connection>, one: &Attempt| {
+            connections
+                .get(one.key)
+                .is_some_and(|known| known.number == one.number && !known.is_ready)
+        };
+        while self.young.front().is_some_and(|one| now >= one.began_ns + CONNECTING_NS) {
+            let Some(one) = self.young.pop_front() else { return };
+            if unready(&self.connections, &one) {
+                self.connections[one.key].is_slow = true;
+                self.connecting -= 1;
+                self.slow.push_back(one);
+            }
+        }
+        let timeout_ns = self.share.timeout_ns;
+        while self.slow.front().is_some_and(|one| now >= one.began_ns.saturating_add(timeout_ns)) {
+            let Some(one) = self.slow.pop_front() else { return };
+            if unready(&self.connections, &one) {
+                // The request that it was made for has failed by now, and those that wait have time left.
+                self.connections.remove(one.key);
             }
         }
     }
@@ -406,7 +451,7 @@ impl Worker {
             self.fail(*ticket, failure, now);
         }
         if !connection.is_ready {
-            self.connecting -= 1;
+            self.connecting -= usize::from(connection.is_awaited());
             self.not_connected(failure);
         }
     }

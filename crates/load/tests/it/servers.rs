@@ -48,6 +48,10 @@ impl Folder {
         std::fs::create_dir_all(&folder).unwrap();
         Folder(folder)
     }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
 }
 
 impl Drop for Folder {
