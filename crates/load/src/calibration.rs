@@ -188,6 +188,7 @@ fn settings(stub: &Stub, rate: f64, length_ns: u64) -> Settings {
             host: address.ip().to_string(),
             port: address.port(),
             is_tls: false,
+            is_verified: true,
         },
         tls: net::tls::ClientTls::default(),
         schedule: Schedule::constant(rate, length_ns, Spacing::Even),

@@ -24,6 +24,7 @@ mod tally;
 mod target;
 mod truth;
 mod verdict;
+mod words;
 mod worker;
 
 pub use calibration::{Calibration, Compared, calibrate};

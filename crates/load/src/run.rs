@@ -11,11 +11,13 @@ use hist::Histogram;
 use rustls_pki_types::ServerName;
 
 use crate::connection::Dial;
+use crate::failure::Failure;
 use crate::request::Requests;
 use crate::schedule::Schedule;
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::verdict::{self, Doubt};
+use crate::words::Words;
 use crate::worker::{Share, Told, Worker};
 
 /// What a run does.
@@ -58,6 +60,8 @@ pub struct Run {
     pub length_ns: u64,
     /// When the generator stood still, nanoseconds from the start.
     pub stalls: Vec<(u64, u64)>,
+    /// By the kind of failure, what is known of the first beside its kind: the words of the server, the system or TLS. Without a password.
+    pub words: [Option<String>; Failure::ALL.len()],
     /// Why it is not to be trusted; nothing, if it is.
     pub doubts: Vec<Doubt>,
 }
@@ -186,8 +190,10 @@ pub fn run(
         began_unix_ns,
         length_ns: 0,
         stalls: Vec::new(),
+        words: Default::default(),
         doubts: Vec::new(),
     };
+    let mut words = Words::default();
     let mut seconds: BTreeMap<u64, (usize, Tally)> = BTreeMap::new();
     for one in told {
         match one {
@@ -211,6 +217,7 @@ pub fn run(
                     merge(mine, theirs);
                 }
                 run.stalls.extend(end.stalls);
+                words.merge(end.words);
             }
         }
     }
@@ -226,6 +233,7 @@ pub fn run(
         observer.second(run.length_ns, &last);
     }
     run.stalls = joined(std::mem::take(&mut run.stalls));
+    run.words = words.finish(settings.target.protocol.secret());
     run.doubts = verdict::doubts(&run, threads);
     Ok(run)
 }
@@ -259,7 +267,15 @@ fn dial(settings: &Settings) -> Result<Dial, Error> {
     let tls = match settings.target.is_tls {
         false => None,
         true => {
-            let mut config = settings.tls.config()?;
+            let mut config = match settings.target.is_verified {
+                true => settings.tls.config()?,
+                false if settings.tls.ca.is_some() => {
+                    let said = "the server's certificate is not verified with sslmode=require, so that an authority for it means \
+                                nothing: write sslmode=verify-full";
+                    return Err(Error::Settings(said.to_owned()));
+                }
+                false => settings.tls.unverified_config()?,
+            };
             config.alpn_protocols = settings.target.protocol.alpn();
             let name = ServerName::try_from(host.clone());
             let name =

@@ -24,13 +24,16 @@ use crate::request::{Rendered, Requests};
 use crate::schedule::Random;
 use crate::session::{Ended, Ticket};
 use crate::tally::{Counting, Seconds, Tally};
+use crate::words::Words;
 
 /// From this on, standing still is told.
 pub const STALL_NS: u64 = 10_000_000;
 /// It sleeps no longer than this, so that it notices when it was stopped.
 const SLEEP_MAX_NS: u64 = 5_000_000;
-/// Connections that are being made at once, for one worker.
+/// Connections that are being made at once, for one worker, and have not taken longer than that.
 const CONNECTING_MAX: usize = 64;
+/// What takes longer keeps no others from being made: it may be that one of several addresses does not answer.
+const CONNECTING_NS: u64 = 1_000_000_000;
 /// So many that have ended are kept in the order of all flights, beside as many as there are flights.
 const BY_DUE_SPARE: usize = 4_096;
 const BUFFER: usize = 64 << 10;
@@ -66,6 +69,7 @@ pub(crate) struct End {
     pub(crate) by_request: Vec<hist::Histogram>,
     /// When it stood still, from the start.
     pub(crate) stalls: Vec<(u64, u64)>,
+    pub(crate) words: Words,
 }
 
 /// A request that was due and has not ended.
@@ -81,13 +85,24 @@ struct Flight {
     number: u64,
 }
 
+/// A connection that was begun.
+struct Attempt {
+    key: usize,
+    /// Tells it from others that had its key before.
+    number: usize,
+    began_ns: u64,
+}
+
 pub(crate) struct Worker {
     share: Share,
     events: Events,
     start_ns: u64,
     connections: Slab<Connection>,
-    /// Those of them that never had room yet.
+    /// Those of them that never had room yet, and are not slow.
     connecting: usize,
+    /// The same in the order in which they began, with some that had room or are closed; then those that are slow.
+    young: VecDeque<Attempt>,
+    slow: VecDeque<Attempt>,
     opened: usize,
     /// Connections with room; some may have lost it.
     free: VecDeque<usize>,
@@ -102,6 +117,7 @@ pub(crate) struct Worker {
     seconds: Seconds,
     by_request: Vec<hist::Recorder>,
     stalls: Vec<(u64, u64)>,
+    words: Words,
     /// Of how many looks what they find is seen late.
     late_looks: u32,
     /// When the worker was last known to be at work, or the end of the sleep that it meant to take.
@@ -122,6 +138,8 @@ impl Worker {
             start_ns: 0,
             connections: Slab::new(),
             connecting: 0,
+            young: VecDeque::new(),
+            slow: VecDeque::new(),
             opened: 0,
             free: VecDeque::new(),
             flights: Slab::new(),
@@ -134,6 +152,7 @@ impl Worker {
             seconds: Seconds::default(),
             by_request: (0..names).map(|_| hist::Recorder::new()).collect(),
             stalls: Vec::new(),
+            words: Words::default(),
             late_looks: 0,
             awake_ns: u64::MAX,
             waited_until: 0,
@@ -181,6 +200,7 @@ impl Worker {
             if has_looked {
                 self.expire(now);
             }
+            self.age(now);
             self.dispatch();
             let end = start_ns + self.share.length_ns;
             let is_done = self.next_due_ns.is_none() && self.flights.is_empty();
@@ -212,7 +232,8 @@ impl Worker {
         }
         self.tell(end_ns - start_ns, told);
         let by_request = self.by_request.iter().map(hist::Recorder::snapshot).collect();
-        let end = End { by_second: self.seconds.finish(), by_request, stalls: self.stalls };
+        let by_second = self.seconds.finish();
+        let end = End { by_second, by_request, stalls: self.stalls, words: self.words };
         // Nobody listens if the run was given up.
         let _ = told.send(Told::End(Box::new(end)));
     }
@@ -353,7 +374,7 @@ impl Worker {
         if !connection.is_listed && connection.room() > 0 {
             connection.is_listed = true;
             self.free.push_back(key);
-            self.connecting -= usize::from(!connection.is_ready);
+            self.connecting -= usize::from(connection.is_awaited());
             connection.is_ready = true;
         }
         if connection.has_unsent() != connection.waits_to_send {
@@ -372,12 +393,45 @@ impl Worker {
         let added = connection.and_then(|connection| {
             let entry = self.connections.vacant_entry();
             self.events.add(&connection, entry.key(), true)?;
+            let (key, number) = (entry.key(), connection.number);
             entry.insert(connection);
-            Ok(())
+            Ok(Attempt { key, number, began_ns: clock::now() })
         });
         match added {
-            Ok(()) => self.connecting += 1,
-            Err(error) => self.not_connected(Failure::of(&error)),
+            Ok(attempt) => {
+                self.connecting += 1;
+                self.young.push_back(attempt);
+            }
+            Err(error) => {
+                let failure = Failure::of(&error);
+                self.words.add(failure, clock::now(), || Some(error.to_string()));
+                self.not_connected(failure);
+            }
+        }
+    }
+
+    /// Connections that take long to get ready are no longer waited for; those that took as long as a request may, nobody waits for.
+    fn age(&mut self, now: u64) {
+        let unready = |connections: &Slab<Connection>, one: &Attempt| {
+            connections
+                .get(one.key)
+                .is_some_and(|known| known.number == one.number && !known.is_ready)
+        };
+        while self.young.front().is_some_and(|one| now >= one.began_ns + CONNECTING_NS) {
+            let Some(one) = self.young.pop_front() else { return };
+            if unready(&self.connections, &one) {
+                self.connections[one.key].is_slow = true;
+                self.connecting -= 1;
+                self.slow.push_back(one);
+            }
+        }
+        let timeout_ns = self.share.timeout_ns;
+        while self.slow.front().is_some_and(|one| now >= one.began_ns.saturating_add(timeout_ns)) {
+            let Some(one) = self.slow.pop_front() else { return };
+            if unready(&self.connections, &one) {
+                // The request that it was made for has failed by now, and those that wait have time left.
+                self.connections.remove(one.key);
+            }
         }
     }
 
@@ -390,13 +444,14 @@ impl Worker {
 
     /// Closes a connection; what was under way on it has failed.
     fn close(&mut self, key: usize, failure: Failure) {
-        let connection = self.connections.remove(key);
+        let mut connection = self.connections.remove(key);
         let now = clock::now();
+        self.words.add(failure, now, || connection.words(failure));
         for ticket in &connection.under_way {
             self.fail(*ticket, failure, now);
         }
         if !connection.is_ready {
-            self.connecting -= 1;
+            self.connecting -= usize::from(connection.is_awaited());
             self.not_connected(failure);
         }
     }
@@ -468,6 +523,7 @@ impl Worker {
     fn end(&mut self, key: usize, one: Ended, now: u64) {
         self.connections[key].forget(one.ticket);
         if let Some(failure) = one.failure {
+            self.words.add(failure, now, || self.connections[key].words(failure));
             return self.fail(one.ticket, failure, now);
         }
         let flight = self.flights.remove(one.ticket as usize);

@@ -65,7 +65,7 @@ pub(crate) fn of(report: &Report) -> Result<String> {
         table(&mut body, &statistics::by_request(run));
     }
     heading(&mut body, "What became of the requests");
-    let account = statistics::account(&run.tally).into_iter().map(|[name, n, share, words]| {
+    let account = statistics::account(run).into_iter().map(|[name, n, share, words]| {
         (
             String::new(),
             [cell("", &name), cell("", &n), cell("", &share), cell("words", &words)].concat(),

@@ -42,6 +42,8 @@ pub(crate) fn report() -> Report {
     };
     tally.failed[Failure::Reset as usize] = 2;
     let by_second = BTreeMap::from([(0, histogram(1..=50)), (2, histogram(51..=99))]);
+    let mut words: [Option<String>; Failure::ALL.len()] = Default::default();
+    words[Failure::Reset as usize] = Some("Connection reset by peer (os error 104)".to_owned());
     let doubt = Doubt::Stalled { times: 1, total_ns: 30 * MS, missed: 3, seen_late: 0 };
     let run = Run {
         tally,
@@ -53,6 +55,7 @@ pub(crate) fn report() -> Report {
         began_unix_ns: 1_794_225_600_000_000_000,
         length_ns: 2_010 * MS,
         stalls: vec![(1_000 * MS, 1_030 * MS)],
+        words,
         doubts: vec![doubt],
     };
     let machine = Machine {
@@ -64,6 +67,7 @@ pub(crate) fn report() -> Report {
     let about = About {
         target: "http://me:…@localhost:8080/".to_owned(),
         protocol: "http".to_owned(),
+        is_verified: None,
         schedule: "50/s at even distances for 2 s".to_owned(),
         seed: 7,
         threads: 1,
@@ -144,7 +148,7 @@ pub(crate) fn paths(
     found: &mut std::collections::BTreeSet<String>,
 ) {
     // Objects whose keys are names, and statistics, which are alike everywhere.
-    const NAMED: [&str; 2] = ["account.failed", "times"];
+    const NAMED: [&str; 3] = ["account.failed", "first_failures", "times"];
     match json {
         serde_json::Value::Object(fields)
             if !fields.contains_key("estimate") || fields.contains_key("q") =>
