@@ -79,6 +79,9 @@ pub struct Requests {
     until: Vec<f64>,
 }
 
+/// All weights together stay below: were their sum no number, only the last would ever be drawn.
+const WEIGHT_MAX: f64 = 1e300;
+
 /// What is wrong with a description of requests.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -90,7 +93,9 @@ pub enum RequestsError {
     #[error("there is no request: write at least one [[request]]")]
     Empty,
     /// A weight that says nothing.
-    #[error("request {name:?} has the weight {weight}: it must be above 0")]
+    #[error(
+        "request {name:?} has the weight {weight}: it must be above 0, and all together below 1e300"
+    )]
     Weight {
         /// Whose.
         name: String,
@@ -180,7 +185,14 @@ impl Requests {
         let names: Vec<String> = variables.iter().map(|one| one.0.clone()).collect();
         let requests = written.request.into_iter().enumerate();
         let requests = requests.map(|(number, one)| one.read(number, &names, folder));
-        Ok(Requests::new(requests.collect::<Result<_, _>>()?, variables))
+        let requests: Vec<Request> = requests.collect::<Result<_, _>>()?;
+        let heaviest = requests.iter().max_by(|a, b| a.weight.total_cmp(&b.weight));
+        if let Some(Request { name, weight, .. }) =
+            heaviest.filter(|_| requests.iter().map(|one| one.weight).sum::<f64>() >= WEIGHT_MAX)
+        {
+            return Err(RequestsError::Weight { name: name.clone(), weight: *weight });
+        }
+        Ok(Requests::new(requests, variables))
     }
 
     /// What they are called, in their order.

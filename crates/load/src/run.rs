@@ -111,6 +111,7 @@ pub enum Error {
 const WARM_NS: u64 = 2_000_000_000;
 /// From when workers are told until they begin, all at the same moment.
 const LEAD_NS: u64 = 20_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 /// Files that are open beside connections.
 const FILES_ELSE: usize = 64;
 
@@ -194,22 +195,16 @@ pub fn run(
         doubts: Vec::new(),
     };
     let mut words = Words::default();
-    let mut seconds: BTreeMap<u64, (usize, Tally)> = BTreeMap::new();
+    let mut seconds = Seconds { workers: threads, open: BTreeMap::new() };
     for one in told {
         match one {
             Told::Second(end_ns, tally) => {
                 run.length_ns = run.length_ns.max(end_ns);
-                run.tally.merge(&tally);
-                let entry = seconds.entry(end_ns).or_default();
-                entry.0 += 1;
-                entry.1.merge(&tally);
-                // Of the last second workers tell at moments of their own.
-                while let Some(whole) = seconds.first_entry().filter(|one| one.get().0 == threads) {
-                    let (end_ns, (_, tally)) = whole.remove_entry();
-                    observer.second(end_ns, &tally);
-                }
+                seconds.told(end_ns, &tally);
             }
             Told::End(end) => {
+                run.length_ns = run.length_ns.max(end.length_ns);
+                seconds.ended(end.length_ns, &end.tally);
                 for (second, histogram) in end.by_second {
                     merge(run.by_second.entry(second).or_default(), &histogram);
                 }
@@ -220,22 +215,58 @@ pub fn run(
                 words.merge(end.words);
             }
         }
+        while let Some((end_ns, tally)) = seconds.next() {
+            run.tally.merge(&tally);
+            observer.second(end_ns.min(run.length_ns), &tally);
+        }
     }
     for handle in handles {
         if let Err(panic) = handle.join() {
             std::panic::resume_unwind(panic);
         }
     }
-    if let Some(last) = seconds.into_values().map(|one| one.1).reduce(|mut a, b| {
-        a.merge(&b);
-        a
-    }) {
-        observer.second(run.length_ns, &last);
-    }
     run.stalls = joined(std::mem::take(&mut run.stalls));
     run.words = words.finish(settings.target.protocol.secret());
     run.doubts = verdict::doubts(&run, threads);
     Ok(run)
+}
+
+/// Seconds of which not all workers have told their part, by their ends.
+struct Seconds {
+    /// Those that have not ended.
+    workers: usize,
+    /// How many told of it, and what.
+    open: BTreeMap<u64, (usize, Tally)>,
+}
+
+impl Seconds {
+    /// A worker tells of its second that ended then.
+    fn told(&mut self, end_ns: u64, tally: &Tally) {
+        self.add(end_ns, tally).0 += 1;
+    }
+
+    /// A worker has ended, after all seconds that ended by then. It is not waited for any more.
+    fn ended(&mut self, length_ns: u64, rest: &Tally) {
+        self.workers -= 1;
+        let end_ns = (length_ns / SECOND_NS + 1).saturating_mul(SECOND_NS);
+        self.add(end_ns, rest);
+    }
+
+    fn add(&mut self, end_ns: u64, part: &Tally) -> &mut (usize, Tally) {
+        let open = self.open.entry(end_ns).or_default();
+        // Workers are at work at once, as seconds are not.
+        let in_flight_max = open.1.in_flight_max + part.in_flight_max;
+        open.1.merge(part);
+        open.1.in_flight_max = in_flight_max;
+        open
+    }
+
+    /// The next that is whole.
+    fn next(&mut self) -> Option<(u64, Tally)> {
+        let first = self.open.first_entry().filter(|one| one.get().0 >= self.workers)?;
+        let (end_ns, (_, tally)) = first.remove_entry();
+        Some((end_ns, tally))
+    }
 }
 
 /// Pieces of time in order, those that touch each other as one: threads that stand still together are one stall.
@@ -306,6 +337,33 @@ fn raise_files(wanted: usize) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ends of seconds, and how many were intended in each.
+    fn whole(seconds: &mut Seconds) -> Vec<(u64, u64)> {
+        let all = std::iter::from_fn(|| seconds.next());
+        let all = all.inspect(|(_, tally)| assert_eq!(tally.in_flight_max, tally.intended));
+        all.map(|(end_ns, tally)| (end_ns / SECOND_NS, tally.intended)).collect()
+    }
+
+    #[test]
+    fn who_has_ended_is_not_waited_for() {
+        let of = |intended| Tally { intended, in_flight_max: intended, ..Tally::default() };
+        let mut seconds = Seconds { workers: 2, open: BTreeMap::new() };
+        seconds.told(SECOND_NS, &of(1));
+        seconds.told(2 * SECOND_NS, &of(2));
+        assert_eq!(whole(&mut seconds), []);
+        seconds.told(SECOND_NS, &of(10));
+        assert_eq!(whole(&mut seconds), [(1, 11)]);
+        // In the middle of the second that the other has told of already.
+        seconds.ended(SECOND_NS * 3 / 2, &of(20));
+        assert_eq!(whole(&mut seconds), [(2, 22)]);
+        // All that comes is the other's.
+        seconds.told(3 * SECOND_NS, &of(3));
+        assert_eq!(whole(&mut seconds), [(3, 3)]);
+        seconds.ended(3 * SECOND_NS, &of(4));
+        assert_eq!(whole(&mut seconds), [(4, 4)]);
+        assert!(seconds.open.is_empty());
+    }
 
     #[test]
     fn threads_that_stand_still_together_are_one_stall() {

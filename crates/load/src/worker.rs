@@ -36,6 +36,8 @@ const CONNECTING_MAX: usize = 64;
 const CONNECTING_NS: u64 = 1_000_000_000;
 /// So many that have ended are kept in the order of all flights, beside as many as there are flights.
 const BY_DUE_SPARE: usize = 4_096;
+/// So many that are due are taken at once: who is asked for more than it can do looks at answers and at its own end all the same.
+const TAKEN_MAX: usize = 4_096;
 const BUFFER: usize = 64 << 10;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -57,7 +59,7 @@ pub(crate) struct Share {
 
 /// What a worker tells each second, and at its end.
 pub(crate) enum Told {
-    /// What has ended in the second that ended so many nanoseconds after the start.
+    /// What has ended in the second that ended so many nanoseconds after the start. None is left out.
     Second(u64, Box<Tally>),
     /// All the rest.
     End(Box<End>),
@@ -65,6 +67,10 @@ pub(crate) enum Told {
 
 /// What is known at the end only.
 pub(crate) struct End {
+    /// When that was, from the start.
+    pub(crate) length_ns: u64,
+    /// What has ended since the last second.
+    pub(crate) tally: Tally,
     pub(crate) by_second: std::collections::BTreeMap<u64, hist::Histogram>,
     pub(crate) by_request: Vec<hist::Histogram>,
     /// When it stood still, from the start.
@@ -185,16 +191,26 @@ impl Worker {
         let mut is_stopped = false;
         let end_ns = loop {
             let now = self.now();
-            if now >= report_ns {
-                self.tell(report_ns - start_ns, told);
-                report_ns += (now - report_ns) / SECOND_NS * SECOND_NS + SECOND_NS;
-            }
-            if !is_stopped && self.share.stop.load(Ordering::Relaxed) {
-                is_stopped = true;
-                self.next_due_ns = None;
-                self.share.length_ns = now.saturating_sub(start_ns);
+            // Also those in which it stood still: others wait for its part of each second.
+            while now >= report_ns {
+                let tally = self.take();
+                let _ = told.send(Told::Second(report_ns - start_ns, Box::new(tally)));
+                report_ns += SECOND_NS;
             }
             self.take_due(now);
+            if !is_stopped && self.share.stop.load(Ordering::Relaxed) {
+                is_stopped = true;
+                // What was due by then belongs to the books.
+                self.miss(now + 1);
+                self.next_due_ns = None;
+                let length_ns = now.saturating_sub(start_ns);
+                if length_ns < self.share.length_ns {
+                    self.share.length_ns = length_ns;
+                } else {
+                    // All was sent: what ends is the waiting.
+                    self.share.drain_ns = 0;
+                }
+            }
             // After a stall it looks first: what was answered meanwhile has neither timed out nor stayed without an answer.
             let has_looked = self.late_looks == 0;
             if has_looked {
@@ -218,10 +234,7 @@ impl Worker {
             self.awake_ns = self.awake_ns.max(until);
             self.now();
             self.look();
-            // What was not among these events comes with the next.
-            if self.events.len() < Events::MAX {
-                self.late_looks = self.late_looks.saturating_sub(1);
-            }
+            self.late_looks = looks_left(self.late_looks, self.events.len());
         };
         for (_, flight) in &self.flights {
             let age_ns = end_ns - flight.due_ns;
@@ -230,10 +243,14 @@ impl Worker {
             self.seconds.record(flight.due_ns - start_ns, age_ns);
             self.by_request[flight.request.index].record(age_ns);
         }
-        self.tell(end_ns - start_ns, told);
-        let by_request = self.by_request.iter().map(hist::Recorder::snapshot).collect();
-        let by_second = self.seconds.finish();
-        let end = End { by_second, by_request, stalls: self.stalls, words: self.words };
+        let end = End {
+            length_ns: end_ns - start_ns,
+            tally: self.take(),
+            by_request: self.by_request.iter().map(hist::Recorder::snapshot).collect(),
+            by_second: self.seconds.finish(),
+            stalls: self.stalls,
+            words: self.words,
+        };
         // Nobody listens if the run was given up.
         let _ = told.send(Told::End(Box::new(end)));
     }
@@ -252,20 +269,28 @@ impl Worker {
     fn stalled(&mut self, from_ns: u64, to_ns: u64) {
         self.stalls.push((from_ns - self.start_ns, to_ns - self.start_ns));
         // Of events that were being looked at, and of all that had come by then.
-        self.late_looks = 2;
-        while self.next_due_ns.is_some_and(|due| self.start_ns + due < to_ns) {
-            self.counting.tally.intended += 1;
-            self.counting.tally.missed += 1;
-            self.next_due_ns = self.share.due.next();
-        }
+        self.late_looks = 2 + (self.connections.len() / Events::MAX) as u32;
+        self.miss(to_ns);
         // Nobody knows when these would have found a connection.
         for ticket in &self.waiting {
             self.flights[*ticket as usize].is_late = true;
         }
     }
 
+    /// What was due before this moment, and was not taken, is not sent any more.
+    fn miss(&mut self, until_ns: u64) {
+        while self.next_due_ns.is_some_and(|due| self.start_ns + due < until_ns) {
+            self.counting.tally.intended += 1;
+            self.counting.tally.missed += 1;
+            self.next_due_ns = self.share.due.next();
+        }
+    }
+
     fn take_due(&mut self, now: u64) {
-        while let Some(due) = self.next_due_ns.filter(|due| self.start_ns + due <= now) {
+        for _ in 0..TAKEN_MAX {
+            let Some(due) = self.next_due_ns.filter(|due| self.start_ns + due <= now) else {
+                return;
+            };
             self.counting.tally.intended += 1;
             self.begin(self.start_ns + due, now);
             self.next_due_ns = self.share.due.next();
@@ -539,15 +564,116 @@ impl Worker {
         self.by_request[flight.request.index].record(response_ns);
     }
 
-    fn tell(&mut self, second_ns: u64, told: &Sender<Told>) {
+    /// What was counted since the last time.
+    fn take(&mut self) -> Tally {
         let cpu = cpu_ns();
         self.counting.tally.cpu_ns = cpu - self.cpu_before_ns;
         self.cpu_before_ns = cpu;
-        let _ = told.send(Told::Second(second_ns, Box::new(self.counting.take())));
+        let tally = self.counting.take();
+        // Those that are under way are so in the next second too.
+        self.counting.tally.in_flight_max = self.flights.len() as u64;
+        tally
     }
+}
+
+/// Of how many looks more what they find is seen late, after one that found so many. What was not among as many as are told at once
+/// comes with the next ones, each socket in its turn: so they come to an end, also where each has something to say at any time.
+fn looks_left(looks: u32, found: usize) -> u32 {
+    let most = if found < Events::MAX { 2 } else { u32::MAX };
+    looks.min(most).saturating_sub(1)
 }
 
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::protocol::Protocol;
+    use crate::request::Request;
+
+    /// What a worker tells that begins so long after its start. If it waits for answers, there is a server, which takes connections and
+    /// does nothing.
+    fn told(due: Vec<u64>, is_stopped: bool, late_ns: u64, drain_ns: u64) -> Vec<Told> {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let _listener = (drain_ns > 0).then_some(listener);
+        let worker = Worker::new(Share {
+            dial: Dial { protocol: Protocol::Echo, addresses: vec![address], tls: None },
+            due: Box::new(due.into_iter()),
+            requests: Requests::one(Request::default()),
+            seed: 1,
+            connections: 0,
+            connections_max: 10,
+            timeout_ns: 8 * SECOND_NS,
+            length_ns: SECOND_NS,
+            drain_ns,
+            stop: Arc::new(AtomicBool::new(is_stopped)),
+        });
+        let (tell, told) = mpsc::channel();
+        worker.unwrap().run(clock::now() - late_ns, &tell);
+        drop(tell);
+        told.into_iter().collect()
+    }
+
+    #[test]
+    fn what_is_seen_late_comes_to_an_end() {
+        assert_eq!([0, 1, 2, 9].map(|looks| looks_left(looks, 0)), [0, 0, 1, 1]);
+        assert_eq!([0, 1, 2, 9].map(|looks| looks_left(looks, Events::MAX)), [0, 0, 1, 8]);
+    }
+
+    /// What was due by then belongs to the books, also what was too much at once.
+    #[test]
+    fn who_is_stopped_counts_what_was_due() {
+        let mut due = vec![0; TAKEN_MAX + 3];
+        due.push(30 * SECOND_NS);
+        let all = told(due, true, 0, 0);
+        let [Told::End(end)] = &all[..] else { panic!("{} told", all.len()) };
+        let all = TAKEN_MAX as u64 + 3;
+        assert_eq!((end.tally.intended, end.tally.accounted()), (all, all));
+        assert!(end.tally.missed >= 3, "{}", end.tally.missed);
+    }
+
+    #[test]
+    fn who_is_late_tells_of_each_second() {
+        let all = told(vec![0], false, 3 * SECOND_NS + SECOND_NS / 2, 0);
+        let second = |one: &Told| match one {
+            Told::Second(end_ns, _) => Some(end_ns / SECOND_NS),
+            Told::End(_) => None,
+        };
+        let seconds: Vec<Option<u64>> = all.iter().map(second).collect();
+        assert_eq!(seconds[..3], [Some(1), Some(2), Some(3)]);
+        assert_eq!(seconds.last(), Some(&None));
+    }
+    /// All is sent, and answers are waited for: who is stopped then waits no longer.
+    #[test]
+    fn who_is_stopped_at_the_end_ends() {
+        let all = told(vec![0], true, SECOND_NS * 5 / 4, 60 * SECOND_NS);
+        let Some(Told::End(end)) = all.last() else { panic!("{} told", all.len()) };
+        assert_eq!((end.tally.unfinished, end.tally.accounted()), (1, 1));
+    }
+
+    #[test]
+    fn what_lasts_is_in_flight_in_each_second() {
+        let all = told(vec![0, 0], false, 0, SECOND_NS);
+        let Some(Told::End(end)) = all.last() else { panic!("{} told", all.len()) };
+        let most = all.iter().map(|one| match one {
+            Told::Second(_, tally) => tally.in_flight_max,
+            Told::End(end) => end.tally.in_flight_max,
+        });
+        let most: Vec<u64> = most.collect();
+        assert!(
+            most.len() >= 3 && most.iter().all(|most| *most == end.tally.unfinished),
+            "{most:?}"
+        );
+        let missed = all.iter().map(|one| match one {
+            Told::Second(_, tally) => tally.missed,
+            Told::End(end) => end.tally.missed,
+        });
+        assert_eq!(end.tally.unfinished + missed.sum::<u64>(), 2);
+    }
 }

@@ -57,6 +57,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 fn go(options: &RunOptions) -> Result<ExitCode> {
     let search = options.search.then(|| search::of(options));
     let plan = Plan::of(options)?;
+    for path in [&options.json, &options.html, &options.hlog].into_iter().flatten() {
+        check_writable(path)?;
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends it at once.
@@ -109,6 +112,25 @@ fn go(options: &RunOptions) -> Result<ExitCode> {
         report if !report.judged.iter().all(Judged::is_met) => NOT_MET,
         _ => 0,
     }))
+}
+
+/// A file that cannot be written is told before the run, which may take hours, as far as that can be known.
+fn check_writable(path: &Path) -> Result<()> {
+    if path.as_os_str() == STDOUT {
+        return Ok(());
+    }
+    let found = match std::fs::metadata(path) {
+        Ok(found) if found.is_file() || found.is_dir() => {
+            std::fs::OpenOptions::new().append(true).open(path).map(drop)
+        }
+        // A pipe that is opened and closed would be at its end.
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            std::fs::read_dir(folder.unwrap_or(Path::new("."))).map(drop)
+        }
+    };
+    found.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Writes what was asked for; forms that only one run has need its report. A file that cannot be written keeps nothing else from being

@@ -103,9 +103,9 @@ impl Http1 {
             _ => return Err(Failure::Malformed),
         };
         let status = answer.code.unwrap_or(0);
-        // 101 would leave HTTP; all others below 200 come before the answer.
+        // 101 would leave HTTP; all others from 100 to 199 come before the answer.
         match status {
-            101 => return Err(Failure::Malformed),
+            ..100 | 101 => return Err(Failure::Malformed),
             100..200 => return Ok(Some(length)),
             _ => {}
         }

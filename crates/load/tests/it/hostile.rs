@@ -21,16 +21,16 @@ const RATE: f64 = 200.0;
 const LENGTH_NS: u64 = 1_000 * MS;
 /// A machine with others beside it may be so late at the end.
 const SLACK_NS: u64 = 1_500 * MS;
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+pub(crate) const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// A server that does the same with each connection, in a thread of its own for each.
-struct Hostile {
-    address: SocketAddr,
+pub(crate) struct Hostile {
+    pub(crate) address: SocketAddr,
     is_over: Arc<AtomicBool>,
 }
 
 impl Hostile {
-    fn start(each: impl Fn(TcpStream, &AtomicBool) + Send + Sync + 'static) -> Hostile {
+    pub(crate) fn start(each: impl Fn(TcpStream, &AtomicBool) + Send + Sync + 'static) -> Hostile {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         Hostile::on(listener, each)
     }
@@ -63,7 +63,7 @@ impl Drop for Hostile {
 }
 
 /// Keeps a connection, and does nothing with it.
-fn hold(_socket: &TcpStream, is_over: &AtomicBool) {
+pub(crate) fn hold(_socket: &TcpStream, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(20));
     }
@@ -87,7 +87,7 @@ fn reset(socket: TcpStream) {
     socket.set_linger(Some(Duration::ZERO)).unwrap();
 }
 
-fn settings(address: SocketAddr) -> Settings {
+pub(crate) fn settings(address: SocketAddr) -> Settings {
     let schedule = Schedule::constant(RATE, LENGTH_NS, Spacing::Even);
     Settings {
         connections: 4,
@@ -98,15 +98,15 @@ fn settings(address: SocketAddr) -> Settings {
 }
 
 /// What was found of a run, beside what the machine itself held up.
-struct Found {
-    run: Run,
-    completed: u64,
-    failed: u64,
+pub(crate) struct Found {
+    pub(crate) run: Run,
+    pub(crate) completed: u64,
+    pub(crate) failed: u64,
 }
 
 /// Runs it: in time, by the books, without burning a processor. Nothing failed but for these reasons.
 #[track_caller]
-fn check(settings: &Settings, kinds: &[Failure], observer: &mut dyn Observer) -> Found {
+pub(crate) fn check(settings: &Settings, kinds: &[Failure], observer: &mut dyn Observer) -> Found {
     let began_ns = clock::now();
     let run = load::run(settings, &Arc::new(AtomicBool::new(false)), observer).unwrap();
     let took_ns = clock::now() - began_ns;

@@ -185,3 +185,30 @@ fn what_is_no_run_is_told() {
     let less = format!("{before}\"lost\": \"{after}");
     assert!(said(&less).contains("has 99 values, but its seconds have 50"), "{}", said(&less));
 }
+
+/// Whatever is changed in it, it is read and its times are as many as it says, or it is told what is wrong.
+#[test]
+fn any_change_is_read_or_told() {
+    let text = document::of(&report()).to_string();
+    let (mut random, mut read) = (1u64, 0);
+    let mut below = |limit: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) as usize % limit
+    };
+    for round in 0..1_000 {
+        let mut bytes = text.clone().into_bytes();
+        let at = below(bytes.len());
+        match round % 3 {
+            0 => bytes[at] = b"0123456789-.e\",:[]{}nA="[below(23)],
+            1 => drop(bytes.drain(at..(at + below(40)).min(text.len()))),
+            _ => bytes.insert(at, b'0' + below(10) as u8),
+        }
+        let changed = String::from_utf8(bytes).unwrap();
+        if let Ok(run) = Recorded::parse(&changed) {
+            let counts = run.seconds.iter().map(|[response, _]| response.count());
+            assert_eq!(counts.sum::<u64>(), 99, "{changed}");
+            read += 1;
+        }
+    }
+    assert!((1..1_000).contains(&read), "{read}");
+}
