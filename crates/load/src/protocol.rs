@@ -59,13 +59,15 @@ pub enum Protocol {
         /// Which database; 0 is the usual one.
         database: u32,
     },
+    /// None: each request is a command that is started, and ends when its process does.
+    Command,
 }
 
 impl Protocol {
     /// How many requests there are at once on a connection of HTTP/2 if nobody says otherwise.
     pub const STREAMS: usize = http2::STREAMS;
 
-    /// A connection's side of it.
+    /// A connection's side of it. A command has none: it panics.
     pub fn session(&self) -> Box<dyn Session> {
         match self {
             Protocol::Echo => Box::new(echo::Echo::default()),
@@ -83,6 +85,7 @@ impl Protocol {
             Protocol::Redis { user, password, database } => {
                 Box::new(redis::Redis::new(user.as_deref(), password.as_ref(), *database))
             }
+            Protocol::Command => panic!("BUG: a command is started, and has no session"),
         }
     }
 
@@ -91,7 +94,10 @@ impl Protocol {
         match self {
             Protocol::Http1 { .. } => vec![b"http/1.1".to_vec()],
             Protocol::Http2 { .. } | Protocol::Grpc { .. } => vec![b"h2".to_vec()],
-            Protocol::Echo | Protocol::Postgres { .. } | Protocol::Redis { .. } => Vec::new(),
+            Protocol::Echo
+            | Protocol::Postgres { .. }
+            | Protocol::Redis { .. }
+            | Protocol::Command => Vec::new(),
         }
     }
 }

@@ -234,6 +234,7 @@ mod tests {
             began_unix_ns: 0,
             length_ns: 2_000_000_000,
             stalls: Vec::new(),
+            complaint: None,
             doubts: Vec::new(),
         }
     }

@@ -1,6 +1,7 @@
 //! What the crate promises, held from outside.
 
 mod calibration;
+mod commands;
 mod freeze;
 mod frozen;
 mod hostile;

@@ -122,6 +122,7 @@ fn run_with(tls: net::tls::ClientTls, target: &str, request: Request) {
         connections_max: 100,
         timeout_ns: 60_000_000_000,
         drain_ns: 60_000_000_000,
+        give_up: Arc::default(),
     };
     let run: Run = load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut ()).unwrap();
     let tally = &run.tally;

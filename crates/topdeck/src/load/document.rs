@@ -42,6 +42,16 @@ pub(crate) fn of(report: &Report) -> Json {
             ),
         ),
         ("account", account(&run.tally)),
+        (
+            "complaint",
+            run.complaint.as_ref().map_or(Null, |of| {
+                Object(vec![
+                    ("request", integer(of.request)),
+                    ("why", text(&of.why)),
+                    ("said", text(&of.said)),
+                ])
+            }),
+        ),
         ("in_flight_max", integer(run.tally.in_flight_max)),
         ("waited", integer(run.tally.waited)),
         ("opened", integer(run.tally.opened)),

@@ -72,7 +72,11 @@ pub(crate) fn of(report: &Report) -> Result<String> {
         )
     });
     rows(&mut body, &["", "requests", "share", ""], account);
-    let facts = statistics::facts(run, about.threads)
+    if let Some(complaint) = &run.complaint {
+        let lines = statistics::complaint(complaint);
+        let _ = writeln!(body, "<pre class=\"wide\">{}</pre>", escape(&lines.join("\n")));
+    }
+    let facts = statistics::facts(run, about)
         .into_iter()
         .map(|(name, words)| (String::new(), [cell("", name), cell("words", &words)].concat()));
     heading(&mut body, "The generator");

@@ -114,6 +114,12 @@ pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
     let account = statistics::account(&run.tally);
     account.into_iter().for_each(|row| table.row(row.to_vec()));
     text.push_str(&table.text(terminal));
+    if let Some(complaint) = &run.complaint {
+        text.push('\n');
+        for line in statistics::complaint(complaint) {
+            text.push_str(&format!("  {}\n", plain(&line)));
+        }
+    }
     text.push('\n');
     grid(&mut text, &statistics::percentiles(&run.tally), terminal);
     if run.by_request.len() > 1 {
@@ -121,7 +127,7 @@ pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
         grid(&mut text, &statistics::by_request(run), terminal);
     }
     text.push('\n');
-    let facts = statistics::facts(run, about.threads);
+    let facts = statistics::facts(run, about);
     for (name, words) in &facts {
         text.push_str(&format!("  {name:<11}  {words}\n"));
     }
@@ -168,12 +174,15 @@ pub(crate) fn circumstances(report: &Report) -> Vec<String> {
 /// Seed, threads, connections, and how long is waited.
 pub(crate) fn manner(about: &About) -> String {
     let threads = if about.threads == 1 { "thread" } else { "threads" };
+    let most = count(about.connections_max as u64);
+    let places = match about.is_command {
+        true => format!("up to {most} processes at once"),
+        false => format!("{} to {most} connections", count(about.connections as u64)),
+    };
     format!(
-        "seed {}, {} {threads}, {} to {} connections, timeout {}, {} for answers at the end",
+        "seed {}, {} {threads}, {places}, timeout {}, {} for answers at the end",
         about.seed,
         about.threads,
-        count(about.connections as u64),
-        count(about.connections_max as u64),
         nanoseconds(about.timeout_ns as f64),
         nanoseconds(about.drain_ns as f64),
     )

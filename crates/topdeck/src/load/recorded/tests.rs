@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hist::Recorder;
-use load::{Calibration, Compared, Doubt, Failure, Run, Sessions, Tally};
+use load::{Calibration, Compared, Complaint, Doubt, Failure, Run, Sessions, Tally};
 
 use super::*;
 use crate::load::document;
@@ -43,6 +43,11 @@ pub(crate) fn report() -> Report {
     tally.failed[Failure::Reset as usize] = 2;
     let by_second = BTreeMap::from([(0, histogram(1..=50)), (2, histogram(51..=99))]);
     let doubt = Doubt::Stalled { times: 1, total_ns: 30 * MS, missed: 3, seen_late: 0 };
+    let complaint = Complaint {
+        request: 12,
+        why: "it ended with status 3".to_owned(),
+        said: "no such table\n\"shop\"".to_owned(),
+    };
     let run = Run {
         tally,
         by_second,
@@ -53,6 +58,7 @@ pub(crate) fn report() -> Report {
         began_unix_ns: 1_794_225_600_000_000_000,
         length_ns: 2_010 * MS,
         stalls: vec![(1_000 * MS, 1_030 * MS)],
+        complaint: Some(complaint),
         doubts: vec![doubt],
     };
     let machine = Machine {
@@ -64,6 +70,7 @@ pub(crate) fn report() -> Report {
     let about = About {
         target: "http://me:…@localhost:8080/".to_owned(),
         protocol: "http".to_owned(),
+        is_command: false,
         schedule: "50/s at even distances for 2 s".to_owned(),
         seed: 7,
         threads: 1,
