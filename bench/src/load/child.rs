@@ -58,6 +58,7 @@ pub(crate) fn run(what: &[String]) -> Result<()> {
         connections_max: connections_max.parse()?,
         timeout_ns: 300_000_000_000,
         drain_ns: (drain.parse::<f64>()? * SECOND_NS) as u64,
+        give_up: Default::default(),
     };
     let run = load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut ())?;
     let tally = &run.tally;

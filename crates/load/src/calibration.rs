@@ -199,6 +199,7 @@ fn settings(stub: &Stub, rate: f64, length_ns: u64) -> Settings {
         connections_max: 1_000,
         timeout_ns: 10_000 * MS,
         drain_ns: 1_000 * MS,
+        give_up: Arc::default(),
     }
 }
 

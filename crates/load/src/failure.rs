@@ -22,13 +22,19 @@ pub enum Failure {
     Malformed,
     /// The answer says that it failed: a status of 400 or more, an error of the database.
     Status,
-    /// This machine had no more files, ports or memory for connections.
+    /// This machine had no more files, ports, processes or memory.
     Resources,
+    /// The command ended with another status than 0.
+    Exit,
+    /// The command was killed by a signal.
+    Signal,
+    /// The command could not be started.
+    NotStarted,
 }
 
 impl Failure {
     /// All there are.
-    pub const ALL: [Failure; 9] = [
+    pub const ALL: [Failure; 12] = [
         Failure::Refused,
         Failure::Unreachable,
         Failure::Reset,
@@ -38,6 +44,9 @@ impl Failure {
         Failure::Malformed,
         Failure::Status,
         Failure::Resources,
+        Failure::Exit,
+        Failure::Signal,
+        Failure::NotStarted,
     ];
 
     /// As reports name it.
@@ -52,6 +61,9 @@ impl Failure {
             Failure::Malformed => "malformed",
             Failure::Status => "status",
             Failure::Resources => "resources",
+            Failure::Exit => "exit",
+            Failure::Signal => "signal",
+            Failure::NotStarted => "not started",
         }
     }
 

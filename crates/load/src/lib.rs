@@ -10,6 +10,7 @@ mod connection;
 mod events;
 mod failure;
 mod knee;
+mod process;
 mod protocol;
 mod replay;
 mod request;

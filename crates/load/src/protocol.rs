@@ -60,13 +60,15 @@ pub enum Protocol {
         /// Which database; 0 is the usual one.
         database: u32,
     },
+    /// None: each request is a command that is started, and ends when its process does.
+    Command,
 }
 
 impl Protocol {
     /// How many requests there are at once on a connection of HTTP/2 if nobody says otherwise.
     pub const STREAMS: usize = http2::STREAMS;
 
-    /// A connection's side of it.
+    /// A connection's side of it. A command has none: it panics.
     pub fn session(&self) -> Box<dyn Session> {
         match self {
             Protocol::Echo => Box::new(echo::Echo::default()),
@@ -84,6 +86,7 @@ impl Protocol {
             Protocol::Redis { user, password, database } => {
                 Box::new(redis::Redis::new(user.as_deref(), password.as_ref(), *database))
             }
+            Protocol::Command => panic!("BUG: a command is started, and has no session"),
         }
     }
 
@@ -109,6 +112,10 @@ impl Protocol {
             }
             Protocol::Postgres { .. } => no_headers().and_then(|()| postgres::check(request)),
             Protocol::Redis { .. } => no_headers().and_then(|()| redis::check(request)),
+            Protocol::Command if request.command.iter().any(|word| word.contains(&0)) => {
+                Err("it has a zero byte in a word, where a word ends for a program".to_owned())
+            }
+            Protocol::Command => no_arguments().and_then(|()| no_headers()),
         }
     }
 
@@ -142,7 +149,10 @@ impl Protocol {
         match self {
             Protocol::Http1 { .. } => vec![b"http/1.1".to_vec()],
             Protocol::Http2 { .. } | Protocol::Grpc { .. } => vec![b"h2".to_vec()],
-            Protocol::Echo | Protocol::Postgres { .. } | Protocol::Redis { .. } => Vec::new(),
+            Protocol::Echo
+            | Protocol::Postgres { .. }
+            | Protocol::Redis { .. }
+            | Protocol::Command => Vec::new(),
         }
     }
 }

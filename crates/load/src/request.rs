@@ -23,7 +23,8 @@ enum Piece {
 }
 
 /// One kind of request. Protocols take from it what they have: HTTP method, path, headers and body; Postgres `body` as the SQL and
-/// `arguments` as its parameters; Redis `arguments` as the command; an echo and a program `body`.
+/// `arguments` as its parameters; Redis `arguments` as the command; an echo `body`; a command
+/// itself, and `body` as what it reads.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// As reports name it.
@@ -40,6 +41,8 @@ pub struct Request {
     pub body: Template,
     /// What goes with it.
     pub arguments: Vec<Template>,
+    /// A program and its arguments; empty, if the request goes to a server.
+    pub command: Vec<Template>,
 }
 
 /// A request whose places are filled in.
@@ -57,6 +60,8 @@ pub struct Rendered {
     pub body: Vec<u8>,
     /// What goes with it.
     pub arguments: Vec<Vec<u8>>,
+    /// A program and its arguments.
+    pub command: Vec<Vec<u8>>,
 }
 
 /// What a variable is replaced by.
@@ -139,6 +144,14 @@ pub enum RequestsError {
         why: String,
         /// The values of its variables that it is so with, in words; empty if it has none.
         with: String,
+    },
+    /// A command with what only requests to a server have.
+    #[error(
+        "request {name:?} has a command: beside it there may be name, weight and one of body, body-file and body-hex, which the command reads"
+    )]
+    Command {
+        /// Whose.
+        name: String,
     },
     /// A file that is named in it.
     #[error("{path}: {error}")]
@@ -241,6 +254,16 @@ impl Requests {
         Ok(())
     }
 
+    /// All of them, in their order.
+    pub(crate) fn all(&self) -> &[Request] {
+        &self.requests
+    }
+
+    /// Whether each of them is a command: none needs a server.
+    pub fn are_commands(&self) -> bool {
+        self.requests.iter().all(|request| !request.command.is_empty())
+    }
+
     /// The next one of those that `random` draws.
     pub(crate) fn draw(&self, random: &mut Random) -> Arc<Rendered> {
         let index = match self.until.as_slice() {
@@ -262,7 +285,11 @@ impl Requests {
 impl Request {
     fn templates(&self) -> impl Iterator<Item = &Template> {
         let headers = self.headers.iter().map(|header| &header.1);
-        [&self.path, &self.body].into_iter().chain(headers).chain(&self.arguments)
+        [&self.path, &self.body]
+            .into_iter()
+            .chain(headers)
+            .chain(&self.arguments)
+            .chain(&self.command)
     }
 
     fn is_constant(&self) -> bool {
@@ -281,6 +308,7 @@ impl Request {
     fn render_head(&self, index: usize, values: &[String]) -> Rendered {
         let headers = self.headers.iter().map(|(name, value)| (name.clone(), value.fill(values)));
         let arguments = self.arguments.iter().map(|one| one.fill(values).into_bytes());
+        let command = self.command.iter().map(|one| one.fill_bytes(values));
         Rendered {
             index,
             method: self.method.clone(),
@@ -288,6 +316,7 @@ impl Request {
             headers: headers.collect(),
             body: Vec::new(),
             arguments: arguments.collect(),
+            command: command.collect(),
         }
     }
 }
@@ -331,6 +360,11 @@ impl Template {
 
     fn uses(&self, variable: usize) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(one) if *one == variable))
+    }
+
+    /// All of it, if it has no places.
+    pub(crate) fn constant(&self) -> Option<Vec<u8>> {
+        self.is_constant().then(|| self.fill_bytes(&[]))
     }
 
     fn is_constant(&self) -> bool {
@@ -400,6 +434,8 @@ struct WrittenRequest {
     sql: Option<String>,
     #[serde(default)]
     arguments: Vec<String>,
+    #[serde(default)]
+    command: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -457,6 +493,10 @@ impl WrittenRequest {
         folder: &std::path::Path,
     ) -> Result<Request, RequestsError> {
         let template = |text: &str| Template::parse(text, names);
+        let has_more = self.method.is_some()
+            || self.path.is_some()
+            || self.sql.is_some()
+            || !(self.headers.is_empty() && self.arguments.is_empty());
         let body = match (self.body.or(self.sql), self.body_file, self.body_hex) {
             (Some(text), _, _) => template(&text)?,
             // A file is sent as it is: its braces are its own.
@@ -467,16 +507,21 @@ impl WrittenRequest {
             (None, None, None) => Template::default(),
         };
         let path = self.path.unwrap_or_else(|| "/".to_owned());
-        let name = self.name.unwrap_or_else(|| match path.as_str() {
-            "/" => format!("request {}", number + 1),
-            path => path.to_owned(),
+        let name = self.name.unwrap_or_else(|| match (path.as_str(), self.command.first()) {
+            (_, Some(program)) => format!("request {}: {program}", number + 1),
+            ("/", None) => format!("request {}", number + 1),
+            (path, None) => path.to_owned(),
         });
+        if has_more && !self.command.is_empty() {
+            return Err(RequestsError::Command { name });
+        }
         let weight = self.weight.unwrap_or(1.0);
         if !(weight > 0.0 && weight.is_finite()) {
             return Err(RequestsError::Weight { name, weight });
         }
         let headers = self.headers.iter().map(|(name, value)| Ok((name.clone(), template(value)?)));
         let arguments = self.arguments.iter().map(|one| template(one));
+        let command = self.command.iter().map(|one| template(one));
         Ok(Request {
             weight,
             method: self.method.unwrap_or_else(|| {
@@ -485,6 +530,7 @@ impl WrittenRequest {
             path: template(&path)?,
             headers: headers.collect::<Result<_, RequestsError>>()?,
             arguments: arguments.collect::<Result<_, _>>()?,
+            command: command.collect::<Result<_, _>>()?,
             body,
             name,
         })

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -12,6 +13,8 @@ use rustls_pki_types::ServerName;
 
 use crate::connection::Dial;
 use crate::failure::Failure;
+use crate::process;
+use crate::protocol::Protocol;
 use crate::request::Requests;
 use crate::schedule::Schedule;
 use crate::tally::Tally;
@@ -35,14 +38,16 @@ pub struct Settings {
     pub seed: u64,
     /// Threads that send; each keeps a processor busy when it has much to do.
     pub threads: usize,
-    /// Connections that there are when the run begins.
+    /// Connections that there are when the run begins; nothing of commands.
     pub connections: usize,
-    /// Connections that there are at the most. What finds none waits, and its response time goes on.
+    /// Connections, or processes, that there are at the most. What finds none waits, and its response time goes on.
     pub connections_max: usize,
     /// So long after it was due a request has failed. Nanoseconds.
     pub timeout_ns: u64,
     /// How long answers are waited for after the last request was due. Nanoseconds.
     pub drain_ns: u64,
+    /// When it is set, nothing is waited for any more: the run ends, with what there is.
+    pub give_up: Arc<AtomicBool>,
 }
 
 /// What a run came to.
@@ -94,14 +99,41 @@ pub enum Error {
     Worker(#[from] std::io::Error),
     /// Too few files may be open.
     #[error(
-        "{wanted} connections need as many open files, and {allowed} are allowed: ask for fewer, or raise the limit with ulimit -n"
+        "{wanted} files must be open for so many connections or processes, and {allowed} are allowed: ask for fewer, or raise the limit with ulimit -n"
     )]
     Files {
-        /// Connections and what else is open.
+        /// Those of connections or processes, and what else is open.
         wanted: usize,
         /// The limit of this process.
         allowed: u64,
     },
+    /// A program that cannot be started.
+    #[error("the command {name:?} cannot be started: {why}")]
+    Program {
+        /// As it was written.
+        name: String,
+        /// Why not, and what to do.
+        why: String,
+    },
+    /// Where requests are commands, one is none.
+    #[error(
+        "request {name:?} has no command, and no target says where it goes: write command = [\"program\", \"argument\"], or a target"
+    )]
+    NoCommand {
+        /// Whose.
+        name: String,
+    },
+    /// Where requests go to a server, one is a command.
+    #[error(
+        "request {name:?} has a command, and a target says where requests go: leave out one of both"
+    )]
+    Command {
+        /// Whose.
+        name: String,
+    },
+    /// The kernel does not tell when a process ends.
+    #[error("commands need pidfd_open(2), of Linux 5.3 or later: {0}")]
+    Pidfd(std::io::Error),
     /// A number that makes no sense.
     #[error("{0}")]
     Settings(String),
@@ -112,7 +144,9 @@ const WARM_NS: u64 = 2_000_000_000;
 /// From when workers are told until they begin, all at the same moment.
 const LEAD_NS: u64 = 20_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Files that are open beside connections.
+/// Of each process: whether it ended, and what it says.
+const FILES_OF_PROCESS: usize = 2;
+/// Files that are open beside connections or processes.
 const FILES_ELSE: usize = 64;
 
 /// Who is told of a run while it goes on.
@@ -127,36 +161,50 @@ pub trait Observer {
 /// Nobody.
 impl Observer for () {}
 
+impl Settings {
+    /// Whether what is sent can be sent there, as far as that is known without asking a server: a program that is missing is told.
+    pub fn check(&self) -> Result<(), Error> {
+        programs(self).map(|_| ())
+    }
+}
+
 /// Runs it. When `stop` is set, nothing more is sent.
 pub fn run(
     settings: &Settings,
     stop: &Arc<AtomicBool>,
     observer: &mut dyn Observer,
 ) -> Result<Run, Error> {
+    let programs = programs(settings)?;
     let dial = dial(settings)?;
+    let is_command = dial.protocol == Protocol::Command;
     let threads = settings.threads.max(1);
     // Each worker has a connection, at least.
     if settings.connections_max < threads {
-        let (connections, wanted) = (settings.connections_max, threads);
-        let said =
-            format!("{connections} connections are too few for {wanted} threads: each has its own");
+        let (most, wanted) = (settings.connections_max, threads);
+        let what = if is_command { "processes" } else { "connections" };
+        let said = format!("{most} {what} are too few for {wanted} threads: each has its own");
         return Err(Error::Settings(said));
     }
-    raise_files(settings.connections_max + FILES_ELSE)?;
+    let files_of_each = if is_command { FILES_OF_PROCESS } else { 1 };
+    raise_files(settings.connections_max * files_of_each + FILES_ELSE)?;
     let share_of = |all: usize, number: usize| all / threads + usize::from(number < all % threads);
     let mut workers = Vec::new();
     for number in 0..threads {
         workers.push(Worker::new(Share {
             dial: dial.clone(),
+            programs: programs.clone(),
+            number,
+            threads,
             due: Box::new(settings.schedule.arrivals().skip(number).step_by(threads)),
             requests: settings.requests.clone(),
             seed: settings.seed.wrapping_add(number as u64),
-            connections: share_of(settings.connections, number),
+            connections: if is_command { 0 } else { share_of(settings.connections, number) },
             connections_max: share_of(settings.connections_max, number),
             timeout_ns: settings.timeout_ns,
             length_ns: settings.schedule.length_ns(),
             drain_ns: settings.drain_ns,
             stop: stop.clone(),
+            give_up: settings.give_up.clone(),
         })?);
     }
     let (tell, told) = mpsc::channel();
@@ -286,7 +334,22 @@ fn merge(into: &mut Histogram, other: &Histogram) {
     into.merge(other).expect("BUG: recorders of one scheme");
 }
 
+/// Where the programs of commands are; of a server there are none.
+fn programs(settings: &Settings) -> Result<Arc<[Option<PathBuf>]>, Error> {
+    let requests = &settings.requests;
+    if settings.target.protocol == Protocol::Command {
+        return Ok(process::programs(requests)?.into());
+    }
+    match requests.all().iter().find(|request| !request.command.is_empty()) {
+        Some(request) => Err(Error::Command { name: request.name.clone() }),
+        None => Ok(Arc::default()),
+    }
+}
+
 fn dial(settings: &Settings) -> Result<Dial, Error> {
+    if settings.target.protocol == Protocol::Command {
+        return Ok(Dial { protocol: Protocol::Command, addresses: Vec::new(), tls: None });
+    }
     let (host, port) = (&settings.target.host, settings.target.port);
     let unknown = |error: String| Error::Unknown { host: host.clone(), error };
     let found =

@@ -27,15 +27,15 @@ pub struct Tally {
     pub service: Histogram,
     /// From when it was due until it was sent.
     pub send_lag: Histogram,
-    /// From when it was due until the generator noticed: what it adds itself.
+    /// From when it was due until the generator noticed: what it adds itself. Of commands until the start, but for the wait for room.
     pub own_lag: Histogram,
     /// From when it was due to its failure.
     pub failure: Histogram,
     /// The most that were under way at once. Of several threads: the sum of what each had at the most in the same second.
     pub in_flight_max: u64,
-    /// Requests that had to wait for a connection because there were as many as allowed.
+    /// Requests that had to wait for a connection or a process because there were as many as allowed.
     pub waited: u64,
-    /// Connections that were opened.
+    /// Connections that were opened, or processes that were started.
     pub opened: u64,
     /// Processor time of the generator's threads, nanoseconds.
     pub cpu_ns: u64,

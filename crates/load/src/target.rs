@@ -19,9 +19,9 @@ use crate::secret::Secret;
 pub struct Target {
     /// What is spoken.
     pub protocol: Protocol,
-    /// A name or an address.
+    /// A name or an address; empty of commands.
     pub host: String,
-    /// Of TCP.
+    /// Of TCP; 0 of commands.
     pub port: u16,
     /// Whether in TLS.
     pub is_tls: bool,
@@ -69,6 +69,11 @@ impl Target {
     /// As it was written, without what may be a password.
     pub fn shown(written: &str) -> String {
         shown(written)
+    }
+
+    /// No server: each request is a command.
+    pub fn command() -> Target {
+        Target { protocol: Protocol::Command, host: String::new(), port: 0, is_tls: false }
     }
 
     /// Reads `http://host:port/path` and its like; the second is what a request's path is without another, `/` if the target has none.

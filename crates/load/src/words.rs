@@ -24,6 +24,11 @@ impl Words {
         }
     }
 
+    /// Whether anything is known of a failure of this kind.
+    pub(crate) fn has(&self, failure: Failure) -> bool {
+        self.0[failure as usize].is_some()
+    }
+
     /// Takes in those of another worker.
     pub(crate) fn merge(&mut self, other: Words) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {

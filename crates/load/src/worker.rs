@@ -9,6 +9,7 @@
 //! waited for a connection, is counted as seen late, for nobody knows when the answer came or would have come.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -20,6 +21,8 @@ use slab::Slab;
 use crate::connection::{Connection, Dial, Read};
 use crate::events::Events;
 use crate::failure::Failure;
+use crate::process::{Ill, Process, REAP_NS};
+use crate::protocol::Protocol;
 use crate::request::{Rendered, Requests};
 use crate::schedule::Random;
 use crate::session::{Ended, Ticket};
@@ -44,6 +47,11 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// What a worker has to do.
 pub(crate) struct Share {
     pub(crate) dial: Dial,
+    /// Of commands, by request: where their programs are.
+    pub(crate) programs: Arc<[Option<PathBuf>]>,
+    /// Which worker it is, of how many.
+    pub(crate) number: usize,
+    pub(crate) threads: usize,
     /// When its requests are due, from the start.
     pub(crate) due: Box<dyn Iterator<Item = u64> + Send>,
     pub(crate) requests: Requests,
@@ -55,6 +63,7 @@ pub(crate) struct Share {
     pub(crate) length_ns: u64,
     pub(crate) drain_ns: u64,
     pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) give_up: Arc<AtomicBool>,
 }
 
 /// What a worker tells each second, and at its end.
@@ -81,8 +90,11 @@ pub(crate) struct End {
 /// A request that was due and has not ended.
 struct Flight {
     due_ns: u64,
+    /// Which of all that are due in the run; the first is 1.
+    ordinal: u64,
     /// 0 while it waits for a connection.
     sent_ns: u64,
+    /// Or its process, where requests are commands.
     connection: usize,
     /// Whether the worker stood still while it waited for a connection.
     is_late: bool,
@@ -110,6 +122,10 @@ pub(crate) struct Worker {
     young: VecDeque<Attempt>,
     slow: VecDeque<Attempt>,
     opened: usize,
+    /// Of commands, for which there are no connections.
+    processes: Slab<Process>,
+    /// Since when there may be one more process, when there may.
+    room_since_ns: u64,
     /// Connections with room; some may have lost it.
     free: VecDeque<usize>,
     flights: Slab<Flight>,
@@ -117,6 +133,8 @@ pub(crate) struct Worker {
     /// All flights in the order in which they were due, and so in which their time ends; with some that have ended.
     by_due: VecDeque<(Ticket, u64)>,
     number: u64,
+    /// So many of its share came before the next.
+    passed: u64,
     next_due_ns: Option<u64>,
     random: Random,
     counting: Counting,
@@ -147,11 +165,14 @@ impl Worker {
             young: VecDeque::new(),
             slow: VecDeque::new(),
             opened: 0,
+            processes: Slab::new(),
+            room_since_ns: 0,
             free: VecDeque::new(),
             flights: Slab::new(),
             waiting: VecDeque::new(),
             by_due: VecDeque::new(),
             number: 0,
+            passed: 0,
             next_due_ns: share.due.next(),
             random: Random::new(share.seed),
             counting: Counting::default(),
@@ -220,12 +241,13 @@ impl Worker {
             self.dispatch();
             let end = start_ns + self.share.length_ns;
             let is_done = self.next_due_ns.is_none() && self.flights.is_empty();
-            if now >= end
-                && (is_done || has_looked && now >= end.saturating_add(self.share.drain_ns))
-            {
+            let is_given_up = self.share.give_up.load(Ordering::Relaxed);
+            let is_over = is_done || has_looked && now >= end.saturating_add(self.share.drain_ns);
+            if is_given_up || now >= end && is_over {
                 break now;
             }
             let until = match self.late_looks {
+                0 if self.can_start() => now,
                 0 => self.next_ns(now).min(report_ns).min(self.now() + SLEEP_MAX_NS),
                 _ => now,
             };
@@ -236,6 +258,10 @@ impl Worker {
             self.look();
             self.late_looks = looks_left(self.late_looks, self.events.len());
         };
+        // All at once, and only then is each waited for.
+        self.processes.iter().for_each(|(_, process)| process.kill());
+        let until_ns = clock::now() + REAP_NS;
+        self.processes.iter_mut().for_each(|(_, process)| process.reap(until_ns));
         for (_, flight) in &self.flights {
             let age_ns = end_ns - flight.due_ns;
             self.counting.tally.unfinished += 1;
@@ -282,7 +308,7 @@ impl Worker {
         while self.next_due_ns.is_some_and(|due| self.start_ns + due < until_ns) {
             self.counting.tally.intended += 1;
             self.counting.tally.missed += 1;
-            self.next_due_ns = self.share.due.next();
+            self.advance();
         }
     }
 
@@ -293,16 +319,27 @@ impl Worker {
             };
             self.counting.tally.intended += 1;
             self.begin(self.start_ns + due, now);
-            self.next_due_ns = self.share.due.next();
+            self.advance();
         }
     }
 
+    /// On to the next of its share.
+    fn advance(&mut self) {
+        self.next_due_ns = self.share.due.next();
+        self.passed += 1;
+    }
+
     fn begin(&mut self, due_ns: u64, now: u64) {
-        self.counting.own_lag.record(now - due_ns);
+        if !self.is_command() {
+            self.counting.own_lag.record(now - due_ns);
+        }
         let request = self.share.requests.draw(&mut self.random);
         self.number += 1;
         let number = self.number;
-        let flight = Flight { due_ns, sent_ns: 0, connection: 0, is_late: false, request, number };
+        // Workers take requests in turns.
+        let ordinal = self.passed * self.share.threads as u64 + self.share.number as u64 + 1;
+        let (sent_ns, connection, is_late) = (0, 0, false);
+        let flight = Flight { due_ns, ordinal, sent_ns, connection, is_late, request, number };
         let ticket = self.flights.insert(flight) as Ticket;
         self.waiting.push_back(ticket);
         self.by_due.push_back((ticket, number));
@@ -327,7 +364,9 @@ impl Worker {
                 Some(flight) => {
                     let (is_sent, key) = (flight.sent_ns > 0, flight.connection);
                     self.fail(ticket, Failure::TimedOut, now);
-                    if is_sent && !self.connections[key].abandon(ticket, &mut self.scratch) {
+                    if is_sent && self.is_command() {
+                        self.give_up(key);
+                    } else if is_sent && !self.connections[key].abandon(ticket, &mut self.scratch) {
                         self.close(key, Failure::Closed);
                     } else if is_sent {
                         self.settle(key);
@@ -343,6 +382,9 @@ impl Worker {
 
     /// Sends what waits, as far as there is room; opens connections where there is none.
     fn dispatch(&mut self) {
+        if self.is_command() {
+            return self.start_next();
+        }
         while let Some(&ticket) = self.waiting.front() {
             let Some(key) = self.with_room() else {
                 let all = self.connections.len();
@@ -365,6 +407,78 @@ impl Worker {
             match connection.send(&flight.request, ticket, &mut self.scratch) {
                 Ok(()) => self.settle(key),
                 Err(failure) => self.close(key, failure),
+            }
+        }
+    }
+
+    fn is_command(&self) -> bool {
+        self.share.dial.protocol == Protocol::Command
+    }
+
+    /// Whether a command waits that may be started.
+    fn can_start(&self) -> bool {
+        self.is_command()
+            && !self.waiting.is_empty()
+            && self.processes.len() < self.share.connections_max
+    }
+
+    /// Starts the command of who waits for longest, if there may be one more process. One at a time: that takes so long that meanwhile
+    /// others have ended, or are due.
+    fn start_next(&mut self) {
+        let Some(&ticket) = self.waiting.front() else { return };
+        if !self.can_start() {
+            return self.all_wait(ticket);
+        }
+        let now = self.now();
+        self.waiting.pop_front();
+        let entry = self.processes.vacant_entry();
+        let flight = &mut self.flights[ticket as usize];
+        (flight.sent_ns, flight.connection) = (now, entry.key());
+        self.counting.send_lag.record(now - flight.due_ns);
+        // Starting takes so long that the next ones wait for this thread: all that is not a wait for room is its own.
+        let could_start_ns = flight.due_ns.max(self.room_since_ns);
+        self.counting.own_lag.record(now.saturating_sub(could_start_ns));
+        let (request, number) = (&flight.request, flight.ordinal);
+        let program = self.share.programs[request.index].as_deref();
+        // One that tells why it failed is enough.
+        let is_heard = !self.words.has(Failure::Exit);
+        let process = Process::start(program, request, number, ticket, is_heard);
+        let added = process.and_then(|process| {
+            self.counting.tally.opened += 1;
+            self.events.add(&process, entry.key(), false)?;
+            entry.insert(process);
+            Ok(())
+        });
+        if let Err(error) = added {
+            let Ill { failure, why } = Ill::start(&error);
+            self.words.add(failure, now, || Some(why));
+            self.fail(ticket, failure, clock::now());
+        }
+    }
+
+    /// Nobody waits for this process any more.
+    fn give_up(&mut self, key: usize) {
+        let process = &mut self.processes[key];
+        process.ticket = None;
+        process.kill();
+        let words = || process.words("was killed, for its time was over");
+        self.words.add(Failure::TimedOut, clock::now(), words);
+    }
+
+    /// Looks whether a process has ended.
+    fn touch_process(&mut self, key: usize) {
+        let now = self.now();
+        let Some(ended) = self.processes[key].ended() else { return };
+        let process = self.processes.remove(key);
+        if self.processes.len() + 1 == self.share.connections_max {
+            self.room_since_ns = now;
+        }
+        let Some(ticket) = process.ticket else { return };
+        match ended {
+            Ok(()) => self.complete(ticket, now),
+            Err(Ill { failure, why }) => {
+                self.words.add(failure, now, || process.words(&why));
+                self.fail(ticket, failure, now);
             }
         }
     }
@@ -505,9 +619,11 @@ impl Worker {
     /// Looks what has come.
     fn look(&mut self) {
         for number in 0..self.events.len() {
-            let event = self.events.get(number);
-            if let Some((key, flags)) = event.filter(|(key, _)| self.connections.contains(*key)) {
-                self.touch(key, flags);
+            // What it belongs to may be gone by now. There are only connections, or only processes.
+            match self.events.get(number) {
+                Some((key, flags)) if self.connections.contains(key) => self.touch(key, flags),
+                Some((key, _)) if self.processes.contains(key) => self.touch_process(key),
+                _ => {}
             }
         }
     }
@@ -551,7 +667,11 @@ impl Worker {
             self.words.add(failure, now, || self.connections[key].words(failure));
             return self.fail(one.ticket, failure, now);
         }
-        let flight = self.flights.remove(one.ticket as usize);
+        self.complete(one.ticket, now);
+    }
+
+    fn complete(&mut self, ticket: Ticket, now: u64) {
+        let flight = self.flights.remove(ticket as usize);
         if self.late_looks > 0 || flight.is_late {
             self.counting.tally.seen_late += 1;
             return;
@@ -566,6 +686,7 @@ impl Worker {
 
     /// What was counted since the last time.
     fn take(&mut self) -> Tally {
+        self.processes.iter().for_each(|(_, process)| process.trim());
         let cpu = cpu_ns();
         self.counting.tally.cpu_ns = cpu - self.cpu_before_ns;
         self.cpu_before_ns = cpu;

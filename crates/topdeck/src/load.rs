@@ -26,9 +26,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::command::{print, say};
 use crate::hist::terminal::Terminal;
@@ -43,6 +45,10 @@ use crate::load::watch::Watch;
 const UNTRUSTED: u8 = 3;
 /// Something that was required was not met.
 const NOT_MET: u8 = 4;
+/// Ctrl-C came twice, as a shell has it of any program that it ended.
+const GIVEN_UP: u8 = 128 + SIGINT as u8;
+/// What has not ended so long after that stays behind.
+const GIVE_UP: Duration = Duration::from_secs(2);
 /// Where a file goes that is none.
 const STDOUT: &str = "-";
 
@@ -60,12 +66,16 @@ fn go(options: &RunOptions) -> Result<ExitCode> {
     for path in [&options.json, &options.html, &options.hlog].into_iter().flatten() {
         check_writable(path)?;
     }
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, give_up) = (Arc::new(AtomicBool::new(false)), Arc::clone(&plan.settings.give_up));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends it at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
+        let second = if plan.about.is_command { Arc::default() } else { Arc::clone(&stop) };
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, second)
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .context("cannot wait for ctrl-C")?;
+    }
+    if plan.about.is_command {
+        end_with_processes(Arc::clone(&give_up)).context("cannot wait for ctrl-C")?;
     }
     let calibration = match options.no_calibration {
         true => None,
@@ -88,6 +98,9 @@ fn go(options: &RunOptions) -> Result<ExitCode> {
     let push = options.push.as_ref().map(|to| Push::start(to, options, &plan)).transpose()?;
     let mut watch = Watch::new(&plan, options.quiet, push);
     let ran = load::run(&plan.settings, &stop, &mut watch);
+    if give_up.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(GIVEN_UP));
+    }
     let (services, pushed) = watch.finish();
     let mut run = ran?;
     if let Some(found) = &calibration {
@@ -131,6 +144,21 @@ fn check_writable(path: &Path) -> Result<()> {
         }
     };
     found.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The second signal ends it at once, and every process with it.
+fn end_with_processes(give_up: Arc<AtomicBool>) -> std::io::Result<()> {
+    // Where it is ignored, as whoever started us may have it, the kernel tells nobody how a process ended.
+    signal_hook::flag::register(SIGCHLD, Arc::default())?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().nth(1) {
+            give_up.store(true, Ordering::Relaxed);
+            std::thread::sleep(GIVE_UP);
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
 }
 
 /// Writes what was asked for; forms that only one run has need its report. A file that cannot be written keeps nothing else from being

@@ -57,6 +57,8 @@ fn what_is_wrong_is_said() {
     assert!(said("[[request]]\nweight = nan").contains("above 0"));
     let heavy = "[[request]]\nname = 'a'\nweight = 1e308\n".repeat(2);
     assert!(said(&heavy).contains("all together"), "{}", said(&heavy));
+    let command = said("[[request]]\ncommand = ['a']\npath = '/'");
+    assert!(command.contains("\"request 1: a\" has a command: beside it"), "{command}");
     assert!(said("[[request]]\npth = '/'").contains("pth"));
     assert!(said("[variables]\na = []\n[[request]]").contains("no value"));
     assert!(said("[variables]\na = { from = 2, to = 1 }\n[[request]]").contains("no value"));

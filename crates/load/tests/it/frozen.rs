@@ -89,6 +89,7 @@ fn check(port: u16, target: impl Fn(u16) -> String, tls: &ClientTls, request: &R
             connections_max: 60,
             timeout_ns: 60_000 * MS,
             drain_ns: 5_000 * MS,
+            give_up: Arc::default(),
         };
         let stop = Arc::new(AtomicBool::new(false));
         let run: Run = load::run(&settings, &stop, &mut Begun(&relay)).unwrap();

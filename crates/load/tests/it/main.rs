@@ -2,6 +2,7 @@
 
 mod calibration;
 mod checks;
+mod commands;
 mod freeze;
 mod frozen;
 mod fuzzed;

@@ -23,5 +23,6 @@ pub(crate) fn settings(target: &str, schedule: Schedule) -> Settings {
         connections_max: 4_000,
         timeout_ns: 60_000 * MS,
         drain_ns: 5_000 * MS,
+        give_up: std::sync::Arc::default(),
     }
 }

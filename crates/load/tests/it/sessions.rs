@@ -133,6 +133,7 @@ fn found_with(
         connections_max: 100,
         timeout_ns: 60_000_000_000,
         drain_ns: 60_000_000_000,
+        give_up: Arc::default(),
     };
     load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut ())
 }

@@ -1,5 +1,6 @@
 //! What a person can ask `topdeck load` for.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -39,6 +40,7 @@ Examples:
   topdeck load https://shop.test/ --rate 200 --requests shop.toml --json run.json
   topdeck load postgres://me:secret@db/shop?prepared=true --rate 100 --body 'select $1::int' --argument 5
   topdeck load redis://localhost --rate 1000 --argument GET --argument key
+  topdeck load --rate 10 --duration 30s -- psql -c 'select 1'
   topdeck load compare before.json after.json
   topdeck load sessions --clicks 5 --requests-per-click 40
 
@@ -57,7 +59,11 @@ Exit status:
 #[derive(clap::Args)]
 pub(crate) struct RunOptions {
     /// Where load goes: http://HOST:PORT/PATH, https, h2c, h2, grpc, grpcs, tcp (an echo), postgres, redis or rediss
-    #[arg(value_name = "TARGET", required = true, value_parser = target)]
+    #[arg(
+        value_name = "TARGET",
+        required_unless_present_any = ["command", "requests"],
+        value_parser = target
+    )]
     pub(crate) target: Option<String>,
 
     /// Requests per second; with --search where it begins, 100 unless said
@@ -114,11 +120,12 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
-    /// Connections that there are when it begins
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = count)]
-    pub(crate) connections: usize,
+    /// Connections that there are when it begins: 16 unless said
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) connections: Option<usize>,
 
-    /// Connections at the most: 10,000 unless said, or as many as files may be open. What finds none waits, and its time goes on
+    /// Connections at the most: 10,000 unless said, or as many as files may be open; of commands processes at once, 100 unless said.
+    /// What finds none waits, and its time goes on
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) connections_max: Option<usize>,
 
@@ -138,7 +145,7 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     pub(crate) no_calibration: bool,
 
-    /// What is sent, from a file: several requests with weights, bodies and variables
+    /// What is sent, from a file: several requests with weights, bodies and variables; without a TARGET they are commands
     #[arg(
         long,
         value_name = "FILE",
@@ -154,7 +161,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) header: Vec<(String, String)>,
 
-    /// The body; of postgres the SQL, of redis the words of a command
+    /// The body; of postgres the SQL, of redis the words of a command; a command of its own reads it from standard input
     #[arg(long, value_name = "TEXT", conflicts_with = "body_file")]
     pub(crate) body: Option<String>,
 
@@ -225,6 +232,14 @@ pub(crate) struct RunOptions {
     /// Draw with plain ASCII
     #[arg(long)]
     pub(crate) ascii: bool,
+
+    /// Instead of a TARGET: each request starts this command, and is answered when it ends with status 0
+    #[arg(
+        last = true,
+        value_name = "COMMAND",
+        conflicts_with_all = ["target", "requests", "method", "header", "connections", "ca", "cert", "key"]
+    )]
+    pub(crate) command: Vec<OsString>,
 }
 
 impl RunOptions {

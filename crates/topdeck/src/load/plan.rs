@@ -1,9 +1,12 @@
 //! A plan: what was asked for, as the engine takes it and as reports tell it.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use load::{Piece, Request, Requests, Schedule, Settings, Spacing, Target, Template};
+use load::{Piece, Protocol, Request, Requests, Schedule, Settings, Spacing, Target, Template};
 
 use crate::hist::intervals::length;
 use crate::hist::show::count;
@@ -20,12 +23,14 @@ pub(crate) struct Plan {
 /// What ran, for those who read of it.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
-    /// As it was written, without a password.
+    /// As it was written, without a password; of a command the program, and how many arguments.
     pub(crate) target: String,
     /// What is spoken, as the target's beginning says.
     pub(crate) protocol: String,
     /// In TLS, whether the server had to show a certificate that is trusted.
     pub(crate) is_verified: Option<bool>,
+    /// Whether requests are commands: then there are processes, and no connections.
+    pub(crate) is_command: bool,
     /// In words.
     pub(crate) schedule: String,
     pub(crate) seed: u64,
@@ -41,30 +46,36 @@ pub(crate) struct About {
 
 /// For how long, unless asked otherwise.
 const DURATION_NS: u64 = 10_000_000_000;
-/// Connections, unless asked otherwise and as far as files may be open.
+/// Connections at the beginning, unless asked otherwise.
+const CONNECTIONS: usize = 16;
+/// Processes at once, unless asked otherwise: more of them share the processors of one machine, and would only wait for each other.
+const PROCESSES_MAX: usize = 100;
+/// Connections at the most, unless asked otherwise and as far as files may be open.
 const CONNECTIONS_MAX: u64 = 10_000;
 /// Files that are open beside connections, and some more.
 const FILES_ELSE: u64 = 128;
 
 impl Plan {
     pub(crate) fn of(options: &RunOptions) -> Result<Plan> {
-        let written = options.target.as_deref().context("BUG: clap asks for a target")?;
-        let (target, path) = Target::parse(written)?;
+        let Aimed { target, requests, shown, protocol } = Aimed::of(options)?;
+        let is_command = target.protocol == Protocol::Command;
         // Another each time, so that runs are independent; the report tells it.
         let seed = options.seed.unwrap_or_else(|| clock::wall().unix_ns as u64 % 1_000_000_000);
         let schedule = schedule(options, seed)?;
-        let requests = requests(options, &path)?;
         let checked = requests.check(&target.protocol);
         checked.with_context(|| match &options.requests {
-            Some(file) => format!("{}, sent to {}", name(file), Target::shown(written)),
-            None => format!("what is sent to {}", Target::shown(written)),
+            Some(file) => format!("{}, sent to {shown}", name(file)),
+            None => format!("what is sent to {shown}"),
         })?;
-        let connections_max = options.connections_max.unwrap_or_else(allowed);
-        let connections = options.connections.min(connections_max);
+        let usual_max = || if is_command { PROCESSES_MAX } else { allowed() };
+        let connections_max = options.connections_max.unwrap_or_else(usual_max);
+        let connections = options.connections.unwrap_or(CONNECTIONS).min(connections_max);
+        let connections = if is_command { 0 } else { connections };
         let about = About {
-            target: Target::shown(written),
-            protocol: written.split("://").next().unwrap_or_default().to_owned(),
+            target: shown,
+            protocol,
             is_verified: target.is_tls.then_some(target.is_verified),
+            is_command,
             schedule: words(options, &schedule),
             seed,
             threads: options.threads,
@@ -90,9 +101,71 @@ impl Plan {
             connections_max,
             timeout_ns: options.timeout,
             drain_ns: options.drain,
+            give_up: Arc::default(),
         };
+        // Before the calibration, which takes its time.
+        settings.check()?;
         Ok(Plan { settings, about })
     }
+}
+
+/// Where requests go, and what they are.
+struct Aimed {
+    target: Target,
+    requests: Requests,
+    /// The target, for those who read of it.
+    shown: String,
+    protocol: String,
+}
+
+impl Aimed {
+    fn of(options: &RunOptions) -> Result<Aimed> {
+        if let Some(written) = options.target.as_deref() {
+            let (target, path) = Target::parse(written)?;
+            let requests = requests(options, &path)?;
+            let protocol = written.split("://").next().unwrap_or_default().to_owned();
+            return Ok(Aimed { target, requests, shown: Target::shown(written), protocol });
+        }
+        let (requests, shown) = match (&options.requests, &options.command[..]) {
+            (Some(file), _) => {
+                let asked = [("connections", options.connections.is_some())];
+                let asked = asked
+                    .into_iter()
+                    .chain([("ca", options.ca.is_some()), ("cert", options.cert.is_some())]);
+                if let Some((name, _)) = asked.into_iter().find(|one| one.1) {
+                    bail!(
+                        "--{name} is for a server: write a TARGET that says which, or leave it out"
+                    );
+                }
+                let requests = requests(options, "/")?;
+                let n = requests.names().count() as u64;
+                let many = if n == 1 { "command" } else { "commands" };
+                (requests, format!("{} {many} of {}", count(n), name(file)))
+            }
+            (None, command) => (one_command(options, command)?, shown(command)),
+        };
+        Ok(Aimed { target: Target::command(), requests, shown, protocol: "command".to_owned() })
+    }
+}
+
+/// A command as it is told of: arguments may be secrets.
+fn shown(command: &[OsString]) -> String {
+    let program = command.first().map(|program| program.display().to_string()).unwrap_or_default();
+    match command.len().saturating_sub(1) {
+        0 => program,
+        1 => format!("{program} with 1 argument"),
+        n => format!("{program} with {} arguments", count(n as u64)),
+    }
+}
+
+fn one_command(options: &RunOptions, command: &[OsString]) -> Result<Requests> {
+    let words = command.iter().map(|word| Template::bytes(word.as_bytes()));
+    Ok(Requests::one(Request {
+        name: shown(command),
+        command: words.collect(),
+        body: body(options)?,
+        ..Request::default()
+    }))
 }
 
 fn schedule(options: &RunOptions, seed: u64) -> Result<Schedule> {
@@ -173,14 +246,7 @@ fn requests(options: &RunOptions, path: &str) -> Result<Requests> {
         let folder = file.parent().unwrap_or(Path::new(""));
         return Requests::parse(&read(file)?, folder).with_context(|| name(file));
     }
-    let body = match (&options.body, &options.body_file) {
-        (Some(text), _) => Template::text(text.clone()),
-        (None, Some(file)) => {
-            let bytes = std::fs::read(file);
-            Template::bytes(bytes.with_context(|| format!("cannot read {}", name(file)))?)
-        }
-        (None, None) => Template::default(),
-    };
+    let body = body(options)?;
     let usual = if body == Template::default() { "GET" } else { "POST" };
     let headers = options.header.iter();
     let headers = headers.map(|(name, value)| (name.clone(), Template::text(value.clone())));
@@ -193,6 +259,17 @@ fn requests(options: &RunOptions, path: &str) -> Result<Requests> {
         arguments: options.argument.iter().cloned().map(Template::text).collect(),
         ..Request::default()
     }))
+}
+
+fn body(options: &RunOptions) -> Result<Template> {
+    Ok(match (&options.body, &options.body_file) {
+        (Some(text), _) => Template::text(text.clone()),
+        (None, Some(file)) => {
+            let bytes = std::fs::read(file);
+            Template::bytes(bytes.with_context(|| format!("cannot read {}", name(file)))?)
+        }
+        (None, None) => Template::default(),
+    })
 }
 
 fn read(path: &Path) -> Result<String> {

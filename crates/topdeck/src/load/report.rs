@@ -121,7 +121,7 @@ pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
         grid(&mut text, &statistics::by_request(run), terminal);
     }
     text.push('\n');
-    let facts = statistics::facts(run, about.threads);
+    let facts = statistics::facts(run, about);
     for (name, words) in &facts {
         text.push_str(&format!("  {name:<11}  {words}\n"));
     }
@@ -172,12 +172,15 @@ pub(crate) fn manner(about: &About) -> String {
         Some(false) => ", the server's certificate NOT verified",
         _ => "",
     };
+    let most = count(about.connections_max as u64);
+    let places = match about.is_command {
+        true => format!("up to {most} processes at once"),
+        false => format!("{} to {most} connections", count(about.connections as u64)),
+    };
     format!(
-        "seed {}, {} {threads}, {} to {} connections, timeout {}, {} for answers at the end{unverified}",
+        "seed {}, {} {threads}, {places}, timeout {}, {} for answers at the end{unverified}",
         about.seed,
         about.threads,
-        count(about.connections as u64),
-        count(about.connections_max as u64),
         nanoseconds(about.timeout_ns as f64),
         nanoseconds(about.drain_ns as f64),
     )

@@ -6,6 +6,7 @@ use load::{Run, Tally};
 
 use crate::command::plain;
 use crate::hist::show::{self, Show, count};
+use crate::load::plan::About;
 use crate::query::numbers::{Doubt, Numbers};
 
 /// Percentiles that are told, with the maximum and the mean after them.
@@ -113,10 +114,15 @@ pub(crate) fn account(run: &Run) -> Vec<[String; 4]> {
 }
 
 /// The rest that is known of a run: name and words.
-pub(crate) fn facts(run: &Run, threads: usize) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(run: &Run, about: &About) -> Vec<(&'static str, String)> {
     let tally = &run.tally;
     let seconds = run.length_ns.max(1) as f64 * 1e-9;
-    let busy = tally.cpu_ns as f64 / (run.length_ns.max(1) as f64 * threads as f64) * 100.0;
+    let threads_ns = run.length_ns.max(1) as f64 * about.threads as f64;
+    let busy = tally.cpu_ns as f64 / threads_ns * 100.0;
+    let (opened, place) = match about.is_command {
+        true => (("processes", format!("{} started", count(tally.opened))), "process to end"),
+        false => (("connections", format!("{} opened", count(tally.opened))), "connection"),
+    };
     let requests = |n: u64| {
         let many = if n == 1 { "request" } else { "requests" };
         format!("{} {many}", count(n))
@@ -124,11 +130,11 @@ pub(crate) fn facts(run: &Run, threads: usize) -> Vec<(&'static str, String)> {
     vec![
         ("rate", format!("{} answered", super::plan::per_second(tally.completed as f64 / seconds))),
         ("in flight", format!("{} at the most", requests(tally.in_flight_max))),
-        ("connections", format!("{} opened", count(tally.opened))),
+        opened,
         (
             "waited",
             format!(
-                "{} for a connection, because there were as many as allowed",
+                "{} for a {place}, because there were as many as allowed",
                 requests(tally.waited)
             ),
         ),

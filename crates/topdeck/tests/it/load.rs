@@ -148,6 +148,9 @@ fn what_cannot_be_run_is_told() {
     let path = folder.path("times.txt");
     std::fs::write(&path, "1\nx\n").unwrap();
     let path = path.to_str().unwrap();
+    let requests = folder.path("requests.toml");
+    std::fs::write(&requests, "[[request]]\nname = 'page'\n").unwrap();
+    let requests = requests.to_str().unwrap();
     for (arguments, status, said) in [
         (vec!["http://127.0.0.1/"], 2, "--rate"),
         (vec!["localhost", "--rate", "1"], 2, "http://"),
@@ -165,12 +168,95 @@ fn what_cannot_be_run_is_told() {
         // Before the run, and not after it.
         (vec!["http://a.invalid/", "--rate", "1", "--json", "/no/x"], 1, "cannot write /no/x"),
         (vec!["http://a.invalid/", "--rate", "1", "--html", "/"], 1, "cannot write /:"),
+        (vec!["http://a/", "--rate", "1", "--", "true"], 2, "cannot be used with"),
+        (vec!["--rate", "1", "--connections", "1", "--", "true"], 2, "cannot be used with"),
+        (vec!["--rate", "1", "--requests", "/nowhere", "--", "true"], 2, "cannot be used with"),
+        (vec!["--rate", "1", "--"], 2, "required"),
+        (vec!["--rate", "1"], 2, "required"),
+        (vec!["--rate", "1", "--", "/nowhere/a"], 1, "there is no such file"),
+        (vec!["--rate", "1", "--requests", requests], 1, "\"page\" has no command"),
+        (vec!["--rate", "1", "--requests", requests, "--ca", "a"], 1, "--ca is for a server"),
         (vec!["compare", "/nowhere", "/nowhere"], 1, "cannot read /nowhere"),
     ] {
         let run = topdeck(&[&["load"], &arguments[..]].concat(), b"");
         assert_eq!(run.status, status, "{arguments:?}: {}", run.all());
         assert!(run.stderr.contains(said), "{arguments:?}: {}", run.all());
     }
+}
+
+/// A command is told of without its arguments, which may be secrets; why the first one failed is told.
+#[test]
+fn a_command_is_a_request() {
+    let script = "echo no such table >&2; exit 3 # hunter2";
+    let arguments = ["--rate", "20", "--duration", "500ms", "--json", "-", "--", "sh", "-c"];
+    let Some(run) = trusted(&[&arguments[..], &[script]].concat()) else { return };
+    assert_eq!(run.status, 0, "{}", run.all());
+    let text = &run.stderr;
+    assert!(text.contains("sh with 2 arguments  20/s at even distances"), "{text}");
+    assert!(text.contains("up to 100 processes at once"), "{text}");
+    assert!(text.contains("  10 started\n") && text.contains("for a process to end"), "{text}");
+    assert_eq!((number(text, "intended"), number(text, "  exit ")), (10, 10), "{text}");
+    assert!(text.contains(" ended with status 3: no such table\n"), "{text}");
+    let document: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(document["protocol"], "command");
+    assert_eq!(document["account"]["failed"]["exit"], 10);
+    let words = document["first_failures"]["exit"].as_str().unwrap();
+    assert!(words.ends_with(" ended with status 3: no such table"), "{words}");
+    assert!(!run.all().contains("hunter2"), "{}", run.all());
+}
+
+#[test]
+fn commands_come_from_a_file() {
+    let folder = Folder::new();
+    let path = folder.path("commands.toml");
+    std::fs::write(
+        &path,
+        "[[request]]\ncommand = ['true']\n[[request]]\ncommand = ['cat']\nbody = 'a'\n",
+    )
+    .unwrap();
+    let arguments = ["--requests", path.to_str().unwrap(), "--rate", "20", "--duration", "500ms"];
+    let Some(run) = trusted(&[&arguments[..], &["--quiet"]].concat()) else { return };
+    assert_eq!(run.status, 0, "{}", run.all());
+    assert_eq!(number(&run.stdout, "completed"), 10, "{}", run.stdout);
+    assert!(run.stdout.starts_with("2 commands of /"), "{}", run.stdout);
+    assert!(run.stdout.contains("request 2: cat"), "{}", run.stdout);
+}
+
+/// Ctrl-C twice: it ends at once, and so does all that it started.
+#[test]
+fn processes_end_with_an_interrupted_run() {
+    let binary = env!("CARGO_BIN_EXE_topdeck");
+    let length = format!("31556.{}", std::process::id());
+    let has_length = |pid: &str| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split('\0').collect::<Vec<_>>() == ["sleep", &length, ""]
+    };
+    let sleeping = || {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        all.filter(|entry| entry.file_name().to_str().is_some_and(has_length)).count()
+    };
+    let mut child = std::process::Command::new(binary)
+        .args(["load", "--no-calibration", "--rate", "20", "--duration", "60s", "--drain", "60s"])
+        .args(["--quiet", "--", "sleep", &length])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    let pid = child.id().to_string();
+    for _ in 0..2 {
+        // So that the second one is not taken for the first.
+        for _ in 0..500 {
+            if sleeping() > 2 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let killed = std::process::Command::new("kill").args(["-INT", &pid]).status();
+        assert!(killed.expect("kill runs").success());
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130));
+    assert_eq!(sleeping(), 0);
 }
 
 /// A server that needs 4 ms for each request, one after the other: it holds 250 per second.

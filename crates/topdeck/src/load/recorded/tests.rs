@@ -68,6 +68,7 @@ pub(crate) fn report() -> Report {
         target: "http://me:…@localhost:8080/".to_owned(),
         protocol: "http".to_owned(),
         is_verified: None,
+        is_command: false,
         schedule: "50/s at even distances for 2 s".to_owned(),
         seed: 7,
         threads: 1,
