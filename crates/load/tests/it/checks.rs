@@ -215,6 +215,7 @@ fn requirement(text: &str) {
             length_ns: 1_000_000_000,
             stalls: Vec::new(),
             doubts: Vec::new(),
+            words: Default::default(),
         };
         let (found, _) = requirement.judge(&run);
         assert!(found.is_none_or(|found| found.lower <= found.upper), "{found:?}");

@@ -557,7 +557,7 @@ fn what_failed_is_known_in_words() {
             }
         })
     };
-    let fatal = b"E\0\0\0\x25SFATAL\0C28P01\0Mno entry for hunter2\0\0";
+    let fatal = b"E\0\0\0\x29SFATAL\0C28P01\0Mno entry for hunter2\0\0";
     let busy = b"HTTP/1.1 503 Too Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     for (scheme, text, kind, said) in [
         ("postgres://me:hunter2@", &fatal[..], Failure::Status, "FATAL: no entry for *** (28P01)"),
