@@ -62,8 +62,21 @@ pub struct Run {
     pub stalls: Vec<(u64, u64)>,
     /// By the kind of failure, what is known of the first beside its kind: the words of the server, the system or TLS. Without a password.
     pub words: [Option<String>; Failure::ALL.len()],
+    /// How many files may be open: each connection is one.
+    pub files: Files,
     /// Why it is not to be trusted; nothing, if it is.
     pub doubts: Vec<Doubt>,
+}
+
+/// Files that this process may have open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// As many as the run needs at the most: its connections and some more.
+    pub needed: u64,
+    /// As many as may be open, of which the run has asked for as many as it needs; nothing, if there is no limit.
+    pub limit: Option<u64>,
+    /// As many as a process without privileges may ask for; nothing, if there is no limit.
+    pub limit_max: Option<u64>,
 }
 
 /// Why there was no run.
@@ -141,7 +154,7 @@ pub fn run(
             format!("{connections} connections are too few for {wanted} threads: each has its own");
         return Err(Error::Settings(said));
     }
-    raise_files(settings.connections_max + FILES_ELSE)?;
+    let files = raise_files(settings.connections_max + FILES_ELSE)?;
     let share_of = |all: usize, number: usize| all / threads + usize::from(number < all % threads);
     let mut workers = Vec::new();
     for number in 0..threads {
@@ -191,6 +204,7 @@ pub fn run(
         length_ns: 0,
         stalls: Vec::new(),
         words: Default::default(),
+        files,
         doubts: Vec::new(),
     };
     let mut words = Words::default();
@@ -199,13 +213,13 @@ pub fn run(
         match one {
             Told::Second(end_ns, tally) => {
                 run.length_ns = run.length_ns.max(end_ns);
-                run.tally.merge(&tally);
                 let entry = seconds.entry(end_ns).or_default();
                 entry.0 += 1;
-                entry.1.merge(&tally);
+                entry.1.merge_beside(&tally);
                 // Of the last second workers tell at moments of their own.
                 while let Some(whole) = seconds.first_entry().filter(|one| one.get().0 == threads) {
                     let (end_ns, (_, tally)) = whole.remove_entry();
+                    run.tally.merge(&tally);
                     observer.second(end_ns, &tally);
                 }
             }
@@ -227,9 +241,10 @@ pub fn run(
         }
     }
     if let Some(last) = seconds.into_values().map(|one| one.1).reduce(|mut a, b| {
-        a.merge(&b);
+        a.merge_beside(&b);
         a
     }) {
+        run.tally.merge(&last);
         observer.second(run.length_ns, &last);
     }
     run.stalls = joined(std::mem::take(&mut run.stalls));
@@ -287,12 +302,13 @@ fn dial(settings: &Settings) -> Result<Dial, Error> {
 }
 
 /// Asks for as many open files as are needed.
-fn raise_files(wanted: usize) -> Result<(), Error> {
+fn raise_files(wanted: usize) -> Result<Files, Error> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     let wanted_files = wanted as u64;
+    let limit_max = limit.maximum;
     if limit.current.is_none_or(|current| current >= wanted_files) {
-        return Ok(());
+        return Ok(Files { needed: wanted_files, limit: limit.current, limit_max });
     }
     let allowed = limit.maximum.unwrap_or(u64::MAX);
     limit.current = Some(wanted_files.min(allowed));
@@ -300,7 +316,7 @@ fn raise_files(wanted: usize) -> Result<(), Error> {
     if allowed < wanted_files || raised.is_err() {
         return Err(Error::Files { wanted, allowed });
     }
-    Ok(())
+    Ok(Files { needed: wanted_files, limit: Some(wanted_files), limit_max })
 }
 
 #[cfg(test)]

@@ -400,6 +400,7 @@ impl Worker {
         match added {
             Ok(attempt) => {
                 self.connecting += 1;
+                self.see_connections();
                 self.young.push_back(attempt);
             }
             Err(error) => {
@@ -408,6 +409,11 @@ impl Worker {
                 self.not_connected(failure);
             }
         }
+    }
+
+    fn see_connections(&mut self) {
+        let most = &mut self.counting.tally.connected_max;
+        *most = (*most).max(self.connections.len() as u64);
     }
 
     /// Connections that take long to get ready are no longer waited for; those that took as long as a request may, nobody waits for.
@@ -544,6 +550,8 @@ impl Worker {
         self.counting.tally.cpu_ns = cpu - self.cpu_before_ns;
         self.cpu_before_ns = cpu;
         let _ = told.send(Told::Second(second_ns, Box::new(self.counting.take())));
+        // They are there in the next second too.
+        self.see_connections();
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn of(report: &Report) -> Result<String> {
         )
     });
     rows(&mut body, &["", "requests", "share", ""], account);
-    let facts = statistics::facts(run, about.threads)
+    let facts = statistics::facts(run, about)
         .into_iter()
         .map(|(name, words)| (String::new(), [cell("", name), cell("words", &words)].concat()));
     heading(&mut body, "The generator");

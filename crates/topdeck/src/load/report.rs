@@ -121,7 +121,7 @@ pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
         grid(&mut text, &statistics::by_request(run), terminal);
     }
     text.push('\n');
-    let facts = statistics::facts(run, about.threads);
+    let facts = statistics::facts(run, about);
     for (name, words) in &facts {
         text.push_str(&format!("  {name:<11}  {words}\n"));
     }

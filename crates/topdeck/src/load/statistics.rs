@@ -6,6 +6,7 @@ use load::{Run, Tally};
 
 use crate::command::plain;
 use crate::hist::show::{self, Show, count};
+use crate::load::plan::About;
 use crate::query::numbers::{Doubt, Numbers};
 
 /// Percentiles that are told, with the maximum and the mean after them.
@@ -112,8 +113,13 @@ pub(crate) fn account(run: &Run) -> Vec<[String; 4]> {
     rows
 }
 
+fn limit(of: Option<u64>) -> String {
+    of.map_or_else(|| "any number".to_owned(), count)
+}
+
 /// The rest that is known of a run: name and words.
-pub(crate) fn facts(run: &Run, threads: usize) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(run: &Run, about: &About) -> Vec<(&'static str, String)> {
+    let threads = about.threads;
     let tally = &run.tally;
     let seconds = run.length_ns.max(1) as f64 * 1e-9;
     let busy = tally.cpu_ns as f64 / (run.length_ns.max(1) as f64 * threads as f64) * 100.0;
@@ -123,8 +129,25 @@ pub(crate) fn facts(run: &Run, threads: usize) -> Vec<(&'static str, String)> {
     };
     vec![
         ("rate", format!("{} answered", super::plan::per_second(tally.completed as f64 / seconds))),
-        ("in flight", format!("{} at the most", requests(tally.in_flight_max))),
-        ("connections", format!("{} opened", count(tally.opened))),
+        ("in flight", format!("{} at the most; there is no limit", requests(tally.in_flight_max))),
+        (
+            "connections",
+            format!(
+                "{} opened, {} at once, and {} are allowed",
+                count(tally.opened),
+                count(tally.connected_max),
+                count(about.connections_max as u64)
+            ),
+        ),
+        (
+            "open files",
+            format!(
+                "{} needed at the most, {} allowed, {} if asked for",
+                count(run.files.needed),
+                limit(run.files.limit),
+                limit(run.files.limit_max)
+            ),
+        ),
         (
             "waited",
             format!(
