@@ -218,21 +218,16 @@ impl Search {
         (length.round() as u64).max(self.length_min_ns)
     }
 
-    /// Searches. An error of `measure` ends it.
-    pub fn run<E>(&self, measure: &mut dyn FnMut(Ask) -> Result<Measured, E>) -> Result<Found, E> {
+    /// Searches. An error of `measure` ends it, and comes with what was measured until then.
+    pub fn run<E>(
+        &self,
+        measure: &mut dyn FnMut(Ask) -> Result<Measured, E>,
+    ) -> Result<Found, (E, Vec<Step>)> {
         let mut looking = Looking { search: self, measure, steps: Vec::new() };
-        let (mut held, mut above) = (None, Above::Nothing);
-        if !self.requirements.is_empty() {
-            let meets = |one: &Measured| self.requirements.iter().all(|each| each.is_met(one));
-            let first = Bounds { below: None, above: Above::Nothing };
-            let found = looking.bounds(Aim::Requirements, first, self.precision, &meets)?;
-            above = found.above;
-            if let Some(rate) = found.below {
-                (held, above) = looking.sure(rate, above, &meets)?;
-            }
+        match looking.all() {
+            Ok((held, above, knee)) => Ok(Found { held, above, knee, steps: looking.steps }),
+            Err(error) => Err((error, looking.steps)),
         }
-        let knee = looking.knee()?;
-        Ok(Found { held, above, knee, steps: looking.steps })
     }
 }
 
@@ -260,6 +255,22 @@ enum Verdict {
 type Holds<'a> = &'a dyn Fn(&Measured) -> bool;
 
 impl<E> Looking<'_, E> {
+    /// The highest rate that is held, what stands above it, and the knee.
+    fn all(&mut self) -> Result<(Option<Held>, Above, Knee), E> {
+        let search = self.search;
+        let (mut held, mut above) = (None, Above::Nothing);
+        if !search.requirements.is_empty() {
+            let meets = |one: &Measured| search.requirements.iter().all(|each| each.is_met(one));
+            let first = Bounds { below: None, above: Above::Nothing };
+            let found = self.bounds(Aim::Requirements, first, search.precision, &meets)?;
+            above = found.above;
+            if let Some(rate) = found.below {
+                (held, above) = self.sure(rate, above, &meets)?;
+            }
+        }
+        Ok((held, above, self.knee()?))
+    }
+
     /// One run, again if the generator stood still in it.
     fn step(&mut self, rate: f64, aim: Aim, holds: Holds<'_>) -> Result<Verdict, E> {
         let length_ns = self.search.length_ns(rate);

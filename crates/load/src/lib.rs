@@ -35,7 +35,7 @@ pub use protocol::Protocol;
 pub use replay::ReplayError;
 pub use request::{Rendered, Request, Requests, RequestsError, Template, Values};
 pub use require::{Requirement, RequirementError, Statistic, Time, Verdict, What};
-pub use run::{Error, Observer, Run, Settings, run};
+pub use run::{Error, Files, Observer, Run, Settings, run};
 pub use schedule::{Arrivals, Piece, Schedule, Spacing};
 pub use secret::Secret;
 pub use session::{Ended, Session, Ticket};

@@ -235,6 +235,7 @@ mod tests {
             length_ns: 2_000_000_000,
             stalls: Vec::new(),
             words: Default::default(),
+            files: Default::default(),
             doubts: Vec::new(),
         }
     }

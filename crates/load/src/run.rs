@@ -67,8 +67,21 @@ pub struct Run {
     pub stalls: Vec<(u64, u64)>,
     /// By the kind of failure, what is known of the first beside its kind: the words of the server, the system or TLS. Without a password.
     pub words: [Option<String>; Failure::ALL.len()],
+    /// How many files may be open: each connection is one.
+    pub files: Files,
     /// Why it is not to be trusted; nothing, if it is.
     pub doubts: Vec<Doubt>,
+}
+
+/// Files that this process may have open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// As many as the run needs at the most: its connections and some more.
+    pub needed: u64,
+    /// As many as may be open, of which the run has asked for as many as it needs; nothing, if there is no limit.
+    pub limit: Option<u64>,
+    /// As many as a process without privileges may ask for; nothing, if there is no limit.
+    pub limit_max: Option<u64>,
 }
 
 /// Why there was no run.
@@ -186,7 +199,7 @@ pub fn run(
         return Err(Error::Settings(said));
     }
     let files_of_each = if is_command { FILES_OF_PROCESS } else { 1 };
-    raise_files(settings.connections_max * files_of_each + FILES_ELSE)?;
+    let files = raise_files(settings.connections_max * files_of_each + FILES_ELSE)?;
     let share_of = |all: usize, number: usize| all / threads + usize::from(number < all % threads);
     let mut workers = Vec::new();
     for number in 0..threads {
@@ -240,6 +253,7 @@ pub fn run(
         length_ns: 0,
         stalls: Vec::new(),
         words: Default::default(),
+        files,
         doubts: Vec::new(),
     };
     let mut words = Words::default();
@@ -302,10 +316,7 @@ impl Seconds {
 
     fn add(&mut self, end_ns: u64, part: &Tally) -> &mut (usize, Tally) {
         let open = self.open.entry(end_ns).or_default();
-        // Workers are at work at once, as seconds are not.
-        let in_flight_max = open.1.in_flight_max + part.in_flight_max;
-        open.1.merge(part);
-        open.1.in_flight_max = in_flight_max;
+        open.1.merge_beside(part);
         open
     }
 
@@ -381,12 +392,13 @@ fn dial(settings: &Settings) -> Result<Dial, Error> {
 }
 
 /// Asks for as many open files as are needed.
-fn raise_files(wanted: usize) -> Result<(), Error> {
+fn raise_files(wanted: usize) -> Result<Files, Error> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     let wanted_files = wanted as u64;
+    let limit_max = limit.maximum;
     if limit.current.is_none_or(|current| current >= wanted_files) {
-        return Ok(());
+        return Ok(Files { needed: wanted_files, limit: limit.current, limit_max });
     }
     let allowed = limit.maximum.unwrap_or(u64::MAX);
     limit.current = Some(wanted_files.min(allowed));
@@ -394,7 +406,7 @@ fn raise_files(wanted: usize) -> Result<(), Error> {
     if allowed < wanted_files || raised.is_err() {
         return Err(Error::Files { wanted, allowed });
     }
-    Ok(())
+    Ok(Files { needed: wanted_files, limit: Some(wanted_files), limit_max })
 }
 
 #[cfg(test)]

@@ -31,8 +31,10 @@ pub struct Tally {
     pub own_lag: Histogram,
     /// From when it was due to its failure.
     pub failure: Histogram,
-    /// The most that were under way at once. Of several threads: the sum of what each had at the most in the same second.
+    /// The most that were under way at once; of several threads the sum of the most that each had within the same second.
     pub in_flight_max: u64,
+    /// The most connections or processes that there were at once, in the same way.
+    pub connected_max: u64,
     /// Requests that had to wait for a connection or a process because there were as many as allowed.
     pub waited: u64,
     /// Connections that were opened, or processes that were started.
@@ -52,7 +54,15 @@ impl Tally {
         self.completed + self.failures() + self.unfinished + self.missed + self.seen_late
     }
 
-    /// Takes in what another second counted.
+    /// Takes in what another thread counted at the same time.
+    pub fn merge_beside(&mut self, other: &Tally) {
+        let in_flight_max = self.in_flight_max + other.in_flight_max;
+        let connected_max = self.connected_max + other.connected_max;
+        self.merge(other);
+        (self.in_flight_max, self.connected_max) = (in_flight_max, connected_max);
+    }
+
+    /// Takes in what was counted at another time.
     pub fn merge(&mut self, other: &Tally) {
         self.intended += other.intended;
         self.completed += other.completed;
@@ -63,6 +73,7 @@ impl Tally {
         self.missed += other.missed;
         self.seen_late += other.seen_late;
         self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
+        self.connected_max = self.connected_max.max(other.connected_max);
         self.waited += other.waited;
         self.opened += other.opened;
         self.cpu_ns += other.cpu_ns;
@@ -184,6 +195,11 @@ mod tests {
         assert_eq!((sum.accounted(), sum.response.count(), sum.failure.count()), (2, 1, 1));
         let again = counting.take();
         assert_eq!((again.intended, again.response.count()), (0, 0));
+        let most = |n| Tally { in_flight_max: n, connected_max: 2 * n, ..Tally::default() };
+        let mut both = most(3);
+        both.merge_beside(&most(4));
+        both.merge(&most(5));
+        assert_eq!((both.in_flight_max, both.connected_max), (7, 14));
         sum.merge(&again);
         assert_eq!((sum.accounted(), sum.response.count()), (2, 1));
     }

@@ -449,6 +449,7 @@ impl Worker {
             entry.insert(process);
             Ok(())
         });
+        self.see_connections();
         if let Err(error) = added {
             let Ill { failure, why } = Ill::start(&error);
             self.words.add(failure, now, || Some(why));
@@ -539,6 +540,7 @@ impl Worker {
         match added {
             Ok(attempt) => {
                 self.connecting += 1;
+                self.see_connections();
                 self.young.push_back(attempt);
             }
             Err(error) => {
@@ -547,6 +549,11 @@ impl Worker {
                 self.not_connected(failure);
             }
         }
+    }
+
+    fn see_connections(&mut self) {
+        let most = &mut self.counting.tally.connected_max;
+        *most = (*most).max((self.connections.len() + self.processes.len()) as u64);
     }
 
     /// Connections that take long to get ready are no longer waited for; those that took as long as a request may, nobody waits for.
@@ -691,8 +698,9 @@ impl Worker {
         self.counting.tally.cpu_ns = cpu - self.cpu_before_ns;
         self.cpu_before_ns = cpu;
         let tally = self.counting.take();
-        // Those that are under way are so in the next second too.
+        // Those that are under way are so in the next second too, and so are connections.
         self.counting.tally.in_flight_max = self.flights.len() as u64;
+        self.see_connections();
         tally
     }
 }

@@ -169,7 +169,7 @@ fn tell(
     json: impl FnOnce() -> String,
     report: Option<&Report>,
 ) -> Result<()> {
-    let mut trouble = Ok(());
+    let mut trouble = tell_text(options, text);
     let mut write = |path: &Path, text: Result<Vec<u8>>| {
         let written = text.and_then(|text| {
             if path.as_os_str() == STDOUT {
@@ -184,12 +184,6 @@ fn tell(
             }
         }
     };
-    let files = [&options.json, &options.html, &options.hlog];
-    // What is piped on is not mixed with what people read.
-    match files.into_iter().flatten().any(|path| path.as_os_str() == STDOUT) {
-        true => eprint_text(text),
-        false => write(Path::new(STDOUT), Ok(text.as_bytes().to_vec())),
-    }
     if let Some(path) = &options.json {
         write(path, Ok(json().into_bytes()));
     }
@@ -200,6 +194,16 @@ fn tell(
         write(path, page::of(report).map(String::into_bytes));
     }
     trouble
+}
+
+/// Writes what people read: not where it would be mixed with what is piped on.
+fn tell_text(options: &RunOptions, text: &str) -> Result<()> {
+    let files = [&options.json, &options.html, &options.hlog];
+    match files.into_iter().flatten().any(|path| path.as_os_str() == STDOUT) {
+        true => eprint_text(text),
+        false => print(text.as_bytes())?,
+    }
+    Ok(())
 }
 
 /// To standard error, if anybody listens there.

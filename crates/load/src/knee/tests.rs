@@ -64,7 +64,7 @@ fn near(found: f64, expected: f64, share: f64) {
 }
 
 fn found(search: &Search, mut measure: impl FnMut(Ask) -> Measured) -> Found {
-    let found: Result<Found, Infallible> = search.run(&mut |ask| Ok(measure(ask)));
+    let found: Result<Found, (Infallible, _)> = search.run(&mut |ask| Ok(measure(ask)));
     found.unwrap()
 }
 
@@ -191,7 +191,14 @@ fn without_requirements_the_knee_is_found_and_an_error_ends_it() {
     let knee = truth(MS, Limit { quantile: 0.99, limit_ns: 2_000_000 });
     near(found.knee.below.unwrap(), knee, 0.1);
     assert!(found.held.is_none() && found.to_string().starts_with("knee: between"), "{found}");
-    assert_eq!(search.run(&mut |_| Err("stop")).unwrap_err(), "stop");
+    let mut left = 2;
+    let (error, steps) = search
+        .run(&mut |ask| {
+            left -= 1;
+            if left < 0 { Err("stop") } else { Ok(server.measure(ask.rate, ask.length_ns)) }
+        })
+        .unwrap_err();
+    assert_eq!((error, steps.len()), ("stop", 2));
 }
 
 #[test]

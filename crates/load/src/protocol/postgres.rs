@@ -140,7 +140,7 @@ impl Postgres {
             (_, b'S' | b'N') | (Phase::Ready | Phase::Busy, b'A') => {}
             (Phase::Login | Phase::Starting, b'v') | (Phase::Starting, b'K' | b'Z') => {}
             // Whoever is refused cannot ask: it ends with the reason.
-            (Phase::Login | Phase::Starting, b'E') => {}
+            (Phase::Login | Phase::Starting, b'E') if length as usize <= KEPT_MAX => {}
             // The server shuts down, or has had enough of us.
             (Phase::Ready, b'E') => self.is_last = true,
             (Phase::Busy, b'E') => {

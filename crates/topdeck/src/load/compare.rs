@@ -66,7 +66,8 @@ Examples:
 Exit status:
   0  they are compared, whatever came out
   1  a file could not be read, or holds no answers
-  2  the command line makes no sense";
+  2  the command line makes no sense
+  3  they are compared, but one of the runs is not to be trusted";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let runs = [Recorded::read(&options.a)?, Recorded::read(&options.b)?];
@@ -89,7 +90,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     print(text.as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(match runs.iter().all(|run| run.doubts.is_empty()) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(super::UNTRUSTED),
+    })
 }
 
 /// Compares the times of two runs, in intervals of as many seconds each as it takes.
@@ -155,6 +159,7 @@ fn document(runs: &[Recorded; 2], time_name: &str, comparison: &Comparison) -> J
             ("schedule", Text(run.schedule.clone())),
             ("began_unix_ns", Json::Integer(run.began_unix_ns.into())),
             ("trusted", Bool(run.doubts.is_empty())),
+            ("doubts", List(run.doubts.iter().cloned().map(Text).collect())),
             ("intended", integer(run.intended)),
             ("completed", integer(run.completed)),
             ("failed", integer(run.failed)),

@@ -44,6 +44,8 @@ pub(crate) fn of(report: &Report) -> Json {
         ("account", account(&run.tally)),
         ("first_failures", Map(first_failures(run))),
         ("in_flight_max", integer(run.tally.in_flight_max)),
+        ("connected_max", integer(run.tally.connected_max)),
+        ("files", files(&run.files)),
         ("waited", integer(run.tally.waited)),
         ("opened", integer(run.tally.opened)),
         ("cpu_ns", integer(run.tally.cpu_ns)),
@@ -150,6 +152,14 @@ fn first_failures(run: &Run) -> Vec<(String, Json)> {
         Some((failure.name().to_owned(), Text(words.clone())))
     });
     known.collect()
+}
+
+fn files(files: &load::Files) -> Json {
+    Object(vec![
+        ("needed", integer(files.needed)),
+        ("limit", files.limit.map_or(Null, integer)),
+        ("limit_max", files.limit_max.map_or(Null, integer)),
+    ])
 }
 
 fn frame_of(of: &Histogram) -> Json {

@@ -51,7 +51,7 @@ Requirements:
 
 Exit status:
   0  it ran, and all that was required was met
-  1  it could not run, or a file could not be written
+  1  it could not run, a search was ended before its time, or a file could not be written
   2  the command line makes no sense
   3  the generator or this machine was the bottleneck: the numbers are not to be trusted
   4  a --require was not met; of a search, at no rate that was tried";

@@ -18,6 +18,7 @@ use crate::load::options::RunOptions;
 use crate::load::plan::{About, Plan, nanoseconds, per_second};
 use crate::load::report::{Judged, UNTRUSTED, calibrated, manner, paragraph};
 use crate::load::statistics::{at, numbers};
+use crate::load::tell_text;
 use crate::query::table::Table;
 use crate::time;
 
@@ -112,7 +113,17 @@ pub(crate) fn run(
         }
         Ok(measured)
     };
-    let found = search.run(&mut measure).context("search")?;
+    let found = match search.run(&mut measure) {
+        Ok(found) => found,
+        Err((error, steps)) => {
+            // What was tried until then took long enough.
+            if !steps.is_empty() {
+                let text = table(&steps).text(&Terminal::new(options.ascii));
+                tell_text(options, &text)?;
+            }
+            return Err(error).context("search");
+        }
+    };
     let highest = found.held.map_or(search.first_rate, |held| held.rate);
     let known = Schedule::constant(highest, search.length_min_ns, Spacing::Even);
     let threads = plan.settings.threads;
@@ -226,7 +237,15 @@ pub(crate) fn text(searched: &Searched, terminal: &Terminal) -> String {
     lines.extend(calibrated(searched.calibration.as_ref()));
     lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
     text.push('\n');
-    let has_failed = found.steps.iter().any(|step| step.measured.failed > 0);
+    text.push_str(&table(&found.steps).text(terminal));
+    text.push('\n');
+    found.to_string().lines().for_each(|line| paragraph(&mut text, line, terminal));
+    text
+}
+
+/// What was tried, a row for each run.
+fn table(steps: &[Step]) -> Table {
+    let has_failed = steps.iter().any(|step| step.measured.failed > 0);
     let mut columns = vec![
         ("rate", true),
         ("length", true),
@@ -238,7 +257,7 @@ pub(crate) fn text(searched: &Searched, terminal: &Terminal) -> String {
     ];
     columns.extend(has_failed.then_some(("failed", true)));
     let mut table = Table::new(&columns);
-    for step in &found.steps {
+    for step in steps {
         let of = &step.measured;
         let max = of.response.max().map_or("-".to_owned(), |max| numbers().value(max));
         let held = match (step.is_held, step.is_generators) {
@@ -261,8 +280,5 @@ pub(crate) fn text(searched: &Searched, terminal: &Terminal) -> String {
         cells.extend(has_failed.then(|| count(of.failed)));
         table.row(cells);
     }
-    text.push_str(&table.text(terminal));
-    text.push('\n');
-    found.to_string().lines().for_each(|line| paragraph(&mut text, line, terminal));
-    text
+    table
 }

@@ -93,7 +93,7 @@ mod tests {
         let requirements = vec!["p99<20ms".parse().unwrap()];
         let limits = requirements.iter().map(|one| Limit::try_from(one).unwrap()).collect();
         let search = Search { requirements: limits, ..Search::default() };
-        let found: Result<_, Infallible> = search.run(&mut |ask| {
+        let found: Result<_, (Infallible, _)> = search.run(&mut |ask| {
             let ms = if ask.rate > 1_000.0 { 50 } else { 1 };
             let times = |ms: u64| {
                 let mut times = Histogram::default();

@@ -113,15 +113,19 @@ pub(crate) fn account(run: &Run) -> Vec<[String; 4]> {
     rows
 }
 
+fn limit(of: Option<u64>) -> String {
+    of.map_or_else(|| "any number".to_owned(), count)
+}
+
 /// The rest that is known of a run: name and words.
 pub(crate) fn facts(run: &Run, about: &About) -> Vec<(&'static str, String)> {
     let tally = &run.tally;
     let seconds = run.length_ns.max(1) as f64 * 1e-9;
     let threads_ns = run.length_ns.max(1) as f64 * about.threads as f64;
     let busy = tally.cpu_ns as f64 / threads_ns * 100.0;
-    let (opened, place) = match about.is_command {
-        true => (("processes", format!("{} started", count(tally.opened))), "process to end"),
-        false => (("connections", format!("{} opened", count(tally.opened))), "connection"),
+    let (opened, many, place) = match about.is_command {
+        true => ("processes", "started", "process to end"),
+        false => ("connections", "opened", "connection"),
     };
     let requests = |n: u64| {
         let many = if n == 1 { "request" } else { "requests" };
@@ -129,8 +133,25 @@ pub(crate) fn facts(run: &Run, about: &About) -> Vec<(&'static str, String)> {
     };
     vec![
         ("rate", format!("{} answered", super::plan::per_second(tally.completed as f64 / seconds))),
-        ("in flight", format!("{} at the most", requests(tally.in_flight_max))),
-        opened,
+        ("in flight", format!("{} at the most; there is no limit", requests(tally.in_flight_max))),
+        (
+            opened,
+            format!(
+                "{} {many}, {} at once, and {} are allowed",
+                count(tally.opened),
+                count(tally.connected_max),
+                count(about.connections_max as u64)
+            ),
+        ),
+        (
+            "open files",
+            format!(
+                "{} needed at the most, {} allowed, {} if asked for",
+                count(run.files.needed),
+                limit(run.files.limit),
+                limit(run.files.limit_max)
+            ),
+        ),
         (
             "waited",
             format!(

@@ -140,6 +140,8 @@ fn an_absent_server_fails_each_request() {
     assert_eq!(run.status, 4, "{}", run.all());
     assert_eq!((number(&run.stdout, "intended"), number(&run.stdout, "refused")), (25, 25));
     assert!(run.stdout.contains("NOT MET  p50<1h  never"), "{}", run.stdout);
+    assert!(run.stdout.contains("the first: Connection refused"), "{}", run.stdout);
+    assert!(run.stdout.contains(" needed at the most, "), "{}", run.stdout);
 }
 
 #[test]
@@ -176,6 +178,10 @@ fn what_cannot_be_run_is_told() {
         (vec!["--rate", "1", "--", "/nowhere/a"], 1, "there is no such file"),
         (vec!["--rate", "1", "--requests", requests], 1, "\"page\" has no command"),
         (vec!["--rate", "1", "--requests", requests, "--ca", "a"], 1, "--ca is for a server"),
+        (vec!["http://a/", "--rate", "1", "--argument", "-1"], 1, "it has arguments"),
+        (vec!["grpc://a/b", "--rate", "1"], 1, "/package.Service/Method"),
+        (vec!["redis://a", "--rate", "1", "--body", " "], 1, "no words"),
+        (vec!["postgres://a/b?sslmode=prefer", "--rate", "1"], 2, "sslmode=disable"),
         (vec!["compare", "/nowhere", "/nowhere"], 1, "cannot read /nowhere"),
     ] {
         let run = topdeck(&[&["load"], &arguments[..]].concat(), b"");
@@ -194,7 +200,7 @@ fn a_command_is_a_request() {
     let text = &run.stderr;
     assert!(text.contains("sh with 2 arguments  20/s at even distances"), "{text}");
     assert!(text.contains("up to 100 processes at once"), "{text}");
-    assert!(text.contains("  10 started\n") && text.contains("for a process to end"), "{text}");
+    assert!(text.contains("  10 started, ") && text.contains("for a process to end"), "{text}");
     assert_eq!((number(text, "intended"), number(text, "  exit ")), (10, 10), "{text}");
     assert!(text.contains(" ended with status 3: no such table\n"), "{text}");
     let document: Value = serde_json::from_str(&run.stdout).unwrap();
@@ -328,6 +334,48 @@ fn a_search_ends_at_the_highest_rate_that_is_asked_for() {
     assert_eq!(run.status, 0, "{}", run.all());
     assert!(run.stdout.contains("held: at least 100/s"), "{}", run.stdout);
     assert_eq!(run.stderr, "");
+}
+
+/// What a search has tried when it is ended is told, and that it found nothing.
+#[test]
+fn an_interrupted_search_tells_what_it_tried() {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    let stub = stub();
+    let binary = env!("CARGO_BIN_EXE_topdeck");
+    let mut child = std::process::Command::new(binary)
+        .args(["load", "--no-calibration", &url(&stub), "--search", "--require", "p50<1s"])
+        .args(["--rate", "10", "--duration", "2s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut told = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    told.read_line(&mut line).unwrap();
+    assert!(line.starts_with("step 1: 10/s for "), "{line}");
+    let pid = child.id().to_string();
+    let killed = std::process::Command::new("kill").args(["-INT", &pid]).status();
+    assert!(killed.expect("kill runs").success());
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{rest}");
+    assert!(rest.contains("ended before the rate was found"), "{rest}");
+    assert!(text.contains("service p99") && text.contains("10/s"), "{text}");
+}
+
+/// A comparison with a run that is not to be trusted says so by its exit status.
+#[test]
+fn a_doubted_run_is_compared_with_doubt() {
+    let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/load/run.json");
+    let compared = topdeck(&["load", "compare", run, run], b"");
+    assert_eq!(compared.status, 3, "{}", compared.all());
+    assert!(compared.stdout.contains("NOT TO BE TRUSTED"), "{}", compared.stdout);
+    let compared = topdeck(&["load", "compare", run, run, "--json"], b"");
+    assert_eq!(compared.status, 3, "{}", compared.all());
+    let document: Value = serde_json::from_str(&compared.stdout).unwrap();
+    assert!(document["b"]["doubts"][0].as_str().unwrap().contains("stood still"), "{document}");
 }
 
 /// Ctrl-C ends the sending, and what there is is told.

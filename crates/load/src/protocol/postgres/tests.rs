@@ -109,6 +109,30 @@ fn what_the_server_asks_about_us_is_answered() {
 }
 
 #[test]
+fn why_we_are_refused_is_known() {
+    let words = |asked: &[u8], password: Option<&str>, failure| {
+        let login = Login::new("me", password.map(Secret::new), "base");
+        let mut session = Postgres::new(login, false);
+        let found = session.receive(asked, &mut Vec::new(), &mut Vec::new());
+        assert_eq!(found, Err(failure));
+        assert_eq!(session.words(Failure::Reset), None);
+        session.words(failure)
+    };
+    let refused = message(b'E', b"SFATAL\0VFATAL\0C28000\0Mno entry\0Fauth.c\0\0");
+    let found = words(&refused, None, Failure::Status);
+    assert_eq!(found.as_deref(), Some("FATAL: no entry (28000)"));
+    assert_eq!(words(&messages("E"), None, Failure::Status), None);
+    // Before version 3 of the protocol an error was a text without a length.
+    assert_eq!(words(b"EFATAL: unsupported\0", None, Failure::Malformed), None);
+    let found = words(&login(3, b""), None, Failure::Status);
+    assert!(found.unwrap().contains("wants a password"));
+    let found = words(&login(10, b"SCRAM-SHA-256-PLUS\0\0"), Some("secret"), Failure::Status);
+    assert!(found.unwrap().contains("channel binding"));
+    let found = words(&login(7, b""), Some("secret"), Failure::Status);
+    assert!(found.unwrap().contains("another proof"));
+}
+
+#[test]
 fn a_server_may_not_make_us_count_for_ever() {
     let (mut session, mut out, mut ended) = (fresh(false), Vec::new(), Vec::new());
     session.receive(&login(10, b"SCRAM-SHA-256\0\0"), &mut out, &mut ended).unwrap();

@@ -35,6 +35,7 @@ pub(crate) fn report() -> Report {
         own_lag: histogram((1..=99).map(|n| n % 2)),
         failure: histogram([60, 61].into_iter()),
         in_flight_max: 12,
+        connected_max: 16,
         waited: 1,
         opened: 16,
         cpu_ns: 50 * MS,
@@ -56,6 +57,7 @@ pub(crate) fn report() -> Report {
         length_ns: 2_010 * MS,
         stalls: vec![(1_000 * MS, 1_030 * MS)],
         words,
+        files: load::Files { needed: 10_064, limit: Some(20_000), limit_max: None },
         doubts: vec![doubt],
     };
     let machine = Machine {
