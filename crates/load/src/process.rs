@@ -128,15 +128,10 @@ impl Process {
         }
     }
 
-    /// What it has to say of why it failed, if it was heard.
-    pub(crate) fn complaint(&self, why: &str) -> Option<Complaint> {
-        let file = self.stderr.as_ref()?;
-        let length = file.metadata().map_or(0, |about| about.len());
-        let from = length.saturating_sub(TOLD_BYTES);
-        let mut told = vec![0; (length - from) as usize];
-        let read = file.read_at(&mut told, from).unwrap_or(0);
-        let said = String::from_utf8_lossy(&told[..read]).trim().to_owned();
-        Some(Complaint { request: self.number, why: why.to_owned(), said })
+    /// What it has to say of why it failed.
+    pub(crate) fn complaint(&self, why: &str) -> Complaint {
+        let said = self.stderr.as_ref().map(said).unwrap_or_default();
+        Complaint { request: self.number, why: why.to_owned(), said }
     }
 
     /// Of what it said, only the end is kept.
@@ -195,6 +190,15 @@ impl Ill {
         };
         Ill { failure, why: format!("it was not started: {error}") }
     }
+}
+
+/// The end of what was written to a file.
+fn said(file: &File) -> String {
+    let length = file.metadata().map_or(0, |about| about.len());
+    let from = length.saturating_sub(TOLD_BYTES);
+    let mut told = vec![0; (length - from) as usize];
+    let read = file.read_at(&mut told, from).unwrap_or(0);
+    String::from_utf8_lossy(&told[..read]).trim().to_owned()
 }
 
 fn nameless() -> io::Result<File> {

@@ -419,8 +419,8 @@ impl Worker {
         let process = &mut self.processes[key];
         process.ticket = None;
         process.kill();
-        let complaint = || process.complaint("it was killed, for its time was over");
-        self.complaint = self.complaint.take().or_else(complaint);
+        let why = "it was killed, for its time was over";
+        self.complaint.get_or_insert_with(|| process.complaint(why));
     }
 
     /// Looks whether a process has ended.
@@ -435,7 +435,7 @@ impl Worker {
         match ended {
             Ok(()) => self.complete(ticket, now),
             Err(Ill { failure, why }) => {
-                self.complaint = self.complaint.take().or_else(|| process.complaint(&why));
+                self.complaint.get_or_insert_with(|| process.complaint(&why));
                 self.fail(ticket, failure, now);
             }
         }
