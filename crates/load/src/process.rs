@@ -117,18 +117,11 @@ impl Process {
         }
     }
 
-    /// What became of it, and the end of what it said, on one line.
+    /// What became of it, and the end of what it said.
     pub(crate) fn words(&self, why: &str) -> Option<String> {
         let why = format!("request {} {why}", self.number);
-        let Some(file) = &self.stderr else { return Some(why) };
-        let length = file.metadata().map_or(0, |about| about.len());
-        let from = length.saturating_sub(TOLD_BYTES);
-        let mut told = vec![0; (length - from) as usize];
-        let read = file.read_at(&mut told, from).unwrap_or(0);
-        let said = String::from_utf8_lossy(&told[..read]);
-        let lines: Vec<&str> =
-            said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        Some(if lines.is_empty() { why } else { format!("{why}: {}", lines.join(" / ")) })
+        let said = self.stderr.as_ref().map(said).unwrap_or_default();
+        Some(if said.is_empty() { why } else { format!("{why}: {said}") })
     }
 
     /// Of what it said, only the end is kept.
@@ -187,6 +180,17 @@ impl Ill {
         };
         Ill { failure, why: format!("it was not started: {error}") }
     }
+}
+
+/// The end of what was written to a file, on one line.
+fn said(file: &File) -> String {
+    let length = file.metadata().map_or(0, |about| about.len());
+    let from = length.saturating_sub(TOLD_BYTES);
+    let mut told = vec![0; (length - from) as usize];
+    let read = file.read_at(&mut told, from).unwrap_or(0);
+    let said = String::from_utf8_lossy(&told[..read]);
+    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" / ")
 }
 
 fn nameless() -> io::Result<File> {

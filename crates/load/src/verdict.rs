@@ -33,7 +33,7 @@ pub enum Doubt {
         /// Share of the time of all threads, up to 1.
         share: f64,
     },
-    /// This machine had no more files, ports or memory.
+    /// This machine had no more files, ports, processes or memory.
     Resources {
         /// Requests that failed for that.
         failed: u64,
@@ -160,7 +160,8 @@ impl fmt::Display for Doubt {
             ),
             Doubt::Resources { failed } => write!(
                 f,
-                "{failed} requests found no file, port or memory on this machine; raise the limits, or ask for fewer connections"
+                "{failed} requests found no file, port, process or memory on this machine; raise the limits, or ask for fewer connections or \
+                 processes"
             ),
             Doubt::Rate { asked, possible: 0.0 } => write!(
                 f,

@@ -74,16 +74,25 @@ fn with_word(word: &str) -> Vec<i32> {
     pids.filter(has_word).collect()
 }
 
-/// What was killed takes a moment to go.
+/// Children of this process that have ended, and that nobody waited for: number, name in parentheses, state, parent.
+fn zombies() -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let told = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    let mine = format!(" Z {} ", std::process::id());
+    told.filter(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(&mine)))
+        .collect()
+}
+
+/// What was killed takes a moment to go, and other tests have children too.
 #[track_caller]
 fn nothing_is_left(word: &str) {
     for _ in 0..500 {
-        if with_word(word).is_empty() {
+        if with_word(word).is_empty() && zombies().is_empty() {
             return;
         }
         thread::sleep(Duration::from_millis(20));
     }
-    panic!("left: {:?}", with_word(word));
+    panic!("left: {:?}, zombies: {:?}", with_word(word), zombies());
 }
 
 fn words(run: &Run, failure: Failure) -> String {

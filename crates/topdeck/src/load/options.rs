@@ -9,7 +9,7 @@ use load::{Requirement, Sessions};
 use crate::load::{compare, sessions};
 use crate::time;
 
-/// Put load on a server and see what its users would have felt
+/// Put load on a server, or on a command, and see what its users would have felt
 ///
 /// When each request is due is decided beforehand, and nothing that the server does moves it: who waits for an answer keeps nobody else from
 /// asking. Response time runs from when a request was due, service time from when it was sent; both are always told. What was not answered

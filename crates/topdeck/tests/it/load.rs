@@ -194,8 +194,12 @@ fn what_cannot_be_run_is_told() {
 #[test]
 fn a_command_is_a_request() {
     let script = "echo no such table >&2; exit 3 # hunter2";
-    let arguments = ["--rate", "20", "--duration", "500ms", "--json", "-", "--", "sh", "-c"];
-    let Some(run) = trusted(&[&arguments[..], &[script]].concat()) else { return };
+    let folder = Folder::new();
+    let page = folder.path("run.html");
+    let files = ["--json", "-", "--html", page.to_str().unwrap()];
+    let arguments = ["--rate", "20", "--duration", "500ms"];
+    let command = ["--", "sh", "-c", script];
+    let Some(run) = trusted(&[&arguments[..], &files, &command].concat()) else { return };
     assert_eq!(run.status, 0, "{}", run.all());
     let text = &run.stderr;
     assert!(text.contains("sh with 2 arguments  20/s at even distances"), "{text}");
@@ -208,7 +212,9 @@ fn a_command_is_a_request() {
     assert_eq!(document["account"]["failed"]["exit"], 10);
     let words = document["first_failures"]["exit"].as_str().unwrap();
     assert!(words.ends_with(" ended with status 3: no such table"), "{words}");
-    assert!(!run.all().contains("hunter2"), "{}", run.all());
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains(" ended with status 3: no such table"), "{page}");
+    assert!(![page, run.all()].concat().contains("hunter2"), "{}", run.all());
 }
 
 #[test]
