@@ -128,7 +128,8 @@ impl Protocol {
             Protocol::Echo
             | Protocol::Http1 { .. }
             | Protocol::Http2 { .. }
-            | Protocol::Grpc { .. } => None,
+            | Protocol::Grpc { .. }
+            | Protocol::Command => None,
         }
     }
 
@@ -140,7 +141,8 @@ impl Protocol {
             | Protocol::Http1 { .. }
             | Protocol::Http2 { .. }
             | Protocol::Grpc { .. }
-            | Protocol::Redis { .. } => None,
+            | Protocol::Redis { .. }
+            | Protocol::Command => None,
         }
     }
 

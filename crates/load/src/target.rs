@@ -73,7 +73,13 @@ impl Target {
 
     /// No server: each request is a command.
     pub fn command() -> Target {
-        Target { protocol: Protocol::Command, host: String::new(), port: 0, is_tls: false }
+        Target {
+            protocol: Protocol::Command,
+            host: String::new(),
+            port: 0,
+            is_tls: false,
+            is_verified: true,
+        }
     }
 
     /// Reads `http://host:port/path` and its like; the second is what a request's path is without another, `/` if the target has none.

@@ -216,6 +216,7 @@ fn requirement(text: &str) {
             stalls: Vec::new(),
             doubts: Vec::new(),
             words: Default::default(),
+            files: Default::default(),
         };
         let (found, _) = requirement.judge(&run);
         assert!(found.is_none_or(|found| found.lower <= found.upper), "{found:?}");
