@@ -12,7 +12,7 @@ use rustls_pki_types::ServerName;
 
 use crate::connection::Dial;
 use crate::request::Requests;
-use crate::schedule::Schedule;
+use crate::schedule::{Random, Schedule};
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::verdict::{self, Doubt};
@@ -139,13 +139,14 @@ pub fn run(
     }
     raise_files(settings.connections_max + FILES_ELSE)?;
     let share_of = |all: usize, number: usize| all / threads + usize::from(number < all % threads);
+    let mut seeds = seeds(settings.seed);
     let mut workers = Vec::new();
     for number in 0..threads {
         workers.push(Worker::new(Share {
             dial: dial.clone(),
             due: Box::new(settings.schedule.arrivals().skip(number).step_by(threads)),
             requests: settings.requests.clone(),
-            seed: settings.seed.wrapping_add(number as u64),
+            seed: seeds.next(),
             connections: share_of(settings.connections, number),
             connections_max: share_of(settings.connections_max, number),
             timeout_ns: settings.timeout_ns,
@@ -230,6 +231,13 @@ pub fn run(
     Ok(run)
 }
 
+/// What each worker begins to draw requests from. The schedule draws from the seed itself; by the same numbers, the gap before a request
+/// would decide which one it is.
+fn seeds(seed: u64) -> Random {
+    const REQUESTS: u64 = 0x6c6f_6164_2072_6571;
+    Random::new(seed ^ REQUESTS)
+}
+
 /// Pieces of time in order, those that touch each other as one: threads that stand still together are one stall.
 fn joined(mut pieces: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     pieces.sort_unstable();
@@ -290,6 +298,28 @@ fn raise_files(wanted: usize) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// With the same numbers for both, the rarer kind would come after the longest gaps.
+    #[test]
+    fn which_request_is_sent_has_nothing_to_do_with_when() {
+        let text = "[[request]]\npath = '/rare'\n[[request]]\nweight = 9\npath = '/often'\n";
+        let requests = Requests::parse(text, std::path::Path::new("")).unwrap();
+        for seed in [1, 7, 1_000_000] {
+            let spacing = crate::schedule::Spacing::Poisson { seed };
+            let arrivals = Schedule::constant(1_000.0, 100_000_000_000, spacing).arrivals();
+            let mut random = Random::new(seeds(seed).next());
+            let (mut before, mut gaps) = (0, [(0, 0); 2]);
+            for due in arrivals {
+                let (sum, count) = &mut gaps[requests.draw(&mut random).index];
+                (*sum, *count) = (*sum + due - before, *count + 1);
+                before = due;
+            }
+            let [rare, often] = gaps.map(|(sum, count)| sum as f64 / f64::from(count));
+            // Of 10,000 gaps the mean is known to 1 %.
+            assert!((rare / often - 1.0).abs() < 0.05, "{rare} ns before the rare, {often} ns");
+            assert!((9_000..11_000).contains(&gaps[0].1), "{gaps:?}");
+        }
+    }
 
     #[test]
     fn threads_that_stand_still_together_are_one_stall() {
