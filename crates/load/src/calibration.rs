@@ -14,9 +14,10 @@ use std::sync::atomic::AtomicBool;
 use hist::Histogram;
 
 use crate::request::{Request, Requests, Template};
-use crate::run::{Error, Observer, Run, Settings, run};
+use crate::run::{Error, Run, Settings, run};
 use crate::schedule::{Schedule, Spacing};
-use crate::stub::{Answers, Stub};
+use crate::stub::{Answers, Freezing, Stub};
+use crate::tally::bucket_width;
 use crate::target::Target;
 use crate::truth::{Freeze, truth};
 use crate::verdict::Doubt;
@@ -73,8 +74,6 @@ const FREEZE_LENGTH_NS: u64 = 600 * MS;
 const FREEZE: Freeze = Freeze { from_ns: 200 * MS, to_ns: 350 * MS };
 const SERVICE_NS: u64 = 2 * MS;
 const ATTEMPTS: u32 = 3;
-/// A bucket of the histograms is so wide.
-const BUCKET: f64 = 0.0219;
 /// Readings of a good clock are off by far less.
 const CLOCK_ERROR_NS: u64 = MS;
 
@@ -135,20 +134,11 @@ fn rate_max(stop: &Arc<AtomicBool>) -> Result<(f64, f64), Error> {
     Ok((held, base_ns))
 }
 
-/// Tells the stub when to stand still.
-struct Freezing<'a>(&'a Stub);
-
-impl Observer for Freezing<'_> {
-    fn began(&mut self, start_ns: u64) {
-        self.0.freeze(start_ns + FREEZE.from_ns, start_ns + FREEZE.to_ns);
-    }
-}
-
 /// What was found, and whether the machine kept going.
 fn freeze_test(base_ns: f64, stop: &Arc<AtomicBool>) -> Result<(Vec<Compared>, bool), Error> {
     let stub = Stub::start(Answers::Http1, SERVICE_NS)?;
     let settings = settings(&stub, FREEZE_RATE, FREEZE_LENGTH_NS);
-    let found = run(&settings, stop, &mut Freezing(&stub))?;
+    let found = run(&settings, stop, &mut Freezing(&stub, FREEZE))?;
     let end_ns = FREEZE_LENGTH_NS + settings.drain_ns;
     let truth = truth(settings.schedule.arrivals(), SERVICE_NS, FREEZE, end_ns);
     Ok(judged(&found, &truth, base_ns, stub.late_ns()))
@@ -168,7 +158,7 @@ fn judged(
     let compared = compared.map(|(what, q)| {
         let at = |of: &Histogram| q.map_or_else(|| mean(of), |q| quantile(of, q));
         let (found_ns, truth_ns) = (at(&found.tally.response), at(truth));
-        Compared { what, found_ns, truth_ns, allowed_ns: truth_ns * BUCKET + base_ns }
+        Compared { what, found_ns, truth_ns, allowed_ns: truth_ns * bucket_width() + base_ns }
     });
     (compared.to_vec(), is_steady)
 }

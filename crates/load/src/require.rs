@@ -233,6 +233,7 @@ mod tests {
             by_request: Vec::new(),
             began_unix_ns: 0,
             length_ns: 2_000_000_000,
+            is_interrupted: false,
             stalls: Vec::new(),
             doubts: Vec::new(),
         }

@@ -56,6 +56,8 @@ pub struct Run {
     pub began_unix_ns: i64,
     /// From its beginning until the last answer, or until none was waited for any more. Nanoseconds.
     pub length_ns: u64,
+    /// Whether it was stopped while something was still due.
+    pub is_interrupted: bool,
     /// When the generator stood still, nanoseconds from the start.
     pub stalls: Vec<(u64, u64)>,
     /// Why it is not to be trusted; nothing, if it is.
@@ -112,10 +114,11 @@ const FILES_ELSE: usize = 64;
 
 /// Who is told of a run while it goes on.
 pub trait Observer {
-    /// It begins at this moment of the clock, which is some milliseconds ahead.
-    fn began(&mut self, _start_ns: u64) {}
+    /// It begins at this moment of the clock, which is some milliseconds ahead; and as nanoseconds since 1970, as in [`Run`].
+    fn began(&mut self, _start_ns: u64, _began_unix_ns: i64) {}
 
-    /// A second is over, so many nanoseconds after the start: what has ended in it.
+    /// A second is over, so many nanoseconds after the start: what has ended in it. Seconds come in order, each when all threads have told
+    /// theirs; a thread that stood still tells of several at once, and they all at the first of them. The last one ends with the run.
     fn second(&mut self, _end_ns: u64, _tally: &Tally) {}
 }
 
@@ -156,26 +159,35 @@ pub fn run(
         })?);
     }
     let (tell, told) = mpsc::channel();
-    let ready = Arc::new(std::sync::Barrier::new(threads + 1));
-    let (start, started) = (Arc::new(std::sync::OnceLock::new()), Arc::clone(&ready));
-    let handles: Vec<_> = workers
-        .into_iter()
-        .map(|mut worker| {
-            let (tell, start, ready) = (tell.clone(), Arc::clone(&start), Arc::clone(&ready));
-            thread::spawn(move || {
-                worker.warm(WARM_NS);
-                ready.wait();
-                let start_ns = *start.get_or_init(|| clock::now() + LEAD_NS);
-                worker.run(start_ns, &tell);
-            })
-        })
-        .collect();
+    let mut crew = Vec::new();
+    for (number, mut worker) in workers.into_iter().enumerate() {
+        let (is_ready, ready) = mpsc::channel();
+        let (start, started) = mpsc::channel();
+        let tell = tell.clone();
+        // If one cannot be started, or panics, the others learn that there will be no start, and end.
+        let handle = thread::Builder::new().spawn(move || {
+            worker.warm(WARM_NS);
+            let _ = is_ready.send(());
+            if let Ok(start_ns) = started.recv() {
+                worker.run(start_ns, number, &tell);
+            }
+        })?;
+        crew.push((ready, start, handle));
+    }
     drop(tell);
-    started.wait();
-    let start_ns = *start.get_or_init(|| clock::now() + LEAD_NS);
-    observer.began(start_ns);
-    let wall = clock::wall();
-    let began_unix_ns = wall.unix_ns + (start_ns as i64 - clock::now() as i64);
+    let are_ready = crew.iter().all(|(ready, ..)| ready.recv().is_ok());
+    let start_ns = clock::now() + LEAD_NS;
+    let began_unix_ns = clock::wall().unix_ns + (start_ns as i64 - clock::now() as i64);
+    let mut handles = Vec::new();
+    for (_, start, handle) in crew {
+        if are_ready {
+            let _ = start.send(start_ns);
+        }
+        handles.push(handle);
+    }
+    if are_ready {
+        observer.began(start_ns, began_unix_ns);
+    }
     let mut run = Run {
         tally: Tally::default(),
         by_second: BTreeMap::new(),
@@ -186,25 +198,19 @@ pub fn run(
             .collect(),
         began_unix_ns,
         length_ns: 0,
+        is_interrupted: false,
         stalls: Vec::new(),
         doubts: Vec::new(),
     };
-    let mut seconds: BTreeMap<u64, (usize, Tally)> = BTreeMap::new();
-    for one in told {
+    let mut seconds = Seconds::new(threads);
+    for (number, one) in told {
         match one {
             Told::Second(end_ns, tally) => {
-                run.length_ns = run.length_ns.max(end_ns);
                 run.tally.merge(&tally);
-                let entry = seconds.entry(end_ns).or_default();
-                entry.0 += 1;
-                entry.1.merge(&tally);
-                // Of the last second workers tell at moments of their own.
-                while let Some(whole) = seconds.first_entry().filter(|one| one.get().0 == threads) {
-                    let (end_ns, (_, tally)) = whole.remove_entry();
-                    observer.second(end_ns, &tally);
-                }
+                seconds.tell(number, end_ns, &tally);
             }
             Told::End(end) => {
+                seconds.end(number);
                 for (second, histogram) in end.by_second {
                     merge(run.by_second.entry(second).or_default(), &histogram);
                 }
@@ -212,19 +218,18 @@ pub fn run(
                     merge(mine, theirs);
                 }
                 run.stalls.extend(end.stalls);
+                run.is_interrupted |= end.is_interrupted;
             }
         }
+        while let Some((end_ns, tally)) = seconds.next() {
+            observer.second(end_ns, &tally);
+        }
     }
+    run.length_ns = seconds.length_ns;
     for handle in handles {
         if let Err(panic) = handle.join() {
             std::panic::resume_unwind(panic);
         }
-    }
-    if let Some(last) = seconds.into_values().map(|one| one.1).reduce(|mut a, b| {
-        a.merge(&b);
-        a
-    }) {
-        observer.second(run.length_ns, &last);
     }
     run.stalls = joined(std::mem::take(&mut run.stalls));
     run.doubts = verdict::doubts(&run, threads);
@@ -236,6 +241,43 @@ pub fn run(
 fn seeds(seed: u64) -> Random {
     const REQUESTS: u64 = 0x6c6f_6164_2072_6571;
     Random::new(seed ^ REQUESTS)
+}
+
+/// Seconds of several workers on their way to be one.
+struct Seconds {
+    /// How far each has told; to the end of time when it has told all.
+    told_ns: Vec<u64>,
+    /// By the number of the second, from 1, so that what a worker tells at its end counts to the second that it ends in.
+    kept: BTreeMap<u64, Tally>,
+    /// The last moment that was told of.
+    length_ns: u64,
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Seconds {
+    fn new(threads: usize) -> Seconds {
+        Seconds { told_ns: vec![0; threads], kept: BTreeMap::new(), length_ns: 0 }
+    }
+
+    fn tell(&mut self, worker: usize, end_ns: u64, tally: &Tally) {
+        self.told_ns[worker] = end_ns;
+        self.length_ns = self.length_ns.max(end_ns);
+        self.kept.entry(end_ns.div_ceil(SECOND_NS)).or_default().merge(tally);
+    }
+
+    fn end(&mut self, worker: usize) {
+        self.told_ns[worker] = u64::MAX;
+    }
+
+    /// The first second that all have told of, and its end.
+    fn next(&mut self) -> Option<(u64, Tally)> {
+        let least_ns = self.told_ns.iter().copied().min().unwrap_or(u64::MAX);
+        let first = self.kept.first_entry()?;
+        let end_ns = first.key() * SECOND_NS;
+        // What ends within a second is known in full only when all have ended.
+        (end_ns <= least_ns).then(|| (end_ns.min(self.length_ns), first.remove()))
+    }
 }
 
 /// Pieces of time in order, those that touch each other as one: threads that stand still together are one stall.
@@ -306,7 +348,7 @@ mod tests {
         let requests = Requests::parse(text, std::path::Path::new("")).unwrap();
         for seed in [1, 7, 1_000_000] {
             let spacing = crate::schedule::Spacing::Poisson { seed };
-            let arrivals = Schedule::constant(1_000.0, 100_000_000_000, spacing).arrivals();
+            let arrivals = Schedule::constant(1_000.0, 100 * SECOND_NS, spacing).arrivals();
             let mut random = Random::new(seeds(seed).next());
             let (mut before, mut gaps) = (0, [(0, 0); 2]);
             for due in arrivals {
@@ -319,6 +361,37 @@ mod tests {
             assert!((rare / often - 1.0).abs() < 0.05, "{rare} ns before the rare, {often} ns");
             assert!((9_000..11_000).contains(&gaps[0].1), "{gaps:?}");
         }
+    }
+
+    #[test]
+    fn seconds_are_told_when_all_threads_have_told_them() {
+        let of = |intended| Tally { intended, ..Tally::default() };
+        let mut seconds = Seconds::new(3);
+        let mut told = |worker, ms: u64, intended| {
+            match intended {
+                0 => seconds.end(worker),
+                _ => seconds.tell(worker, ms * 1_000_000, &of(intended)),
+            }
+            let all = std::iter::from_fn(|| seconds.next());
+            all.map(|(end_ns, tally)| (end_ns / 1_000_000, tally.intended)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(0, 1_000, 1), []);
+        assert_eq!(told(1, 1_000, 1), []);
+        assert_eq!(told(2, 1_000, 1), [(1_000, 3)]);
+        // The first ends within a second, the second stands still for two.
+        assert_eq!(told(0, 1_300, 2), []);
+        assert_eq!(told(0, 0, 0), []);
+        assert_eq!(told(2, 2_000, 4), []);
+        assert_eq!(told(1, 2_000, 8), [(2_000, 14)]);
+        assert_eq!(told(2, 3_000, 16), []);
+        assert_eq!(told(2, 4_000, 32), []);
+        assert_eq!(told(1, 5_000, 64), [(3_000, 16), (4_000, 32)]);
+        assert_eq!(told(2, 5_000, 128), [(5_000, 192)]);
+        // Those that end in the same second are one, which ends with the last.
+        assert_eq!(told(1, 5_100, 1), []);
+        assert_eq!(told(1, 0, 0), []);
+        assert_eq!(told(2, 5_700, 2), []);
+        assert_eq!(told(2, 0, 0), [(5_700, 3)]);
     }
 
     #[test]

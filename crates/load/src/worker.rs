@@ -66,6 +66,8 @@ pub(crate) struct End {
     pub(crate) by_request: Vec<hist::Histogram>,
     /// When it stood still, from the start.
     pub(crate) stalls: Vec<(u64, u64)>,
+    /// It was stopped while something was still due.
+    pub(crate) is_interrupted: bool,
 }
 
 /// A request that was due and has not ended.
@@ -158,22 +160,27 @@ impl Worker {
     }
 
     /// Does its share, from `start_ns` of the clock on.
-    pub(crate) fn run(mut self, start_ns: u64, told: &Sender<Told>) {
+    pub(crate) fn run(mut self, start_ns: u64, number: usize, told: &Sender<(usize, Told)>) {
+        let tell = |one: Told| {
+            // Nobody listens if the run was given up.
+            let _ = told.send((number, one));
+        };
         self.start_ns = start_ns;
         self.cpu_before_ns = cpu_ns();
         self.awake_ns = clock::now().max(start_ns);
         let mut report_ns = start_ns + SECOND_NS;
-        let mut is_stopped = false;
+        let (mut is_stopped, mut is_interrupted) = (false, false);
         let end_ns = loop {
             let now = self.now();
             if now >= report_ns {
-                self.tell(report_ns - start_ns, told);
+                tell(self.second(report_ns - start_ns));
                 report_ns += (now - report_ns) / SECOND_NS * SECOND_NS + SECOND_NS;
             }
             if !is_stopped && self.share.stop.load(Ordering::Relaxed) {
                 is_stopped = true;
-                self.next_due_ns = None;
-                self.share.length_ns = now.saturating_sub(start_ns);
+                is_interrupted = self.next_due_ns.take().is_some();
+                // When all was sent it changes nothing: answers are waited for no longer than without it.
+                self.share.length_ns = self.share.length_ns.min(now.saturating_sub(start_ns));
             }
             self.take_due(now);
             // After a stall it looks first: what was answered meanwhile has neither timed out nor stayed without an answer.
@@ -210,11 +217,11 @@ impl Worker {
             self.seconds.record(flight.due_ns - start_ns, age_ns);
             self.by_request[flight.request.index].record(age_ns);
         }
-        self.tell(end_ns - start_ns, told);
+        tell(self.second(end_ns - start_ns));
         let by_request = self.by_request.iter().map(hist::Recorder::snapshot).collect();
-        let end = End { by_second: self.seconds.finish(), by_request, stalls: self.stalls };
-        // Nobody listens if the run was given up.
-        let _ = told.send(Told::End(Box::new(end)));
+        let (by_second, stalls) = (self.seconds.finish(), self.stalls);
+        let end = End { by_second, by_request, stalls, is_interrupted };
+        tell(Told::End(Box::new(end)));
     }
 
     /// What time it is. Whoever asks learns by the way whether the worker stood still since it was last asked.
@@ -483,11 +490,11 @@ impl Worker {
         self.by_request[flight.request.index].record(response_ns);
     }
 
-    fn tell(&mut self, second_ns: u64, told: &Sender<Told>) {
+    fn second(&mut self, end_ns: u64) -> Told {
         let cpu = cpu_ns();
         self.counting.tally.cpu_ns = cpu - self.cpu_before_ns;
         self.cpu_before_ns = cpu;
-        let _ = told.send(Told::Second(second_ns, Box::new(self.counting.take())));
+        Told::Second(end_ns, Box::new(self.counting.take()))
     }
 }
 

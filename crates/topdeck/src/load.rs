@@ -28,9 +28,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail};
+use load::Calibration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::command::{print, say};
+use crate::command::{print, print_aside, say};
 use crate::hist::terminal::Terminal;
 pub(crate) use crate::load::options::Options;
 use crate::load::options::{Command, RunOptions};
@@ -50,38 +51,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match &options.subcommand {
         Some(Command::Compare(options)) => compare::run(options),
         Some(Command::Sessions(options)) => sessions::run(options),
-        None => go(&options.run),
+        None if options.run.search => highest(&options.run),
+        None => once(&options.run),
     }
 }
 
-fn go(options: &RunOptions) -> Result<ExitCode> {
-    let search = options.search.then(|| search::of(options));
+/// One run.
+fn once(options: &RunOptions) -> Result<ExitCode> {
     let plan = Plan::of(options)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The second one ends it at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot wait for ctrl-C")?;
-    }
-    let calibration = match options.no_calibration {
-        true => None,
-        false => Some(load::calibrate(&stop).context("calibration")?),
-    };
-    // Ended early, it found what is not true of this machine.
-    if calibration.is_some() && stop.load(Ordering::Relaxed) {
-        bail!("ended during the calibration, before anything was sent to the target");
-    }
-    if let Some(search) = search {
-        let searched = search::run(options, search, plan, calibration, &stop)?;
-        let text = search::text(&searched, &Terminal::new(options.ascii));
-        tell(options, &text, || format!("{}\n", searched::of(&searched)), None)?;
-        return Ok(ExitCode::from(match (searched.is_trusted(), searched.is_met()) {
-            (false, _) => UNTRUSTED,
-            (true, false) => NOT_MET,
-            (true, true) => 0,
-        }));
-    }
+    let stop = stopping()?;
+    let calibration = calibrated(options, &stop)?;
     let push = options.push.as_ref().map(|to| Push::start(to, options, &plan)).transpose()?;
     let mut watch = Watch::new(&plan, options.quiet, push);
     let ran = load::run(&plan.settings, &stop, &mut watch);
@@ -92,16 +71,8 @@ fn go(options: &RunOptions) -> Result<ExitCode> {
         run.doubts.splice(0..0, known);
     }
     let judged = options.require.iter().map(|one| Judged::of(one, &run)).collect();
-    let report = Report {
-        about: plan.about,
-        calibration,
-        judged,
-        services,
-        pushed,
-        sessions: options.sessions(),
-        is_interrupted: stop.load(Ordering::Relaxed),
-        run,
-    };
+    let (about, sessions) = (plan.about, options.sessions());
+    let report = Report { about, calibration, judged, services, pushed, sessions, run };
     let text = report::text(&report, &Terminal::new(options.ascii));
     tell(options, &text, || format!("{}\n", document::of(&report)), Some(&report))?;
     Ok(ExitCode::from(match &report {
@@ -109,6 +80,46 @@ fn go(options: &RunOptions) -> Result<ExitCode> {
         report if !report.judged.iter().all(Judged::is_met) => NOT_MET,
         _ => 0,
     }))
+}
+
+/// Many, for the highest rate that meets what is required.
+fn highest(options: &RunOptions) -> Result<ExitCode> {
+    let search = search::of(options);
+    let plan = Plan::of(options)?;
+    let stop = stopping()?;
+    let calibration = calibrated(options, &stop)?;
+    let searched = search::run(options, search, plan, calibration, &stop)?;
+    let text = search::text(&searched, &Terminal::new(options.ascii));
+    tell(options, &text, || format!("{}\n", searched::of(&searched)), None)?;
+    Ok(ExitCode::from(match (searched.is_trusted(), searched.is_met()) {
+        (false, _) => UNTRUSTED,
+        (true, false) => NOT_MET,
+        (true, true) => 0,
+    }))
+}
+
+/// What ctrl-C and SIGTERM set; the second one ends the program at once.
+fn stopping() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot wait for ctrl-C")?;
+    }
+    Ok(stop)
+}
+
+/// What this machine can be trusted with, unless nobody asks.
+fn calibrated(options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Option<Calibration>> {
+    if options.no_calibration {
+        return Ok(None);
+    }
+    let found = load::calibrate(stop).context("calibration")?;
+    // Ended early, it found what is not true of this machine.
+    if stop.load(Ordering::Relaxed) {
+        bail!("ended during the calibration, before anything was sent to the target");
+    }
+    Ok(Some(found))
 }
 
 /// Writes what was asked for; forms that only one run has need its report. A file that cannot be written keeps nothing else from being
@@ -137,7 +148,7 @@ fn tell(
     let files = [&options.json, &options.html, &options.hlog];
     // What is piped on is not mixed with what people read.
     match files.into_iter().flatten().any(|path| path.as_os_str() == STDOUT) {
-        true => eprint_text(text),
+        true => print_aside(text),
         false => write(Path::new(STDOUT), Ok(text.as_bytes().to_vec())),
     }
     if let Some(path) = &options.json {
@@ -150,10 +161,4 @@ fn tell(
         write(path, page::of(report).map(String::into_bytes));
     }
     trouble
-}
-
-/// To standard error, if anybody listens there.
-fn eprint_text(text: &str) {
-    use std::io::Write as _;
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }

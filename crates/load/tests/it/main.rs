@@ -5,6 +5,7 @@ mod freeze;
 mod frozen;
 mod hostile;
 mod plain;
+mod seconds;
 mod servers;
 mod sessions;
 mod stopped;

@@ -27,7 +27,7 @@ pub(crate) fn of(report: &Report) -> Json {
         ("calibration", report.calibration.as_ref().map_or(Null, calibration)),
         ("began_unix_ns", Integer(run.began_unix_ns.into())),
         ("length_ns", integer(run.length_ns)),
-        ("interrupted", Bool(report.is_interrupted)),
+        ("interrupted", Bool(run.is_interrupted)),
         ("trusted", Bool(run.doubts.is_empty())),
         ("doubts", doubts(&run.doubts)),
         (

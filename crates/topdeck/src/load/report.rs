@@ -28,8 +28,6 @@ pub(crate) struct Report {
     pub(crate) services: BTreeMap<u64, Histogram>,
     pub(crate) sessions: Option<Sessions>,
     pub(crate) pushed: Option<Pushed>,
-    /// It was ended before its time.
-    pub(crate) is_interrupted: bool,
 }
 
 /// A requirement, and whether it was met.
@@ -157,7 +155,7 @@ pub(crate) fn circumstances(report: &Report) -> Vec<String> {
         plain(&about.machine.words()),
     ];
     lines.extend(calibrated(report.calibration.as_ref()));
-    if report.is_interrupted {
+    if run.is_interrupted {
         lines.push(
             "ended before its time: what would have been due later is not counted".to_owned(),
         );

@@ -52,6 +52,7 @@ pub(crate) fn report() -> Report {
         ],
         began_unix_ns: 1_794_225_600_000_000_000,
         length_ns: 2_010 * MS,
+        is_interrupted: false,
         stalls: vec![(1_000 * MS, 1_030 * MS)],
         doubts: vec![doubt],
     };
@@ -99,7 +100,6 @@ pub(crate) fn report() -> Report {
             delivered: 2,
             trouble: Some("no connection".to_owned()),
         }),
-        is_interrupted: false,
         run,
     }
 }
