@@ -23,6 +23,7 @@ mod stub;
 mod tally;
 mod target;
 mod truth;
+mod units;
 mod verdict;
 mod worker;
 
@@ -34,7 +35,7 @@ pub use replay::ReplayError;
 pub use request::{Rendered, Request, Requests, RequestsError, Template, Values};
 pub use require::{Requirement, RequirementError, Statistic, Time, Verdict, What};
 pub use run::{Error, Observer, Run, Settings, run};
-pub use schedule::{Arrivals, Piece, Schedule, Spacing};
+pub use schedule::{Arrivals, Piece, Schedule, Spacing, per_second};
 pub use secret::Secret;
 pub use session::{Ended, Session, Ticket};
 pub use sessions::Sessions;

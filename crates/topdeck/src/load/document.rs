@@ -121,7 +121,6 @@ pub(crate) fn calibration(found: &Calibration) -> Json {
         ("clock_error_ns", integer(found.clock_error_ns)),
         ("clock_disruptions", integer(found.clock_disruptions)),
         ("rate_max", number(found.rate_max)),
-        ("processors", integer(found.processors as u64)),
         ("freeze", List(compared.collect())),
         ("attempts", integer(found.attempts.into())),
         ("steady", Bool(found.is_steady)),
@@ -133,7 +132,7 @@ fn account(tally: &Tally) -> Json {
     Object(vec![
         ("intended", integer(tally.intended)),
         ("completed", integer(tally.completed)),
-        ("failed", Map(failed.map(|(why, n)| (why.name().to_owned(), integer(n))).collect())),
+        ("failed", Map(failed.map(|(why, n)| (why.key(), integer(n))).collect())),
         ("unfinished", integer(tally.unfinished)),
         ("missed", integer(tally.missed)),
         ("seen_late", integer(tally.seen_late)),

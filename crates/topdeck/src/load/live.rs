@@ -4,10 +4,10 @@ use std::env;
 use std::io::{self, IsTerminal as _};
 
 use hist::Histogram;
-use load::{Arrivals, Doubt, Tally};
+use load::{Arrivals, Doubt, Tally, per_second};
 
 use crate::hist::show::{Show, count};
-use crate::load::plan::{Plan, nanoseconds, per_second};
+use crate::load::plan::{Plan, nanoseconds};
 use crate::load::statistics::show;
 
 /// Where it is shown, and what was seen so far.

@@ -138,6 +138,30 @@ fn the_page_names_every_field() {
     assert_eq!(told, found);
 }
 
+/// Reasons are names in the document; the page lists them.
+#[test]
+fn the_page_names_every_reason_of_failure() {
+    let row = PAGE.lines().find(|line| line.starts_with("| `account.failed.NAME`")).unwrap();
+    let (_, names) = row.split_once("by the reason: ").unwrap();
+    let told: Vec<&str> = names.trim_end_matches(" |").split(", ").collect();
+    let all: Vec<String> = Failure::ALL.iter().map(|one| format!("`{}`", one.key())).collect();
+    assert_eq!(told, all);
+    assert!(all.iter().all(|name| !name.contains(' ')));
+}
+
+/// JSON has no number for what was never answered.
+#[test]
+fn a_requirement_that_nothing_can_meet_has_no_numbers() {
+    let mut report = report();
+    report.run.tally.failed[Failure::Reset as usize] = 50;
+    report.judged = vec![Judged::of(&"p99<1s".parse().unwrap(), &report.run)];
+    let json: serde_json::Value = serde_json::from_str(&document::of(&report).to_string()).unwrap();
+    let one = &json["requirements"][0];
+    assert_eq!(one["verdict"], "missed");
+    let nothing = serde_json::json!({"lower": null, "estimate": null, "upper": null});
+    assert_eq!(one["found"], nothing);
+}
+
 pub(crate) fn paths(
     json: &serde_json::Value,
     before: &str,
