@@ -65,6 +65,7 @@ pub(crate) fn of(report: &Report) -> Json {
                     ("run", text(&pushed.run)),
                     ("seconds", integer(pushed.seconds)),
                     ("delivered", integer(pushed.delivered)),
+                    ("dropped", integer(pushed.dropped)),
                 ])
             }),
         ),

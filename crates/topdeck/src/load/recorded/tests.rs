@@ -98,6 +98,7 @@ pub(crate) fn report() -> Report {
             run: "a".to_owned(),
             seconds: 3,
             delivered: 2,
+            dropped: 0,
             trouble: Some("no connection".to_owned()),
         }),
         run,
