@@ -1,7 +1,7 @@
 //! A recorded schedule as text: a time per line.
 //!
-//! A time is a decimal number of seconds, or one with a unit (`ns`, `us`, `ms`, `s`, `min` or `m`, `h`). Times may be of a day, of 1970, or of
-//! the recording's own beginning: what counts is how long each is after the first, which is due when the run begins. Lines that are empty
+//! A time is a decimal number of seconds, or one with a unit (`ns`, `us`, `ms`, `s`, `min` or `m`, `h`). Times may be of a day, of 1970, or
+//! of the recording's own beginning: what counts is how long each is after the first, which is due when the run begins. Lines that are empty
 //! or begin with `#` are passed over. Decimals are read as such, not through a double, which has no room for nanoseconds since 1970;
 //! what is beyond a nanosecond is cut.
 
