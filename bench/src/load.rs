@@ -7,16 +7,17 @@ mod packets;
 mod tools;
 
 use self::freeze::{SCENARIOS, Scenario};
-use self::tools::{Said, Tool};
+use self::tools::{FIGURES, Said, Tool};
 use crate::Effort;
 use crate::report::{Samples, Section, Table, Target, number};
 
 const METHOD: &str = "\
 Freeze test: a server that answers each request after 1 ms, however many there are, is stopped (SIGSTOP) for part of a run with a \
-constant schedule, or the tool itself is stopped. The truth follows from the schedule by arithmetic, with the median that an answer \
-takes at rest on this machine as the server's time. wrk has no schedule: it sends as fast as answers come, on 10 connections. Tools \
-that do not print a figure have a dash. Highest rate: tool and nginx have a processor each; a rate is held if 99 % of it is \
-answered; wrk's is what it gets when it sends as fast as it can. \
+constant schedule, or the tool itself is stopped; of 1,200/s the server answers one after the other, each in 1 ms. The truth follows \
+from the schedule by arithmetic, with the median that an answer takes at rest on this machine as the server's time. All begin with 10 \
+connections; topdeck opens 1,000 at the most, vegeta as many as it needs, k6 has a user for each. wrk has no schedule: it sends as \
+fast as answers come. Tools that do not print a figure have a dash. Highest rate: tool and nginx have a processor each; a rate is \
+held if 99 % of it is answered; wrk's is what it gets when it sends as fast as it can. \
 Error added: what a tool says of 10,000 requests per second to nginx, less what the stamps of their packets say (tcpdump); for \
 topdeck its service time, which begins with the send as that of the others does.";
 
@@ -66,38 +67,52 @@ fn frozen(scenario: &Scenario, seconds: f64, service_ns: u64, section: &mut Sect
         ..Said::default()
     };
     let caption = format!("Of {seconds} s, {}: milliseconds.", scenario.name);
-    let header =
-        ["", "mean", "p50", "p99", "p99.9", "p99.99", "greatest", "says that it cannot be trusted"];
+    let mut header = vec![""];
+    header.extend(FIGURES);
+    header.push("says that it cannot be trusted");
     let mut table = Table::new(&caption, 1, &header);
     table.rows.push(row("truth", &truth));
     for tool in Tool::ALL {
         eprintln!("        {}: {} …", scenario.name, tool.name());
-        match freeze::run(tool, scenario, seconds) {
+        match freeze::run(tool, scenario, seconds, true) {
             Err(error) => {
                 section.method += &format!("\n\n{}, {}: {error:#}.", tool.name(), scenario.name)
             }
             Ok(said) => {
                 table.rows.push(row(&tool.name(), &said));
                 if tool == Tool::Topdeck {
-                    let what = format!("{}: farthest of all figures from the truth", scenario.name);
-                    let worst = farthest(&truth, &said);
-                    section.targets.push(Target::at_most(&what, BUCKET, "of it", Some(worst)));
-                    if scenario.is_tool_stopped {
-                        let said = said.doubts.map(f64::from);
-                        let what = format!("{}: it says so", scenario.name);
-                        section.targets.push(Target::at_least(&what, 1.0, "times", said));
-                    }
+                    targets(scenario, &truth, &said, section);
                 }
             }
+        }
+    }
+    // What the machine adds by itself: the truth knows nothing of it.
+    if scenario.is_tool_stopped() {
+        match freeze::run(Tool::Topdeck, scenario, seconds, false) {
+            Err(error) => section.method += &format!("\n\nWith nothing stopped: {error:#}."),
+            Ok(said) => table.rows.push(row("topdeck load, nothing stopped", &said)),
         }
     }
     section.tables.push(table);
 }
 
+fn targets(scenario: &Scenario, truth: &Said, said: &Said, section: &mut Section) {
+    let name = scenario.name;
+    let (figure, worst) = farthest(truth, said);
+    let what =
+        format!("{name}: how far the figure is off that is farthest from the truth, {figure}");
+    section.targets.push(Target::at_most(&what, BUCKET * 100.0, "%", Some(worst * 100.0)));
+    if scenario.is_tool_stopped() {
+        let what = format!("{name}: it says so");
+        let said = said.doubts.map(f64::from);
+        section.targets.push(Target::at_least(&what, 1.0, "times", said));
+    }
+}
+
 fn row(name: &str, said: &Said) -> Vec<String> {
     let cell = |value: Option<f64>| value.map_or("–".to_owned(), number);
     let mut row = vec![name.to_owned()];
-    row.extend([said.mean, said.p50, said.p99, said.p99_9, said.p99_99, said.max].map(cell));
+    row.extend(said.figures().map(cell));
     row.push(match said.doubts {
         Some(true) => "yes".to_owned(),
         Some(false) => "no".to_owned(),
@@ -106,21 +121,21 @@ fn row(name: &str, said: &Said) -> Vec<String> {
     row
 }
 
-/// How far a figure is off at the most, as a share of the truth.
-fn farthest(truth: &Said, said: &Said) -> f64 {
-    let figures = |one: &Said| [one.mean, one.p50, one.p99, one.p99_9, one.p99_99, one.max];
-    let pairs = figures(truth).into_iter().zip(figures(said));
-    let off = pairs.filter_map(|(truth, said)| Some((said? - truth?).abs() / truth?));
-    off.fold(0.0, f64::max)
+/// Which figure is farthest off, and how far, as a share of the truth.
+fn farthest(truth: &Said, said: &Said) -> (&'static str, f64) {
+    let pairs = truth.figures().into_iter().zip(said.figures()).zip(FIGURES);
+    let off =
+        pairs.filter_map(|((truth, said), name)| Some((name, (said? - truth?).abs() / truth?)));
+    off.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("none", f64::NAN))
 }
 
 fn rates(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
-    let seconds = if effort.quick { 1.0 } else { 5.0 };
+    let seconds = if effort.quick { 1.0 } else { 3.0 };
     let rounds = if effort.quick { 1 } else { 3 };
     let header = ["", "requests per second: median (least–greatest)"];
     let mut table = Table::new("The highest rate that is held on one processor.", 1, &header);
     let mut medians = Vec::new();
-    for tool in [Tool::Topdeck, Tool::Vegeta, Tool::Wrk] {
+    for tool in [Tool::Topdeck, Tool::Vegeta, Tool::Oha, Tool::K6, Tool::Wrk] {
         let mut samples = Samples::new(&tool.name(), "");
         for _ in 0..rounds {
             eprintln!("        the highest rate: {} …", tool.name());
@@ -143,9 +158,13 @@ fn rates(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
     section.tables.push(table);
     let of = |wanted: Tool| medians.iter().find(|one| one.0 == wanted).map(|one| one.1);
     let ours = of(Tool::Topdeck);
-    for (peer, limit) in [(Tool::Vegeta, 1.0), (Tool::Wrk, 0.8)] {
-        let ratio = ours.zip(of(peer)).map(|(ours, theirs)| ours / theirs);
-        let what = format!("highest rate on one processor, against {}", peer.name());
+    let honest = [Tool::Vegeta, Tool::Oha, Tool::K6].into_iter().filter_map(of);
+    let best = honest.reduce(f64::max);
+    for (peer, theirs, limit) in
+        [("the best peer with a schedule", best, 1.0), ("wrk", of(Tool::Wrk), 0.8)]
+    {
+        let ratio = ours.zip(theirs).map(|(ours, theirs)| ours / theirs);
+        let what = format!("highest rate on one processor, against {peer}");
         section.targets.push(Target::at_least(&what, limit, "× its rate", ratio));
     }
     let many = held::against(Tool::Topdeck, nginx, Some(10_000.0), seconds, 10_000);
@@ -164,7 +183,7 @@ fn errors(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
         ["", "p50, packets", "p50, said", "p50, added", "p99, packets", "p99, said", "p99, added"];
     let mut table = Table::new("Error added at 10,000/s, microseconds.", 1, &header);
     let mut added = Vec::new();
-    for tool in [Tool::Topdeck, Tool::Vegeta, Tool::Hey] {
+    for tool in [Tool::Topdeck, Tool::Vegeta, Tool::Oha, Tool::K6, Tool::Hey] {
         eprintln!("        error added: {} …", tool.name());
         match packets::beside(tool, nginx, seconds) {
             Err(error) => section.method += &format!("\n\n{}: {error:#}.", tool.name()),

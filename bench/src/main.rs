@@ -67,9 +67,9 @@ struct Options {
     hold_shm: Option<usize>,
     /// Answer each request after the same time until the input ends
     #[arg(long, hide = true)]
-    load_stub: bool,
+    load_stub: Option<String>,
     /// Make load and print what came of it: what `load` compares with other tools
-    #[arg(long, hide = true, num_args = 5)]
+    #[arg(long, hide = true, num_args = 6)]
     load_run: Option<Vec<String>>,
     /// In CAQL
     #[arg(long, hide = true, requires = "memory_of")]
@@ -131,8 +131,8 @@ fn main() -> Result<()> {
     if let Some(count) = options.read_shm {
         return shared::child::read(count);
     }
-    if options.load_stub {
-        return load::child::stub();
+    if let Some(how) = &options.load_stub {
+        return load::child::stub(how);
     }
     if let Some(what) = &options.load_run {
         return load::child::run(what);

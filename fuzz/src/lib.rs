@@ -1,4 +1,4 @@
-//! The checks that the targets run. They live with the tests of `hist` and `collect`, which repeat them on every
+//! The checks that the targets run. They live with the tests of the crates, which repeat them on every
 //! input that once broke something (`testdata/fuzz/`), so that none of that takes a fuzzer.
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,8 @@ mod checks;
 mod collect_checks;
 #[path = "../../crates/journal/tests/it/checks.rs"]
 mod journal_checks;
+#[path = "../../crates/load/tests/it/checks.rs"]
+mod load_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use more of it")]
 mod model;
@@ -29,6 +31,7 @@ pub fn check(target: &str, bytes: &[u8]) {
         .iter()
         .chain(&collect_checks::CHECKS)
         .chain(&journal_checks::CHECKS)
+        .chain(&load_checks::CHECKS)
         .chain(&query_checks::CHECKS)
         .chain(&shm_checks::CHECKS)
         .chain(&store_checks::CHECKS);

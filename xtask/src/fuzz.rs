@@ -26,7 +26,7 @@ fn limits(target: &str) -> &'static str {
 
 /// Writes fuzz/corpus/ from the golden files: a fuzzer that begins with nothing spends its minute on magic
 /// numbers.
-const SEEDS: &str = "cargo test --locked -p topdeck-hist -p topdeck-collect -p topdeck-journal -p topdeck-shm -p topdeck-store --test it -- --ignored write_seeds";
+const SEEDS: &str = "cargo test --locked -p topdeck-hist -p topdeck-collect -p topdeck-journal -p topdeck-load -p topdeck-shm -p topdeck-store --test it -- --ignored write_seeds";
 
 /// Every target is run even if one before it fails.
 pub(crate) fn run(part: &str, seconds_default: u32) -> Result<Outcome> {

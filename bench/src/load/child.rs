@@ -13,14 +13,15 @@ pub(crate) const SERVICE_NS: u64 = 1_000_000;
 const SECOND_NS: f64 = 1e9;
 
 /// A server until the input ends. Its first line says where, the next comes with the first request.
-pub(crate) fn stub() -> Result<()> {
-    let stub = Arc::new(Stub::start(Answers::Http1, SERVICE_NS)?);
+pub(crate) fn stub(how: &str) -> Result<()> {
+    let start = if how == "in-turn" { Stub::in_turn } else { Stub::start };
+    let stub = Arc::new(start(Answers::Http1, SERVICE_NS)?);
     println!("{}", stub.address());
     std::io::stdout().flush()?;
     let watched = Arc::clone(&stub);
     std::thread::spawn(move || {
-        // Ten seconds: a tool that does not start never sends anything.
-        for _ in 0..50_000 {
+        // A minute: a tool that does not start never sends anything.
+        for _ in 0..300_000 {
             if watched.taken() > 0 {
                 break;
             }
@@ -32,10 +33,11 @@ pub(crate) fn stub() -> Result<()> {
     Ok(())
 }
 
-/// Makes load as `what` says: URL, rate, seconds, seconds waited for the rest, connections. Prints figures by their names.
+/// Makes load as `what` says: URL, rate, seconds, seconds waited for the rest, connections at
+/// the start and at the most. Prints figures by their names.
 pub(crate) fn run(what: &[String]) -> Result<()> {
-    let [url, rate, seconds, drain, connections] = what else {
-        anyhow::bail!("five arguments are needed");
+    let [url, rate, seconds, drain, connections, connections_max] = what else {
+        anyhow::bail!("six arguments are needed");
     };
     let (target, path) = Target::parse(url)?;
     let request = Request {
@@ -53,7 +55,7 @@ pub(crate) fn run(what: &[String]) -> Result<()> {
         seed: 1,
         threads: 1,
         connections: connections.parse()?,
-        connections_max: 10_000,
+        connections_max: connections_max.parse()?,
         timeout_ns: 300_000_000_000,
         drain_ns: (drain.parse::<f64>()? * SECOND_NS) as u64,
     };

@@ -1,6 +1,6 @@
 //! The freeze test: a server with a known truth is stopped (SIGSTOP) for part of a run, or the tool itself is.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,54 +11,92 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use super::child::SERVICE_NS;
 use super::tools::{Plan, Said, Tool};
 
-/// What is stopped, and when.
+/// Fewer than a server may have waiting to be accepted (4,096): the kernel sends to more only after a second or three.
+const CONNECTIONS_MAX: usize = 1_000;
+
+/// What happens during a run.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Happens {
+    /// The server is stopped between these shares of the length.
+    ServerStops(f64, f64),
+    /// The tool itself is.
+    ToolStops(f64, f64),
+    /// The server is stopped for so many seconds, every so many.
+    Stalls { length: f64, every: f64 },
+    /// The server answers one after the other, and so falls behind.
+    Overload,
+}
+
+/// A run and what happens in it.
 #[derive(Clone, Copy)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) rate: f64,
-    /// Of the whole length: when it is stopped, and when it goes on; beyond 1: not before the run has ended.
-    pub(crate) from: f64,
-    pub(crate) to: f64,
-    pub(crate) is_tool_stopped: bool,
+    pub(crate) happens: Happens,
 }
 
-pub(crate) const SCENARIOS: [Scenario; 5] = [
-    Scenario {
-        name: "server stopped in the middle third, 100/s",
-        rate: 100.0,
-        from: 1.0 / 3.0,
-        to: 2.0 / 3.0,
-        is_tool_stopped: false,
-    },
-    Scenario {
-        name: "server stopped in the middle third, 1,000/s",
-        rate: 1_000.0,
-        from: 1.0 / 3.0,
-        to: 2.0 / 3.0,
-        is_tool_stopped: false,
-    },
-    Scenario {
-        name: "server stopped in the first sixth, 100/s",
-        rate: 100.0,
-        from: 0.0,
-        to: 1.0 / 6.0,
-        is_tool_stopped: false,
-    },
-    Scenario {
-        name: "server stopped in the last third, to the end, 100/s",
-        rate: 100.0,
-        from: 2.0 / 3.0,
-        to: 1.1,
-        is_tool_stopped: false,
-    },
-    Scenario {
-        name: "the tool itself stopped in the middle sixth, 100/s",
-        rate: 100.0,
-        from: 0.4,
-        to: 0.4 + 1.0 / 6.0,
-        is_tool_stopped: true,
-    },
+const fn scenario(name: &'static str, rate: f64, happens: Happens) -> Scenario {
+    Scenario { name, rate, happens }
+}
+
+const THIRD: f64 = 1.0 / 3.0;
+const SIXTH: f64 = 1.0 / 6.0;
+
+pub(crate) const SCENARIOS: [Scenario; 8] = [
+    scenario(
+        "server stopped in the middle third, 100/s",
+        100.0,
+        Happens::ServerStops(THIRD, 2.0 * THIRD),
+    ),
+    scenario(
+        "server stopped in the middle third, 1,000/s",
+        1_000.0,
+        Happens::ServerStops(THIRD, 2.0 * THIRD),
+    ),
+    scenario("server stopped in the first sixth, 100/s", 100.0, Happens::ServerStops(0.0, SIXTH)),
+    scenario(
+        "server stopped in the last third, to the end, 100/s",
+        100.0,
+        Happens::ServerStops(2.0 * THIRD, 1.0),
+    ),
+    scenario(
+        "server stopped in the last third, to the end, 1,000/s",
+        1_000.0,
+        Happens::ServerStops(2.0 * THIRD, 1.0),
+    ),
+    scenario("1,200/s to a server that answers 1,000/s", 1_200.0, Happens::Overload),
+    scenario(
+        "server stopped for 50 ms each 1.5 s, 1,000/s",
+        1_000.0,
+        Happens::Stalls { length: 0.05, every: 1.5 },
+    ),
+    scenario(
+        "the tool itself stopped in the middle sixth, 100/s",
+        100.0,
+        Happens::ToolStops(0.4, 0.4 + SIXTH),
+    ),
 ];
+
+impl Scenario {
+    /// When something is stopped and goes on, in seconds of a run that is as long.
+    fn stops(&self, seconds: f64) -> Vec<(f64, f64)> {
+        match self.happens {
+            Happens::ServerStops(from, to) | Happens::ToolStops(from, to) => {
+                vec![(from * seconds, to * seconds)]
+            }
+            Happens::Stalls { length, every } => {
+                let count = (seconds / every) as usize;
+                let begins = (0..count).map(|number| (number as f64 + 0.5) * every);
+                begins.map(|from| (from, from + length)).collect()
+            }
+            Happens::Overload => Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_tool_stopped(&self) -> bool {
+        matches!(self.happens, Happens::ToolStops(..))
+    }
+}
 
 /// A server in a process of its own.
 pub(crate) struct Server {
@@ -68,9 +106,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start() -> Result<Server> {
+    pub(crate) fn start(is_in_turn: bool) -> Result<Server> {
         let mut process = Command::new(std::env::current_exe()?)
-            .arg("--load-stub")
+            .args(["--load-stub", if is_in_turn { "in-turn" } else { "at-once" }])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -94,67 +132,94 @@ impl Drop for Server {
     }
 }
 
-/// What a tool says of a scenario.
-pub(crate) fn run(tool: Tool, scenario: &Scenario, seconds: f64) -> Result<Said> {
-    let mut server = Server::start()?;
+/// What a tool says of a scenario, or of one in which nothing happens.
+pub(crate) fn run(
+    tool: Tool,
+    scenario: &Scenario,
+    seconds: f64,
+    happens_something: bool,
+) -> Result<Said> {
+    let is_overload = scenario.happens == Happens::Overload;
+    let mut server = Server::start(is_overload)?;
     let url = server.url.clone();
     let plan = Plan {
         url: &url,
         rate: Some(scenario.rate),
         seconds,
-        drain: 0.0,
+        // The rest of an overload is answered as long after the end as the server has fallen behind.
+        drain: if is_overload { seconds } else { 0.0 },
         connections: 10,
+        connections_max: CONNECTIONS_MAX,
         processor: None,
     };
     let mut command = tool.command(&plan)?;
     // With what it starts itself, so that all of it can be stopped.
     let mut process = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()?;
+    // What it says is little but for this: a full pipe would stop it.
+    let says = process.stdout.take().context("its output")?;
+    let complains = process.stderr.take().context("its output")?;
+    let [said, complained] =
+        [Box::new(says) as Box<dyn Read + Send>, Box::new(complains)].map(|mut from| {
+            thread::spawn(move || {
+                let mut text = String::new();
+                from.read_to_string(&mut text).map(|_| text)
+            })
+        });
     server.begun()?;
     let began = Instant::now();
     let group = Pid::from_child(&process);
     let stopped = Pid::from_child(&server.process);
-    let signal = |signal: Signal| match scenario.is_tool_stopped {
+    let signal = |signal: Signal| match scenario.is_tool_stopped() {
         true => kill_process_group(group, signal),
         false => kill_process(stopped, signal),
     };
-    let at = |share: f64| {
-        let moment = Duration::from_secs_f64(seconds * share);
-        thread::sleep(moment.saturating_sub(began.elapsed()));
+    let at = |moment: f64| {
+        thread::sleep(Duration::from_secs_f64(moment).saturating_sub(began.elapsed()));
     };
-    at(scenario.from);
-    signal(Signal::STOP)?;
-    at(scenario.to);
-    signal(Signal::CONT)?;
-    let mut said = String::new();
-    process.stdout.take().context("its output")?.read_to_string(&mut said)?;
-    let mut complained = String::new();
-    process.stderr.take().context("its output")?.read_to_string(&mut complained)?;
+    for (from, to) in scenario.stops(seconds).into_iter().filter(|_| happens_something) {
+        at(from);
+        signal(Signal::STOP)?;
+        at(to);
+        signal(Signal::CONT)?;
+    }
     process.wait()?;
-    tool.read(&said).with_context(|| complained)
+    let text = |reader: thread::JoinHandle<std::io::Result<String>>| -> Result<String> {
+        Ok(reader.join().map_err(|_| anyhow::anyhow!("a reader of its output panicked"))??)
+    };
+    let complained = text(complained)?;
+    tool.read(&text(said)?).with_context(|| complained)
 }
 
 /// The truth of it, if the server takes `service_ns` for each answer.
 pub(crate) fn truth(scenario: &Scenario, seconds: f64, service_ns: u64) -> hist::Histogram {
-    let ns = |share: f64| (seconds * share * 1e9) as u64;
-    let length = ns(1.0);
+    let ns = |seconds: f64| (seconds * 1e9) as u64;
+    let length = ns(seconds);
     let schedule = load::Schedule::constant(scenario.rate, length, load::Spacing::Even);
+    if scenario.happens == Happens::Overload {
+        let (mut recorder, mut free_ns) = (hist::Recorder::new(), 0);
+        for due_ns in schedule.arrivals() {
+            free_ns = due_ns.max(free_ns) + SERVICE_NS;
+            recorder.record(free_ns - due_ns + service_ns.saturating_sub(SERVICE_NS));
+        }
+        return recorder.snapshot();
+    }
     // Users of the server felt nothing of a tool that stood still.
-    let freeze = match scenario.is_tool_stopped {
-        true => load::Freeze { from_ns: 0, to_ns: 0 },
-        false => load::Freeze { from_ns: ns(scenario.from), to_ns: ns(scenario.to) },
-    };
-    load::truth(schedule.arrivals(), service_ns, freeze, length)
+    let stops = scenario.stops(seconds).into_iter().filter(|_| !scenario.is_tool_stopped());
+    let freezes: Vec<load::Freeze> =
+        stops.map(|(from, to)| load::Freeze { from_ns: ns(from), to_ns: ns(to) }).collect();
+    load::truth(schedule.arrivals(), service_ns, &freezes, length)
 }
 
 /// What an answer takes at rest on this machine, as topdeck finds it: the median, nanoseconds.
 pub(crate) fn at_rest() -> Result<u64> {
-    let server = Server::start()?;
+    let server = Server::start(false)?;
     let plan = Plan {
         url: &server.url,
         rate: Some(100.0),
         seconds: 2.0,
         drain: 1.0,
         connections: 10,
+        connections_max: CONNECTIONS_MAX,
         processor: None,
     };
     let output = Tool::Topdeck.command(&plan)?.output()?;

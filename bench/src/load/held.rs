@@ -10,8 +10,12 @@ use super::tools::{Plan, Said, Tool};
 
 /// A tool holds a rate if it gets as large a share of the answers that were asked for.
 const SHARE: f64 = 0.99;
-/// From one rate that is tried to the next.
-const STEP: f64 = 1.1;
+/// A rate that is not held in so many runs is not held.
+const ATTEMPTS: usize = 3;
+/// Requests per second that are tried first.
+const FIRST: f64 = 2_000.0;
+/// From the highest that was held to the lowest that was not.
+const NARROW: f64 = 1.05;
 const PORT: u16 = 18_097;
 
 /// nginx that answers five bytes, on the second processor.
@@ -73,28 +77,41 @@ pub(crate) fn against(
     seconds: f64,
     connections: usize,
 ) -> Result<Said> {
-    let plan = Plan { url: &nginx.url, rate, seconds, drain: 1.0, connections, processor: Some(0) };
+    let plan = Plan {
+        url: &nginx.url,
+        rate,
+        seconds,
+        drain: 1.0,
+        connections,
+        connections_max: 10_000,
+        processor: Some(0),
+    };
     let output = tool.command(&plan)?.output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     tool.read(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The highest rate that is held: it is raised until one is not, in three runs.
+/// The highest rate that is held: doubled until one is not, then the space between is halved until it is narrow.
 pub(crate) fn highest(tool: Tool, nginx: &Nginx, seconds: f64) -> Result<f64> {
-    let (mut held, mut rate) = (0.0, 10_000.0_f64);
-    loop {
-        let mut is_held = false;
-        for _ in 0..3 {
+    let is_held = |rate: f64| -> Result<bool> {
+        for _ in 0..ATTEMPTS {
             let got = against(tool, nginx, Some(rate.round()), seconds, 64)?.rate;
-            is_held = got.is_some_and(|got| got >= rate.round() * SHARE);
-            if is_held {
-                break;
+            if got.is_some_and(|got| got >= rate.round() * SHARE) {
+                return Ok(true);
             }
         }
-        if !is_held {
-            return Ok(held);
-        }
-        held = rate.round();
-        rate *= STEP;
+        Ok(false)
+    };
+    let (mut held, mut not_held) = (0.0, FIRST);
+    while is_held(not_held)? {
+        (held, not_held) = (not_held, not_held * 2.0);
     }
+    while held > 0.0 && not_held > held * NARROW {
+        let between = (held * not_held).sqrt();
+        match is_held(between)? {
+            true => held = between,
+            false => not_held = between,
+        }
+    }
+    Ok(held)
 }

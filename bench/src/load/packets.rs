@@ -49,6 +49,7 @@ pub(crate) fn beside(tool: Tool, nginx: &Nginx, seconds: f64) -> Result<(Said, H
         seconds,
         drain: 1.0,
         connections: 64,
+        connections_max: 10_000,
         processor: None,
     };
     let output = tool.command(&plan)?.output();

@@ -8,15 +8,20 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::journal::program::{build_folder, run_tool, source_folder, version};
 
 const VEGETA: &str = include_str!("../../peers/vegeta/go.mod");
+const K6: &str = include_str!("../../peers/k6/go.mod");
+const OHA: &str = "1.16.0";
+/// Its users are what it has instead of connections: as many as it takes for its requests to be sent when they are due.
+const K6_USERS: usize = 5_000;
 
 /// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
     Topdeck,
     Vegeta,
+    Oha,
+    K6,
     Wrk,
     Hey,
-    H2load,
 }
 
 /// What a run is to be.
@@ -29,6 +34,8 @@ pub(crate) struct Plan<'a> {
     /// How long topdeck waits for answers at the end; the others do as they do.
     pub(crate) drain: f64,
     pub(crate) connections: usize,
+    /// Of topdeck; the others have limits of their own.
+    pub(crate) connections_max: usize,
     /// Where it runs, if it is to be one processor.
     pub(crate) processor: Option<usize>,
 }
@@ -49,9 +56,18 @@ pub(crate) struct Said {
     pub(crate) text: String,
 }
 
+/// What is told of a distribution, in order.
+pub(crate) const FIGURES: [&str; 6] = ["mean", "p50", "p99", "p99.9", "p99.99", "max"];
+
+impl Said {
+    pub(crate) fn figures(&self) -> [Option<f64>; 6] {
+        [self.mean, self.p50, self.p99, self.p99_9, self.p99_99, self.max]
+    }
+}
+
 impl Tool {
-    pub(crate) const ALL: [Tool; 5] =
-        [Tool::Topdeck, Tool::Vegeta, Tool::Wrk, Tool::Hey, Tool::H2load];
+    pub(crate) const ALL: [Tool; 6] =
+        [Tool::Topdeck, Tool::Vegeta, Tool::Oha, Tool::K6, Tool::Wrk, Tool::Hey];
 
     pub(crate) fn name(self) -> String {
         match self {
@@ -59,9 +75,10 @@ impl Tool {
             Tool::Vegeta => {
                 format!("vegeta {}", version(VEGETA, "github.com/tsenart/vegeta/v12 v", "\n"))
             }
+            Tool::Oha => format!("oha {OHA} (latency correction)"),
+            Tool::K6 => format!("k6 {} ({K6_USERS} users)", version(K6, "go.k6.io/k6 v", "\n")),
             Tool::Wrk => "wrk (as fast as it goes)".to_owned(),
             Tool::Hey => "hey".to_owned(),
-            Tool::H2load => "h2load".to_owned(),
         }
     }
 
@@ -72,9 +89,10 @@ impl Tool {
         let program = match self {
             Tool::Topdeck => std::env::current_exe()?,
             Tool::Vegeta => vegeta()?,
+            Tool::Oha => oha()?,
+            Tool::K6 => k6()?,
             Tool::Wrk => installed("wrk")?,
             Tool::Hey => installed("hey")?,
-            Tool::H2load => installed("h2load")?,
         };
         let mut command = match plan.processor {
             None => Command::new(program),
@@ -92,6 +110,7 @@ impl Tool {
                 &seconds,
                 &plan.drain.to_string(),
                 &connections,
+                &plan.connections_max.to_string(),
             ]),
             Tool::Vegeta => {
                 let line = "echo \"GET $1\" | \"$0\" attack -rate=$2 -duration=$3 -max-workers=20000 | \"$0\" report -type=json";
@@ -136,21 +155,21 @@ impl Tool {
                     ])
                     .arg(plan.url)
             }
-            Tool::H2load => {
-                let each = rate / plan.connections as f64;
-                command
-                    .args([
-                        "--h1",
-                        "-t1",
-                        "-D",
-                        &seconds,
-                        "-c",
-                        &connections,
-                        "--rps",
-                        &each.to_string(),
-                    ])
-                    .arg(plan.url)
-            }
+            // What it is told so, it does as well as it can: late requests count from when they were due, and the last are waited for.
+            Tool::Oha => command
+                .args(["--no-tui", "--output-format", "json", "--latency-correction"])
+                .args(["--wait-ongoing-requests-after-deadline", "-t", "300s"])
+                .args(["-z", &format!("{seconds}s"), "-q", &rate.to_string()])
+                .args(["-c", &connections])
+                .arg(plan.url),
+            Tool::K6 => command
+                .env("TARGET", plan.url)
+                .env("RATE", rate.to_string())
+                .env("DURATION", format!("{seconds}s"))
+                .env("USERS", K6_USERS.to_string())
+                .args(["run", "--quiet", "--no-usage-report", "--summary-trend-stats"])
+                .arg("avg,p(50),p(99),p(99.9),p(99.99),max")
+                .arg(source_folder("k6").join("rate.js")),
         };
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)
@@ -214,15 +233,33 @@ impl Tool {
                     ..Said::default()
                 }
             }
-            Tool::H2load => {
-                let stats: Vec<&str> =
-                    after("time for request:").unwrap_or_default().split_whitespace().collect();
-                let finished = after("finished in").unwrap_or_default();
-                let rate = finished.split(", ").find_map(|one| one.strip_suffix(" req/s"));
+            Tool::Oha => {
+                let json: serde_json::Value = serde_json::from_str(text)?;
+                let ms = |group: &str, name: &str| json[group][name].as_f64().map(|s| s * 1e3);
                 Said {
-                    mean: stats.get(2).and_then(|one| time_ms(one)),
-                    max: stats.get(1).and_then(|one| time_ms(one)),
-                    rate: rate.and_then(|one| one.parse().ok()),
+                    mean: ms("summary", "average"),
+                    p50: ms("latencyPercentiles", "p50"),
+                    p99: ms("latencyPercentiles", "p99"),
+                    p99_9: ms("latencyPercentiles", "p99.9"),
+                    p99_99: ms("latencyPercentiles", "p99.99"),
+                    max: ms("summary", "slowest"),
+                    rate: json["summary"]["requestsPerSec"].as_f64(),
+                    text: text_of,
+                    ..Said::default()
+                }
+            }
+            Tool::K6 => {
+                let json: serde_json::Value = serde_json::from_str(text)?;
+                let of = |metric: &str, name: &str| json[metric]["values"][name].as_f64();
+                let ms = |name: &str| of("http_req_duration", name);
+                Said {
+                    mean: ms("avg"),
+                    p50: ms("p(50)"),
+                    p99: ms("p(99)"),
+                    p99_9: ms("p(99.9)"),
+                    p99_99: ms("p(99.99)"),
+                    max: ms("max"),
+                    rate: of("http_reqs", "rate"),
                     text: text_of,
                     ..Said::default()
                 }
@@ -249,13 +286,35 @@ fn installed(name: &str) -> Result<PathBuf> {
 }
 
 fn vegeta() -> Result<PathBuf> {
-    let pinned = version(VEGETA, "github.com/tsenart/vegeta/v12 v", "\n");
-    let program = build_folder("vegeta")?.join(format!("vegeta-{pinned}"));
+    let version = version(VEGETA, "github.com/tsenart/vegeta/v12 v", "\n");
+    of_go("vegeta", version, "github.com/tsenart/vegeta/v12")
+}
+
+fn k6() -> Result<PathBuf> {
+    of_go("k6", version(K6, "go.k6.io/k6 v", "\n"), "go.k6.io/k6")
+}
+
+fn of_go(name: &str, version: &str, package: &str) -> Result<PathBuf> {
+    let program = build_folder(name)?.join(format!("{name}-{version}"));
     if !program.exists() {
+        eprintln!("        building {name} …");
         let mut build = Command::new("go");
-        build.current_dir(source_folder("vegeta"));
+        build.current_dir(source_folder(name));
         build.args(["build", "-mod=readonly", "-o"]).arg(&program);
-        run_tool(build.arg("github.com/tsenart/vegeta/v12")).context("building vegeta")?;
+        run_tool(build.arg(package)).with_context(|| format!("building {name}"))?;
+    }
+    Ok(program)
+}
+
+fn oha() -> Result<PathBuf> {
+    let root = build_folder(&format!("oha-{OHA}"))?;
+    let program = root.join("bin/oha");
+    if !program.exists() {
+        eprintln!("        building oha …");
+        let mut install = Command::new("cargo");
+        install.args(["install", "--locked", "--version", OHA, "oha", "--root"]).arg(&root);
+        install.arg("--target-dir").arg(root.join("build"));
+        run_tool(&mut install).context("building oha")?;
     }
     Ok(program)
 }

@@ -149,7 +149,7 @@ fn freeze_test(base_ns: f64, stop: &Arc<AtomicBool>) -> Result<(Vec<Compared>, b
     let settings = settings(&stub, FREEZE_RATE, FREEZE_LENGTH_NS);
     let found = run(&settings, stop, &mut Freezing(&stub, FREEZE))?;
     let end_ns = FREEZE_LENGTH_NS + settings.drain_ns;
-    let truth = truth(settings.schedule.arrivals(), SERVICE_NS, FREEZE, end_ns);
+    let truth = truth(settings.schedule.arrivals(), SERVICE_NS, &[FREEZE], end_ns);
     Ok(judged(&found, &truth, base_ns, stub.late_ns()))
 }
 
@@ -187,6 +187,7 @@ fn settings(stub: &Stub, rate: f64, length_ns: u64) -> Settings {
             host: address.ip().to_string(),
             port: address.port(),
             is_tls: false,
+            is_verified: true,
         },
         tls: net::tls::ClientTls::default(),
         schedule: Schedule::constant(rate, length_ns, Spacing::Even),

@@ -13,9 +13,13 @@ use crate::failure::Failure;
 use crate::protocol::Protocol;
 use crate::request::Rendered;
 use crate::session::{Ended, Session, Ticket};
+use crate::words::came;
 
 /// What waits to be sent may become as long by answering the other side. Requests may be longer.
 const UNSENT_MAX: usize = 16 << 20;
+
+/// Of that TLS keeps so much, encrypted; the rest waits until it takes more.
+const TLS_UNSENT_MAX: usize = 1 << 20;
 
 /// How connections of a run are made.
 #[derive(Clone, Debug)]
@@ -29,14 +33,22 @@ pub(crate) struct Dial {
 pub(crate) struct Connection {
     socket: TcpStream,
     tls: Option<Box<ClientConnection>>,
+    /// What the server is asked before there is TLS, until it has agreed.
+    asks_for_tls: Option<&'static [u8]>,
     session: Box<dyn Session>,
     is_connected: bool,
     /// What the socket did not take yet.
     unsent: Vec<u8>,
+    /// What is known of what ended it.
+    words: Option<String>,
     /// Requests that were sent on it and have not ended.
     pub(crate) under_way: Vec<Ticket>,
     /// Whether it ever had room: connected, agreed on in TLS, and the session ready.
     pub(crate) is_ready: bool,
+    /// How many were opened before it.
+    pub(crate) number: usize,
+    /// Whether it takes so long to get ready that it is not among those any more that others wait for.
+    pub(crate) is_slow: bool,
     /// Whether it stands in the list of those with room.
     pub(crate) is_listed: bool,
     /// What is waited for, as the event queue was told.
@@ -69,26 +81,41 @@ impl Connection {
             Some((config, name)) => {
                 let mut tls = ClientConnection::new(config.clone(), name.clone())
                     .map_err(io::Error::other)?;
-                tls.set_buffer_limit(None);
+                tls.set_buffer_limit(Some(TLS_UNSENT_MAX));
                 Some(Box::new(tls))
             }
         };
+        let asks_for_tls = dial.protocol.request_for_tls().filter(|_| tls.is_some());
         Ok(Connection {
             socket: socket.into(),
             tls,
+            asks_for_tls,
             session: dial.protocol.session(),
             is_connected: false,
             unsent: Vec::new(),
+            words: None,
             under_way: Vec::new(),
             is_ready: false,
+            number,
+            is_slow: false,
             is_listed: false,
             // That it is connected is told as room to send.
             waits_to_send: true,
         })
     }
 
+    /// What is known of what failed last on it for this reason.
+    pub(crate) fn words(&mut self, failure: Failure) -> Option<String> {
+        self.session.words(failure).or_else(|| self.words.take())
+    }
+
     pub(crate) fn is_connected(&self) -> bool {
         self.is_connected
+    }
+
+    /// Whether it is being made, and others wait for it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.is_ready && !self.is_slow
     }
 
     /// How many requests it takes now.
@@ -107,22 +134,54 @@ impl Connection {
     pub(crate) fn has_unsent(&self) -> bool {
         !self.is_connected
             || !self.unsent.is_empty()
-            || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+            || self.tls.as_ref().is_some_and(|tls| tls.wants_write() && self.asks_for_tls.is_none())
     }
 
     /// Looks whether it is connected by now, and says what is said first. Whether it is.
     pub(crate) fn connect(&mut self, scratch: &mut Vec<u8>) -> Result<bool, Failure> {
-        if let Some(error) = self.socket.take_error().map_err(|error| Failure::of(&error))? {
-            return Err(Failure::of(&error));
+        if let Some(error) = self.socket.take_error().unwrap_or_else(Some) {
+            return Err(failed(&error, &mut self.words));
         }
         if self.socket.peer_addr().is_err() {
             return Ok(false);
         }
         self.is_connected = true;
+        match self.asks_for_tls {
+            Some(question) => self.push(question)?,
+            None => self.open(scratch)?,
+        }
+        Ok(true)
+    }
+
+    fn open(&mut self, scratch: &mut Vec<u8>) -> Result<(), Failure> {
         scratch.clear();
         self.session.open(scratch);
-        self.push(scratch)?;
-        Ok(true)
+        self.push(scratch)
+    }
+
+    /// Reads whether the server agrees to TLS: one byte, for what follows it is TLS already.
+    fn agree(&mut self, scratch: &mut Vec<u8>) -> Result<Read, Failure> {
+        let mut answer = [0];
+        match (&self.socket).read(&mut answer) {
+            Ok(0) => return Ok(Read::Closed),
+            Ok(_) => {}
+            Err(error) => return would_block(error, &mut self.words),
+        }
+        match &answer {
+            b"S" => {
+                self.asks_for_tls = None;
+                self.open(scratch)?;
+                Ok(Read::Open)
+            }
+            b"N" => {
+                self.words = Some("the server has no TLS".to_owned());
+                Err(Failure::Tls)
+            }
+            _ => {
+                self.words = Some(came(&answer));
+                Err(Failure::Malformed)
+            }
+        }
     }
 
     /// Sends a request; there is room.
@@ -158,30 +217,40 @@ impl Connection {
         scratch: &mut Vec<u8>,
         ended: &mut Vec<Ended>,
     ) -> Result<Read, Failure> {
+        if self.asks_for_tls.is_some() {
+            return self.agree(scratch);
+        }
         scratch.clear();
         let read = match &mut self.tls {
             None => match (&self.socket).read(buffer) {
                 Ok(0) => Read::Closed,
                 Ok(length) => {
-                    self.session.receive(&buffer[..length], scratch, ended)?;
+                    let taken = self.session.receive(&buffer[..length], scratch, ended);
+                    noted(taken, &buffer[..length], &mut self.words)?;
                     Read::Open
                 }
-                Err(error) => would_block(error)?,
+                Err(error) => would_block(error, &mut self.words)?,
             },
             Some(tls) => {
                 let mut read = match tls.read_tls(&mut &self.socket) {
                     Ok(0) => Read::Closed,
                     Ok(_) => Read::Open,
-                    Err(error) => would_block(error)?,
+                    Err(error) => would_block(error, &mut self.words)?,
                 };
-                let state = tls.process_new_packets().map_err(|_| Failure::Tls)?;
+                let state = tls.process_new_packets().map_err(|error| {
+                    self.words = Some(error.to_string());
+                    Failure::Tls
+                })?;
                 if state.peer_has_closed() {
                     read = Read::Closed;
                 }
                 loop {
                     match tls.reader().read(buffer) {
                         Ok(0) => break,
-                        Ok(length) => self.session.receive(&buffer[..length], scratch, ended)?,
+                        Ok(length) => {
+                            let taken = self.session.receive(&buffer[..length], scratch, ended);
+                            noted(taken, &buffer[..length], &mut self.words)?;
+                        }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                         // The other side closed without saying so in TLS: the session knows whether that matters.
                         Err(_) => {
@@ -199,6 +268,8 @@ impl Connection {
             self.push(scratch)?;
             // It makes us answer, and does not read what we answer.
             if !scratch.is_empty() && self.unsent.len() > UNSENT_MAX {
+                let words = "it makes topdeck answer without end, and does not read the answers";
+                self.words = Some(words.to_owned());
                 return Err(Failure::Malformed);
             }
         }
@@ -207,40 +278,41 @@ impl Connection {
 
     /// Gives bytes to the socket, after what it did not take before.
     fn push(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        match &mut self.tls {
-            Some(tls) => {
-                tls.writer().write_all(bytes).map_err(|_| Failure::Tls)?;
-                self.flush()
-            }
-            None if self.unsent.is_empty() => {
-                let written = written(&self.socket, bytes)?;
-                self.unsent.extend_from_slice(&bytes[written..]);
-                Ok(())
-            }
-            None => {
-                self.unsent.extend_from_slice(bytes);
-                self.flush()
-            }
+        if !self.unsent.is_empty() {
+            self.unsent.extend_from_slice(bytes);
+            return self.flush();
         }
+        let taken = self.give(bytes)?;
+        self.unsent.extend_from_slice(&bytes[taken..]);
+        Ok(())
     }
 
     /// Gives to the socket what it takes now.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        match &mut self.tls {
-            Some(tls) => {
-                while tls.wants_write() {
-                    match tls.write_tls(&mut &self.socket) {
-                        Ok(_) => {}
-                        Err(error) => return would_block(error).map(|_| ()),
-                    }
+        let mut unsent = std::mem::take(&mut self.unsent);
+        unsent.drain(..self.give(&unsent)?);
+        self.unsent = unsent;
+        Ok(())
+    }
+
+    /// How many of these bytes are taken now, by TLS if there is any.
+    fn give(&mut self, bytes: &[u8]) -> Result<usize, Failure> {
+        let Some(tls) = self.tls.as_mut().filter(|_| self.asks_for_tls.is_none()) else {
+            return written(&self.socket, bytes, &mut self.words);
+        };
+        let mut taken = 0;
+        loop {
+            taken += tls.writer().write(&bytes[taken..]).map_err(|_| Failure::Tls)?;
+            while tls.wants_write() {
+                if let Err(error) = tls.write_tls(&mut &self.socket) {
+                    return would_block(error, &mut self.words).map(|_| taken);
                 }
             }
-            None => {
-                let written = written(&self.socket, &self.unsent)?;
-                self.unsent.drain(..written);
+            // Before it is agreed on, TLS keeps some, and sends nothing of it.
+            if taken == bytes.len() || tls.is_handshaking() {
+                return Ok(taken);
             }
         }
-        Ok(())
     }
 }
 
@@ -250,13 +322,17 @@ impl AsFd for Connection {
     }
 }
 
-fn written(mut socket: &TcpStream, bytes: &[u8]) -> Result<usize, Failure> {
+fn written(
+    mut socket: &TcpStream,
+    bytes: &[u8],
+    words: &mut Option<String>,
+) -> Result<usize, Failure> {
     let mut written = 0;
     while written < bytes.len() {
         match socket.write(&bytes[written..]) {
             Ok(length) => written += length,
             Err(error) => {
-                would_block(error)?;
+                would_block(error, words)?;
                 break;
             }
         }
@@ -264,9 +340,26 @@ fn written(mut socket: &TcpStream, bytes: &[u8]) -> Result<usize, Failure> {
     Ok(written)
 }
 
-fn would_block(error: io::Error) -> Result<Read, Failure> {
+fn would_block(error: io::Error, words: &mut Option<String>) -> Result<Read, Failure> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Read::Open),
-        _ => Err(Failure::of(&error)),
+        _ => Err(failed(&error, words)),
     }
+}
+
+/// What came is shown where it was not understood.
+fn noted(
+    taken: Result<(), Failure>,
+    bytes: &[u8],
+    words: &mut Option<String>,
+) -> Result<(), Failure> {
+    if taken == Err(Failure::Malformed) {
+        *words = Some(came(bytes));
+    }
+    taken
+}
+
+fn failed(error: &io::Error, words: &mut Option<String>) -> Failure {
+    *words = Some(error.to_string());
+    Failure::of(error)
 }

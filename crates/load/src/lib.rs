@@ -25,6 +25,7 @@ mod target;
 mod truth;
 mod units;
 mod verdict;
+mod words;
 mod worker;
 
 pub use calibration::{Calibration, Compared, calibrate};

@@ -7,6 +7,7 @@ mod http2;
 mod postgres;
 mod redis;
 
+use crate::request::Rendered;
 use crate::secret::Secret;
 use crate::session::Session;
 
@@ -83,6 +84,56 @@ impl Protocol {
             Protocol::Redis { user, password, database } => {
                 Box::new(redis::Redis::new(user.as_deref(), password.as_ref(), *database))
             }
+        }
+    }
+
+    /// Why a request cannot be said in it, whatever the server is.
+    pub(crate) fn check(&self, request: &Rendered) -> Result<(), String> {
+        let without = |is_empty: bool, what: &str| match is_empty {
+            true => Ok(()),
+            false => Err(format!("it has {what}, which this protocol has not")),
+        };
+        let no_arguments = || without(request.arguments.is_empty(), "arguments");
+        let no_headers = || without(request.headers.is_empty(), "headers");
+        match self {
+            Protocol::Echo => no_arguments().and_then(|()| no_headers()),
+            Protocol::Http1 { .. } => no_arguments().and_then(|()| http1::check(request)),
+            Protocol::Http2 { authority, is_tls, .. } => {
+                no_arguments()?;
+                http2::check(authority, *is_tls, http2::Kind::Http, request)
+            }
+            Protocol::Grpc { authority, is_tls, .. } => {
+                no_arguments()?;
+                grpc::check(&request.path)?;
+                http2::check(authority, *is_tls, http2::Kind::Grpc, request)
+            }
+            Protocol::Postgres { .. } => no_headers().and_then(|()| postgres::check(request)),
+            Protocol::Redis { .. } => no_headers().and_then(|()| redis::check(request)),
+        }
+    }
+
+    /// What must be shown nowhere.
+    pub(crate) fn secret(&self) -> Option<&Secret> {
+        match self {
+            Protocol::Postgres { password, .. } | Protocol::Redis { password, .. } => {
+                password.as_ref()
+            }
+            Protocol::Echo
+            | Protocol::Http1 { .. }
+            | Protocol::Http2 { .. }
+            | Protocol::Grpc { .. } => None,
+        }
+    }
+
+    /// What is said before TLS, without it, where the server is to agree to TLS first. It answers `S` or `N`.
+    pub(crate) fn request_for_tls(&self) -> Option<&'static [u8]> {
+        match self {
+            Protocol::Postgres { .. } => Some(&postgres::REQUEST_FOR_TLS),
+            Protocol::Echo
+            | Protocol::Http1 { .. }
+            | Protocol::Http2 { .. }
+            | Protocol::Grpc { .. }
+            | Protocol::Redis { .. } => None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use crate::protocol::Protocol;
 use crate::schedule::Random;
 
 /// A text with places for variables: `/users/{id}`. Two braces stand for one.
@@ -78,6 +79,9 @@ pub struct Requests {
     until: Vec<f64>,
 }
 
+/// All weights together stay below: were their sum no number, only the last would ever be drawn.
+const WEIGHT_MAX: f64 = 1e300;
+
 /// What is wrong with a description of requests.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -89,7 +93,9 @@ pub enum RequestsError {
     #[error("there is no request: write at least one [[request]]")]
     Empty,
     /// A weight that says nothing.
-    #[error("request {name:?} has the weight {weight}: it must be above 0")]
+    #[error(
+        "request {name:?} has the weight {weight}: it must be above 0, and all together below 1e300"
+    )]
     Weight {
         /// Whose.
         name: String,
@@ -123,6 +129,16 @@ pub enum RequestsError {
     NoValue {
         /// Which.
         name: String,
+    },
+    /// The protocol cannot say it.
+    #[error("request {name:?}: {why}{with}")]
+    Unsayable {
+        /// Which.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+        /// The values of its variables that it is so with, in words; empty if it has none.
+        with: String,
     },
     /// A file that is named in it.
     #[error("{path}: {error}")]
@@ -169,12 +185,60 @@ impl Requests {
         let names: Vec<String> = variables.iter().map(|one| one.0.clone()).collect();
         let requests = written.request.into_iter().enumerate();
         let requests = requests.map(|(number, one)| one.read(number, &names, folder));
-        Ok(Requests::new(requests.collect::<Result<_, _>>()?, variables))
+        let requests: Vec<Request> = requests.collect::<Result<_, _>>()?;
+        let heaviest = requests.iter().max_by(|a, b| a.weight.total_cmp(&b.weight));
+        if let Some(Request { name, weight, .. }) =
+            heaviest.filter(|_| requests.iter().map(|one| one.weight).sum::<f64>() >= WEIGHT_MAX)
+        {
+            return Err(RequestsError::Weight { name: name.clone(), weight: *weight });
+        }
+        Ok(Requests::new(requests, variables))
     }
 
     /// What they are called, in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.requests.iter().map(|request| request.name.as_str())
+    }
+
+    /// Whether a protocol can say each of them, with each value of each variable; of whole numbers with the ends.
+    pub fn check(&self, protocol: &Protocol) -> Result<(), RequestsError> {
+        let first: Vec<String> = self
+            .variables
+            .iter()
+            .map(|(_, values)| values.tried().next().unwrap_or_default())
+            .collect();
+        for (index, request) in self.requests.iter().enumerate() {
+            let used: Vec<usize> =
+                (0..self.variables.len()).filter(|number| request.uses(*number)).collect();
+            let check = |rendered: &Rendered, values: &[String]| {
+                protocol.check(rendered).map_err(|why| {
+                    let with = used.iter().map(|number| {
+                        format!(", with {} = {:?}", self.variables[*number].0, values[*number])
+                    });
+                    RequestsError::Unsayable {
+                        name: request.name.clone(),
+                        why,
+                        with: with.collect(),
+                    }
+                })
+            };
+            let mut rendered = request.render(index, &first);
+            check(&rendered, &first)?;
+            for &number in &used {
+                let mut values = first.clone();
+                for value in self.variables[number].1.tried() {
+                    values[number] = value;
+                    // A body that stays the same may be long.
+                    let body = std::mem::take(&mut rendered.body);
+                    rendered = match request.body.uses(number) {
+                        true => request.render(index, &values),
+                        false => Rendered { body, ..request.render_head(index, &values) },
+                    };
+                    check(&rendered, &values)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The next one of those that `random` draws.
@@ -196,13 +260,25 @@ impl Requests {
 }
 
 impl Request {
-    fn is_constant(&self) -> bool {
+    fn templates(&self) -> impl Iterator<Item = &Template> {
         let headers = self.headers.iter().map(|header| &header.1);
-        let mut all = [&self.path, &self.body].into_iter().chain(headers).chain(&self.arguments);
-        all.all(Template::is_constant)
+        [&self.path, &self.body].into_iter().chain(headers).chain(&self.arguments)
+    }
+
+    fn is_constant(&self) -> bool {
+        self.templates().all(Template::is_constant)
+    }
+
+    fn uses(&self, variable: usize) -> bool {
+        self.templates().any(|one| one.uses(variable))
     }
 
     fn render(&self, index: usize, values: &[String]) -> Rendered {
+        Rendered { body: self.body.fill_bytes(values), ..self.render_head(index, values) }
+    }
+
+    /// All but its body.
+    fn render_head(&self, index: usize, values: &[String]) -> Rendered {
         let headers = self.headers.iter().map(|(name, value)| (name.clone(), value.fill(values)));
         let arguments = self.arguments.iter().map(|one| one.fill(values).into_bytes());
         Rendered {
@@ -210,7 +286,7 @@ impl Request {
             method: self.method.clone(),
             path: self.path.fill(values),
             headers: headers.collect(),
-            body: self.body.fill_bytes(values),
+            body: Vec::new(),
             arguments: arguments.collect(),
         }
     }
@@ -253,6 +329,10 @@ impl Template {
         Ok(Template { pieces })
     }
 
+    fn uses(&self, variable: usize) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(one) if *one == variable))
+    }
+
     fn is_constant(&self) -> bool {
         self.pieces.iter().all(|piece| !matches!(piece, Piece::Variable(_)))
     }
@@ -274,6 +354,15 @@ impl Template {
 }
 
 impl Values {
+    /// Those that something can be wrong with.
+    fn tried(&self) -> impl Iterator<Item = String> {
+        let (words, ends) = match self {
+            Values::OneOf(all) => (all.as_slice(), None),
+            Values::Between(low, high) => (&[][..], Some([*low, *high])),
+        };
+        words.iter().cloned().chain(ends.into_iter().flatten().map(|one| one.to_string()))
+    }
+
     fn draw(&self, random: &mut Random) -> String {
         match self {
             Values::OneOf(all) => all[(random.next() % all.len() as u64) as usize].clone(),

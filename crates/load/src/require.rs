@@ -241,6 +241,7 @@ mod tests {
             length_ns: 2_000_000_000,
             is_interrupted: false,
             stalls: Vec::new(),
+            words: Default::default(),
             doubts: Vec::new(),
         }
     }

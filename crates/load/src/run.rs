@@ -11,11 +11,13 @@ use hist::Histogram;
 use rustls_pki_types::ServerName;
 
 use crate::connection::Dial;
+use crate::failure::Failure;
 use crate::request::Requests;
 use crate::schedule::{Random, Schedule};
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::verdict::{self, Doubt};
+use crate::words::Words;
 use crate::worker::{Share, Told, Worker};
 
 /// What a run does.
@@ -60,6 +62,8 @@ pub struct Run {
     pub is_interrupted: bool,
     /// When the generator stood still, nanoseconds from the start.
     pub stalls: Vec<(u64, u64)>,
+    /// By the kind of failure, what is known of the first beside its kind: the words of the server, the system or TLS. Without a password.
+    pub words: [Option<String>; Failure::ALL.len()],
     /// Why it is not to be trusted; nothing, if it is.
     pub doubts: Vec<Doubt>,
 }
@@ -109,6 +113,7 @@ pub enum Error {
 const WARM_NS: u64 = 2_000_000_000;
 /// From when workers are told until they begin, all at the same moment.
 const LEAD_NS: u64 = 20_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 /// Files that are open beside connections.
 const FILES_ELSE: usize = 64;
 
@@ -118,7 +123,7 @@ pub trait Observer {
     fn began(&mut self, _start_ns: u64, _began_unix_ns: i64) {}
 
     /// A second is over, so many nanoseconds after the start: what has ended in it. Seconds come in order, each when all threads have told
-    /// theirs; a thread that stood still tells of several at once, and they all at the first of them. The last one ends with the run.
+    /// theirs. The last one ends with the run.
     fn second(&mut self, _end_ns: u64, _tally: &Tally) {}
 }
 
@@ -160,7 +165,7 @@ pub fn run(
     }
     let (tell, told) = mpsc::channel();
     let mut crew = Vec::new();
-    for (number, mut worker) in workers.into_iter().enumerate() {
+    for mut worker in workers {
         let (is_ready, ready) = mpsc::channel();
         let (start, started) = mpsc::channel();
         let tell = tell.clone();
@@ -169,7 +174,7 @@ pub fn run(
             worker.warm(WARM_NS);
             let _ = is_ready.send(());
             if let Ok(start_ns) = started.recv() {
-                worker.run(start_ns, number, &tell);
+                worker.run(start_ns, &tell);
             }
         })?;
         crew.push((ready, start, handle));
@@ -200,17 +205,20 @@ pub fn run(
         length_ns: 0,
         is_interrupted: false,
         stalls: Vec::new(),
+        words: Default::default(),
         doubts: Vec::new(),
     };
-    let mut seconds = Seconds::new(threads);
-    for (number, one) in told {
+    let mut words = Words::default();
+    let mut seconds = Seconds { workers: threads, open: BTreeMap::new() };
+    for one in told {
         match one {
             Told::Second(end_ns, tally) => {
-                run.tally.merge(&tally);
-                seconds.tell(number, end_ns, &tally);
+                run.length_ns = run.length_ns.max(end_ns);
+                seconds.told(end_ns, &tally);
             }
             Told::End(end) => {
-                seconds.end(number);
+                run.length_ns = run.length_ns.max(end.length_ns);
+                seconds.ended(end.length_ns, &end.tally);
                 for (second, histogram) in end.by_second {
                     merge(run.by_second.entry(second).or_default(), &histogram);
                 }
@@ -219,19 +227,21 @@ pub fn run(
                 }
                 run.stalls.extend(end.stalls);
                 run.is_interrupted |= end.is_interrupted;
+                words.merge(end.words);
             }
         }
         while let Some((end_ns, tally)) = seconds.next() {
-            observer.second(end_ns, &tally);
+            run.tally.merge(&tally);
+            observer.second(end_ns.min(run.length_ns), &tally);
         }
     }
-    run.length_ns = seconds.length_ns;
     for handle in handles {
         if let Err(panic) = handle.join() {
             std::panic::resume_unwind(panic);
         }
     }
     run.stalls = joined(std::mem::take(&mut run.stalls));
+    run.words = words.finish(settings.target.protocol.secret());
     run.doubts = verdict::doubts(&run, threads);
     Ok(run)
 }
@@ -243,40 +253,41 @@ fn seeds(seed: u64) -> Random {
     Random::new(seed ^ REQUESTS)
 }
 
-/// Seconds of several workers on their way to be one.
+/// Seconds of which not all workers have told their part, by their ends.
 struct Seconds {
-    /// How far each has told; to the end of time when it has told all.
-    told_ns: Vec<u64>,
-    /// By the number of the second, from 1, so that what a worker tells at its end counts to the second that it ends in.
-    kept: BTreeMap<u64, Tally>,
-    /// The last moment that was told of.
-    length_ns: u64,
+    /// Those that have not ended.
+    workers: usize,
+    /// How many told of it, and what.
+    open: BTreeMap<u64, (usize, Tally)>,
 }
 
-const SECOND_NS: u64 = 1_000_000_000;
-
 impl Seconds {
-    fn new(threads: usize) -> Seconds {
-        Seconds { told_ns: vec![0; threads], kept: BTreeMap::new(), length_ns: 0 }
+    /// A worker tells of its second that ended then.
+    fn told(&mut self, end_ns: u64, tally: &Tally) {
+        self.add(end_ns, tally).0 += 1;
     }
 
-    fn tell(&mut self, worker: usize, end_ns: u64, tally: &Tally) {
-        self.told_ns[worker] = end_ns;
-        self.length_ns = self.length_ns.max(end_ns);
-        self.kept.entry(end_ns.div_ceil(SECOND_NS)).or_default().merge(tally);
+    /// A worker has ended, after all seconds that ended by then. It is not waited for any more.
+    fn ended(&mut self, length_ns: u64, rest: &Tally) {
+        self.workers -= 1;
+        let end_ns = (length_ns / SECOND_NS + 1).saturating_mul(SECOND_NS);
+        self.add(end_ns, rest);
     }
 
-    fn end(&mut self, worker: usize) {
-        self.told_ns[worker] = u64::MAX;
+    fn add(&mut self, end_ns: u64, part: &Tally) -> &mut (usize, Tally) {
+        let open = self.open.entry(end_ns).or_default();
+        // Workers are at work at once, as seconds are not.
+        let in_flight_max = open.1.in_flight_max + part.in_flight_max;
+        open.1.merge(part);
+        open.1.in_flight_max = in_flight_max;
+        open
     }
 
-    /// The first second that all have told of, and its end.
+    /// The next that is whole.
     fn next(&mut self) -> Option<(u64, Tally)> {
-        let least_ns = self.told_ns.iter().copied().min().unwrap_or(u64::MAX);
-        let first = self.kept.first_entry()?;
-        let end_ns = first.key() * SECOND_NS;
-        // What ends within a second is known in full only when all have ended.
-        (end_ns <= least_ns).then(|| (end_ns.min(self.length_ns), first.remove()))
+        let first = self.open.first_entry().filter(|one| one.get().0 >= self.workers)?;
+        let (end_ns, (_, tally)) = first.remove_entry();
+        Some((end_ns, tally))
     }
 }
 
@@ -309,7 +320,15 @@ fn dial(settings: &Settings) -> Result<Dial, Error> {
     let tls = match settings.target.is_tls {
         false => None,
         true => {
-            let mut config = settings.tls.config()?;
+            let mut config = match settings.target.is_verified {
+                true => settings.tls.config()?,
+                false if settings.tls.ca.is_some() => {
+                    let said = "the server's certificate is not verified with sslmode=require, so that an authority for it means \
+                                nothing: write sslmode=verify-full";
+                    return Err(Error::Settings(said.to_owned()));
+                }
+                false => settings.tls.unverified_config()?,
+            };
             config.alpn_protocols = settings.target.protocol.alpn();
             let name = ServerName::try_from(host.clone());
             let name =
@@ -363,35 +382,31 @@ mod tests {
         }
     }
 
+    /// Ends of seconds, and how many were intended in each.
+    fn whole(seconds: &mut Seconds) -> Vec<(u64, u64)> {
+        let all = std::iter::from_fn(|| seconds.next());
+        let all = all.inspect(|(_, tally)| assert_eq!(tally.in_flight_max, tally.intended));
+        all.map(|(end_ns, tally)| (end_ns / SECOND_NS, tally.intended)).collect()
+    }
+
     #[test]
-    fn seconds_are_told_when_all_threads_have_told_them() {
-        let of = |intended| Tally { intended, ..Tally::default() };
-        let mut seconds = Seconds::new(3);
-        let mut told = |worker, ms: u64, intended| {
-            match intended {
-                0 => seconds.end(worker),
-                _ => seconds.tell(worker, ms * 1_000_000, &of(intended)),
-            }
-            let all = std::iter::from_fn(|| seconds.next());
-            all.map(|(end_ns, tally)| (end_ns / 1_000_000, tally.intended)).collect::<Vec<_>>()
-        };
-        assert_eq!(told(0, 1_000, 1), []);
-        assert_eq!(told(1, 1_000, 1), []);
-        assert_eq!(told(2, 1_000, 1), [(1_000, 3)]);
-        // The first ends within a second, the second stands still for two.
-        assert_eq!(told(0, 1_300, 2), []);
-        assert_eq!(told(0, 0, 0), []);
-        assert_eq!(told(2, 2_000, 4), []);
-        assert_eq!(told(1, 2_000, 8), [(2_000, 14)]);
-        assert_eq!(told(2, 3_000, 16), []);
-        assert_eq!(told(2, 4_000, 32), []);
-        assert_eq!(told(1, 5_000, 64), [(3_000, 16), (4_000, 32)]);
-        assert_eq!(told(2, 5_000, 128), [(5_000, 192)]);
-        // Those that end in the same second are one, which ends with the last.
-        assert_eq!(told(1, 5_100, 1), []);
-        assert_eq!(told(1, 0, 0), []);
-        assert_eq!(told(2, 5_700, 2), []);
-        assert_eq!(told(2, 0, 0), [(5_700, 3)]);
+    fn who_has_ended_is_not_waited_for() {
+        let of = |intended| Tally { intended, in_flight_max: intended, ..Tally::default() };
+        let mut seconds = Seconds { workers: 2, open: BTreeMap::new() };
+        seconds.told(SECOND_NS, &of(1));
+        seconds.told(2 * SECOND_NS, &of(2));
+        assert_eq!(whole(&mut seconds), []);
+        seconds.told(SECOND_NS, &of(10));
+        assert_eq!(whole(&mut seconds), [(1, 11)]);
+        // In the middle of the second that the other has told of already.
+        seconds.ended(SECOND_NS * 3 / 2, &of(20));
+        assert_eq!(whole(&mut seconds), [(2, 22)]);
+        // All that comes is the other's.
+        seconds.told(3 * SECOND_NS, &of(3));
+        assert_eq!(whole(&mut seconds), [(3, 3)]);
+        seconds.ended(3 * SECOND_NS, &of(4));
+        assert_eq!(whole(&mut seconds), [(4, 4)]);
+        assert!(seconds.open.is_empty());
     }
 
     #[test]

@@ -46,6 +46,11 @@ pub trait Session: Send {
     /// The other side sends nothing more. An answer may end by that; all others that are under way have failed.
     fn close(&mut self, _ended: &mut Vec<Ended>) {}
 
+    /// What is known of what failed last for this reason, such as what the other side said of it. Whoever asks takes it.
+    fn words(&mut self, _failure: Failure) -> Option<String> {
+        None
+    }
+
     /// Nobody waits for this answer any more. Whether the session can go on; if not, the connection is closed.
     fn abandon(&mut self, _ticket: Ticket, _out: &mut Vec<u8>) -> bool {
         false

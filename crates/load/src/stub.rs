@@ -1,5 +1,5 @@
-//! A stub: a local server whose truth is known. It answers each request after the same time, however many there are, and stands still
-//! when it is told to. With it the generator is tested, before a run and in tests of its own.
+//! A stub: a local server whose truth is known. It answers each request after the same time, however many there are or one after the
+//! other, and stands still when it is told to. With it the generator is tested, before a run and in tests of its own.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
@@ -51,6 +51,15 @@ struct Control {
 impl Stub {
     /// Starts one on a port that is free.
     pub fn start(answers: Answers, service_ns: u64) -> io::Result<Stub> {
+        Stub::serving(answers, service_ns, false)
+    }
+
+    /// Starts one that takes requests in turn: the next is begun when the one before is answered.
+    pub fn in_turn(answers: Answers, service_ns: u64) -> io::Result<Stub> {
+        Stub::serving(answers, service_ns, true)
+    }
+
+    fn serving(answers: Answers, service_ns: u64, is_in_turn: bool) -> io::Result<Stub> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         // As many may wait to be accepted as the kernel allows.
         rustix::net::listen(&listener, i32::MAX)?;
@@ -64,6 +73,8 @@ impl Stub {
             events,
             answers,
             service_ns,
+            is_in_turn,
+            busy_until: 0,
             control: Arc::clone(&control),
             clients: Slab::new(),
             due: VecDeque::new(),
@@ -133,6 +144,9 @@ struct Server {
     events: Events,
     answers: Answers,
     service_ns: u64,
+    is_in_turn: bool,
+    /// When the last answer that was begun is due.
+    busy_until: u64,
     control: Arc<Control>,
     clients: Slab<Client>,
     /// Answers in the order in which they are due: when, to whom, and what.
@@ -218,11 +232,16 @@ impl Server {
                 return;
             }
         };
-        let (due, number) = (clock::now() + self.service_ns, client.number);
+        let (now, number) = (clock::now(), client.number);
+        let mut due = || {
+            let begins = if self.is_in_turn { now.max(self.busy_until) } else { now };
+            self.busy_until = begins + self.service_ns;
+            self.busy_until
+        };
         match self.answers {
             Answers::Echo => {
                 self.control.taken.fetch_add(1, Ordering::Relaxed);
-                self.due.push_back((due, key, number, buffer[..length].to_vec()));
+                self.due.push_back((due(), key, number, buffer[..length].to_vec()));
             }
             Answers::Http1 => {
                 for byte in &buffer[..length] {
@@ -234,7 +253,7 @@ impl Server {
                     if client.ends == 4 {
                         client.ends = 0;
                         self.control.taken.fetch_add(1, Ordering::Relaxed);
-                        self.due.push_back((due, key, number, ANSWER.to_vec()));
+                        self.due.push_back((due(), key, number, ANSWER.to_vec()));
                     }
                 }
             }

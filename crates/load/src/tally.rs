@@ -31,7 +31,7 @@ pub struct Tally {
     pub own_lag: Histogram,
     /// From when it was due to its failure.
     pub failure: Histogram,
-    /// The most that were under way at once.
+    /// The most that were under way at once. Of several threads: the sum of what each had at the most in the same second.
     pub in_flight_max: u64,
     /// Requests that had to wait for a connection because there were as many as allowed.
     pub waited: u64,
@@ -59,7 +59,7 @@ impl Tally {
         self.completed + self.failures() + self.unfinished + self.missed + self.seen_late
     }
 
-    /// Takes in what another thread or another second counted.
+    /// Takes in what another second counted.
     pub fn merge(&mut self, other: &Tally) {
         self.intended += other.intended;
         self.completed += other.completed;

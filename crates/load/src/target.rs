@@ -6,7 +6,7 @@
 //! | `h2c://`, `h2://` | HTTP/2, with prior knowledge or in TLS |
 //! | `grpc://`, `grpcs://host:port/package.Service/Method` | gRPC, one message each way |
 //! | `tcp://host:port` | an echo |
-//! | `postgres://user:password@host:port/database?prepared=true` | PostgreSQL |
+//! | `postgres://user:password@host:port/database?prepared=true&sslmode=verify-full` | PostgreSQL |
 //! | `redis://user:password@host:port/number`, `rediss://` | Redis, the second in TLS |
 
 use percent_encoding::percent_decode_str;
@@ -25,6 +25,8 @@ pub struct Target {
     pub port: u16,
     /// Whether in TLS.
     pub is_tls: bool,
+    /// Whether, in TLS, the server must show a certificate that is trusted.
+    pub is_verified: bool,
 }
 
 /// What is wrong with a target as it was written. A password that stands in it is not shown.
@@ -92,15 +94,20 @@ impl Target {
         // As it was written: a port stays that is the usual one of another scheme.
         let authority = rest[..end].to_owned();
         let streams = Protocol::STREAMS;
+        let (mut is_tls, mut is_verified) = (is_tls, true);
         let (protocol, path) = match name {
             "http" | "https" => (Protocol::Http1 { authority }, read.path),
             "h2c" | "h2" => (Protocol::Http2 { authority, is_tls, streams }, read.path),
             "grpc" | "grpcs" => (Protocol::Grpc { authority, is_tls, streams }, read.path),
             "tcp" => (Protocol::Echo, "/".to_owned()),
             "redis" | "rediss" => (redis(user, &read.path).map_err(wrong)?, "/".to_owned()),
-            _ => (postgres(user, &read.path).map_err(wrong)?, "/".to_owned()),
+            _ => {
+                let (protocol, mode) = postgres(user, &read.path).map_err(wrong)?;
+                (is_tls, is_verified) = (mode != SslMode::Disable, mode != SslMode::Require);
+                (protocol, "/".to_owned())
+            }
         };
-        Ok((Target { protocol, host: read.host, port: read.port, is_tls }, path))
+        Ok((Target { protocol, host: read.host, port: read.port, is_tls, is_verified }, path))
     }
 }
 
@@ -128,22 +135,41 @@ fn decoded(written: &str, why: &'static str) -> Result<String, &'static str> {
     if text.contains('\0') { Err(why) } else { Ok(text.into_owned()) }
 }
 
-fn postgres(user: Option<User>, path: &str) -> Result<Protocol, &'static str> {
+/// How PostgreSQL is spoken with, as its own clients call it. Modes in which the server decides whether there is TLS are not among them:
+/// nobody would know what was measured.
+#[derive(Clone, Copy, PartialEq)]
+enum SslMode {
+    Disable,
+    /// In TLS with anybody.
+    Require,
+    VerifyFull,
+}
+
+fn postgres(user: Option<User>, path: &str) -> Result<(Protocol, SslMode), &'static str> {
     let (database, query) = path.split_once('?').unwrap_or((path, ""));
-    let mut is_prepared = false;
+    let (mut is_prepared, mut mode) = (false, SslMode::Disable);
     for one in query.split('&').filter(|one| !one.is_empty()) {
-        is_prepared = match one {
-            "prepared=true" => true,
-            "prepared=false" => false,
-            _ => return Err("after the database it can say prepared=true or prepared=false only"),
-        };
+        match one {
+            "prepared=true" => is_prepared = true,
+            "prepared=false" => is_prepared = false,
+            "sslmode=disable" => mode = SslMode::Disable,
+            "sslmode=require" => mode = SslMode::Require,
+            "sslmode=verify-full" => mode = SslMode::VerifyFull,
+            _ => {
+                return Err(
+                    "after the database it can say prepared=true or false, and sslmode=disable, require or verify-full, only",
+                );
+            }
+        }
     }
     let database = decoded(database.trim_start_matches('/'), "its database is no text")?;
     let user = user.unwrap_or(User { name: String::new(), password: None });
     // As psql would have it, but that it does not ask the system who we are.
     let name = if user.name.is_empty() { "postgres".to_owned() } else { user.name };
     let database = if database.is_empty() { name.clone() } else { database };
-    Ok(Protocol::Postgres { user: name, password: user.password, database, is_prepared })
+    let protocol =
+        Protocol::Postgres { user: name, password: user.password, database, is_prepared };
+    Ok((protocol, mode))
 }
 
 fn redis(user: Option<User>, path: &str) -> Result<Protocol, &'static str> {
@@ -231,6 +257,14 @@ mod tests {
         assert_eq!((target.protocol, target.port), (postgres("me", None, "me", false), 5432));
         assert_eq!(read("postgres://h").0.protocol, postgres("postgres", None, "postgres", false));
 
+        let modes = |written| {
+            let target = read(written).0;
+            (target.is_tls, target.is_verified)
+        };
+        assert!(!modes("postgres://h").0 && !modes("postgres://h?sslmode=disable").0);
+        assert_eq!(modes("postgres://h/b?sslmode=verify-full&prepared=true"), (true, true));
+        assert_eq!(modes("postgres://h/b?prepared=false&sslmode=require"), (true, false));
+
         let redis = |user: Option<&str>, password: Option<&str>, database| Protocol::Redis {
             user: user.map(str::to_owned),
             password: password.map(Secret::new),
@@ -245,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said() {
-        let said = |written| Target::parse(written).unwrap_err().to_string();
+        let said = |written: &str| Target::parse(written).unwrap_err().to_string();
         assert!(said("localhost:80").contains("http://"));
         assert!(said("gopher://a").contains("does not say"));
         assert!(said("http://:80/").contains("no host"), "{}", said("http://:80/"));
@@ -255,7 +289,9 @@ mod tests {
         assert!(said("http://u@a/").contains("header"));
         assert!(said("redis://a/x").contains("no number"));
         assert!(said("redis://a@b").contains("without a password"));
-        assert!(said("postgres://a/b?sslmode=require").contains("prepared=true"));
+        for query in ["a=b", "sslmode=prefer", "sslmode=verify-ca", "sslmode"] {
+            assert!(said(&format!("postgres://a/b?{query}")).contains("sslmode=disable"));
+        }
         assert!(said("postgres://%00@a").contains("no text"));
     }
 

@@ -13,16 +13,16 @@ pub struct Freeze {
 }
 
 /// Response times of requests that are due at these moments, ascending, if each is answered `service_ns` after the server took it, and it
-/// takes all that it has not taken yet. Of those that are not answered at `end_ns`, the age is counted.
+/// takes all that it has not taken yet. Of those that are not answered at `end_ns`, the age is counted. Freezes are apart from each other.
 pub fn truth(
     due: impl Iterator<Item = u64>,
     service_ns: u64,
-    freeze: Freeze,
+    freezes: &[Freeze],
     end_ns: u64,
 ) -> hist::Histogram {
-    let thawed = |moment: u64| match (freeze.from_ns..freeze.to_ns).contains(&moment) {
-        true => freeze.to_ns,
-        false => moment,
+    let thawed = |moment: u64| {
+        let frozen = freezes.iter().find(|one| (one.from_ns..one.to_ns).contains(&moment));
+        frozen.map_or(moment, |one| one.to_ns)
     };
     let mut recorder = Recorder::new();
     for due_ns in due {
@@ -42,7 +42,7 @@ mod tests {
     fn of(rate: f64, seconds: u64, freeze: (u64, u64), end: u64) -> hist::Histogram {
         let due = Schedule::constant(rate, seconds * SECOND, Spacing::Even).arrivals();
         let freeze = Freeze { from_ns: freeze.0 * SECOND, to_ns: freeze.1 * SECOND };
-        truth(due, 1_000_000, freeze, end * SECOND)
+        truth(due, 1_000_000, &[freeze], end * SECOND)
     }
 
     /// The figures of well-known freeze tests, by hand: 10 s of 30 s, at the end, 5 s at the start.

@@ -24,15 +24,20 @@ use crate::request::{Rendered, Requests};
 use crate::schedule::Random;
 use crate::session::{Ended, Ticket};
 use crate::tally::{Counting, Seconds, Tally};
+use crate::words::Words;
 
 /// From this on, standing still is told.
 pub const STALL_NS: u64 = 10_000_000;
 /// It sleeps no longer than this, so that it notices when it was stopped.
 const SLEEP_MAX_NS: u64 = 5_000_000;
-/// Connections that are being made at once, for one worker.
+/// Connections that are being made at once, for one worker, and have not taken longer than that.
 const CONNECTING_MAX: usize = 64;
+/// What takes longer keeps no others from being made: it may be that one of several addresses does not answer.
+const CONNECTING_NS: u64 = 1_000_000_000;
 /// So many that have ended are kept in the order of all flights, beside as many as there are flights.
 const BY_DUE_SPARE: usize = 4_096;
+/// So many that are due are taken at once: who is asked for more than it can do looks at answers and at its own end all the same.
+const TAKEN_MAX: usize = 4_096;
 const BUFFER: usize = 64 << 10;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -54,7 +59,7 @@ pub(crate) struct Share {
 
 /// What a worker tells each second, and at its end.
 pub(crate) enum Told {
-    /// What has ended in the second that ended so many nanoseconds after the start.
+    /// What has ended in the second that ended so many nanoseconds after the start. None is left out.
     Second(u64, Box<Tally>),
     /// All the rest.
     End(Box<End>),
@@ -62,12 +67,17 @@ pub(crate) enum Told {
 
 /// What is known at the end only.
 pub(crate) struct End {
+    /// When that was, from the start.
+    pub(crate) length_ns: u64,
+    /// What has ended since the last second.
+    pub(crate) tally: Tally,
     pub(crate) by_second: std::collections::BTreeMap<u64, hist::Histogram>,
     pub(crate) by_request: Vec<hist::Histogram>,
     /// When it stood still, from the start.
     pub(crate) stalls: Vec<(u64, u64)>,
     /// It was stopped while something was still due.
     pub(crate) is_interrupted: bool,
+    pub(crate) words: Words,
 }
 
 /// A request that was due and has not ended.
@@ -83,13 +93,24 @@ struct Flight {
     number: u64,
 }
 
+/// A connection that was begun.
+struct Attempt {
+    key: usize,
+    /// Tells it from others that had its key before.
+    number: usize,
+    began_ns: u64,
+}
+
 pub(crate) struct Worker {
     share: Share,
     events: Events,
     start_ns: u64,
     connections: Slab<Connection>,
-    /// Those of them that never had room yet.
+    /// Those of them that never had room yet, and are not slow.
     connecting: usize,
+    /// The same in the order in which they began, with some that had room or are closed; then those that are slow.
+    young: VecDeque<Attempt>,
+    slow: VecDeque<Attempt>,
     opened: usize,
     /// Connections with room; some may have lost it.
     free: VecDeque<usize>,
@@ -104,6 +125,7 @@ pub(crate) struct Worker {
     seconds: Seconds,
     by_request: Vec<hist::Recorder>,
     stalls: Vec<(u64, u64)>,
+    words: Words,
     /// Of how many looks what they find is seen late.
     late_looks: u32,
     /// When the worker was last known to be at work, or the end of the sleep that it meant to take.
@@ -124,6 +146,8 @@ impl Worker {
             start_ns: 0,
             connections: Slab::new(),
             connecting: 0,
+            young: VecDeque::new(),
+            slow: VecDeque::new(),
             opened: 0,
             free: VecDeque::new(),
             flights: Slab::new(),
@@ -136,6 +160,7 @@ impl Worker {
             seconds: Seconds::default(),
             by_request: (0..names).map(|_| hist::Recorder::new()).collect(),
             stalls: Vec::new(),
+            words: Words::default(),
             late_looks: 0,
             awake_ns: u64::MAX,
             waited_until: 0,
@@ -160,11 +185,7 @@ impl Worker {
     }
 
     /// Does its share, from `start_ns` of the clock on.
-    pub(crate) fn run(mut self, start_ns: u64, number: usize, told: &Sender<(usize, Told)>) {
-        let tell = |one: Told| {
-            // Nobody listens if the run was given up.
-            let _ = told.send((number, one));
-        };
+    pub(crate) fn run(mut self, start_ns: u64, told: &Sender<Told>) {
         self.start_ns = start_ns;
         self.cpu_before_ns = cpu_ns();
         self.awake_ns = clock::now().max(start_ns);
@@ -172,22 +193,32 @@ impl Worker {
         let (mut is_stopped, mut is_interrupted) = (false, false);
         let end_ns = loop {
             let now = self.now();
-            if now >= report_ns {
-                tell(self.second(report_ns - start_ns));
-                report_ns += (now - report_ns) / SECOND_NS * SECOND_NS + SECOND_NS;
-            }
-            if !is_stopped && self.share.stop.load(Ordering::Relaxed) {
-                is_stopped = true;
-                is_interrupted = self.next_due_ns.take().is_some();
-                // When all was sent it changes nothing: answers are waited for no longer than without it.
-                self.share.length_ns = self.share.length_ns.min(now.saturating_sub(start_ns));
+            // Also those in which it stood still: others wait for its part of each second.
+            while now >= report_ns {
+                let tally = self.take();
+                let _ = told.send(Told::Second(report_ns - start_ns, Box::new(tally)));
+                report_ns += SECOND_NS;
             }
             self.take_due(now);
+            if !is_stopped && self.share.stop.load(Ordering::Relaxed) {
+                is_stopped = true;
+                // What was due by then belongs to the books.
+                self.miss(now + 1);
+                is_interrupted = self.next_due_ns.take().is_some();
+                let length_ns = now.saturating_sub(start_ns);
+                if length_ns < self.share.length_ns {
+                    self.share.length_ns = length_ns;
+                } else {
+                    // All was sent: what ends is the waiting.
+                    self.share.drain_ns = 0;
+                }
+            }
             // After a stall it looks first: what was answered meanwhile has neither timed out nor stayed without an answer.
             let has_looked = self.late_looks == 0;
             if has_looked {
                 self.expire(now);
             }
+            self.age(now);
             self.dispatch();
             let end = start_ns + self.share.length_ns;
             let is_done = self.next_due_ns.is_none() && self.flights.is_empty();
@@ -205,10 +236,7 @@ impl Worker {
             self.awake_ns = self.awake_ns.max(until);
             self.now();
             self.look();
-            // What was not among these events comes with the next.
-            if self.events.len() < Events::MAX {
-                self.late_looks = self.late_looks.saturating_sub(1);
-            }
+            self.late_looks = looks_left(self.late_looks, self.events.len());
         };
         for (_, flight) in &self.flights {
             let age_ns = end_ns - flight.due_ns;
@@ -217,11 +245,17 @@ impl Worker {
             self.seconds.record(flight.due_ns - start_ns, age_ns);
             self.by_request[flight.request.index].record(age_ns);
         }
-        tell(self.second(end_ns - start_ns));
-        let by_request = self.by_request.iter().map(hist::Recorder::snapshot).collect();
-        let (by_second, stalls) = (self.seconds.finish(), self.stalls);
-        let end = End { by_second, by_request, stalls, is_interrupted };
-        tell(Told::End(Box::new(end)));
+        let end = End {
+            length_ns: end_ns - start_ns,
+            tally: self.take(),
+            by_request: self.by_request.iter().map(hist::Recorder::snapshot).collect(),
+            by_second: self.seconds.finish(),
+            stalls: self.stalls,
+            is_interrupted,
+            words: self.words,
+        };
+        // Nobody listens if the run was given up.
+        let _ = told.send(Told::End(Box::new(end)));
     }
 
     /// What time it is. Whoever asks learns by the way whether the worker stood still since it was last asked.
@@ -238,20 +272,28 @@ impl Worker {
     fn stalled(&mut self, from_ns: u64, to_ns: u64) {
         self.stalls.push((from_ns - self.start_ns, to_ns - self.start_ns));
         // Of events that were being looked at, and of all that had come by then.
-        self.late_looks = 2;
-        while self.next_due_ns.is_some_and(|due| self.start_ns + due < to_ns) {
-            self.counting.tally.intended += 1;
-            self.counting.tally.missed += 1;
-            self.next_due_ns = self.share.due.next();
-        }
+        self.late_looks = 2 + (self.connections.len() / Events::MAX) as u32;
+        self.miss(to_ns);
         // Nobody knows when these would have found a connection.
         for ticket in &self.waiting {
             self.flights[*ticket as usize].is_late = true;
         }
     }
 
+    /// What was due before this moment, and was not taken, is not sent any more.
+    fn miss(&mut self, until_ns: u64) {
+        while self.next_due_ns.is_some_and(|due| self.start_ns + due < until_ns) {
+            self.counting.tally.intended += 1;
+            self.counting.tally.missed += 1;
+            self.next_due_ns = self.share.due.next();
+        }
+    }
+
     fn take_due(&mut self, now: u64) {
-        while let Some(due) = self.next_due_ns.filter(|due| self.start_ns + due <= now) {
+        for _ in 0..TAKEN_MAX {
+            let Some(due) = self.next_due_ns.filter(|due| self.start_ns + due <= now) else {
+                return;
+            };
             self.counting.tally.intended += 1;
             self.begin(self.start_ns + due, now);
             self.next_due_ns = self.share.due.next();
@@ -360,7 +402,7 @@ impl Worker {
         if !connection.is_listed && connection.room() > 0 {
             connection.is_listed = true;
             self.free.push_back(key);
-            self.connecting -= usize::from(!connection.is_ready);
+            self.connecting -= usize::from(connection.is_awaited());
             connection.is_ready = true;
         }
         if connection.has_unsent() != connection.waits_to_send {
@@ -379,12 +421,45 @@ impl Worker {
         let added = connection.and_then(|connection| {
             let entry = self.connections.vacant_entry();
             self.events.add(&connection, entry.key(), true)?;
+            let (key, number) = (entry.key(), connection.number);
             entry.insert(connection);
-            Ok(())
+            Ok(Attempt { key, number, began_ns: clock::now() })
         });
         match added {
-            Ok(()) => self.connecting += 1,
-            Err(error) => self.not_connected(Failure::of(&error)),
+            Ok(attempt) => {
+                self.connecting += 1;
+                self.young.push_back(attempt);
+            }
+            Err(error) => {
+                let failure = Failure::of(&error);
+                self.words.add(failure, clock::now(), || Some(error.to_string()));
+                self.not_connected(failure);
+            }
+        }
+    }
+
+    /// Connections that take long to get ready are no longer waited for; those that took as long as a request may, nobody waits for.
+    fn age(&mut self, now: u64) {
+        let unready = |connections: &Slab<Connection>, one: &Attempt| {
+            connections
+                .get(one.key)
+                .is_some_and(|known| known.number == one.number && !known.is_ready)
+        };
+        while self.young.front().is_some_and(|one| now >= one.began_ns + CONNECTING_NS) {
+            let Some(one) = self.young.pop_front() else { return };
+            if unready(&self.connections, &one) {
+                self.connections[one.key].is_slow = true;
+                self.connecting -= 1;
+                self.slow.push_back(one);
+            }
+        }
+        let timeout_ns = self.share.timeout_ns;
+        while self.slow.front().is_some_and(|one| now >= one.began_ns.saturating_add(timeout_ns)) {
+            let Some(one) = self.slow.pop_front() else { return };
+            if unready(&self.connections, &one) {
+                // The request that it was made for has failed by now, and those that wait have time left.
+                self.connections.remove(one.key);
+            }
         }
     }
 
@@ -397,13 +472,14 @@ impl Worker {
 
     /// Closes a connection; what was under way on it has failed.
     fn close(&mut self, key: usize, failure: Failure) {
-        let connection = self.connections.remove(key);
+        let mut connection = self.connections.remove(key);
         let now = clock::now();
+        self.words.add(failure, now, || connection.words(failure));
         for ticket in &connection.under_way {
             self.fail(*ticket, failure, now);
         }
         if !connection.is_ready {
-            self.connecting -= 1;
+            self.connecting -= usize::from(connection.is_awaited());
             self.not_connected(failure);
         }
     }
@@ -475,6 +551,7 @@ impl Worker {
     fn end(&mut self, key: usize, one: Ended, now: u64) {
         self.connections[key].forget(one.ticket);
         if let Some(failure) = one.failure {
+            self.words.add(failure, now, || self.connections[key].words(failure));
             return self.fail(one.ticket, failure, now);
         }
         let flight = self.flights.remove(one.ticket as usize);
@@ -490,15 +567,116 @@ impl Worker {
         self.by_request[flight.request.index].record(response_ns);
     }
 
-    fn second(&mut self, end_ns: u64) -> Told {
+    /// What was counted since the last time.
+    fn take(&mut self) -> Tally {
         let cpu = cpu_ns();
         self.counting.tally.cpu_ns = cpu - self.cpu_before_ns;
         self.cpu_before_ns = cpu;
-        Told::Second(end_ns, Box::new(self.counting.take()))
+        let tally = self.counting.take();
+        // Those that are under way are so in the next second too.
+        self.counting.tally.in_flight_max = self.flights.len() as u64;
+        tally
     }
+}
+
+/// Of how many looks more what they find is seen late, after one that found so many. What was not among as many as are told at once
+/// comes with the next ones, each socket in its turn: so they come to an end, also where each has something to say at any time.
+fn looks_left(looks: u32, found: usize) -> u32 {
+    let most = if found < Events::MAX { 2 } else { u32::MAX };
+    looks.min(most).saturating_sub(1)
 }
 
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::protocol::Protocol;
+    use crate::request::Request;
+
+    /// What a worker tells that begins so long after its start. If it waits for answers, there is a server, which takes connections and
+    /// does nothing.
+    fn told(due: Vec<u64>, is_stopped: bool, late_ns: u64, drain_ns: u64) -> Vec<Told> {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let _listener = (drain_ns > 0).then_some(listener);
+        let worker = Worker::new(Share {
+            dial: Dial { protocol: Protocol::Echo, addresses: vec![address], tls: None },
+            due: Box::new(due.into_iter()),
+            requests: Requests::one(Request::default()),
+            seed: 1,
+            connections: 0,
+            connections_max: 10,
+            timeout_ns: 8 * SECOND_NS,
+            length_ns: SECOND_NS,
+            drain_ns,
+            stop: Arc::new(AtomicBool::new(is_stopped)),
+        });
+        let (tell, told) = mpsc::channel();
+        worker.unwrap().run(clock::now() - late_ns, &tell);
+        drop(tell);
+        told.into_iter().collect()
+    }
+
+    #[test]
+    fn what_is_seen_late_comes_to_an_end() {
+        assert_eq!([0, 1, 2, 9].map(|looks| looks_left(looks, 0)), [0, 0, 1, 1]);
+        assert_eq!([0, 1, 2, 9].map(|looks| looks_left(looks, Events::MAX)), [0, 0, 1, 8]);
+    }
+
+    /// What was due by then belongs to the books, also what was too much at once.
+    #[test]
+    fn who_is_stopped_counts_what_was_due() {
+        let mut due = vec![0; TAKEN_MAX + 3];
+        due.push(30 * SECOND_NS);
+        let all = told(due, true, 0, 0);
+        let [Told::End(end)] = &all[..] else { panic!("{} told", all.len()) };
+        let all = TAKEN_MAX as u64 + 3;
+        assert_eq!((end.tally.intended, end.tally.accounted()), (all, all));
+        assert!(end.tally.missed >= 3, "{}", end.tally.missed);
+    }
+
+    #[test]
+    fn who_is_late_tells_of_each_second() {
+        let all = told(vec![0], false, 3 * SECOND_NS + SECOND_NS / 2, 0);
+        let second = |one: &Told| match one {
+            Told::Second(end_ns, _) => Some(end_ns / SECOND_NS),
+            Told::End(_) => None,
+        };
+        let seconds: Vec<Option<u64>> = all.iter().map(second).collect();
+        assert_eq!(seconds[..3], [Some(1), Some(2), Some(3)]);
+        assert_eq!(seconds.last(), Some(&None));
+    }
+    /// All is sent, and answers are waited for: who is stopped then waits no longer.
+    #[test]
+    fn who_is_stopped_at_the_end_ends() {
+        let all = told(vec![0], true, SECOND_NS * 5 / 4, 60 * SECOND_NS);
+        let Some(Told::End(end)) = all.last() else { panic!("{} told", all.len()) };
+        assert_eq!((end.tally.unfinished, end.tally.accounted()), (1, 1));
+    }
+
+    #[test]
+    fn what_lasts_is_in_flight_in_each_second() {
+        let all = told(vec![0, 0], false, 0, SECOND_NS);
+        let Some(Told::End(end)) = all.last() else { panic!("{} told", all.len()) };
+        let most = all.iter().map(|one| match one {
+            Told::Second(_, tally) => tally.in_flight_max,
+            Told::End(end) => end.tally.in_flight_max,
+        });
+        let most: Vec<u64> = most.collect();
+        assert!(
+            most.len() >= 3 && most.iter().all(|most| *most == end.tally.unfinished),
+            "{most:?}"
+        );
+        let missed = all.iter().map(|one| match one {
+            Told::Second(_, tally) => tally.missed,
+            Told::End(end) => end.tally.missed,
+        });
+        assert_eq!(end.tally.unfinished + missed.sum::<u64>(), 2);
+    }
 }

@@ -3,11 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::crypto::CryptoProvider;
+use rustls::client::WantsClientCert;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, ServerConfig,
+    SignatureScheme, WantsVerifier,
+};
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
 /// What the server shows, and whom it asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,10 +97,20 @@ impl ClientTls {
             Some(path) => roots(path)?,
             None => system_roots()?,
         };
-        let builder = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| TlsError::Settings(error.to_string()))?
-            .with_root_certificates(roots);
+        self.with_own(client()?.with_root_certificates(roots))
+    }
+
+    /// The same for a client that takes whatever certificate it is shown, so that nobody can look on, but anybody can be the server.
+    /// `ca` means nothing to it.
+    pub fn unverified_config(&self) -> Result<ClientConfig, TlsError> {
+        let anybody = Arc::new(Anybody(provider()));
+        self.with_own(client()?.dangerous().with_custom_certificate_verifier(anybody))
+    }
+
+    fn with_own(
+        &self,
+        builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    ) -> Result<ClientConfig, TlsError> {
         match (&self.certificate, &self.key) {
             (None, None) => Ok(builder.with_no_client_auth()),
             (Some(certificate), Some(key_path)) => builder
@@ -110,6 +125,53 @@ impl ClientTls {
                 path.display()
             ))),
         }
+    }
+}
+
+fn client() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, TlsError> {
+    ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Settings(error.to_string()))
+}
+
+/// Takes any certificate; that the server has its key is verified all the same.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _between: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

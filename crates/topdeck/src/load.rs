@@ -59,6 +59,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// One run.
 fn once(options: &RunOptions) -> Result<ExitCode> {
     let plan = Plan::of(options)?;
+    for path in [&options.json, &options.html, &options.hlog].into_iter().flatten() {
+        check_writable(path)?;
+    }
     let stop = stopping()?;
     let calibration = calibrated(options, &stop)?;
     let push = options.push.as_ref().map(|to| Push::start(to, options, &plan)).transpose()?;
@@ -86,6 +89,9 @@ fn once(options: &RunOptions) -> Result<ExitCode> {
 fn highest(options: &RunOptions) -> Result<ExitCode> {
     let search = search::of(options);
     let plan = Plan::of(options)?;
+    for path in [&options.json, &options.html, &options.hlog].into_iter().flatten() {
+        check_writable(path)?;
+    }
     let stop = stopping()?;
     let calibration = calibrated(options, &stop)?;
     let searched = search::run(options, search, plan, calibration, &stop)?;
@@ -120,6 +126,25 @@ fn calibrated(options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Option<Cal
         bail!("ended during the calibration, before anything was sent to the target");
     }
     Ok(Some(found))
+}
+
+/// A file that cannot be written is told before the run, which may take hours, as far as that can be known.
+fn check_writable(path: &Path) -> Result<()> {
+    if path.as_os_str() == STDOUT {
+        return Ok(());
+    }
+    let found = match std::fs::metadata(path) {
+        Ok(found) if found.is_file() || found.is_dir() => {
+            std::fs::OpenOptions::new().append(true).open(path).map(drop)
+        }
+        // A pipe that is opened and closed would be at its end.
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            std::fs::read_dir(folder.unwrap_or(Path::new("."))).map(drop)
+        }
+    };
+    found.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Writes what was asked for; forms that only one run has need its report. A file that cannot be written keeps nothing else from being

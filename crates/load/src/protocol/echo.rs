@@ -34,14 +34,45 @@ impl Session for Echo {
         _out: &mut Vec<u8>,
         ended: &mut Vec<Ended>,
     ) -> Result<(), Failure> {
-        if !self.expected[self.come..].starts_with(bytes) || self.ticket.is_none() {
+        let rest = &self.expected[self.come..];
+        let (mine, more) = bytes.split_at(bytes.len().min(rest.len()));
+        if !rest.starts_with(mine) || self.ticket.is_none() {
             return Err(Failure::Malformed);
         }
-        self.come += bytes.len();
+        self.come += mine.len();
         if self.come == self.expected.len() {
             let ticket = self.ticket.take();
             ended.extend(ticket.map(|ticket| Ended { ticket, failure: None }));
         }
+        // It was answered, however much more follows.
+        if !more.is_empty() {
+            return Err(Failure::Malformed);
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of `ab` when this comes, and how many ended.
+    #[track_caller]
+    fn check(pieces: &[&[u8]], expected: Result<(), Failure>, ends: usize) {
+        let (mut session, mut out, mut ended) = (Echo::default(), Vec::new(), Vec::new());
+        session.send(&Rendered { body: b"ab".to_vec(), ..Rendered::default() }, 7, &mut out);
+        let all = pieces.iter().try_for_each(|one| session.receive(one, &mut out, &mut ended));
+        assert_eq!((all, ended.len()), (expected, ends), "{pieces:?}");
+    }
+
+    #[test]
+    fn what_was_sent_comes_back_in_any_pieces() {
+        check(&[b"ab"], Ok(()), 1);
+        check(&[b"a", b"b"], Ok(()), 1);
+        check(&[b"a"], Ok(()), 0);
+        check(&[b"ac"], Err(Failure::Malformed), 0);
+        // More than was sent: it was answered all the same.
+        check(&[b"ab", b"b"], Err(Failure::Malformed), 1);
+        check(&[b"abb"], Err(Failure::Malformed), 1);
     }
 }

@@ -5,10 +5,24 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
+use percent_encoding::percent_decode;
 
 use crate::failure::Failure;
 
 const PREFIX: usize = 5;
+
+/// Why a path names no method.
+pub(super) fn check(path: &str) -> Result<(), String> {
+    let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+    match parts {
+        Some((service, method))
+            if !service.is_empty() && !method.is_empty() && !method.contains(['/', '?']) =>
+        {
+            Ok(())
+        }
+        _ => Err(format!("its path {path:?} is not /package.Service/Method")),
+    }
+}
 
 /// A message as it is sent.
 pub(super) fn framed(message: &[u8]) -> Bytes {
@@ -25,6 +39,8 @@ pub(super) fn framed(message: &[u8]) -> Bytes {
 pub(super) struct Answer {
     /// How it went, once it is known: nothing, if well.
     status: Option<Option<Failure>>,
+    /// The same as it was said, if it did not go well.
+    words: Option<String>,
     /// Messages that have begun.
     messages: u64,
     prefix: [u8; PREFIX],
@@ -38,6 +54,7 @@ impl Answer {
         if status != StatusCode::OK {
             // Something on the way that does not speak gRPC.
             self.status = Some(Some(Failure::Status));
+            self.words = Some(status.to_string());
         } else {
             self.trailers(headers);
         }
@@ -45,8 +62,21 @@ impl Answer {
 
     pub(super) fn trailers(&mut self, trailers: &HeaderMap) {
         if let (None, Some(status)) = (self.status, trailers.get("grpc-status")) {
-            self.status = Some((status.as_bytes() != b"0").then_some(Failure::Status));
+            let has_failed = status.as_bytes() != b"0";
+            self.status = Some(has_failed.then_some(Failure::Status));
+            if has_failed {
+                let text = |value: &http::HeaderValue| {
+                    percent_decode(value.as_bytes()).decode_utf8_lossy().into_owned()
+                };
+                let message = trailers.get("grpc-message").map(text).unwrap_or_default();
+                self.words = Some(format!("grpc-status {} {message}", text(status)));
+            }
         }
+    }
+
+    /// What is known of how it failed.
+    pub(super) fn words(&self) -> Option<String> {
+        self.words.clone()
     }
 
     /// A piece of the body.
@@ -117,6 +147,14 @@ mod tests {
         check(&message[..4], Some("0"), Some(Failure::Malformed));
         check(&[&message[..], &message].concat(), Some("0"), Some(Failure::Malformed));
         check(b"\0\xff\xff\xff\xff", Some("0"), Some(Failure::Malformed));
+    }
+
+    #[test]
+    fn a_path_names_a_service_and_a_method() {
+        assert_eq!(super::check("/a.B/C"), Ok(()));
+        for path in ["/", "/a.B", "/a.B/", "//C", "a.B/C", "/a.B/C/D", "/a.B/C?d"] {
+            assert!(super::check(path).is_err(), "{path}");
+        }
     }
 
     #[test]

@@ -10,6 +10,37 @@ use crate::session::{Ended, Session, Ticket};
 const HEAD_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 128;
 
+/// Why a request cannot be said.
+pub(super) fn check(request: &Rendered) -> Result<(), String> {
+    let Rendered { method, path, headers, body, .. } = request;
+    http::Method::from_bytes(method.as_bytes())
+        .map_err(|_| format!("its method {method:?} is not one word"))?;
+    if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        let hint = "a space is written %20";
+        return Err(format!("its path {path:?} has a space or a character that is none: {hint}"));
+    }
+    // A path, all of the server, or all of an address, as proxies want it.
+    if !path.starts_with('/') && path != "*" && !path.contains("://") {
+        return Err(format!("its path {path:?} does not begin with /"));
+    }
+    for (name, value) in headers {
+        http::HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| format!("{name:?} cannot be the name of a header"))?;
+        http::HeaderValue::from_bytes(value.as_bytes())
+            .map_err(|_| format!("its header {name} has a character that no header can have"))?;
+        if name.eq_ignore_ascii_case("transfer-encoding") {
+            return Err("it has the header Transfer-Encoding: a body is sent as it is".to_owned());
+        }
+        if name.eq_ignore_ascii_case("content-length") && value.trim().parse() != Ok(body.len()) {
+            let length = body.len();
+            return Err(format!(
+                "its Content-Length is {value:?}, and its body has {length} bytes"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// One connection.
 pub(crate) struct Http1 {
     authority: String,
@@ -20,6 +51,8 @@ pub(crate) struct Http1 {
     /// What came of a head, or of the line before a chunk, that is not whole yet.
     partial: Vec<u8>,
     failure: Option<Failure>,
+    /// The last status that says that it failed, with its reason.
+    words: Option<String>,
     is_last: bool,
 }
 
@@ -49,6 +82,7 @@ impl Http1 {
             state: State::Head,
             partial: Vec::new(),
             failure: None,
+            words: None,
             is_last: false,
         }
     }
@@ -69,14 +103,15 @@ impl Http1 {
             _ => return Err(Failure::Malformed),
         };
         let status = answer.code.unwrap_or(0);
-        // 101 would leave HTTP; all others below 200 come before the answer.
+        // 101 would leave HTTP; all others from 100 to 199 come before the answer.
         match status {
-            101 => return Err(Failure::Malformed),
+            ..100 | 101 => return Err(Failure::Malformed),
             100..200 => return Ok(Some(length)),
             _ => {}
         }
         if status >= 400 {
             self.failure = Some(Failure::Status);
+            self.words = Some(format!("{status} {}", answer.reason.unwrap_or_default()));
         }
         let (mut body, mut is_chunked) = (None, false);
         self.is_last |= answer.version == Some(0);
@@ -219,6 +254,10 @@ impl Session for Http1 {
             }
         }
         Ok(())
+    }
+
+    fn words(&mut self, failure: Failure) -> Option<String> {
+        self.words.take_if(|_| failure == Failure::Status)
     }
 
     fn close(&mut self, ended: &mut Vec<Ended>) {

@@ -40,6 +40,16 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 const ABANDONED_MAX: usize = 256;
 const ABANDONED_FOR: Duration = Duration::from_secs(10);
 
+/// Why a request to this server cannot be said.
+pub(super) fn check(
+    authority: &str,
+    is_tls: bool,
+    kind: Kind,
+    request: &Rendered,
+) -> Result<(), String> {
+    Writer::new(authority, is_tls, kind).write(request).map(drop)
+}
+
 /// One connection.
 pub(crate) struct Http2 {
     writer: Writer,
@@ -57,6 +67,8 @@ pub(crate) struct Http2 {
     streams_now: usize,
     is_ending: bool,
     broken: Option<Failure>,
+    /// What is known of what failed last.
+    words: Option<(Failure, String)>,
 }
 
 struct Client {
@@ -82,6 +94,7 @@ impl Http2 {
             streams_now: streams_max.min(STREAMS),
             is_ending: false,
             broken: None,
+            words: None,
         }
     }
 
@@ -100,6 +113,7 @@ impl Http2 {
                 };
                 if let Poll::Ready(failure) = stream.poll(&mut Context::from_waker(waker)) {
                     ended.push(Ended { ticket: *ticket, failure });
+                    self.words = failure.and_then(|failure| Some((failure, stream.words()?)));
                     self.streams.remove(place);
                 }
             }
@@ -119,8 +133,9 @@ impl Http2 {
             Poll::Ready(result) => {
                 // Polled again, it would panic.
                 self.is_ending = true;
-                self.broken =
-                    Some(result.map_or_else(|error| failure(&error), |()| Failure::Closed));
+                let words = result.as_ref().err().map(ToString::to_string);
+                let broken = result.map_or_else(|error| failure(&error), |()| Failure::Closed);
+                (self.broken, self.words) = (Some(broken), words.map(|words| (broken, words)));
             }
         }
     }
@@ -137,7 +152,7 @@ impl Http2 {
     /// `None` if the request is none of HTTP/2.
     fn ask(&mut self, request: &Rendered, ticket: Ticket) -> Option<()> {
         let client = self.client.as_mut()?;
-        let (head, body, answer) = self.writer.write(request)?;
+        let (head, body, answer) = self.writer.write(request).ok()?;
         let sent = client.sender.send_request(head, body.is_empty());
         let (response, mut sender) = sent.ok()?;
         if !body.is_empty() {
@@ -231,6 +246,10 @@ impl Session for Http2 {
             Some(failure) if failure != Failure::Closed || !self.streams.is_empty() => Err(failure),
             _ => Ok(()),
         }
+    }
+
+    fn words(&mut self, failure: Failure) -> Option<String> {
+        self.words.take_if(|one| one.0 == failure).map(|one| one.1)
     }
 
     fn abandon(&mut self, ticket: Ticket, out: &mut Vec<u8>) -> bool {

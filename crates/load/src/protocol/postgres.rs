@@ -19,10 +19,27 @@ use crate::session::{Ended, Session, Ticket};
 
 pub(crate) use login::Login;
 
+/// Asks for TLS: its own length, and a number that is no version of the protocol.
+pub(crate) const REQUEST_FOR_TLS: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 /// Kind and length of a message; the length counts itself.
 const HEAD: usize = 5;
+/// Their number is sent in two bytes.
+const ARGUMENTS_MAX: usize = 65_535;
 /// What is asked about who we are is far shorter.
 const KEPT_MAX: usize = 8 << 10;
+
+/// Why a query cannot be said.
+pub(super) fn check(request: &Rendered) -> Result<(), String> {
+    let sql = std::str::from_utf8(&request.body);
+    let sql = sql.map_err(|error| format!("its SQL is no text (UTF-8): {error}"))?;
+    if let Some(at) = sql.find('\0') {
+        return Err(format!("its SQL has a zero after {at} bytes, where no text goes on"));
+    }
+    match request.arguments.len() {
+        0..=ARGUMENTS_MAX => Ok(()),
+        many => Err(format!("it has {many} arguments, and PostgreSQL takes {ARGUMENTS_MAX}")),
+    }
+}
 
 /// One connection.
 pub(crate) struct Postgres {
@@ -37,6 +54,8 @@ pub(crate) struct Postgres {
     kept: Vec<u8>,
     ticket: Option<Ticket>,
     failure: Option<Failure>,
+    /// What was said when something failed.
+    words: Option<(Failure, String)>,
     /// Something was said about the query: without that its end means nothing.
     is_answered: bool,
     /// By the request's number: texts that the server has under the name `s<number>`.
@@ -70,6 +89,7 @@ impl Postgres {
             kept: Vec::new(),
             ticket: None,
             failure: None,
+            words: None,
             is_answered: false,
             statements: HashMap::new(),
             parsing: None,
@@ -119,8 +139,8 @@ impl Postgres {
             // Parameters, notices and notifications come when they like.
             (_, b'S' | b'N') | (Phase::Ready | Phase::Busy, b'A') => {}
             (Phase::Login | Phase::Starting, b'v') | (Phase::Starting, b'K' | b'Z') => {}
-            // Whoever is refused cannot ask.
-            (Phase::Login | Phase::Starting, b'E') => return Err(Failure::Status),
+            // Whoever is refused cannot ask: it ends with the reason.
+            (Phase::Login | Phase::Starting, b'E') => {}
             // The server shuts down, or has had enough of us.
             (Phase::Ready, b'E') => self.is_last = true,
             (Phase::Busy, b'E') => {
@@ -143,8 +163,19 @@ impl Postgres {
     /// The message that came is whole.
     fn end(&mut self, out: &mut Vec<u8>, ended: &mut Vec<Ended>) -> Result<(), Failure> {
         match (self.phase, self.head[0]) {
+            (phase, b'E') => {
+                let failure = if phase == Phase::Ready { Failure::Closed } else { Failure::Status };
+                self.words = said(&self.kept).map(|words| (failure, words));
+                if matches!(phase, Phase::Login | Phase::Starting) {
+                    return Err(failure);
+                }
+            }
             (_, b'R') => {
-                let is_content = self.login.answer(&self.kept, &mut self.written)?;
+                let answered = self.login.answer(&self.kept, &mut self.written);
+                let is_content = answered.map_err(|(failure, words)| {
+                    self.words = Some((failure, words.to_owned()));
+                    failure
+                })?;
                 self.phase = if is_content { Phase::Starting } else { Phase::Login };
             }
             (Phase::Starting, b'Z') => self.phase = Phase::Ready,
@@ -173,6 +204,19 @@ impl Postgres {
         self.kept.clear();
         Ok(())
     }
+}
+
+/// An error as people read it: how bad it is, what it says, and its code. Its fields are a letter and a text each.
+fn said(fields: &[u8]) -> Option<String> {
+    let field = |kind: u8| {
+        let mut fields = fields.split(|byte| *byte == 0);
+        let found = fields.find(|field| field.first() == Some(&kind))?;
+        Some(String::from_utf8_lossy(&found[1..]))
+    };
+    let message = field(b'M')?;
+    let severity = field(b'S').map(|text| format!("{text}: ")).unwrap_or_default();
+    let code = field(b'C').map(|text| format!(" ({text})")).unwrap_or_default();
+    Some(format!("{severity}{message}{code}"))
 }
 
 impl Session for Postgres {
@@ -228,8 +272,9 @@ impl Session for Postgres {
                 self.begin(kind, self.rest)?;
             }
             let taken = bytes.len().min(self.rest as usize);
-            if self.head[0] == b'R' {
-                self.kept.extend_from_slice(&bytes[..taken]);
+            if matches!(self.head[0], b'R' | b'E') {
+                let room = KEPT_MAX.saturating_sub(self.kept.len());
+                self.kept.extend_from_slice(&bytes[..taken.min(room)]);
             }
             bytes = &bytes[taken..];
             self.rest -= taken as u32;
@@ -238,6 +283,10 @@ impl Session for Postgres {
             }
         }
         Ok(())
+    }
+
+    fn words(&mut self, failure: Failure) -> Option<String> {
+        self.words.take_if(|one| one.0 == failure).map(|one| one.1)
     }
 
     fn close(&mut self, ended: &mut Vec<Ended>) {

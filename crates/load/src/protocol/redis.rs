@@ -12,6 +12,20 @@ use crate::session::{Ended, Session, Ticket};
 
 use reader::Reader;
 
+/// Why a command cannot be said.
+pub(super) fn check(request: &Rendered) -> Result<(), String> {
+    match (request.arguments.as_slice(), request.body.as_slice()) {
+        ([], []) => Ok(()),
+        ([], body) if body.trim_ascii().is_empty() => {
+            Err("its body has no words, and so no command".to_owned())
+        }
+        ([], _) => Ok(()),
+        (_, [_, ..]) => Err("it has a body and arguments: the command is one of them".to_owned()),
+        ([first, ..], []) if first.is_empty() => Err("its first word is empty".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 /// One connection.
 pub(crate) struct Redis {
     /// What is said first: who we are, and which database is meant.
@@ -20,6 +34,8 @@ pub(crate) struct Redis {
     preliminary: usize,
     ticket: Option<Ticket>,
     reader: Reader,
+    /// The last error, as far as it came in one piece.
+    words: Option<String>,
 }
 
 impl Redis {
@@ -37,7 +53,7 @@ impl Redis {
         if database > 0 {
             say(&[b"SELECT", database.to_string().as_bytes()]);
         }
-        Redis { opening, preliminary, ticket: None, reader: Reader::default() }
+        Redis { opening, preliminary, ticket: None, reader: Reader::default(), words: None }
     }
 }
 
@@ -73,6 +89,10 @@ impl Session for Redis {
             if self.reader.is_between() && !is_asked && *first != b'>' {
                 return Err(Failure::Malformed);
             }
+            if self.reader.is_between() && *first == b'-' {
+                let line = bytes[1..].split(|byte| *byte == b'\r').next().unwrap_or_default();
+                self.words = Some(String::from_utf8_lossy(line).into_owned());
+            }
             let Some(reply) = self.reader.read(&mut bytes)? else { return Ok(()) };
             let failure = reply.is_error.then_some(Failure::Status);
             if reply.is_push {
@@ -87,6 +107,10 @@ impl Session for Redis {
             }
         }
         Ok(())
+    }
+
+    fn words(&mut self, failure: Failure) -> Option<String> {
+        self.words.take_if(|_| failure == Failure::Status)
     }
 }
 

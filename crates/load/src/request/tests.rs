@@ -55,6 +55,8 @@ fn what_is_wrong_is_said() {
     assert!(said("[[request]]\npath = '/{'").contains("brace"));
     assert!(said("[[request]]\nweight = 0").contains("above 0"));
     assert!(said("[[request]]\nweight = nan").contains("above 0"));
+    let heavy = "[[request]]\nname = 'a'\nweight = 1e308\n".repeat(2);
+    assert!(said(&heavy).contains("all together"), "{}", said(&heavy));
     assert!(said("[[request]]\npth = '/'").contains("pth"));
     assert!(said("[variables]\na = []\n[[request]]").contains("no value"));
     assert!(said("[variables]\na = { from = 2, to = 1 }\n[[request]]").contains("no value"));
@@ -91,4 +93,71 @@ fn a_body_may_be_any_bytes() {
     let one = requests.unwrap().draw(&mut Random::new(1));
     std::fs::remove_file(folder.join(&name)).unwrap();
     assert_eq!(one.body, [b'{', 0xfe]);
+}
+
+/// What a protocol cannot say is told before anything is sent, with the request and the value that are to blame.
+#[test]
+fn what_cannot_be_said_is_told() {
+    #[track_caller]
+    fn check(target: &str, text: &str, said: &str) {
+        let (target, _) = crate::target::Target::parse(target).unwrap();
+        let found = parsed(text).unwrap().check(&target.protocol);
+        let found = found.map_or_else(|error| error.to_string(), |()| String::new());
+        let is_so = if said.is_empty() { found.is_empty() } else { found.contains(said) };
+        assert!(is_so, "{text}: {found:?}");
+    }
+    let [http, h2, grpc] = ["http://a", "h2c://a", "grpc://a"];
+    let [echo, postgres, redis] = ["tcp://a:1", "postgres://a", "redis://a"];
+    for target in [http, h2] {
+        check(target, "[[request]]\nheaders = { a = 'b' }\npath = '/a?b'", "");
+        check(target, "[[request]]\nname = 'x'\nmethod = 'GET /'", "request \"x\": its method");
+        check(target, "[[request]]\nheaders = { 'a b' = 'c' }", "\"a b\" cannot be the name");
+        check(target, "[[request]]\nheaders = { a = \"b\\r\\nc\" }", "its header a");
+        check(target, "[[request]]\nheaders = { Transfer-Encoding = 'chunked' }", "Transfer-");
+        check(target, "[[request]]\narguments = ['a']", "arguments");
+        check(target, "[[request]]\npath = 'a'", "does not begin with /");
+        check(
+            target,
+            "[variables]\nw = ['a', \"b\\n\"]\n[[request]]\nheaders = { x = '{w}' }",
+            "with w = \"b\\n\"",
+        );
+        check(
+            target,
+            "[variables]\nn = { from = -1, to = 2 }\n[[request]]\npath = '/{n}'\nbody = '{n}'",
+            "",
+        );
+    }
+    check(http, "[[request]]\npath = '/a b'", "%20");
+    check(
+        http,
+        "[variables]\nw = ['a', 'b c']\nv = ['d']\n[[request]]\npath = '/{v}{w}'",
+        "with v = \"d\", with w = \"b c\"",
+    );
+    check(http, "[[request]]\nheaders = { Connection = 'close' }", "");
+    check(http, "[[request]]\nbody = 'abc'\nheaders = { Content-Length = '4' }", "has 3 bytes");
+    check(
+        http,
+        "[variables]\nw = ['abcd', 'abc']\n[[request]]\nbody = '{w}'\nheaders = { content-length = '4' }",
+        "has 3 bytes, with w = \"abc\"",
+    );
+    check(h2, "[[request]]\nheaders = { Connection = 'close' }", "HTTP/2 forbids");
+    check(h2, "[[request]]\nheaders = { te = 'gzip' }", "HTTP/2 forbids");
+    check(h2, "[[request]]\nheaders = { te = 'trailers', host = 'b' }", "");
+    check(h2, "[[request]]\nheaders = { host = 'a b' }", "its header host");
+    check(grpc, "[[request]]\npath = '/a.B/C'", "");
+    check(grpc, "[[request]]\npath = '/a.B'", "/package.Service/Method");
+    check(echo, "[[request]]\nbody-hex = '00'", "");
+    check(echo, "[[request]]\nheaders = { a = 'b' }", "headers");
+    check(postgres, "[[request]]\nsql = 'select $1'\narguments = ['']", "");
+    check(postgres, "[[request]]\nsql = \"select 'a\\u0000'\"", "a zero after 9 bytes");
+    check(postgres, "[[request]]\nbody-hex = 'ff'", "no text");
+    check(postgres, "[[request]]\nheaders = { a = 'b' }", "headers");
+    let many = "'a',".repeat(65_536);
+    check(postgres, &format!("[[request]]\narguments = [{many}]"), "65536 arguments");
+    check(redis, "[[request]]", "");
+    check(redis, "[[request]]\nbody = 'GET a'", "");
+    check(redis, "[[request]]\narguments = ['GET', '']", "");
+    check(redis, "[[request]]\narguments = ['']", "first word is empty");
+    check(redis, "[variables]\nw = ['a', ' ']\n[[request]]\nbody = '{w}'", "no words, and");
+    check(redis, "[[request]]\nbody = 'a'\narguments = ['a']", "one of them");
 }

@@ -61,7 +61,7 @@ fn check(answers: Answers, rate: f64, spacing: Spacing, freeze: (u64, u64), drai
         if run.stalls.is_empty() {
             let due = settings.schedule.arrivals();
             let end_ns = length_ns + drain_ms * MS;
-            return is_the_truth(&run.tally.response, &truth(due, service_ns, freeze, end_ns));
+            return is_the_truth(&run.tally.response, &truth(due, service_ns, &[freeze], end_ns));
         }
         assert!(!run.doubts.is_empty());
     }

@@ -91,7 +91,7 @@ fn check(port: u16, target: impl Fn(u16) -> String, tls: &ClientTls, request: &R
         assert_eq!((tally.failures(), tally.unfinished), (0, 0), "{:?}", tally.failed);
         if run.stalls.is_empty() {
             let due = settings.schedule.arrivals();
-            return is_the_truth(&tally.response, &truth(due, SERVICE_NS, FREEZE, u64::MAX));
+            return is_the_truth(&tally.response, &truth(due, SERVICE_NS, &[FREEZE], u64::MAX));
         }
     }
     println!("skipped: in {ATTEMPTS} runs this machine let the generator stand still in each");

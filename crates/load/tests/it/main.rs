@@ -1,10 +1,13 @@
 //! What the crate promises, held from outside.
 
 mod calibration;
+mod checks;
 mod freeze;
 mod frozen;
+mod fuzzed;
 mod hostile;
 mod plain;
+mod protocols;
 mod seconds;
 mod servers;
 mod sessions;

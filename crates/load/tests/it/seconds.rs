@@ -95,9 +95,9 @@ impl Observer for Stopping {
     }
 }
 
-/// All was sent: a stop finds nothing to keep from being sent, and answers are not waited for any longer.
+/// All was sent: a stop finds nothing to keep from being sent, and ends the waiting.
 #[test]
-fn a_stop_while_answers_are_waited_for_changes_nothing() {
+fn a_stop_while_answers_are_waited_for_ends_that() {
     for _ in 0..ATTEMPTS {
         let stop = Arc::new(AtomicBool::new(false));
         let url = server([60_000; 3]);

@@ -1,8 +1,9 @@
 //! Servers that sessions are held against: some of others, if they are installed, and one of hyper's.
 
 use std::convert::Infallible;
+use std::fs::Permissions;
 use std::net::TcpListener;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -25,6 +26,8 @@ pub(crate) struct Server {
     child: Child,
     _folder: Folder,
     pub(crate) port: u16,
+    /// What a client trusts who asks it in TLS, as `localhost`.
+    pub(crate) tls: ClientTls,
     end: Signal,
 }
 
@@ -45,6 +48,10 @@ impl Folder {
         std::fs::create_dir_all(&folder).unwrap();
         Folder(folder)
     }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
 }
 
 impl Drop for Folder {
@@ -53,12 +60,25 @@ impl Drop for Folder {
     }
 }
 
-/// PostgreSQL, into which everybody comes from here: `plain`, `old` and `new` with their passwords, by three ways, others without.
+/// A certificate for `localhost` and its key, in files. They are what an authority is too.
+fn certificate(folder: &Path) -> (ServerTls, ClientTls) {
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (folder.join("certificate"), folder.join("key"));
+    std::fs::write(&certificate, own.cert.pem()).unwrap();
+    std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+    let client = ClientTls { ca: Some(certificate.clone()), ..ClientTls::default() };
+    (ServerTls { certificate, key, client_ca: None }, client)
+}
+
+/// PostgreSQL, into which everybody comes from here: `plain`, `old` and `new` with their passwords, by three ways, `secure` like `new` but
+/// in TLS only, others without.
 pub(crate) fn postgres() -> Option<Server> {
     const LOGINS: &str = "\
         host all plain 127.0.0.1/32 password\n\
         host all old   127.0.0.1/32 md5\n\
         host all new   127.0.0.1/32 scram-sha-256\n\
+        hostssl all secure 127.0.0.1/32 scram-sha-256\n\
+        host all secure 127.0.0.1/32 reject\n\
         host all all   127.0.0.1/32 trust\n";
     let (Some(initdb), Some(postgres)) = (program("initdb"), program("postgres")) else {
         println!("skipped: PostgreSQL is not installed (initdb and postgres)");
@@ -84,12 +104,21 @@ pub(crate) fn postgres() -> Option<Server> {
     make.args(["-U", "postgres", "--no-sync", "--locale=C", "-E", "UTF8", "-A", "trust"]);
     assert!(make.status().unwrap().success(), "initdb failed");
     std::fs::write(database.join("pg_hba.conf"), LOGINS).unwrap();
+    let (own, tls) = certificate(&folder.0);
+    // It refuses a key that others may read.
+    std::fs::set_permissions(&own.key, Permissions::from_mode(0o600)).unwrap();
+    if let Some((user, group)) = user {
+        chown(&own.key, Some(user), Some(group)).unwrap();
+    }
     let port = free_port();
     let mut command = run(&postgres);
+    for (name, file) in [("ssl_cert_file", &own.certificate), ("ssl_key_file", &own.key)] {
+        command.args(["-c", "ssl=on", "-c", &format!("{name}={}", file.display())]);
+    }
     command.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]);
     command.args(["-c", "unix_socket_directories=", "-c", "shared_buffers=8MB"]);
     // At once, without a checkpoint.
-    Some(Server { child: command.spawn().unwrap(), _folder: folder, port, end: Signal::QUIT })
+    Some(Server { child: command.spawn().unwrap(), _folder: folder, port, tls, end: Signal::QUIT })
 }
 
 /// Redis with the password `p@w`.
@@ -103,7 +132,8 @@ pub(crate) fn redis() -> Option<Server> {
     command.current_dir(&folder.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
     command.args(["--requirepass", "p@w"]);
-    Some(Server { child: command.spawn().unwrap(), _folder: folder, port, end: Signal::KILL })
+    let tls = ClientTls::default();
+    Some(Server { child: command.spawn().unwrap(), _folder: folder, port, tls, end: Signal::KILL })
 }
 
 /// Where a program is: in the folders where the shell looks, or where distributions put PostgreSQL's.
@@ -157,13 +187,8 @@ impl Hyper {
 
     /// In TLS, with a certificate that it has made itself.
     pub(crate) fn secured(folder: &Folder) -> Hyper {
-        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let (certificate, key) = (folder.0.join("certificate"), folder.0.join("key"));
-        std::fs::write(&certificate, own.cert.pem()).unwrap();
-        std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
-        let client = ClientTls { ca: Some(certificate.clone()), ..ClientTls::default() };
-        let server = ServerTls { certificate, key, client_ca: None }.config().unwrap();
-        Hyper::with(Some(TlsAcceptor::from(Arc::new(server))), client)
+        let (server, client) = certificate(&folder.0);
+        Hyper::with(Some(TlsAcceptor::from(Arc::new(server.config().unwrap()))), client)
     }
 
     fn with(acceptor: Option<TlsAcceptor>, tls: ClientTls) -> Hyper {

@@ -111,6 +111,17 @@ fn run(target: &str, request: Request) {
 
 #[track_caller]
 fn run_with(tls: net::tls::ClientTls, target: &str, request: Request) {
+    let tally = found_with(tls, target, request).unwrap().tally;
+    assert_eq!((tally.failures(), tally.unfinished), (0, 0), "{:?}", tally.failed);
+    assert!(tally.completed > 0 && tally.accounted() == tally.intended);
+}
+
+/// What becomes of a run of half a second.
+fn found_with(
+    tls: net::tls::ClientTls,
+    target: &str,
+    request: Request,
+) -> Result<Run, load::Error> {
     let schedule = Schedule::constant(400.0, 500_000_000, Spacing::Poisson { seed: 1 });
     let settings = Settings {
         tls,
@@ -120,10 +131,7 @@ fn run_with(tls: net::tls::ClientTls, target: &str, request: Request) {
         drain_ns: 60_000_000_000,
         ..plain::settings(target, schedule)
     };
-    let run: Run = load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut ()).unwrap();
-    let tally = &run.tally;
-    assert_eq!((tally.failures(), tally.unfinished), (0, 0), "{:?}", tally.failed);
-    assert!(tally.completed > 0 && tally.accounted() == tally.intended);
+    load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut ())
 }
 
 #[test]
@@ -192,6 +200,27 @@ fn postgres() {
         arguments: arguments.iter().map(|one| Template::text(*one)).collect(),
         ..Request::default()
     };
+    // This role is let in only in TLS.
+    let text =
+        "set password_encryption = 'scram-sha-256'; create role secure login password 'p:/ü'";
+    talk.check(&sql(text, &[]), None);
+    assert_eq!(Talk::open(&target("secure:p%3A%2F%C3%BC", "")).err(), Some(Failure::Status));
+    let secure = |mode: &str| {
+        let user = "secure:p%3A%2F%C3%BC";
+        format!("postgres://{user}@localhost:{}/postgres?sslmode={mode}", server.port)
+    };
+    let none = net::tls::ClientTls::default;
+    // An error if it is not what TLS is.
+    let is_in_tls = "select 1 / ssl::int from pg_stat_ssl where pid = pg_backend_pid()";
+    run_with(server.tls.clone(), &secure("verify-full"), select(is_in_tls, &[]));
+    run_with(none(), &secure("require"), select(is_in_tls, &[]));
+    let found = found_with(server.tls.clone(), &secure("require"), select("", &[]));
+    assert!(found.unwrap_err().to_string().contains("sslmode=verify-full"));
+    // The certificate does not have this name.
+    let other = secure("verify-full").replace("localhost", "127.0.0.1");
+    let tally = found_with(server.tls.clone(), &other, select("", &[])).unwrap().tally;
+    assert_eq!(tally.failed[Failure::Tls as usize] + tally.missed, tally.intended);
+
     run(&target("new:p%3A%2F%C3%BC", ""), select("select 1", &[]));
     run(&target("postgres", "?prepared=true"), select("select $1::int", &["1"]));
 }

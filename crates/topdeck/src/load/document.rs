@@ -7,7 +7,7 @@ use api::json::Json::{self, Bool, Integer, List, Map, Null, Object, Text};
 use api::json::{integer, number};
 use hist::Histogram;
 use hist::codec::frame::{self, Meaning, Temporality, Unit};
-use load::{Calibration, Doubt, Failure, Tally, Verdict};
+use load::{Calibration, Doubt, Failure, Run, Tally, Verdict};
 
 use crate::load::plan::About;
 use crate::load::report::{Judged, Report};
@@ -42,6 +42,7 @@ pub(crate) fn of(report: &Report) -> Json {
             ),
         ),
         ("account", account(&run.tally)),
+        ("first_failures", Map(first_failures(run))),
         ("in_flight_max", integer(run.tally.in_flight_max)),
         ("waited", integer(run.tally.waited)),
         ("opened", integer(run.tally.opened)),
@@ -80,6 +81,7 @@ pub(crate) fn about(about: &About) -> Vec<(&'static str, Json)> {
     vec![
         ("target", text(&about.target)),
         ("protocol", text(&about.protocol)),
+        ("verified", about.is_verified.map_or(Null, Bool)),
         ("schedule", text(&about.schedule)),
         ("seed", integer(about.seed)),
         ("threads", integer(about.threads as u64)),
@@ -138,6 +140,16 @@ fn account(tally: &Tally) -> Json {
         ("missed", integer(tally.missed)),
         ("seen_late", integer(tally.seen_late)),
     ])
+}
+
+/// What is known of the first of each kind.
+fn first_failures(run: &Run) -> Vec<(String, Json)> {
+    let known = Failure::ALL.iter().zip(&run.words).filter_map(|(failure, words)| {
+        let has_failed = run.tally.failed[*failure as usize] > 0;
+        let words = words.as_ref().filter(|_| has_failed)?;
+        Some((failure.key(), Text(words.clone())))
+    });
+    known.collect()
 }
 
 fn frame_of(of: &Histogram) -> Json {

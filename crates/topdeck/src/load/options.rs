@@ -37,7 +37,8 @@ Examples:
   topdeck load http://localhost:8080/ --rate 500 --require 'p99.9<20ms' --require 'failed<0.1%'
   topdeck load http://localhost:8080/ --search --require 'p99.9<20ms' --rate 100 --rate-max 50000
   topdeck load https://shop.test/ --rate 200 --requests shop.toml --json run.json
-  topdeck load postgres://me:secret@db/shop?prepared=true --rate 100 --body 'select 1'
+  topdeck load postgres://me:secret@db/shop?prepared=true --rate 100 --body 'select $1::int' --argument 5
+  topdeck load redis://localhost --rate 1000 --argument GET --argument key
   topdeck load compare before.json after.json
   topdeck load sessions --clicks 5 --requests-per-click 40
 
@@ -138,7 +139,11 @@ pub(crate) struct RunOptions {
     pub(crate) no_calibration: bool,
 
     /// What is sent, from a file: several requests with weights, bodies and variables
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "header", "body", "body_file"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["method", "header", "body", "body_file", "argument"]
+    )]
     pub(crate) requests: Option<PathBuf>,
 
     /// The method: GET unless said, POST with a body
@@ -156,6 +161,10 @@ pub(crate) struct RunOptions {
     /// The body, from a file, as it is
     #[arg(long, value_name = "FILE")]
     pub(crate) body_file: Option<PathBuf>,
+
+    /// What goes with the request: of postgres a parameter, $1 first; of redis a word of the command; may be repeated
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub(crate) argument: Vec<String>,
 
     /// Who signed the server's certificate, PEM, if not one that the system trusts
     #[arg(long, value_name = "FILE")]

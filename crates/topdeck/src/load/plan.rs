@@ -25,6 +25,8 @@ pub(crate) struct About {
     pub(crate) target: String,
     /// What is spoken, as the target's beginning says.
     pub(crate) protocol: String,
+    /// In TLS, whether the server had to show a certificate that is trusted.
+    pub(crate) is_verified: Option<bool>,
     /// In words.
     pub(crate) schedule: String,
     pub(crate) seed: u64,
@@ -52,11 +54,18 @@ impl Plan {
         // Another each time, so that runs are independent; the report tells it.
         let seed = options.seed.unwrap_or_else(|| clock::wall().unix_ns as u64 % 1_000_000_000);
         let schedule = schedule(options, seed)?;
+        let requests = requests(options, &path)?;
+        let checked = requests.check(&target.protocol);
+        checked.with_context(|| match &options.requests {
+            Some(file) => format!("{}, sent to {}", name(file), Target::shown(written)),
+            None => format!("what is sent to {}", Target::shown(written)),
+        })?;
         let connections_max = options.connections_max.unwrap_or_else(allowed);
         let connections = options.connections.min(connections_max);
         let about = About {
             target: Target::shown(written),
             protocol: written.split("://").next().unwrap_or_default().to_owned(),
+            is_verified: target.is_tls.then_some(target.is_verified),
             schedule: words(options, &schedule),
             seed,
             threads: options.threads,
@@ -75,7 +84,7 @@ impl Plan {
                 key: options.key.clone(),
             },
             schedule,
-            requests: requests(options, &path)?,
+            requests,
             seed,
             threads: options.threads,
             connections,
@@ -171,6 +180,7 @@ fn requests(options: &RunOptions, path: &str) -> Result<Requests> {
         path: Template::text(path),
         headers: headers.collect(),
         body,
+        arguments: options.argument.iter().cloned().map(Template::text).collect(),
         ..Request::default()
     }))
 }

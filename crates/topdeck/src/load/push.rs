@@ -246,7 +246,9 @@ fn bring(batches: &Receiver<Batch>, mut deliver: impl FnMut(&Batch) -> Result<()
     let (mut kept, mut outcome) = (VecDeque::new(), Outcome::default());
     let mut deadline = None;
     loop {
-        match batches.recv_timeout(PAUSE) {
+        // One at a time, so that it is noticed when the run is over, however slow the server is.
+        let is_waiting = kept.is_empty() || outcome.trouble.is_some();
+        match batches.recv_timeout(if is_waiting { PAUSE } else { Duration::ZERO }) {
             Ok(batch) => kept.push_back(batch),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
@@ -259,21 +261,20 @@ fn bring(batches: &Receiver<Batch>, mut deliver: impl FnMut(&Batch) -> Result<()
                 }
             }
         }
-        loop {
-            // An attempt takes longer than a second where nobody answers: all that came meanwhile is taken, so that the queue has room.
-            kept.extend(batches.try_iter());
-            // The oldest goes first, and is given up first.
-            let too_many = kept.len().saturating_sub(KEPT_MAX);
-            kept.drain(..too_many);
-            outcome.dropped += too_many as u64;
-            let Some(batch) = kept.front() else { break };
-            if let Err(error) = deliver(batch) {
-                outcome.trouble = Some(format!("{error:#}"));
-                break;
+        // An attempt takes longer than a second where nobody answers: all that came meanwhile is taken, so that the queue has room.
+        kept.extend(batches.try_iter());
+        // The oldest goes first, and is given up first.
+        let too_many = kept.len().saturating_sub(KEPT_MAX);
+        kept.drain(..too_many);
+        outcome.dropped += too_many as u64;
+        let Some(batch) = kept.front() else { continue };
+        match deliver(batch) {
+            Ok(()) => {
+                outcome.delivered += 1;
+                outcome.trouble = None;
+                kept.pop_front();
             }
-            outcome.delivered += 1;
-            outcome.trouble = None;
-            kept.pop_front();
+            Err(error) => outcome.trouble = Some(format!("{error:#}")),
         }
     }
 }
@@ -314,6 +315,9 @@ impl Courier {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
     use super::*;
 
     /// Brings seconds to a server that answers no attempt before this one; during each, so many seconds pass.
@@ -363,5 +367,35 @@ mod tests {
             words.ends_with(": 2,801 were given up, for no more than 3,600 are kept"),
             "{words}"
         );
+    }
+
+    /// A run that is over does not wait until all has gone to a server that takes its time with each.
+    #[test]
+    fn a_slow_server_is_given_up() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let Ok((mut socket, _)) = listener.accept() else { return };
+            while socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {
+                thread::sleep(Duration::from_millis(200));
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                if socket.write_all(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        let to = Target::parse(&format!("http://{address}")).unwrap();
+        let limits = Limits { resolve: PATIENCE, connect: PATIENCE, tls: PATIENCE };
+        let dialer = Dialer::to(&to, &ClientTls::default(), &[], limits).unwrap();
+        let mut courier = Courier { target: to.join(PATH), dialer, token: None, connection: None };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (sender, receiver) = sync_channel(QUEUE);
+        for number in 0..QUEUE {
+            let body = Bytes::from_static(b"a");
+            sender.try_send(Batch { identity: number.to_string(), body }).unwrap();
+        }
+        drop(sender);
+        let outcome = bring(&receiver, |batch| courier.deliver(batch, &runtime));
+        assert!((1..QUEUE as u64).contains(&outcome.delivered), "{}", outcome.delivered);
     }
 }

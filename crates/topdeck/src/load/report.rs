@@ -122,7 +122,7 @@ pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
     }
     text.push('\n');
     let mut table = Table::new(&[("", false), ("requests", true), ("", true), ("", false)]);
-    let account = statistics::account(&run.tally);
+    let account = statistics::account(run);
     account.into_iter().for_each(|row| table.row(row.to_vec()));
     text.push_str(&table.text(terminal));
     text.push('\n');
@@ -175,8 +175,12 @@ pub(crate) fn circumstances(report: &Report) -> Vec<String> {
 /// Seed, threads, connections, and how long is waited.
 pub(crate) fn manner(about: &About) -> String {
     let threads = if about.threads == 1 { "thread" } else { "threads" };
+    let unverified = match about.is_verified {
+        Some(false) => ", the server's certificate NOT verified",
+        _ => "",
+    };
     format!(
-        "seed {}, {} {threads}, {} to {} connections, timeout {}, {} for answers at the end",
+        "seed {}, {} {threads}, {} to {} connections, timeout {}, {} for answers at the end{unverified}",
         about.seed,
         about.threads,
         count(about.connections as u64),

@@ -4,6 +4,7 @@ use collect::Unit;
 use hist::{Bracket, Histogram};
 use load::{Run, Tally, per_second};
 
+use crate::command::plain;
 use crate::hist::show::{self, Show, count};
 use crate::query::numbers::{Doubt, Numbers};
 
@@ -87,8 +88,9 @@ pub(crate) fn by_request(run: &Run) -> Grid {
     Grid { head, rows: rows.collect(), note: None }
 }
 
-/// What became of all requests that were due: name, how many, share, and what it means.
-pub(crate) fn account(tally: &Tally) -> Vec<[String; 4]> {
+/// What became of all requests that were due: name, how many, share, and what it means or what is known of the first.
+pub(crate) fn account(run: &Run) -> Vec<[String; 4]> {
+    let tally = &run.tally;
     let row = |name: &str, n: u64, about: &str| {
         [name.to_owned(), count(n), show::share(n, tally.intended), about.to_owned()]
     };
@@ -97,8 +99,10 @@ pub(crate) fn account(tally: &Tally) -> Vec<[String; 4]> {
         row("completed", tally.completed, "answered"),
         row("failed", tally.failures(), "no answer, or an error; not among the times"),
     ];
-    for (failure, n) in load::Failure::ALL.iter().zip(tally.failed).filter(|(_, n)| *n > 0) {
-        rows.push(row(&format!("  {failure}"), n, ""));
+    for failure in load::Failure::ALL.iter().filter(|one| tally.failed[**one as usize] > 0) {
+        let words = run.words[*failure as usize].as_ref();
+        let words = words.map(|words| format!("the first: {}", plain(words))).unwrap_or_default();
+        rows.push(row(&format!("  {failure}"), tally.failed[*failure as usize], &words));
     }
     rows.push(row("unfinished", tally.unfinished, "no answer at the end; their age counts"));
     if tally.missed + tally.seen_late > 0 {

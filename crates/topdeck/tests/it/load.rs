@@ -162,6 +162,9 @@ fn what_cannot_be_run_is_told() {
         (vec!["http://127.0.0.1/", "--replay", path], 1, "line 2: \"x\" is no time"),
         (vec!["http://127.0.0.1/", "--replay", "/nowhere"], 1, "cannot read /nowhere"),
         (vec!["http://nobody.invalid/", "--rate", "1"], 1, "nobody.invalid"),
+        // Before the run, and not after it.
+        (vec!["http://a.invalid/", "--rate", "1", "--json", "/no/x"], 1, "cannot write /no/x"),
+        (vec!["http://a.invalid/", "--rate", "1", "--html", "/"], 1, "cannot write /:"),
         (vec!["compare", "/nowhere", "/nowhere"], 1, "cannot read /nowhere"),
     ] {
         let run = topdeck(&[&["load"], &arguments[..]].concat(), b"");

@@ -82,6 +82,7 @@ fn garbage_is_said_to_be_garbage() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
         "HTTP/1.1 101 Other\r\n\r\n",
+        "HTTP/1.1 000 None\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nmore",
     ] {
         assert_eq!(ends("GET", answer, false), Err(Failure::Malformed), "{answer:?}");

@@ -41,8 +41,8 @@ const UNFIT: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// Headers about a connection of HTTP/1.1, which mean nothing here (RFC 9113, 8.2.2).
-const LEFT_OUT: [&str; 5] =
+/// Headers about a connection of HTTP/1.1, which nobody may send here (RFC 9113, 8.2.2).
+const FORBIDDEN: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
 impl Writer {
@@ -51,22 +51,31 @@ impl Writer {
         Writer { scheme, authority: authority.parse().ok(), kind }
     }
 
-    /// Head and body, and what an answer is held against. `None` if it holds what HTTP/2 cannot say.
-    pub(super) fn write(&self, request: &Rendered) -> Option<(Request<()>, Bytes, Answer)> {
+    /// Head and body, and what an answer is held against; or why HTTP/2 cannot say it.
+    pub(super) fn write(&self, request: &Rendered) -> Result<(Request<()>, Bytes, Answer), String> {
         let method = match self.kind {
-            Kind::Http => Method::from_bytes(request.method.as_bytes()).ok()?,
+            Kind::Http => Method::from_bytes(request.method.as_bytes())
+                .map_err(|_| format!("its method {:?} is not one word", request.method))?,
             Kind::Grpc => Method::POST,
         };
-        let mut authority = self.authority.clone()?;
+        let mut authority = self.authority.clone().ok_or("the server has a name that is none")?;
         let mut head = Request::new(());
         let headers = head.headers_mut();
         for (name, value) in &request.headers {
+            let wrong = || {
+                format!("its header {name} cannot be {value:?}: a character in it, or all of it")
+            };
             if name.eq_ignore_ascii_case("host") {
-                authority = value.parse().ok()?;
-            } else if !LEFT_OUT.iter().any(|one| name.eq_ignore_ascii_case(one)) {
-                let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-                headers.append(name, HeaderValue::from_bytes(value.as_bytes()).ok()?);
+                authority = value.parse().map_err(|_| wrong())?;
+                continue;
             }
+            let is_te = name.eq_ignore_ascii_case("te") && value != "trailers";
+            if is_te || FORBIDDEN.iter().any(|one| name.eq_ignore_ascii_case(one)) {
+                return Err(format!("its header {name} is one of HTTP/1.1, which HTTP/2 forbids"));
+            }
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| format!("{name:?} cannot be the name of a header"))?;
+            headers.append(name, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong())?);
         }
         let (body, answer) = match self.kind {
             Kind::Http => {
@@ -84,14 +93,18 @@ impl Writer {
                 (grpc::framed(&request.body), Answer::of_grpc())
             }
         };
+        if !request.path.starts_with('/') && request.path != "*" {
+            return Err(format!("its path {:?} does not begin with /", request.path));
+        }
+        let wrong = || format!("its path {:?} is none", request.path);
         let path = std::borrow::Cow::from(utf8_percent_encode(&request.path, UNFIT));
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(authority);
-        parts.path_and_query = Some(PathAndQuery::try_from(&*path).ok()?);
-        *head.uri_mut() = Uri::from_parts(parts).ok()?;
+        parts.path_and_query = Some(PathAndQuery::try_from(&*path).map_err(|_| wrong())?);
+        *head.uri_mut() = Uri::from_parts(parts).map_err(|_| wrong())?;
         *head.method_mut() = method;
         *head.version_mut() = http::Version::HTTP_2;
-        Some((head, body, answer))
+        Ok((head, body, answer))
     }
 }

@@ -16,6 +16,8 @@ use crate::protocol::grpc;
 pub(super) struct Stream {
     stage: Stage,
     answer: Answer,
+    /// Why it did not come to its end.
+    error: Option<h2::Error>,
 }
 
 enum Stage {
@@ -27,13 +29,28 @@ enum Stage {
 
 /// What is known of an answer.
 pub(super) enum Answer {
-    Http(Option<Failure>),
+    Http(StatusCode),
     Grpc(grpc::Answer),
 }
 
 impl Stream {
     pub(super) fn new(response: ResponseFuture, answer: Answer) -> Stream {
-        Stream { stage: Stage::Head(response), answer }
+        Stream { stage: Stage::Head(response), answer, error: None }
+    }
+
+    /// What is known of how it failed.
+    pub(super) fn words(&self) -> Option<String> {
+        match (&self.error, &self.answer) {
+            (Some(error), _) => Some(error.to_string()),
+            (None, Answer::Http(status)) => Some(status.to_string()),
+            (None, Answer::Grpc(answer)) => answer.words(),
+        }
+    }
+
+    fn fail(&mut self, error: h2::Error) -> Poll<Option<Failure>> {
+        let failure = failure(&error);
+        self.error = Some(error);
+        Poll::Ready(Some(failure))
     }
 
     /// Takes what came. With what it ended, if it has.
@@ -46,7 +63,7 @@ impl Stream {
                         self.answer.head(head.status, &head.headers);
                         self.stage = Stage::Body(body);
                     }
-                    Err(error) => return Poll::Ready(Some(failure(&error))),
+                    Err(error) => return self.fail(error),
                 },
                 Stage::Body(body) => match ready!(body.poll_data(context)) {
                     Some(Ok(bytes)) => {
@@ -55,7 +72,7 @@ impl Stream {
                         let _ = body.flow_control().release_capacity(bytes.len());
                     }
                     Some(Err(error)) if error.reason() != Some(Reason::NO_ERROR) => {
-                        return Poll::Ready(Some(failure(&error)));
+                        return self.fail(error);
                     }
                     // Whoever has answered may refuse the rest of the request (RFC 9113, 8.1).
                     Some(Err(_)) => return Poll::Ready(self.answer.end()),
@@ -64,7 +81,7 @@ impl Stream {
                             Ok(Some(trailers)) => self.answer.trailers(&trailers),
                             Ok(None) => {}
                             Err(error) if error.reason() == Some(Reason::NO_ERROR) => {}
-                            Err(error) => return Poll::Ready(Some(failure(&error))),
+                            Err(error) => return self.fail(error),
                         }
                         return Poll::Ready(self.answer.end());
                     }
@@ -76,7 +93,7 @@ impl Stream {
 
 impl Answer {
     pub(super) fn of_http() -> Answer {
-        Answer::Http(None)
+        Answer::Http(StatusCode::OK)
     }
 
     pub(super) fn of_grpc() -> Answer {
@@ -85,9 +102,7 @@ impl Answer {
 
     fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
         match self {
-            Answer::Http(failure) => {
-                *failure = (status.as_u16() >= 400).then_some(Failure::Status);
-            }
+            Answer::Http(known) => *known = status,
             Answer::Grpc(answer) => answer.head(status, headers),
         }
     }
@@ -106,7 +121,7 @@ impl Answer {
 
     fn end(&self) -> Option<Failure> {
         match self {
-            Answer::Http(failure) => *failure,
+            Answer::Http(status) => (status.as_u16() >= 400).then_some(Failure::Status),
             Answer::Grpc(answer) => answer.end(),
         }
     }

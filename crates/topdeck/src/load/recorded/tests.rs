@@ -42,6 +42,8 @@ pub(crate) fn report() -> Report {
     };
     tally.failed[Failure::Reset as usize] = 2;
     let by_second = BTreeMap::from([(0, histogram(1..=50)), (2, histogram(51..=99))]);
+    let mut words: [Option<String>; Failure::ALL.len()] = Default::default();
+    words[Failure::Reset as usize] = Some("Connection reset by peer (os error 104)".to_owned());
     let doubt = Doubt::Stalled { times: 1, total_ns: 30 * MS, missed: 3, seen_late: 0 };
     let run = Run {
         tally,
@@ -54,6 +56,7 @@ pub(crate) fn report() -> Report {
         length_ns: 2_010 * MS,
         is_interrupted: false,
         stalls: vec![(1_000 * MS, 1_030 * MS)],
+        words,
         doubts: vec![doubt],
     };
     let machine = Machine {
@@ -65,6 +68,7 @@ pub(crate) fn report() -> Report {
     let about = About {
         target: "http://me:…@localhost:8080/".to_owned(),
         protocol: "http".to_owned(),
+        is_verified: None,
         schedule: "50/s at even distances for 2 s".to_owned(),
         seed: 7,
         threads: 1,
@@ -169,7 +173,7 @@ pub(crate) fn paths(
     found: &mut std::collections::BTreeSet<String>,
 ) {
     // Objects whose keys are names, and statistics, which are alike everywhere.
-    const NAMED: [&str; 2] = ["account.failed", "times"];
+    const NAMED: [&str; 3] = ["account.failed", "first_failures", "times"];
     match json {
         serde_json::Value::Object(fields)
             if !fields.contains_key("estimate") || fields.contains_key("q") =>
@@ -205,4 +209,31 @@ fn what_is_no_run_is_told() {
     let (before, after) = text.rsplit_once("\"response\": \"").unwrap();
     let less = format!("{before}\"lost\": \"{after}");
     assert!(said(&less).contains("has 99 values, but its seconds have 50"), "{}", said(&less));
+}
+
+/// Whatever is changed in it, it is read and its times are as many as it says, or it is told what is wrong.
+#[test]
+fn any_change_is_read_or_told() {
+    let text = document::of(&report()).to_string();
+    let (mut random, mut read) = (1u64, 0);
+    let mut below = |limit: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) as usize % limit
+    };
+    for round in 0..1_000 {
+        let mut bytes = text.clone().into_bytes();
+        let at = below(bytes.len());
+        match round % 3 {
+            0 => bytes[at] = b"0123456789-.e\",:[]{}nA="[below(23)],
+            1 => drop(bytes.drain(at..(at + below(40)).min(text.len()))),
+            _ => bytes.insert(at, b'0' + below(10) as u8),
+        }
+        let changed = String::from_utf8(bytes).unwrap();
+        if let Ok(run) = Recorded::parse(&changed) {
+            let counts = run.seconds.iter().map(|[response, _]| response.count());
+            assert_eq!(counts.sum::<u64>(), 99, "{changed}");
+            read += 1;
+        }
+    }
+    assert!((1..1_000).contains(&read), "{read}");
 }

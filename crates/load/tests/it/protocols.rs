@@ -1,0 +1,263 @@
+//! Servers that speak a protocol, and wrong: each run ends in time, by the books, and with the right kind of failure.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use load::{Failure, Request, Requests, Schedule, Settings, Spacing, Target, Template};
+
+use crate::hostile::{ANSWER, Found, Hostile, check, hold, settings};
+
+const MS: u64 = 1_000_000;
+
+/// Says one thing first, and another to all that comes after what the client says at first; then it says nothing more.
+fn says(first: Vec<u8>, then: Vec<u8>) -> Hostile {
+    Hostile::start(move |mut socket, is_over| {
+        let is_asked = |socket: &mut TcpStream| socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0);
+        if is_asked(&mut socket) && socket.write_all(&first).is_ok() && is_asked(&mut socket) {
+            let _ = socket.write_all(&then);
+            hold(&socket, is_over);
+        }
+    })
+}
+
+/// A few requests of a kind, to a server whose protocol this is.
+fn to(server: &Hostile, scheme: &str) -> Settings {
+    let (target, _) = Target::parse(&format!("{scheme}://{}", server.address)).unwrap();
+    let request = Request {
+        method: "POST".to_owned(),
+        path: Template::text("/a.B/C"),
+        body: Template::text("select 1"),
+        ..Request::default()
+    };
+    Settings {
+        target,
+        requests: Requests::one(request),
+        schedule: Schedule::constant(40.0, 200 * MS, Spacing::Even),
+        connections: 0,
+        ..settings(server.address)
+    }
+}
+
+/// All fail, for one of these reasons.
+#[track_caller]
+fn fails(server: &Hostile, scheme: &str, kinds: &[Failure]) {
+    let Found { run, completed, failed } = check(&to(server, scheme), kinds, &mut ());
+    assert_eq!((completed, run.tally.unfinished), (0, 0), "{scheme}");
+    assert_eq!(failed + run.tally.missed, run.tally.intended, "{scheme}");
+}
+
+/// All are answered, as far as the machine lets them: how many connections that took, and how many there were.
+#[track_caller]
+fn completes(settings: &Settings) -> (u64, u64) {
+    let Found { run, completed, .. } = check(settings, &[], &mut ());
+    assert_eq!(completed + run.tally.missed, run.tally.intended);
+    (run.tally.opened, completed)
+}
+
+/// Says the same again and again, and reads all.
+fn floods(first: &'static [u8], flood: Vec<u8>) -> Hostile {
+    Hostile::start(move |mut socket, is_over| {
+        if socket.read(&mut [0; 4096]).is_err() || socket.write_all(first).is_err() {
+            return;
+        }
+        let mut listener = socket.try_clone().unwrap();
+        thread::spawn(move || while listener.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {});
+        while !is_over.load(Ordering::Relaxed) && socket.write_all(&flood).is_ok() {
+            thread::sleep(Duration::from_millis(5));
+        }
+    })
+}
+
+fn http1(answer: Vec<u8>) -> Hostile {
+    Hostile::start(move |mut socket, is_over: &AtomicBool| {
+        while socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {
+            if socket.write_all(&answer).is_err() {
+                return;
+            }
+        }
+        hold(&socket, is_over);
+    })
+}
+
+#[test]
+fn http1_chunks_are_absurd() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (size, kind) in [
+        ("ffffffffffffffff\r\n", Failure::Malformed),
+        ("10000000000000000\r\n", Failure::Malformed),
+        ("-1\r\n", Failure::Malformed),
+        ("\r\n", Failure::Malformed),
+        ("fffffffffffffff0\r\nabc", Failure::TimedOut),
+        ("1;a=b", Failure::TimedOut),
+    ] {
+        let server = http1(format!("{head}{size}").into_bytes());
+        fails(&server, "http", &[kind]);
+    }
+}
+
+#[test]
+fn http1_says_nothing_but_that_it_goes_on() {
+    let server = floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n".repeat(10));
+    fails(&server, "http", &[Failure::TimedOut]);
+}
+
+/// The second answer is to nobody: the connection is given up, and nobody else gets it.
+#[test]
+fn http1_answers_twice() {
+    let server = http1(ANSWER.repeat(2));
+    let (opened, completed) = completes(&to(&server, "http"));
+    assert!(opened >= completed, "{opened} of {completed}");
+}
+
+#[test]
+fn http1_closes_each_as_it_says() {
+    let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
+    let server = Hostile::start(move |mut socket, _| {
+        if socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {
+            let _ = socket.write_all(answer);
+            // So that the answer is not lost to a reset.
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+            let _ = socket.read(&mut [0; 4096]);
+        }
+    });
+    let (opened, completed) = completes(&to(&server, "http"));
+    assert!(opened >= completed, "{opened} of {completed}");
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, contents: &[u8]) -> Vec<u8> {
+    let length = (contents.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), contents].concat()
+}
+
+#[test]
+fn http2_is_broken() {
+    let settings = frame(4, 0, 0, b"");
+    let reset = |stream| frame(3, 0, stream, &[0, 0, 0, 8]);
+    let endless = [frame(1, 0, 1, &[0x88]), frame(9, 0, 1, &[0; 200]).repeat(2_000)].concat();
+    let broken = [Failure::Malformed];
+    let ended = [Failure::Reset, Failure::Malformed, Failure::Closed];
+    let cases: [(&str, Vec<u8>, &[Failure]); 9] = [
+        ("says goodbye at once", frame(7, 0, 0, &[0; 8]), &ended),
+        ("resets each", [reset(1), reset(3), reset(5)].concat(), &ended),
+        ("windows overflow", frame(8, 0, 0, &[0x7f, 255, 255, 255]).repeat(2), &broken),
+        // All was said on it: h2 does not mind.
+        (
+            "a stream's window overflows",
+            frame(8, 0, 1, &[0x7f, 255, 255, 255]).repeat(2),
+            &[Failure::TimedOut],
+        ),
+        ("a head without end", endless, &broken),
+        ("an answer to nobody", frame(1, 5, 99, &[0x88]), &broken),
+        ("pushes", frame(5, 4, 1, &[0, 0, 0, 2, 0x82]), &broken),
+        ("no frame", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), &broken),
+        ("data before a head", frame(0, 1, 1, b"a"), &ended),
+    ];
+    for (what, then, kinds) in cases {
+        println!("{what}");
+        let server = says(settings.clone(), then);
+        fails(&server, "h2c", kinds);
+    }
+}
+
+#[test]
+fn http2_lets_nobody_say_anything() {
+    // No streams, or no windows for what they say.
+    for setting in [[0, 3, 0, 0, 0, 0], [0, 4, 0, 0, 0, 0]] {
+        let server = says(frame(4, 0, 0, &setting), Vec::new());
+        fails(&server, "h2c", &[Failure::TimedOut]);
+    }
+}
+
+#[test]
+fn http2_floods() {
+    for flood in [
+        frame(4, 0, 0, b""),
+        frame(6, 0, 0, &[0; 8]),
+        frame(8, 0, 0, &[0, 0, 0, 1]),
+        frame(2, 0, 1, &[0; 5]),
+        frame(0x77, 0, 0, &[0; 20]),
+    ] {
+        let server = floods(&[0, 0, 0, 4, 0, 0, 0, 0, 0], flood.repeat(20));
+        fails(&server, "h2c", &[Failure::TimedOut]);
+    }
+}
+
+#[test]
+fn grpc_says_how_it_went_and_nothing_else() {
+    let head = |status: &[u8]| {
+        [&[0x88, 0, 11][..], b"grpc-status", &[status.len() as u8], status].concat()
+    };
+    for (status, kind) in [(&b"0"[..], Failure::Malformed), (b"14", Failure::Status)] {
+        let answers: Vec<u8> =
+            (0..40).flat_map(|number| frame(1, 5, 2 * number + 1, &head(status))).collect();
+        // Answers to requests that were not sent yet end the connection.
+        let server = says(frame(4, 0, 0, b""), answers);
+        fails(&server, "grpc", &[kind, Failure::Malformed]);
+    }
+}
+
+fn message(kind: u8, contents: &[u8]) -> Vec<u8> {
+    [&[kind][..], &(contents.len() as u32 + 4).to_be_bytes(), contents].concat()
+}
+
+#[test]
+fn postgres_answers_wrong() {
+    let login = [message(b'R', &[0; 4]), message(b'Z', b"I")].concat();
+    let row = message(b'D', &[0; 100]);
+    let wrong = message(b'E', b"SERROR\0\0");
+    let copy = [message(b'G', b"\0\0\0"), wrong.clone(), message(b'Z', b"I")].concat();
+    let cases: [(&str, Vec<u8>, &[Failure]); 7] = [
+        ("an error amid rows", [row.clone(), wrong, row].concat(), &[Failure::TimedOut]),
+        ("a row of 2 GB", b"D\x7f\xff\xff\xff".to_vec(), &[Failure::TimedOut]),
+        ("a length below itself", b"D\0\0\0\x03".to_vec(), &[Failure::Malformed]),
+        ("ready, and no answer", message(b'Z', b"I"), &[Failure::Malformed, Failure::TimedOut]),
+        ("it wants rows", copy, &[Failure::Status, Failure::TimedOut]),
+        ("asks again who it is", message(b'R', &[0; 4]), &[Failure::Malformed]),
+        ("nothing known", message(b'?', b""), &[Failure::Malformed]),
+    ];
+    for (what, then, kinds) in cases {
+        println!("{what}");
+        let server = says(login.clone(), then);
+        fails(&server, "postgres", kinds);
+    }
+}
+
+#[test]
+fn postgres_floods() {
+    const LOGIN: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+    let server = floods(LOGIN, message(b'N', b"SNOTICE\0\0").repeat(20));
+    fails(&server, "postgres", &[Failure::TimedOut]);
+    // It asks for the password again and again.
+    let server = floods(b"", message(b'R', &[0, 0, 0, 3]).repeat(20));
+    let settings = to(&server, "postgres");
+    let (target, _) = Target::parse(&format!("postgres://a:b@{}", server.address)).unwrap();
+    let found = check(&Settings { target, ..settings }, &[Failure::TimedOut], &mut ());
+    assert_eq!(found.completed, 0);
+}
+
+#[test]
+fn redis_answers_wrong() {
+    let redis = |answer: &[u8]| http1(answer.to_vec());
+    for (answer, kind) in [
+        (&b"$-2\r\n"[..], Failure::Malformed),
+        (b"*99999999999999999999\r\n", Failure::Malformed),
+        (b"*18446744073709551615\r\n:1\r\n", Failure::Malformed),
+        (b"*9223372036854775807\r\n:1\r\n", Failure::TimedOut),
+        (b"$9223372036854775807\r\nabc", Failure::TimedOut),
+        (b">1\r\n+a\r\n", Failure::TimedOut),
+        (b"*2\r\n:1\r\n-ERR a\r\n", Failure::Status),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Failure::Malformed),
+    ] {
+        println!("{}", answer.escape_ascii());
+        fails(&redis(answer), "redis", &[kind]);
+    }
+    let server = redis(&[b"*1\r\n".repeat(10_000), b":1\r\n".to_vec()].concat());
+    completes(&to(&server, "redis"));
+    // More than was asked for.
+    completes(&to(&redis(b"+OK\r\n+OK\r\n"), "redis"));
+    let server = floods(b"", b">1\r\n+a\r\n".repeat(20));
+    fails(&server, "redis", &[Failure::TimedOut]);
+}
