@@ -67,6 +67,11 @@ impl Failure {
         }
     }
 
+    /// The same as one word, for programs.
+    pub fn key(self) -> String {
+        self.name().replace(' ', "_")
+    }
+
     /// What an error of a socket means.
     pub fn of(error: &io::Error) -> Failure {
         use io::ErrorKind as Kind;

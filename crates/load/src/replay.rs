@@ -1,13 +1,14 @@
 //! A recorded schedule as text: a time per line.
 //!
-//! A time is a decimal number of seconds, or one with a unit (`ns`, `us`, `ms`, `s`, `min`, `h`). Times may be of a day, of 1970, or of
-//! the recording's own beginning: what counts is how long each is after the first, which is due when the run begins. Lines that are empty
+//! A time is a decimal number of seconds, or one with a unit (`ns`, `us`, `ms`, `s`, `min` or `m`, `h`). Times may be of a day, of 1970, or
+//! of the recording's own beginning: what counts is how long each is after the first, which is due when the run begins. Lines that are empty
 //! or begin with `#` are passed over. Decimals are read as such, not through a double, which has no room for nanoseconds since 1970;
 //! what is beyond a nanosecond is cut.
 
 use std::sync::Arc;
 
 use crate::schedule::Schedule;
+use crate::units::UNITS;
 
 /// What is wrong with a recorded schedule, and where.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,19 +73,6 @@ impl Schedule {
 
 /// A hundred years: moments of a run stay far from the end of their type.
 const LENGTH_MAX_NS: u64 = 3_153_600_000_000_000_000;
-/// Units, and how many nanoseconds each has.
-pub(crate) const UNITS: [(&str, i128); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("μs", 1_000),
-    ("ms", 1_000_000),
-    ("min", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-    // After all others that end so.
-    ("s", 1_000_000_000),
-];
-
 /// A decimal number with its unit, seconds if there is none, in nanoseconds.
 fn time_ns(text: &str) -> Option<i128> {
     let unit = UNITS.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, *ns)));
@@ -118,7 +106,10 @@ mod tests {
     #[test]
     fn times_are_seconds_or_have_a_unit() {
         check("0\n0.5\n\n# a comment\n1\n1\n", &[0, 500_000_000, 1_000_000_000, 1_000_000_000]);
-        check("10ms\n12.5 ms\n1s\n0.5min\r\n", &[0, 2_500_000, 990_000_000, 29_990_000_000]);
+        check(
+            "10ms\n12.5 ms\n1s\n0.5min\r\n1m",
+            &[0, 2_500_000, 990_000_000, 29_990_000_000, 59_990_000_000],
+        );
         check("-1\n-0.25\n1us", &[0, 750_000_000, 1_000_001_000]);
     }
 

@@ -9,8 +9,8 @@ use std::str::FromStr;
 use hist::{Bracket, Histogram};
 
 use crate::knee::Limit;
-use crate::replay::UNITS;
 use crate::run::Run;
+use crate::units::UNITS;
 
 /// Something that a run must meet.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +78,12 @@ impl Requirement {
         let found = self.found(run);
         let verdict = found.map_or(Verdict::Missed, |found| self.verdict(found));
         (found, verdict)
+    }
+
+    /// Whether response times, with so many more requests that failed, are enough; of what a search takes, which is of nothing else.
+    pub(crate) fn is_met_by(&self, response: &Histogram, failed: u64) -> bool {
+        let What::Time(Time::Response, statistic) = self.what else { return false };
+        statistic.of(response, failed).is_some_and(|found| self.verdict(found) == Verdict::Met)
     }
 
     fn verdict(&self, found: Bracket) -> Verdict {
@@ -153,7 +159,7 @@ impl TryFrom<&Requirement> for Limit {
         };
         // A limit holds what is equal to it.
         let limit = if of.is_equal_enough { of.limit.floor() } else { of.limit.ceil() - 1.0 };
-        Ok(Limit { quantile, limit_ns: limit.max(0.0) as u64 })
+        Ok(Limit { requirement: of.clone(), quantile, limit_ns: limit.max(0.0) as u64 })
     }
 }
 
@@ -233,6 +239,7 @@ mod tests {
             by_request: Vec::new(),
             began_unix_ns: 0,
             length_ns: 2_000_000_000,
+            is_interrupted: false,
             stalls: Vec::new(),
             words: Default::default(),
             files: Default::default(),
@@ -250,6 +257,7 @@ mod tests {
     fn times_are_held_to_their_bounds() {
         let run = run(1..=1000, 0);
         check("p99<1.1s", &run, Verdict::Met);
+        check("p99<1m", &run, Verdict::Met);
         check("p99 < 900 ms", &run, Verdict::Missed);
         check("service.p50<=600ms", &run, Verdict::Met);
         // The bucket that holds the quantile holds the limit too.
@@ -283,14 +291,33 @@ mod tests {
     #[test]
     fn a_search_takes_percentiles_of_response_time() {
         let limit = |written: &str| Limit::try_from(&written.parse::<Requirement>().unwrap());
-        let found = |quantile, limit_ns| Ok(Limit { quantile, limit_ns });
-        assert_eq!(limit("p99.9<20ms"), found(0.999, 19_999_999));
-        assert_eq!(limit("p99.9<=20ms"), found(0.999, 20_000_000));
-        assert_eq!(limit("response.max<=1s"), found(1.0, 1_000_000_000));
-        assert_eq!(limit("p50<0ms"), found(0.5, 0));
+        let found = |written: &str| limit(written).map(|one| (one.quantile, one.limit_ns));
+        assert_eq!(found("p99.9<20ms"), Ok((0.999, 19_999_999)));
+        assert_eq!(found("p99.9<=20ms"), Ok((0.999, 20_000_000)));
+        assert_eq!(found("response.max<=1s"), Ok((1.0, 1_000_000_000)));
+        assert_eq!(found("p50<0ms"), Ok((0.5, 0)));
         for written in ["mean<1s", "failed<1%", "rate>10", "service.p99<1s", "service.max<1s"] {
             let error = limit(written).unwrap_err().to_string();
             assert!(error.contains("percentiles and max of response"), "{written}: {error}");
+        }
+    }
+
+    /// A step of a search cannot be told to be held and unclear at once.
+    #[test]
+    fn a_search_judges_as_a_run_is_judged() {
+        for failed in [0, 5, 20] {
+            let run = run(1..=1000, failed);
+            let measured = crate::knee::Measured::from(&run);
+            for ms in (960..=1020).step_by(2) {
+                for written in
+                    [format!("p99<{ms}ms"), format!("p98<={ms}ms"), format!("max<{ms}ms")]
+                {
+                    let requirement: Requirement = written.parse().unwrap();
+                    let limit = Limit::try_from(&requirement).unwrap();
+                    let is_met = requirement.judge(&run).1 == Verdict::Met;
+                    assert_eq!(limit.is_met(&measured), is_met, "{written} with {failed} failed");
+                }
+            }
         }
     }
 

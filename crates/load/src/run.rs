@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::process;
 use crate::protocol::Protocol;
 use crate::request::Requests;
-use crate::schedule::Schedule;
+use crate::schedule::{Random, Schedule};
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::verdict::{self, Doubt};
@@ -63,6 +63,8 @@ pub struct Run {
     pub began_unix_ns: i64,
     /// From its beginning until the last answer, or until none was waited for any more. Nanoseconds.
     pub length_ns: u64,
+    /// Whether it was stopped while something was still due.
+    pub is_interrupted: bool,
     /// When the generator stood still, nanoseconds from the start.
     pub stalls: Vec<(u64, u64)>,
     /// By the kind of failure, what is known of the first beside its kind: the words of the server, the system or TLS. Without a password.
@@ -164,10 +166,11 @@ const FILES_ELSE: usize = 64;
 
 /// Who is told of a run while it goes on.
 pub trait Observer {
-    /// It begins at this moment of the clock, which is some milliseconds ahead.
-    fn began(&mut self, _start_ns: u64) {}
+    /// It begins at this moment of the clock, which is some milliseconds ahead; and as nanoseconds since 1970, as in [`Run`].
+    fn began(&mut self, _start_ns: u64, _began_unix_ns: i64) {}
 
-    /// A second is over, so many nanoseconds after the start: what has ended in it.
+    /// A second is over, so many nanoseconds after the start: what has ended in it. Seconds come in order, each when all threads have told
+    /// theirs. The last one ends with the run.
     fn second(&mut self, _end_ns: u64, _tally: &Tally) {}
 }
 
@@ -201,6 +204,7 @@ pub fn run(
     let files_of_each = if is_command { FILES_OF_PROCESS } else { 1 };
     let files = raise_files(settings.connections_max * files_of_each + FILES_ELSE)?;
     let share_of = |all: usize, number: usize| all / threads + usize::from(number < all % threads);
+    let mut seeds = seeds(settings.seed);
     let mut workers = Vec::new();
     for number in 0..threads {
         workers.push(Worker::new(Share {
@@ -210,7 +214,7 @@ pub fn run(
             threads,
             due: Box::new(settings.schedule.arrivals().skip(number).step_by(threads)),
             requests: settings.requests.clone(),
-            seed: settings.seed.wrapping_add(number as u64),
+            seed: seeds.next(),
             connections: if is_command { 0 } else { share_of(settings.connections, number) },
             connections_max: share_of(settings.connections_max, number),
             timeout_ns: settings.timeout_ns,
@@ -221,26 +225,35 @@ pub fn run(
         })?);
     }
     let (tell, told) = mpsc::channel();
-    let ready = Arc::new(std::sync::Barrier::new(threads + 1));
-    let (start, started) = (Arc::new(std::sync::OnceLock::new()), Arc::clone(&ready));
-    let handles: Vec<_> = workers
-        .into_iter()
-        .map(|mut worker| {
-            let (tell, start, ready) = (tell.clone(), Arc::clone(&start), Arc::clone(&ready));
-            thread::spawn(move || {
-                worker.warm(WARM_NS);
-                ready.wait();
-                let start_ns = *start.get_or_init(|| clock::now() + LEAD_NS);
+    let mut crew = Vec::new();
+    for mut worker in workers {
+        let (is_ready, ready) = mpsc::channel();
+        let (start, started) = mpsc::channel();
+        let tell = tell.clone();
+        // If one cannot be started, or panics, the others learn that there will be no start, and end.
+        let handle = thread::Builder::new().spawn(move || {
+            worker.warm(WARM_NS);
+            let _ = is_ready.send(());
+            if let Ok(start_ns) = started.recv() {
                 worker.run(start_ns, &tell);
-            })
-        })
-        .collect();
+            }
+        })?;
+        crew.push((ready, start, handle));
+    }
     drop(tell);
-    started.wait();
-    let start_ns = *start.get_or_init(|| clock::now() + LEAD_NS);
-    observer.began(start_ns);
-    let wall = clock::wall();
-    let began_unix_ns = wall.unix_ns + (start_ns as i64 - clock::now() as i64);
+    let are_ready = crew.iter().all(|(ready, ..)| ready.recv().is_ok());
+    let start_ns = clock::now() + LEAD_NS;
+    let began_unix_ns = clock::wall().unix_ns + (start_ns as i64 - clock::now() as i64);
+    let mut handles = Vec::new();
+    for (_, start, handle) in crew {
+        if are_ready {
+            let _ = start.send(start_ns);
+        }
+        handles.push(handle);
+    }
+    if are_ready {
+        observer.began(start_ns, began_unix_ns);
+    }
     let mut run = Run {
         tally: Tally::default(),
         by_second: BTreeMap::new(),
@@ -251,6 +264,7 @@ pub fn run(
             .collect(),
         began_unix_ns,
         length_ns: 0,
+        is_interrupted: false,
         stalls: Vec::new(),
         words: Default::default(),
         files,
@@ -274,6 +288,7 @@ pub fn run(
                     merge(mine, theirs);
                 }
                 run.stalls.extend(end.stalls);
+                run.is_interrupted |= end.is_interrupted;
                 words.merge(end.words);
             }
         }
@@ -291,6 +306,13 @@ pub fn run(
     run.words = words.finish(settings.target.protocol.secret());
     run.doubts = verdict::doubts(&run, threads);
     Ok(run)
+}
+
+/// What each worker begins to draw requests from. The schedule draws from the seed itself; by the same numbers, the gap before a request
+/// would decide which one it is.
+fn seeds(seed: u64) -> Random {
+    const REQUESTS: u64 = 0x6c6f_6164_2072_6571;
+    Random::new(seed ^ REQUESTS)
 }
 
 /// Seconds of which not all workers have told their part, by their ends.
@@ -412,6 +434,28 @@ fn raise_files(wanted: usize) -> Result<Files, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// With the same numbers for both, the rarer kind would come after the longest gaps.
+    #[test]
+    fn which_request_is_sent_has_nothing_to_do_with_when() {
+        let text = "[[request]]\npath = '/rare'\n[[request]]\nweight = 9\npath = '/often'\n";
+        let requests = Requests::parse(text, std::path::Path::new("")).unwrap();
+        for seed in [1, 7, 1_000_000] {
+            let spacing = crate::schedule::Spacing::Poisson { seed };
+            let arrivals = Schedule::constant(1_000.0, 100 * SECOND_NS, spacing).arrivals();
+            let mut random = Random::new(seeds(seed).next());
+            let (mut before, mut gaps) = (0, [(0, 0); 2]);
+            for due in arrivals {
+                let (sum, count) = &mut gaps[requests.draw(&mut random).index];
+                (*sum, *count) = (*sum + due - before, *count + 1);
+                before = due;
+            }
+            let [rare, often] = gaps.map(|(sum, count)| sum as f64 / f64::from(count));
+            // Of 10,000 gaps the mean is known to 1 %.
+            assert!((rare / often - 1.0).abs() < 0.05, "{rare} ns before the rare, {often} ns");
+            assert!((9_000..11_000).contains(&gaps[0].1), "{gaps:?}");
+        }
+    }
 
     /// Ends of seconds, and how many were intended in each.
     fn whole(seconds: &mut Seconds) -> Vec<(u64, u64)> {

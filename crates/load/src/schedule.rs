@@ -145,6 +145,24 @@ impl Iterator for Arrivals {
     }
 }
 
+/// A rate as reports write it: `1,000/s`, with as many decimals as say something.
+pub fn per_second(rate: f64) -> String {
+    let whole = rate.round();
+    let text = match rate {
+        rate if rate != whole && rate < 1.0 => return format!("{rate:.3}/s"),
+        rate if rate != whole && rate < 100.0 => return format!("{rate:.2}/s"),
+        _ => format!("{whole:.0}"),
+    };
+    let mut grouped = String::new();
+    for (at, digit) in text.chars().enumerate() {
+        if at > 0 && (text.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + "/s"
+}
+
 impl Piece {
     /// Divided, which rounds once: half a second is half a second, and 60/s for so long are 30 requests and not one more.
     fn length_s(&self) -> f64 {

@@ -13,6 +13,8 @@ use slab::Slab;
 
 use crate::events::Events;
 use crate::protocol::Protocol;
+use crate::run::Observer;
+use crate::truth::Freeze;
 
 /// What a stub answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +118,15 @@ impl Stub {
     pub fn freeze(&self, from_ns: u64, to_ns: u64) {
         *self.control.freeze.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
             Some((from_ns, to_ns));
+    }
+}
+
+/// Tells a stub when a run begins: it stands still for a part of it.
+pub struct Freezing<'a>(pub &'a Stub, pub Freeze);
+
+impl Observer for Freezing<'_> {
+    fn began(&mut self, start_ns: u64, _began_unix_ns: i64) {
+        self.0.freeze(start_ns + self.1.from_ns, start_ns + self.1.to_ns);
     }
 }
 

@@ -43,6 +43,13 @@ pub struct Tally {
     pub cpu_ns: u64,
 }
 
+/// How wide a bucket of the times is, as a share of its lower end: what is measured may be so far from what is true.
+pub fn bucket_width() -> f64 {
+    // The error e is that of a value read back as the harmonic middle: the width is what makes both ends e away from it.
+    let error = hist::Scheme::default().relative_error().expect("BUG: a grid with a bound");
+    2.0 * error / (1.0 - error)
+}
+
 impl Tally {
     /// All that failed.
     pub fn failures(&self) -> u64 {
@@ -182,6 +189,17 @@ mod tests {
         let counts: Vec<(u64, u64)> =
             found.iter().map(|(second, one)| (*second, one.count())).collect();
         assert_eq!(counts, [(0, 2), (1, 2), (5, 1), (9, 2)]);
+    }
+
+    #[test]
+    fn a_bucket_is_as_wide_as_its_edges_are_apart() {
+        let mut recorder = Recorder::new();
+        recorder.record(123_456_789);
+        recorder.record(1);
+        recorder.record(1_000_000_000);
+        let found = recorder.snapshot().quantile(0.5).unwrap();
+        let width = found.upper / found.lower - 1.0;
+        assert!((width - bucket_width()).abs() < 1e-9, "{width} {}", bucket_width());
     }
 
     #[test]

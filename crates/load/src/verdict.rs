@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use crate::calibration::{Compared, RATE_FIRST};
+use crate::calibration::{Compared, RATE_FIRST, USABLE};
 use crate::failure::Failure;
 use crate::run::Run;
+use crate::schedule::per_second;
 use crate::tally::Tally;
 
 /// Why a run is not to be trusted.
@@ -71,7 +72,7 @@ pub enum Doubt {
 /// Of the 99th percentile of response times, this share may be the generator's own.
 const OWN_SHARE: f64 = 0.1;
 /// Below that, nobody cares: a sleep that ends on a busy machine is that late.
-const OWN_LAG_NS: f64 = 100_000.0;
+pub(crate) const OWN_LAG_NS: f64 = 100_000.0;
 /// A thread that is busier has no time left to be on time.
 const BUSY: f64 = 0.95;
 
@@ -165,13 +166,18 @@ impl fmt::Display for Doubt {
             ),
             Doubt::Rate { asked, possible: 0.0 } => write!(
                 f,
-                "{asked:.0} requests per second are asked for, and before the run this machine did not send {RATE_FIRST:.0} on time, the \
-                 lowest rate that was tried; run it where nothing else runs"
+                "{} are asked for, and before the run this machine did not send {} on time, the lowest rate that was tried; run it where \
+                 nothing else runs",
+                per_second(*asked),
+                per_second(RATE_FIRST)
             ),
             Doubt::Rate { asked, possible } => write!(
                 f,
-                "{asked:.0} requests per second are asked for, and this machine is known to send {possible:.0} on time, of which 80 % \
-                 are safe; ask for less, or give it more threads or processors"
+                "{} are asked for, and this machine is known to send {} on time, of which {:.0} % are safe; ask for less, or give it more \
+                 threads or processors",
+                per_second(*asked),
+                per_second(*possible),
+                USABLE * 100.0
             ),
             Doubt::Freeze(one) => write!(
                 f,

@@ -84,6 +84,8 @@ pub(crate) struct End {
     pub(crate) by_request: Vec<hist::Histogram>,
     /// When it stood still, from the start.
     pub(crate) stalls: Vec<(u64, u64)>,
+    /// It was stopped while something was still due.
+    pub(crate) is_interrupted: bool,
     pub(crate) words: Words,
 }
 
@@ -209,7 +211,7 @@ impl Worker {
         self.cpu_before_ns = cpu_ns();
         self.awake_ns = clock::now().max(start_ns);
         let mut report_ns = start_ns + SECOND_NS;
-        let mut is_stopped = false;
+        let (mut is_stopped, mut is_interrupted) = (false, false);
         let end_ns = loop {
             let now = self.now();
             // Also those in which it stood still: others wait for its part of each second.
@@ -223,7 +225,7 @@ impl Worker {
                 is_stopped = true;
                 // What was due by then belongs to the books.
                 self.miss(now + 1);
-                self.next_due_ns = None;
+                is_interrupted = self.next_due_ns.take().is_some();
                 let length_ns = now.saturating_sub(start_ns);
                 if length_ns < self.share.length_ns {
                     self.share.length_ns = length_ns;
@@ -275,6 +277,7 @@ impl Worker {
             by_request: self.by_request.iter().map(hist::Recorder::snapshot).collect(),
             by_second: self.seconds.finish(),
             stalls: self.stalls,
+            is_interrupted,
             words: self.words,
         };
         // Nobody listens if the run was given up.
@@ -733,6 +736,9 @@ mod tests {
         let _listener = (drain_ns > 0).then_some(listener);
         let worker = Worker::new(Share {
             dial: Dial { protocol: Protocol::Echo, addresses: vec![address], tls: None },
+            programs: Arc::default(),
+            number: 0,
+            threads: 1,
             due: Box::new(due.into_iter()),
             requests: Requests::one(Request::default()),
             seed: 1,
@@ -742,6 +748,7 @@ mod tests {
             length_ns: SECOND_NS,
             drain_ns,
             stop: Arc::new(AtomicBool::new(is_stopped)),
+            give_up: Arc::default(),
         });
         let (tell, told) = mpsc::channel();
         worker.unwrap().run(clock::now() - late_ns, &tell);

@@ -145,6 +145,11 @@ pub(crate) fn print(bytes: &[u8]) -> Result<()> {
     out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
+/// What is told beside it, to standard error, if anybody listens there.
+pub(crate) fn print_aside(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

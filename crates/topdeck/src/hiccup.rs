@@ -4,17 +4,20 @@ mod join;
 mod report;
 mod seen;
 
+use std::io::{self, Read as _};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Command, ExitCode};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::command::print;
+use crate::command::{print, print_aside};
 use crate::processes::moment;
 use join::Joined;
 use seen::Seen;
@@ -65,8 +68,7 @@ const PERIOD_NS: u64 = 1_000_000;
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     let pid = options.pid.and_then(Pid::from_raw);
-    // Before anything is joined, so that the command is where it would be without this.
-    let command = start(&options.command)?;
+    // Before the command, so that it is not started where this cannot be done.
     if let Some(pid) = pid {
         let process = pidfd_open(pid, PidfdFlags::empty())
             .with_context(|| format!("process {pid} cannot be looked at"))?;
@@ -76,25 +78,27 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             stop.store(true, Ordering::Relaxed);
         });
     }
+    // Before anything is joined, so that the command is where it would be without this.
+    let command = Running::start(&options.command)?;
     let joined = match (pid, &options.cgroup) {
         (Some(pid), _) => Joined::process(pid)?,
         (None, Some(path)) => Joined::cgroup(path)?,
         (None, None) => Joined::nothing(),
     };
-    let waited = command.map(|mut child| {
+    if command.is_none() {
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))
+                .context("cannot wait for ctrl-C")?;
+        }
+    }
+    let waited = command.map(|mut command| {
         let stop = Arc::clone(&stop);
         thread::spawn(move || {
-            let status = child.wait();
+            let status = command.wait();
             stop.store(true, Ordering::Relaxed);
             status
         })
     });
-    // Of a command ctrl-C is the end, too: it gets the signal as this program does.
-    let interrupted = if waited.is_some() { Arc::default() } else { Arc::clone(&stop) };
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))
-            .context("cannot wait for ctrl-C")?;
-    }
     let seen = measure(options.duration, &stop);
     let text = match options.json {
         true => report::json(&seen, &joined)?,
@@ -106,15 +110,58 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let status = waited.join().ok().context("BUG: nobody waited for the command")?;
     let status = status.context("cannot wait for the command")?;
-    eprint!("{text}");
+    print_aside(&text);
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }
 
-fn start(command: &[String]) -> Result<Option<Child>> {
-    let Some((program, arguments)) = command.split_first() else { return Ok(None) };
-    let child = Command::new(program).args(arguments).spawn();
-    child.map(Some).with_context(|| format!("{program} cannot be started"))
+/// A command that runs. It ends with this.
+struct Running {
+    child: Child,
+    /// Can be read when this program was told to end.
+    told: UnixStream,
+}
+
+impl Running {
+    fn start(command: &[String]) -> Result<Option<Running>> {
+        let Some((program, arguments)) = command.split_first() else { return Ok(None) };
+        // Ctrl-C is told to the command by the terminal, as it is to this program, which ends when the command does.
+        signal_hook::flag::register(SIGINT, Arc::default()).context("cannot wait for ctrl-C")?;
+        let (told, tell) = UnixStream::pair().context("cannot wait for SIGTERM")?;
+        signal_hook::low_level::pipe::register(SIGTERM, tell).context("cannot wait for SIGTERM")?;
+        let child = Command::new(program).args(arguments).spawn();
+        let child = child.with_context(|| format!("{program} cannot be started"))?;
+        Ok(Some(Running { child, told }))
+    }
+
+    /// Waits until it ends. A SIGTERM, which nobody but this program gets, is passed on.
+    fn wait(&mut self) -> io::Result<ExitStatus> {
+        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        loop {
+            let mut both =
+                [PollFd::new(&process, PollFlags::IN), PollFd::new(&self.told, PollFlags::IN)];
+            match poll(&mut both, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                polled => polled?,
+            };
+            let [has_ended, is_told] = both.map(|one| !one.revents().is_empty());
+            if has_ended {
+                return self.child.wait();
+            }
+            if is_told {
+                let _bytes = (&self.told).read(&mut [0; 64])?;
+                pidfd_send_signal(&process, Signal::TERM)?;
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    /// Nothing is left behind where it cannot be measured. Of a command that has ended it does nothing.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 fn measure(duration_ns: Option<u64>, stop: &AtomicBool) -> Seen {

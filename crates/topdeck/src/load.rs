@@ -29,10 +29,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use load::Calibration;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::command::{print, say};
+use crate::command::{print, print_aside, say};
 use crate::hist::terminal::Terminal;
 pub(crate) use crate::load::options::Options;
 use crate::load::options::{Command, RunOptions};
@@ -56,49 +57,23 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match &options.subcommand {
         Some(Command::Compare(options)) => compare::run(options),
         Some(Command::Sessions(options)) => sessions::run(options),
-        None => go(&options.run),
+        None if options.run.search => highest(&options.run),
+        None => once(&options.run),
     }
 }
 
-fn go(options: &RunOptions) -> Result<ExitCode> {
-    let search = options.search.then(|| search::of(options));
+/// One run.
+fn once(options: &RunOptions) -> Result<ExitCode> {
     let plan = Plan::of(options)?;
     for path in [&options.json, &options.html, &options.hlog].into_iter().flatten() {
         check_writable(path)?;
     }
-    let (stop, give_up) = (Arc::new(AtomicBool::new(false)), Arc::clone(&plan.settings.give_up));
-    for signal in [SIGINT, SIGTERM] {
-        // The second one ends it at once.
-        let second = if plan.about.is_command { Arc::default() } else { Arc::clone(&stop) };
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, second)
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot wait for ctrl-C")?;
-    }
-    if plan.about.is_command {
-        end_with_processes(Arc::clone(&give_up)).context("cannot wait for ctrl-C")?;
-    }
-    let calibration = match options.no_calibration {
-        true => None,
-        false => Some(load::calibrate(&stop).context("calibration")?),
-    };
-    // Ended early, it found what is not true of this machine.
-    if calibration.is_some() && stop.load(Ordering::Relaxed) {
-        bail!("ended during the calibration, before anything was sent to the target");
-    }
-    if let Some(search) = search {
-        let searched = search::run(options, search, plan, calibration, &stop)?;
-        let text = search::text(&searched, &Terminal::new(options.ascii));
-        tell(options, &text, || format!("{}\n", searched::of(&searched)), None)?;
-        return Ok(ExitCode::from(match (searched.is_trusted(), searched.is_met()) {
-            (false, _) => UNTRUSTED,
-            (true, false) => NOT_MET,
-            (true, true) => 0,
-        }));
-    }
+    let stop = stopping(&plan)?;
+    let calibration = calibrated(options, &stop)?;
     let push = options.push.as_ref().map(|to| Push::start(to, options, &plan)).transpose()?;
     let mut watch = Watch::new(&plan, options.quiet, push);
     let ran = load::run(&plan.settings, &stop, &mut watch);
-    if give_up.load(Ordering::Relaxed) {
+    if plan.settings.give_up.load(Ordering::Relaxed) {
         return Ok(ExitCode::from(GIVEN_UP));
     }
     let (services, pushed) = watch.finish();
@@ -108,16 +83,8 @@ fn go(options: &RunOptions) -> Result<ExitCode> {
         run.doubts.splice(0..0, known);
     }
     let judged = options.require.iter().map(|one| Judged::of(one, &run)).collect();
-    let report = Report {
-        about: plan.about,
-        calibration,
-        judged,
-        services,
-        pushed,
-        sessions: options.sessions(),
-        is_interrupted: stop.load(Ordering::Relaxed),
-        run,
-    };
+    let (about, sessions) = (plan.about, options.sessions());
+    let report = Report { about, calibration, judged, services, pushed, sessions, run };
     let text = report::text(&report, &Terminal::new(options.ascii));
     tell(options, &text, || format!("{}\n", document::of(&report)), Some(&report))?;
     Ok(ExitCode::from(match &report {
@@ -125,6 +92,54 @@ fn go(options: &RunOptions) -> Result<ExitCode> {
         report if !report.judged.iter().all(Judged::is_met) => NOT_MET,
         _ => 0,
     }))
+}
+
+/// Many, for the highest rate that meets what is required.
+fn highest(options: &RunOptions) -> Result<ExitCode> {
+    let search = search::of(options);
+    let plan = Plan::of(options)?;
+    for path in [&options.json, &options.html, &options.hlog].into_iter().flatten() {
+        check_writable(path)?;
+    }
+    let stop = stopping(&plan)?;
+    let calibration = calibrated(options, &stop)?;
+    let searched = search::run(options, search, plan, calibration, &stop)?;
+    let text = search::text(&searched, &Terminal::new(options.ascii));
+    tell(options, &text, || format!("{}\n", searched::of(&searched)), None)?;
+    Ok(ExitCode::from(match (searched.is_trusted(), searched.is_met()) {
+        (false, _) => UNTRUSTED,
+        (true, false) => NOT_MET,
+        (true, true) => 0,
+    }))
+}
+
+/// What ctrl-C and SIGTERM set; the second one ends the program at once.
+fn stopping(plan: &Plan) -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let second = if plan.about.is_command { Arc::default() } else { Arc::clone(&stop) };
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, second)
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot wait for ctrl-C")?;
+    }
+    if plan.about.is_command {
+        let give_up = Arc::clone(&plan.settings.give_up);
+        end_with_processes(give_up).context("cannot wait for ctrl-C")?;
+    }
+    Ok(stop)
+}
+
+/// What this machine can be trusted with, unless nobody asks.
+fn calibrated(options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Option<Calibration>> {
+    if options.no_calibration {
+        return Ok(None);
+    }
+    let found = load::calibrate(stop).context("calibration")?;
+    // Ended early, it found what is not true of this machine.
+    if stop.load(Ordering::Relaxed) {
+        bail!("ended during the calibration, before anything was sent to the target");
+    }
+    Ok(Some(found))
 }
 
 /// A file that cannot be written is told before the run, which may take hours, as far as that can be known.
@@ -200,14 +215,8 @@ fn tell(
 fn tell_text(options: &RunOptions, text: &str) -> Result<()> {
     let files = [&options.json, &options.html, &options.hlog];
     match files.into_iter().flatten().any(|path| path.as_os_str() == STDOUT) {
-        true => eprint_text(text),
+        true => print_aside(text),
         false => print(text.as_bytes())?,
     }
     Ok(())
-}
-
-/// To standard error, if anybody listens there.
-fn eprint_text(text: &str) {
-    use std::io::Write as _;
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }

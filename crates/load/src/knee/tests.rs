@@ -36,24 +36,29 @@ impl Server {
     }
 }
 
+fn limit(quantile: f64, limit_ms: f64) -> Limit {
+    let written = format!("p{:.1}<={limit_ms}ms", quantile * 100.0);
+    Limit::try_from(&written.parse::<Requirement>().unwrap()).unwrap()
+}
+
 fn search(quantile: f64, limit_ms: f64) -> Search {
-    let limit_ns = (limit_ms * MS) as u64;
     Search {
-        requirements: vec![Limit { quantile, limit_ns }],
+        requirements: vec![limit(quantile, limit_ms)],
         first_rate: 20.0,
+        precision: 0.02,
         tail: 200,
         ..Search::default()
     }
 }
 
-/// The rate at which a quantile of the response time reaches the limit, by long runs.
-fn truth(service_ns: f64, requirement: Limit) -> f64 {
+/// The rate up to which this holds, by long runs.
+fn truth(service_ns: f64, holds: impl Fn(&Measured) -> bool) -> f64 {
     let (mut below, mut above) = (1.0, 1e9 / service_ns);
     while above / below > 1.001 {
         let rate = (below + above) / 2.0;
         let length_ns = (1_000_000.0 / rate * 1e9) as u64;
         let measured = Server::new(service_ns, true, 77).measure(rate, length_ns);
-        if requirement.is_met(&measured) { below = rate } else { above = rate }
+        if holds(&measured) { below = rate } else { above = rate }
     }
     below
 }
@@ -93,9 +98,9 @@ fn random_arrivals_are_held_as_far_as_the_queue_allows() {
         let length_max_ns = 3_600_000_000_000;
         let search = Search { tail: 1_000, length_max_ns, ..search(quantile, limit_ms) };
         let found = found(&search, |ask| server.measure(ask.rate, ask.length_ns));
-        near(found.held.unwrap().rate, truth(MS, search.requirements[0]), 0.03);
+        near(found.held.unwrap().rate, truth(MS, |one| search.requirements[0].is_met(one)), 0.03);
         // Twice the service time.
-        let knee = truth(MS, Limit { quantile: 0.99, limit_ns: 2_000_000 });
+        let knee = truth(MS, |one| p99(&one.response) <= 2.0 * MS);
         near(found.knee.below.unwrap(), knee, 0.08);
     }
 }
@@ -153,7 +158,7 @@ fn what_is_never_held_is_said() {
     let mut server = Server::new(30.0 * MS, false, 1);
     let found = found(&search(0.99, 20.0), |ask| server.measure(ask.rate, ask.length_ns));
     assert!(found.held.is_none());
-    assert!(found.to_string().starts_with("held: no rate; the lowest tried was 1.2/s"), "{found}");
+    assert!(found.to_string().starts_with("held: no rate; the lowest tried was 1.25/s"), "{found}");
 }
 
 #[test]
@@ -188,7 +193,7 @@ fn without_requirements_the_knee_is_found_and_an_error_ends_it() {
     let mut server = Server::new(MS, true, 9);
     let search = Search { first_rate: 20.0, ..Search::default() };
     let found = found(&search, |ask| server.measure(ask.rate, ask.length_ns));
-    let knee = truth(MS, Limit { quantile: 0.99, limit_ns: 2_000_000 });
+    let knee = truth(MS, |one| p99(&one.response) <= 2.0 * MS);
     near(found.knee.below.unwrap(), knee, 0.1);
     assert!(found.held.is_none() && found.to_string().starts_with("knee: between"), "{found}");
     let mut left = 2;

@@ -1,6 +1,7 @@
 //! What is held against every protocol: noise.
 
 use super::*;
+use crate::request::Rendered;
 use crate::schedule::Random;
 use crate::session::Ended;
 
@@ -23,5 +24,39 @@ pub(super) fn noise(alphabet: &[u8], mut make: impl FnMut() -> Box<dyn Session>)
         }
         session.close(&mut ended);
         assert!(ended.len() <= 1 && ended.iter().all(|one| one.ticket == 7), "{ended:?}");
+    }
+}
+
+/// A session that has one request under way.
+fn asked(protocol: &Protocol, body: &[u8]) -> Box<dyn Session> {
+    let mut session = protocol.session();
+    let (method, path) = ("GET".to_owned(), "/".to_owned());
+    let request = Rendered { method, path, body: body.to_vec(), ..Rendered::default() };
+    session.send(&request, 7, &mut Vec::new());
+    session
+}
+
+#[test]
+fn noise_ends_no_request_of_an_echo_twice() {
+    noise(b"ab", || asked(&Protocol::Echo, b"abba"));
+}
+
+#[test]
+fn noise_ends_no_request_of_http_twice() {
+    let protocol = Protocol::Http1 { authority: "a".to_owned() };
+    let alphabet = b"HTTP/1.1 200 100 204\r\nContent-Length: Transfer-Encoding: chunked";
+    noise(alphabet, || asked(&protocol, b""));
+    // After a head that is right, so that bodies and chunks are reached.
+    let heads: [&[u8]; 3] = [
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ];
+    for head in heads {
+        noise(b"0123f;\r\n\r\n", || {
+            let mut session = asked(&protocol, b"");
+            session.receive(head, &mut Vec::new(), &mut Vec::new()).unwrap();
+            session
+        });
     }
 }

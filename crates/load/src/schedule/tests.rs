@@ -2,6 +2,21 @@
 
 use super::*;
 
+#[test]
+fn rates_are_written_with_their_unit() {
+    for (rate, expected) in [
+        (1000.0, "1,000/s"),
+        (0.25, "0.250/s"),
+        (99.5, "99.50/s"),
+        (1234.5, "1,235/s"),
+        (999.6, "1,000/s"),
+        (1e8, "100,000,000/s"),
+        (0.0, "0/s"),
+    ] {
+        assert_eq!(per_second(rate), expected);
+    }
+}
+
 const SECOND: u64 = 1_000_000_000;
 
 fn of(pieces: &[(f64, f64, u64)]) -> Vec<u64> {

@@ -7,20 +7,15 @@ use load::{Doubt, Schedule, Spacing};
 
 /// A machine with others beside it may be slow, and stand still; but then it says so, and where it does not, the freeze test holds.
 #[test]
-fn a_machine_is_looked_at_in_time() {
-    let began_ns = clock::now();
+fn a_machine_is_looked_at() {
     let found = load::calibrate(&Arc::new(AtomicBool::new(false))).unwrap();
-    let took_ns = clock::now() - began_ns;
-    assert!(took_ns < 12_000_000_000, "{took_ns} ns");
-    println!("{found}\n{} ms", took_ns / 1_000_000);
+    println!("{found}");
     assert_eq!(found.freeze.len(), 4);
     assert!(found.is_steady || found.attempts == 3);
     if found.is_steady {
         for one in &found.freeze {
             assert!(one.is_near(), "{one:?}");
         }
-        // The truth is that of 150 ms in 600 ms at 1,000/s.
-        assert!((20e6..21.5e6).contains(&found.freeze[0].truth_ns), "{:?}", found.freeze[0]);
     }
     let much = Schedule::constant(1e9, 1_000_000_000, Spacing::Even);
     let doubts = found.doubts(&much, 1);

@@ -213,9 +213,10 @@ fn requirement(text: &str) {
             by_request: Vec::new(),
             began_unix_ns: 0,
             length_ns: 1_000_000_000,
+            is_interrupted: false,
+            words: Default::default(),
             stalls: Vec::new(),
             doubts: Vec::new(),
-            words: Default::default(),
             files: Default::default(),
         };
         let (found, _) = requirement.judge(&run);

@@ -4,20 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hist::Histogram;
-use load::{Answers, Freeze, Observer, Run, Schedule, Settings, Spacing, Stub, truth};
+use load::{Answers, Freeze, Freezing, Run, Schedule, Settings, Spacing, Stub, truth};
 
 use crate::plain;
 
 const MS: u64 = 1_000_000;
-
-/// Tells the stub when to stand still.
-struct Freezing<'a>(&'a Stub, Freeze);
-
-impl Observer for Freezing<'_> {
-    fn began(&mut self, start_ns: u64) {
-        self.0.freeze(start_ns + self.1.from_ns, start_ns + self.1.to_ns);
-    }
-}
 
 fn settings(stub: &Stub, answers: Answers, schedule: Schedule) -> Settings {
     let scheme = if answers == Answers::Echo { "tcp" } else { "http" };
@@ -39,7 +30,10 @@ pub(crate) fn is_the_truth(found: &Histogram, expected: &Histogram) {
     assert_eq!(found.count(), expected.count());
     let near = |what: &str, found: f64, expected: f64| {
         let off = (found - expected).abs();
-        assert!(off <= expected * 0.0219 + SLACK, "{what}: {found} ns, truth {expected} ns");
+        assert!(
+            off <= expected * load::bucket_width() + SLACK,
+            "{what}: {found} ns, truth {expected} ns"
+        );
     };
     near("mean", found.mean().unwrap().estimate, expected.mean().unwrap().estimate);
     near("max", found.max().unwrap().estimate, expected.max().unwrap().estimate);
@@ -95,21 +89,28 @@ fn frozen_at_the_end() {
 /// With fewer connections than requests wait, they wait in the generator: their response time goes on, and it is told.
 #[test]
 fn too_few_connections_are_waited_for() {
-    let stub = Stub::start(Answers::Http1, 5 * MS).unwrap();
-    let schedule = Schedule::constant(200.0, 1_000 * MS, Spacing::Even);
-    let freeze = Freeze { from_ns: 200 * MS, to_ns: 700 * MS };
-    let settings = Settings {
-        connections: 10,
-        connections_max: 10,
-        ..settings(&stub, Answers::Http1, schedule)
-    };
-    let run = run(&settings, &stub, freeze);
-    assert!(run.tally.waited >= 80, "{}", run.tally.waited);
-    assert_eq!(run.tally.opened, 10);
-    assert_eq!(run.tally.completed + run.tally.seen_late + run.tally.missed, 200);
-    assert!(run.tally.response.max().unwrap().estimate > 450.0 * MS as f64);
-    // Service time is that of those that had a connection: it cannot tell of those that waited for one.
-    assert!(
-        run.tally.service.count_above(100.0 * MS as f64, hist::Bound::Exclusive).estimate <= 10
-    );
+    for _ in 0..ATTEMPTS {
+        let stub = Stub::start(Answers::Http1, 5 * MS).unwrap();
+        let schedule = Schedule::constant(200.0, 1_000 * MS, Spacing::Even);
+        let freeze = Freeze { from_ns: 200 * MS, to_ns: 700 * MS };
+        let settings = Settings {
+            connections: 10,
+            connections_max: 10,
+            ..settings(&stub, Answers::Http1, schedule)
+        };
+        let run = run(&settings, &stub, freeze);
+        if !run.stalls.is_empty() {
+            continue;
+        }
+        let tally = &run.tally;
+        // 100 are due while it stands still, and 10 of them have a connection.
+        assert!(tally.waited >= 80, "{}", tally.waited);
+        assert_eq!((tally.opened, tally.completed), (10, 200));
+        assert!(tally.response.max().unwrap().estimate > 450.0 * MS as f64);
+        // Service time is that of those that had a connection: it cannot tell of those that waited for one.
+        let long = tally.service.count_above(100.0 * MS as f64, hist::Bound::Exclusive);
+        assert!(long.estimate <= 10, "{long:?}");
+        return;
+    }
+    println!("skipped: in {ATTEMPTS} runs this machine let the generator stand still in each");
 }

@@ -8,11 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use load::{
-    Freeze, Observer, Request, Requests, Run, Schedule, Settings, Spacing, Target, Template, truth,
+    Freeze, Observer, Request, Requests, Run, Schedule, Settings, Spacing, Template, truth,
 };
 use net::tls::ClientTls;
 
 use crate::freeze::{ATTEMPTS, is_the_truth};
+use crate::plain;
 use crate::servers::{self, Folder, Hyper};
 
 const MS: u64 = 1_000_000;
@@ -66,7 +67,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, start_ns: &AtomicU64) {
 struct Begun<'a>(&'a Relay);
 
 impl Observer for Begun<'_> {
-    fn began(&mut self, start_ns: u64) {
+    fn began(&mut self, start_ns: u64, _: i64) {
         self.0.start_ns.store(start_ns, Ordering::Relaxed);
     }
 }
@@ -76,20 +77,13 @@ impl Observer for Begun<'_> {
 fn check(port: u16, target: impl Fn(u16) -> String, tls: &ClientTls, request: &Request) {
     for attempt in 0..ATTEMPTS {
         let relay = Relay::to(port);
-        let (target, _) = Target::parse(&target(relay.port)).unwrap();
         let spacing = if attempt % 2 == 0 { Spacing::Even } else { Spacing::Poisson { seed: 7 } };
         let settings = Settings {
-            target,
             tls: tls.clone(),
-            schedule: Schedule::constant(100.0, LENGTH_NS, spacing),
             requests: Requests::one(request.clone()),
-            seed: 1,
-            threads: 1,
             connections: 60,
             connections_max: 60,
-            timeout_ns: 60_000 * MS,
-            drain_ns: 5_000 * MS,
-            give_up: Arc::default(),
+            ..plain::settings(&target(relay.port), Schedule::constant(100.0, LENGTH_NS, spacing))
         };
         let stop = Arc::new(AtomicBool::new(false));
         let run: Run = load::run(&settings, &stop, &mut Begun(&relay)).unwrap();

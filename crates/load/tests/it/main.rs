@@ -9,6 +9,7 @@ mod fuzzed;
 mod hostile;
 mod plain;
 mod protocols;
+mod seconds;
 mod servers;
 mod sessions;
 mod stopped;

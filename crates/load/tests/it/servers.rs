@@ -156,7 +156,6 @@ fn user(name: &str) -> (u32, u32) {
     find(name).or_else(|| find("nobody")).expect("no user to run PostgreSQL as")
 }
 
-/// One that was free a moment ago.
 /// Waits until a server takes connections: half a minute, at the most.
 pub(crate) fn wait_for(port: u16) {
     for _ in 0..600 {
@@ -168,6 +167,7 @@ pub(crate) fn wait_for(port: u16) {
     panic!("nobody listens on port {port}");
 }
 
+/// One that was free a moment ago.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -11,6 +11,7 @@ use load::{
     Template,
 };
 
+use crate::plain;
 use crate::servers::{self, Folder, Hyper};
 
 /// A session on a connection.
@@ -121,19 +122,14 @@ fn found_with(
     target: &str,
     request: Request,
 ) -> Result<Run, load::Error> {
-    let (target, _) = Target::parse(target).unwrap();
+    let schedule = Schedule::constant(400.0, 500_000_000, Spacing::Poisson { seed: 1 });
     let settings = Settings {
-        target,
         tls,
-        schedule: Schedule::constant(400.0, 500_000_000, Spacing::Poisson { seed: 1 }),
         requests: Requests::one(request),
-        seed: 1,
-        threads: 1,
         connections: 4,
         connections_max: 100,
-        timeout_ns: 60_000_000_000,
         drain_ns: 60_000_000_000,
-        give_up: Arc::default(),
+        ..plain::settings(target, schedule)
     };
     load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut ())
 }

@@ -26,7 +26,7 @@ const SLACK_NS: u64 = 25 * MS;
 struct Telling;
 
 impl Observer for Telling {
-    fn began(&mut self, start_ns: u64) {
+    fn began(&mut self, start_ns: u64, _: i64) {
         println!("\nbegan {start_ns}");
     }
 }

@@ -151,3 +151,40 @@ pub(super) fn json(seen: &Seen, joined: &Joined) -> Result<String> {
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use host::Woken;
+
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../../docs/hiccup.md");
+
+    fn names(json: &serde_json::Value, found: &mut BTreeSet<String>) {
+        match json {
+            serde_json::Value::Object(fields) => {
+                found.extend(fields.keys().cloned());
+                fields.values().for_each(|value| names(value, found));
+            }
+            serde_json::Value::Array(all) => all.iter().for_each(|one| names(one, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_page_names_every_field() {
+        let mut seen = Seen::new(1_000_000);
+        for n in 1..=100 {
+            seen.record(Woken::new(n * 1_000_000, n * 1_050_000, 1_000_000));
+        }
+        let text = json(&seen, &Joined::nothing()).unwrap();
+        let mut found = BTreeSet::new();
+        names(&serde_json::from_str(&text).unwrap(), &mut found);
+        let section = PAGE.split_once("## JSON").unwrap().1.trim_start();
+        let section = section.split("\n\n").next().unwrap();
+        let quoted = section.split('`').skip(1).step_by(2).filter(|word| *word != "--json");
+        assert_eq!(quoted.map(str::to_owned).collect::<BTreeSet<String>>(), found);
+    }
+}

@@ -1,7 +1,8 @@
 //! What the reader's screen can do.
 
 use std::env;
-use std::io::{self, IsTerminal as _};
+use std::io;
+use std::os::fd::AsFd;
 
 const WIDTH_DEFAULT: usize = 80;
 /// Narrower, pictures say nothing; wider, eyes lose the line.
@@ -46,10 +47,15 @@ pub(crate) enum Paint {
 }
 
 impl Terminal {
+    /// Of standard output.
     pub(crate) fn new(ascii: bool) -> Terminal {
-        let is_terminal = io::stdout().is_terminal();
+        Terminal::of(&io::stdout(), ascii)
+    }
+
+    pub(crate) fn of(stream: &(impl io::IsTerminal + AsFd), ascii: bool) -> Terminal {
+        let is_terminal = stream.is_terminal();
         let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        let screen = if is_terminal { terminal_size::terminal_size() } else { None };
+        let screen = if is_terminal { terminal_size::terminal_size_of(stream) } else { None };
         let width = columns.or(screen.map(|(width, _)| usize::from(width.0)));
         let width = width.unwrap_or(WIDTH_DEFAULT);
         let no_colour = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

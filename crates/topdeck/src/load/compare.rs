@@ -17,10 +17,10 @@ use crate::command::{plain, print};
 use crate::compare::show;
 use crate::hist::show::{count, share};
 use crate::hist::terminal::{Paint, Terminal};
+use crate::journal::show::time;
 use crate::load::recorded::Recorded;
 use crate::load::report::UNTRUSTED;
 use crate::load::statistics::numbers;
-use crate::time;
 
 /// Compare two runs: how far apart, and is it more than noise?
 ///
@@ -126,7 +126,7 @@ fn text(
         let run = &runs[at];
         let heading = format!("{side}  {}", plain(&names[at]));
         text.push_str(&terminal.paint(Paint::Heading, &heading));
-        let began = time::text(run.began_unix_ns / 1_000_000_000 * 1_000_000_000);
+        let began = time(run.began_unix_ns);
         text.push_str(&format!(
             "\n   {}  {}, began {began}\n",
             plain(&run.target),

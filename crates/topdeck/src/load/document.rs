@@ -27,7 +27,7 @@ pub(crate) fn of(report: &Report) -> Json {
         ("calibration", report.calibration.as_ref().map_or(Null, calibration)),
         ("began_unix_ns", Integer(run.began_unix_ns.into())),
         ("length_ns", integer(run.length_ns)),
-        ("interrupted", Bool(report.is_interrupted)),
+        ("interrupted", Bool(run.is_interrupted)),
         ("trusted", Bool(run.doubts.is_empty())),
         ("doubts", doubts(&run.doubts)),
         (
@@ -68,6 +68,7 @@ pub(crate) fn of(report: &Report) -> Json {
                     ("run", text(&pushed.run)),
                     ("seconds", integer(pushed.seconds)),
                     ("delivered", integer(pushed.delivered)),
+                    ("dropped", integer(pushed.dropped)),
                 ])
             }),
         ),
@@ -125,7 +126,6 @@ pub(crate) fn calibration(found: &Calibration) -> Json {
         ("clock_error_ns", integer(found.clock_error_ns)),
         ("clock_disruptions", integer(found.clock_disruptions)),
         ("rate_max", number(found.rate_max)),
-        ("processors", integer(found.processors as u64)),
         ("freeze", List(compared.collect())),
         ("attempts", integer(found.attempts.into())),
         ("steady", Bool(found.is_steady)),
@@ -137,7 +137,7 @@ fn account(tally: &Tally) -> Json {
     Object(vec![
         ("intended", integer(tally.intended)),
         ("completed", integer(tally.completed)),
-        ("failed", Map(failed.map(|(why, n)| (why.name().to_owned(), integer(n))).collect())),
+        ("failed", Map(failed.map(|(why, n)| (why.key(), integer(n))).collect())),
         ("unfinished", integer(tally.unfinished)),
         ("missed", integer(tally.missed)),
         ("seen_late", integer(tally.seen_late)),
@@ -149,7 +149,7 @@ fn first_failures(run: &Run) -> Vec<(String, Json)> {
     let known = Failure::ALL.iter().zip(&run.words).filter_map(|(failure, words)| {
         let has_failed = run.tally.failed[*failure as usize] > 0;
         let words = words.as_ref().filter(|_| has_failed)?;
-        Some((failure.name().to_owned(), Text(words.clone())))
+        Some((failure.key(), Text(words.clone())))
     });
     known.collect()
 }

@@ -1,20 +1,19 @@
 //! A run while it goes on: drawn anew each second on a terminal, a line a second elsewhere.
 
-use std::env;
 use std::io::{self, IsTerminal as _};
 
 use hist::Histogram;
-use load::{Arrivals, Doubt, Tally};
+use load::{Arrivals, Doubt, Tally, per_second};
 
 use crate::hist::show::{Show, count};
-use crate::load::plan::{Plan, nanoseconds, per_second};
+use crate::hist::terminal::{Colours, Paint, Terminal};
+use crate::load::plan::{Plan, nanoseconds};
 use crate::load::statistics::show;
 
 /// Where it is shown, and what was seen so far.
 pub(crate) struct Live {
     to_stdout: bool,
-    /// Whether what was drawn before is drawn over.
-    is_redrawn: bool,
+    /// So many lines were drawn, which are drawn over.
     lines: usize,
     /// Of doubts, in a log: each is told when it is new.
     told: usize,
@@ -30,14 +29,9 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 impl Live {
     pub(crate) fn new(plan: &Plan) -> Live {
-        let to_stdout = io::stdout().is_terminal();
-        let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
-        let is_dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let is_terminal = to_stdout || io::stderr().is_terminal();
         let mut arrivals = plan.settings.schedule.arrivals();
         Live {
-            to_stdout,
-            is_redrawn: is_terminal && !is_set("NO_COLOR") && !is_dumb,
+            to_stdout: io::stdout().is_terminal(),
             lines: 0,
             told: 0,
             next_due_ns: arrivals.next(),
@@ -50,7 +44,12 @@ impl Live {
     }
 
     pub(crate) fn second(&mut self, end_ns: u64, tally: &Tally) {
-        let text = self.text(end_ns, tally);
+        // As wide as it is by now.
+        let terminal = match self.to_stdout {
+            true => Terminal::of(&io::stdout(), false),
+            false => Terminal::of(&io::stderr(), false),
+        };
+        let text = self.text(end_ns, tally, &terminal);
         // Nobody has to listen.
         let _ = match self.to_stdout {
             true => write(io::stdout().lock(), &text),
@@ -58,7 +57,7 @@ impl Live {
         };
     }
 
-    fn text(&mut self, end_ns: u64, tally: &Tally) -> String {
+    fn text(&mut self, end_ns: u64, tally: &Tally, terminal: &Terminal) -> String {
         let length_s = end_ns.saturating_sub(self.before_ns).max(1) as f64 * 1e-9;
         let rate = |number: u64| per_second((number as f64 / length_s).round());
         let mut due = 0;
@@ -76,12 +75,13 @@ impl Live {
             tally,
         };
         let doubts = self.doubts(end_ns);
-        if !self.is_redrawn {
+        // A screen without colours is none that can be drawn over, or not wanted to be.
+        if terminal.colours == Colours::None {
             let is_known = doubts.len() <= self.told;
             self.told = self.told.max(doubts.len());
             return now.line(if is_known { &[] } else { &doubts });
         }
-        let lines = now.lines(&self.total, &doubts);
+        let lines = now.lines(&self.total, &doubts, terminal);
         let up = match self.lines {
             0 => String::new(),
             lines => format!("\x1b[{lines}A"),
@@ -149,10 +149,10 @@ impl Now<'_> {
     }
 
     /// For people at a terminal.
-    fn lines(&self, total: &Tally, doubts: &[String]) -> Vec<String> {
+    fn lines(&self, total: &Tally, doubts: &[String], terminal: &Terminal) -> Vec<String> {
         let Now { at, asked, sent, answered, tally } = self;
         let mut lines = vec![
-            format!("\x1b[1m{at}\x1b[0m   {asked} asked, {sent} sent, {answered} answered"),
+            format!("{at}   {asked} asked, {sent} sent, {answered} answered"),
             format!("  in flight  {} at the most", count(tally.in_flight_max)),
             format!("  response   {}", times(&tally.response)),
             format!("  service    {}", times(&tally.service)),
@@ -164,21 +164,18 @@ impl Now<'_> {
         ];
         match doubts {
             [] => lines.push("  doubts     none so far".to_owned()),
-            doubts => lines.extend(
-                doubts.iter().map(|doubt| format!("  \x1b[1;31mdoubt\x1b[0m      {}", cut(doubt))),
-            ),
+            doubts => lines.extend(doubts.iter().map(|doubt| format!("  doubt      {doubt}"))),
         }
-        // A line that is broken in two would be drawn over by half.
-        lines.iter().map(|line| cut(line)).collect()
-    }
-}
-
-/// What fits on a line of the terminal; colours count as characters, which cuts a little early.
-fn cut(text: &str) -> String {
-    let width = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
-    match text.char_indices().nth(width.saturating_sub(1)) {
-        Some((at, _)) => format!("{}\x1b[0m", &text[..at]),
-        None => text.to_owned(),
+        let painted = lines.iter().enumerate().map(|(number, line)| {
+            // A line that is broken in two would be drawn over by half.
+            let line: String = line.chars().take(terminal.wide.saturating_sub(1)).collect();
+            match number {
+                0 => terminal.paint(Paint::Heading, &line),
+                5.. if !doubts.is_empty() => terminal.paint(Paint::Max, &line),
+                _ => line,
+            }
+        });
+        painted.collect()
     }
 }
 
@@ -199,11 +196,14 @@ mod tests {
 
     use super::*;
 
-    fn live(is_redrawn: bool) -> Live {
+    fn terminal(colours: Colours) -> Terminal {
+        Terminal { width: 60, wide: 60, height: 24, ascii: false, colours }
+    }
+
+    fn live() -> Live {
         let mut arrivals = Schedule::constant(100.0, 2 * SECOND_NS, Spacing::Even).arrivals();
         Live {
             to_stdout: false,
-            is_redrawn,
             lines: 0,
             told: 0,
             next_due_ns: arrivals.next(),
@@ -232,22 +232,31 @@ mod tests {
 
     #[test]
     fn a_line_a_second_says_it_all() {
-        let mut live = live(false);
-        let line = live.text(SECOND_NS, &tally());
+        let (mut live, terminal) = (live(), terminal(Colours::None));
+        let line = live.text(SECOND_NS, &tally(), &terminal);
         assert!(line.starts_with("1 s of 2 s: 100/s asked, 90/s sent, 90/s answered, 12 in"));
         assert!(line.contains("max 90.00 ms; service p50"), "{line}");
-        let line = live.text(2 * SECOND_NS + 500_000_000, &Tally::default());
+        let line = live.text(2 * SECOND_NS + 500_000_000, &Tally::default(), &terminal);
         assert!(line.starts_with("2.5 s of 2 s: 67/s asked, 0/s sent"), "{line}");
         assert!(line.contains("response none"), "{line}");
     }
 
     #[test]
     fn what_was_drawn_is_drawn_over() {
-        let mut live = live(true);
-        let first = live.text(SECOND_NS, &tally());
+        let (mut live, terminal) = (live(), terminal(Colours::Few));
+        let first = live.text(SECOND_NS, &tally(), &terminal);
         assert_eq!(first.lines().count(), 7);
         assert!(!first.starts_with("\x1b[6A"));
-        let second = live.text(2 * SECOND_NS, &Tally { missed: 3, ..tally() });
+        let second = live.text(2 * SECOND_NS, &Tally { missed: 3, ..tally() }, &terminal);
+        // No line is broken in two, whatever it says and in whatever colour.
+        let plain = second.replace("\x1b[K", "").replace("\x1b[6A", "").replace("\x1b[J", "");
+        let plain = ["\x1b[1m", "\x1b[1;33m", "\x1b[0m"]
+            .iter()
+            .fold(plain, |text, one| text.replace(one, ""));
+        assert!(
+            plain.lines().all(|line| line.chars().count() < 60 && !line.contains('\x1b')),
+            "{plain:?}"
+        );
         assert!(second.starts_with("\x1b[6A"), "{second:?}");
         assert!(second.contains("stood still"), "{second}");
     }

@@ -7,7 +7,7 @@ use collect::Unit;
 
 use crate::heatmap::{self, Column, Heatmap};
 use crate::hist::whole::Whole;
-use crate::load::report::{Report, UNTRUSTED, circumstances};
+use crate::load::report::{Report, circumstances, untrusted};
 use crate::load::statistics::{self, Grid};
 use crate::load::{sessions, spectra};
 use crate::svg::{self, escape};
@@ -42,7 +42,8 @@ pub(crate) fn of(report: &Report) -> Result<String> {
         let doubts: String = doubts.collect();
         let _ = writeln!(
             body,
-            "<div class=\"alarm\" role=\"alert\"><strong>{UNTRUSTED}</strong><ul>{doubts}</ul></div>"
+            "<div class=\"alarm\" role=\"alert\"><strong>{}</strong><ul>{doubts}</ul></div>",
+            untrusted(&run.doubts)
         );
     }
     let _ = writeln!(body, "<h1>{}</h1>", escape(&about.target));

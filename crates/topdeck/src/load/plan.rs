@@ -6,13 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use load::{Piece, Protocol, Request, Requests, Schedule, Settings, Spacing, Target, Template};
+use load::{
+    Piece, Protocol, Request, Requests, Schedule, Search, Settings, Spacing, Target, Template,
+    per_second,
+};
 
 use crate::hist::intervals::length;
 use crate::hist::show::count;
 use crate::load::machine::Machine;
 use crate::load::options::RunOptions;
-use crate::load::search::FIRST_RATE;
 
 /// What is run.
 pub(crate) struct Plan {
@@ -175,7 +177,7 @@ fn schedule(options: &RunOptions, seed: u64) -> Result<Schedule> {
     }
     let length_ns = options.duration.unwrap_or(DURATION_NS);
     let spacing = if options.poisson { Spacing::Poisson { seed } } else { Spacing::Even };
-    let rate = options.rate.or(options.search.then_some(FIRST_RATE));
+    let rate = options.rate.or(options.search.then(|| Search::default().first_rate));
     let pieces = match (rate, options.ramp) {
         (Some(rate), _) => vec![Piece { from_rate: rate, to_rate: rate, length_ns }],
         (None, Some((from_rate, to_rate))) => vec![Piece { from_rate, to_rate, length_ns }],
@@ -222,17 +224,6 @@ fn words(options: &RunOptions, schedule: &Schedule) -> String {
 /// A length of time, with its unit.
 pub(crate) fn nanoseconds(ns: u64) -> String {
     length(i64::try_from(ns).unwrap_or(i64::MAX))
-}
-
-/// `1,000/s`, with as many decimals as it takes.
-pub(crate) fn per_second(rate: f64) -> String {
-    if rate.fract() == 0.0 && rate < 1e15 {
-        return format!("{}/s", count(rate as u64));
-    }
-    match rate {
-        rate if rate >= 100.0 => format!("{}/s", count(rate.round() as u64)),
-        rate => format!("{rate:.2}/s"),
-    }
 }
 
 fn requests(options: &RunOptions, path: &str) -> Result<Requests> {
@@ -285,16 +276,4 @@ fn allowed() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let files = limit.maximum.unwrap_or(u64::MAX).saturating_sub(FILES_ELSE);
     files.clamp(1, CONNECTIONS_MAX) as usize
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_written_with_their_unit() {
-        assert_eq!(per_second(1000.0), "1,000/s");
-        assert_eq!(per_second(0.25), "0.25/s");
-        assert_eq!(per_second(1234.5), "1,235/s");
-    }
 }

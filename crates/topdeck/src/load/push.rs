@@ -18,9 +18,9 @@ use net::dial::{Allowance, Connection, Dialer, Limits};
 use net::tls::ClientTls;
 
 use crate::hist::show::count;
+use crate::journal::show::time;
 use crate::load::options::RunOptions;
 use crate::load::plan::Plan;
-use crate::time;
 
 /// Where a batch goes.
 const PATH: &str = "/v1/import?format=frames";
@@ -38,7 +38,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
 const ANSWER_BYTES: usize = 64 << 10;
 
-/// See above.
+/// A run's way into a server.
 pub(crate) struct Push {
     sender: SyncSender<Batch>,
     thread: JoinHandle<Outcome>,
@@ -49,6 +49,8 @@ pub(crate) struct Push {
     began_unix_ns: i64,
     before_ns: u64,
     sequence: u64,
+    /// Seconds for which there was no room on their way.
+    dropped: u64,
 }
 
 /// What became of it.
@@ -60,23 +62,34 @@ pub(crate) struct Pushed {
     /// Seconds that there were.
     pub(crate) seconds: u64,
     pub(crate) delivered: u64,
-    /// Why not all.
+    /// Those that were given up, because too many waited.
+    pub(crate) dropped: u64,
+    /// Why the others were not delivered.
     pub(crate) trouble: Option<String>,
 }
 
 impl Pushed {
     pub(crate) fn words(&self) -> String {
-        let Pushed { to, run, seconds, delivered, trouble } = self;
+        let Pushed { to, run, seconds, delivered, dropped, trouble } = self;
         let all = count(*seconds);
         if delivered == seconds {
             return format!(
                 "pushed to {to}: all {all} seconds, as load_response{{run={run:?}}} and others"
             );
         }
-        let why = trouble.as_deref().unwrap_or("there was no time for all");
+        let mut why = Vec::new();
+        if *dropped > 0 {
+            let (dropped, most) = (count(*dropped), count(KEPT_MAX as u64));
+            why.push(format!("{dropped} were given up, for no more than {most} are kept"));
+        }
+        if delivered + dropped < *seconds {
+            let trouble = trouble.as_deref().unwrap_or("there was no time for all");
+            why.push(trouble.to_owned());
+        }
         format!(
-            "pushed to {to}: {} of {all} seconds were NOT delivered: {why}",
-            count(seconds - delivered)
+            "pushed to {to}: {} of {all} seconds were NOT delivered: {}",
+            count(seconds - delivered),
+            why.join("; ")
         )
     }
 }
@@ -91,14 +104,14 @@ struct Batch {
 #[derive(Default)]
 struct Outcome {
     delivered: u64,
+    dropped: u64,
     trouble: Option<String>,
 }
 
 impl Push {
     pub(crate) fn start(to: &Target, options: &RunOptions, plan: &Plan) -> Result<Push> {
         let now = clock::wall().unix_ns;
-        let usual = || time::text(now / 1_000_000_000 * 1_000_000_000);
-        let name = options.run.clone().unwrap_or_else(usual);
+        let name = options.run.clone().unwrap_or_else(|| time(now));
         let limits = Limits { resolve: PATIENCE, connect: PATIENCE, tls: PATIENCE };
         let tls = ClientTls { ca: options.push_ca.clone(), ..ClientTls::default() };
         let dialer = Dialer::to(to, &tls, &[], limits)?;
@@ -114,10 +127,10 @@ impl Push {
         let runtime = runtime.context("cannot start a runtime")?;
         let (sender, receiver) = sync_channel(QUEUE);
         let target = to.join(PATH);
-        let courier = Courier { target, dialer, token, connection: None };
+        let mut courier = Courier { target, dialer, token, connection: None };
         let thread = thread::Builder::new()
             .name("push".to_owned())
-            .spawn(move || courier.work(&receiver, &runtime))
+            .spawn(move || bring(&receiver, |batch| courier.deliver(batch, &runtime)))
             .context("cannot start a thread")?;
         // Each run is a producer of its own, so that two of one name at once are told apart.
         let hash = blake3::hash(format!("topdeck load\0{name}\0{}", std::process::id()).as_bytes());
@@ -137,6 +150,7 @@ impl Push {
             began_unix_ns: now,
             before_ns: 0,
             sequence: 0,
+            dropped: 0,
         })
     }
 
@@ -154,23 +168,24 @@ impl Push {
             identity: format!("{:x}/{boot}/{}", self.producer, self.sequence),
             body: Bytes::from(body(&self.labels, times, tally)),
         };
-        match self.sender.try_send(batch) {
-            // Told at the end, as what was not delivered.
-            Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        // Where the thread has ended, that is told at the end.
+        if let Err(TrySendError::Full(_)) = self.sender.try_send(batch) {
+            self.dropped += 1;
         }
     }
 
     pub(crate) fn finish(self) -> Pushed {
         drop(self.sender);
         let outcome = self.thread.join().unwrap_or_else(|_| Outcome {
-            delivered: 0,
             trouble: Some("the thread that sends failed: a fault of topdeck".to_owned()),
+            ..Outcome::default()
         });
         Pushed {
             to: self.to,
             run: self.name,
             seconds: self.sequence,
             delivered: outcome.delivered,
+            dropped: self.dropped + outcome.dropped,
             trouble: outcome.trouble,
         }
     }
@@ -212,7 +227,7 @@ fn body(labels: &[(String, String)], (start, end): (i64, i64), tally: &Tally) ->
         number(metric, None, n, Over::Interval);
     }
     for (kind, n) in Failure::ALL.iter().zip(tally.failed) {
-        number("load_failed", Some(kind.name()), n, Over::Interval);
+        number("load_failed", Some(&kind.key()), n, Over::Interval);
     }
     number("load_in_flight_max", None, tally.in_flight_max, Over::Moment);
     out
@@ -226,46 +241,54 @@ struct Courier {
     connection: Option<Connection>,
 }
 
-impl Courier {
-    fn work(mut self, batches: &Receiver<Batch>, runtime: &tokio::runtime::Runtime) -> Outcome {
-        let (mut kept, mut outcome) = (VecDeque::new(), Outcome::default());
-        let mut deadline = None;
-        loop {
-            // One at a time, so that it is noticed when the run is over, however slow the server is.
-            let is_waiting = kept.is_empty() || outcome.trouble.is_some();
-            match batches.recv_timeout(if is_waiting { PAUSE } else { Duration::ZERO }) {
-                Ok(batch) => kept.push_back(batch),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    let deadline = *deadline.get_or_insert_with(|| Instant::now() + LAST_PATIENCE);
-                    if kept.is_empty() || Instant::now() >= deadline {
-                        return outcome;
-                    }
-                    if outcome.trouble.is_some() {
-                        thread::sleep(PAUSE);
-                    }
+/// Brings batches until there are no more; what cannot be delivered is kept, and tried again.
+fn bring(batches: &Receiver<Batch>, mut deliver: impl FnMut(&Batch) -> Result<()>) -> Outcome {
+    let (mut kept, mut outcome) = (VecDeque::new(), Outcome::default());
+    let mut deadline = None;
+    loop {
+        // One at a time, so that it is noticed when the run is over, however slow the server is.
+        let is_waiting = kept.is_empty() || outcome.trouble.is_some();
+        match batches.recv_timeout(if is_waiting { PAUSE } else { Duration::ZERO }) {
+            Ok(batch) => kept.push_back(batch),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + LAST_PATIENCE);
+                if kept.is_empty() || Instant::now() >= deadline {
+                    return outcome;
                 }
-            }
-            // The oldest goes first, and is given up first.
-            while kept.len() > KEPT_MAX {
-                kept.pop_front();
-            }
-            let Some(batch) = kept.front() else { continue };
-            match runtime.block_on(self.deliver(batch)) {
-                Ok(()) => {
-                    outcome.delivered += 1;
-                    outcome.trouble = None;
-                    kept.pop_front();
-                }
-                Err(error) => {
-                    outcome.trouble = Some(format!("{error:#}"));
-                    self.connection = None;
+                if outcome.trouble.is_some() {
+                    thread::sleep(PAUSE);
                 }
             }
         }
+        // An attempt takes longer than a second where nobody answers: all that came meanwhile is taken, so that the queue has room.
+        kept.extend(batches.try_iter());
+        // The oldest goes first, and is given up first.
+        let too_many = kept.len().saturating_sub(KEPT_MAX);
+        kept.drain(..too_many);
+        outcome.dropped += too_many as u64;
+        let Some(batch) = kept.front() else { continue };
+        match deliver(batch) {
+            Ok(()) => {
+                outcome.delivered += 1;
+                outcome.trouble = None;
+                kept.pop_front();
+            }
+            Err(error) => outcome.trouble = Some(format!("{error:#}")),
+        }
+    }
+}
+
+impl Courier {
+    fn deliver(&mut self, batch: &Batch, runtime: &tokio::runtime::Runtime) -> Result<()> {
+        let delivered = runtime.block_on(self.send(batch));
+        if delivered.is_err() {
+            self.connection = None;
+        }
+        delivered
     }
 
-    async fn deliver(&mut self, batch: &Batch) -> Result<()> {
+    async fn send(&mut self, batch: &Batch) -> Result<()> {
         let connection = match &mut self.connection {
             Some(connection) if connection.is_open() => connection,
             connection => connection.insert(self.dialer.dial(&self.target).await?.0),
@@ -297,6 +320,55 @@ mod tests {
 
     use super::*;
 
+    /// Brings seconds to a server that answers no attempt before this one; during each, so many seconds pass.
+    fn outcome(passing: usize, attempts: usize) -> (Outcome, usize) {
+        let (sender, receiver) = sync_channel(QUEUE);
+        let mut refused = 0;
+        let batch = || Batch { identity: String::new(), body: Bytes::new() };
+        sender.try_send(batch()).unwrap();
+        let (mut sender, mut attempt) = (Some(sender), 0);
+        let outcome = bring(&receiver, |_| {
+            attempt += 1;
+            if attempt >= attempts {
+                sender = None;
+                return Ok(());
+            }
+            for _ in 0..passing {
+                let sent = sender.as_ref().map(|sender| sender.try_send(batch()));
+                refused += usize::from(sent.is_some_and(|sent| sent.is_err()));
+            }
+            bail!("no answer")
+        });
+        (outcome, refused)
+    }
+
+    #[test]
+    fn what_a_server_missed_is_brought_when_it_is_back() {
+        let (outcome, refused) = outcome(40, 20);
+        assert_eq!((outcome.delivered, outcome.dropped, refused), (1 + 19 * 40, 0, 0));
+        assert_eq!(outcome.trouble, None);
+    }
+
+    #[test]
+    fn what_is_more_than_an_hour_is_given_up_and_told() {
+        let (outcome, refused) = outcome(QUEUE, 101);
+        assert_eq!((outcome.delivered, refused), (KEPT_MAX as u64, 0));
+        assert_eq!(outcome.dropped, 1 + 100 * QUEUE as u64 - KEPT_MAX as u64);
+        let pushed = Pushed {
+            to: "http://a/".to_owned(),
+            run: "a".to_owned(),
+            seconds: outcome.delivered + outcome.dropped,
+            delivered: outcome.delivered,
+            dropped: outcome.dropped,
+            trouble: outcome.trouble,
+        };
+        let words = pushed.words();
+        assert!(
+            words.ends_with(": 2,801 were given up, for no more than 3,600 are kept"),
+            "{words}"
+        );
+    }
+
     /// A run that is over does not wait until all has gone to a server that takes its time with each.
     #[test]
     fn a_slow_server_is_given_up() {
@@ -315,7 +387,7 @@ mod tests {
         let to = Target::parse(&format!("http://{address}")).unwrap();
         let limits = Limits { resolve: PATIENCE, connect: PATIENCE, tls: PATIENCE };
         let dialer = Dialer::to(&to, &ClientTls::default(), &[], limits).unwrap();
-        let courier = Courier { target: to.join(PATH), dialer, token: None, connection: None };
+        let mut courier = Courier { target: to.join(PATH), dialer, token: None, connection: None };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (sender, receiver) = sync_channel(QUEUE);
         for number in 0..QUEUE {
@@ -323,7 +395,7 @@ mod tests {
             sender.try_send(Batch { identity: number.to_string(), body }).unwrap();
         }
         drop(sender);
-        let outcome = courier.work(&receiver, &runtime);
+        let outcome = bring(&receiver, |batch| courier.deliver(batch, &runtime));
         assert!((1..QUEUE as u64).contains(&outcome.delivered), "{}", outcome.delivered);
     }
 }

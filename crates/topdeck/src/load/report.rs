@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 
 use hist::{Bracket, Histogram};
-use load::{Calibration, Requirement, Run, Sessions, Verdict, What};
+use load::{Calibration, Doubt, Requirement, Run, Sessions, Verdict, What, per_second};
 
 use crate::command::plain;
 use crate::compare::show::wrapped;
 use crate::hist::show::count;
 use crate::hist::terminal::{Paint, Terminal};
-use crate::journal::show::nanoseconds;
-use crate::load::plan::{About, per_second};
+use crate::journal::show::{nanoseconds, time};
+use crate::load::plan::{self, About};
 use crate::load::push::Pushed;
 use crate::load::sessions;
 use crate::load::statistics::{self, Grid, numbers};
 use crate::query::table::Table;
-use crate::time;
 
 /// All that is told of a run.
 pub(crate) struct Report {
@@ -28,8 +27,6 @@ pub(crate) struct Report {
     pub(crate) services: BTreeMap<u64, Histogram>,
     pub(crate) sessions: Option<Sessions>,
     pub(crate) pushed: Option<Pushed>,
-    /// It was ended before its time.
-    pub(crate) is_interrupted: bool,
 }
 
 /// A requirement, and whether it was met.
@@ -90,13 +87,27 @@ fn significant(number: f64) -> String {
 }
 
 /// What stands above everything else where a run is not to be trusted.
-pub(crate) const UNTRUSTED: &str = "NOT TO BE TRUSTED: the generator was the bottleneck";
+pub(crate) const UNTRUSTED: &str = "NOT TO BE TRUSTED";
+
+/// The same with whose fault it is.
+pub(crate) fn untrusted(doubts: &[Doubt]) -> String {
+    let is_topdecks = |doubt: &Doubt| matches!(doubt, Doubt::Books { .. });
+    let is_clocks = |doubt: &Doubt| matches!(doubt, Doubt::Clock { .. });
+    let why = if doubts.iter().any(is_topdecks) {
+        "topdeck lost count"
+    } else if !doubts.is_empty() && doubts.iter().all(is_clocks) {
+        "the clock is not good enough"
+    } else {
+        "the generator was the bottleneck"
+    };
+    format!("{UNTRUSTED}: {why}")
+}
 
 pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
     let (about, run) = (&report.about, &report.run);
     let mut text = String::new();
     if !run.doubts.is_empty() {
-        text.push_str(&terminal.paint(Paint::Max, UNTRUSTED));
+        text.push_str(&terminal.paint(Paint::Max, &untrusted(&run.doubts)));
         text.push('\n');
         for doubt in &run.doubts {
             paragraph(&mut text, &doubt.to_string(), terminal);
@@ -149,15 +160,11 @@ pub(crate) fn circumstances(report: &Report) -> Vec<String> {
     let (about, run) = (&report.about, &report.run);
     let mut lines = vec![
         manner(about),
-        format!(
-            "began {}, took {}",
-            time::text(run.began_unix_ns / 1_000_000_000 * 1_000_000_000),
-            nanoseconds(run.length_ns as f64)
-        ),
+        format!("began {}, took {}", time(run.began_unix_ns), nanoseconds(run.length_ns as f64)),
         plain(&about.machine.words()),
     ];
     lines.extend(calibrated(report.calibration.as_ref()));
-    if report.is_interrupted {
+    if run.is_interrupted {
         lines.push(
             "ended before its time: what would have been due later is not counted".to_owned(),
         );
@@ -181,8 +188,8 @@ pub(crate) fn manner(about: &About) -> String {
         "seed {}, {} {threads}, {places}, timeout {}, {} for answers at the end{unverified}",
         about.seed,
         about.threads,
-        nanoseconds(about.timeout_ns as f64),
-        nanoseconds(about.drain_ns as f64),
+        plan::nanoseconds(about.timeout_ns),
+        plan::nanoseconds(about.drain_ns),
     )
 }
 

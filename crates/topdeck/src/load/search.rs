@@ -8,24 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result, bail};
 use load::{
     Above, Aim, Ask, Calibration, Doubt, Found, Limit, Measured, Requirement, Run, Schedule,
-    Search, Settings, Spacing, Step,
+    Search, Settings, Spacing, Step, per_second,
 };
 
 use crate::command::plain;
 use crate::hist::show::count;
 use crate::hist::terminal::{Paint, Terminal};
+use crate::journal::show::time;
 use crate::load::options::RunOptions;
-use crate::load::plan::{About, Plan, nanoseconds, per_second};
-use crate::load::report::{Judged, UNTRUSTED, calibrated, manner, paragraph};
+use crate::load::plan::{About, Plan, nanoseconds};
+use crate::load::report::{Judged, calibrated, manner, paragraph, untrusted};
 use crate::load::statistics::{at, numbers};
 use crate::load::tell_text;
 use crate::query::table::Table;
-use crate::time;
-
-/// Where a search begins, unless asked otherwise. Per second.
-pub(crate) const FIRST_RATE: f64 = 100.0;
-/// How near the rates are that are held and not held, unless asked otherwise.
-const PRECISION: f64 = 0.03;
 
 /// All that is told of a search.
 pub(crate) struct Searched {
@@ -58,9 +53,9 @@ pub(crate) fn of(options: &RunOptions) -> Search {
     let length_max_ns = options.duration.unwrap_or(usual.length_max_ns);
     Search {
         requirements: limits,
-        first_rate: options.rate.unwrap_or(FIRST_RATE),
+        first_rate: options.rate.unwrap_or(usual.first_rate),
         rate_max: options.rate_max.unwrap_or(usual.rate_max),
-        precision: options.precision.unwrap_or(PRECISION),
+        precision: options.precision.unwrap_or(usual.precision),
         length_min_ns: usual.length_min_ns.min(length_max_ns),
         length_max_ns,
         ..usual
@@ -107,7 +102,7 @@ pub(crate) fn run(
         }
         let measured = Measured::from(&run);
         if !options.quiet {
-            let line = step_line(ask, options, &search, &run, &measured);
+            let line = step_line(ask, options, &run, &measured);
             // Nobody has to listen.
             let _ = writeln!(std::io::stderr(), "{line}");
         }
@@ -141,25 +136,20 @@ pub(crate) fn run(
 }
 
 /// A step while the search goes on.
-fn step_line(
-    ask: Ask,
-    options: &RunOptions,
-    search: &Search,
-    run: &Run,
-    measured: &Measured,
-) -> String {
+fn step_line(ask: Ask, options: &RunOptions, run: &Run, measured: &Measured) -> String {
     let mut line = format!(
         "step {}: {} for {}",
         ask.number + 1,
         per_second(ask.rate),
         nanoseconds(ask.length_ns)
     );
-    for (limit, requirement) in search.requirements.iter().zip(&options.require) {
-        let word = if limit.is_met(measured) { "met" } else { "NOT met" };
-        let found = Judged::of(requirement, run).words();
-        line.push_str(&format!(", {} {word}: {found}", plain(&requirement.written)));
+    for requirement in &options.require {
+        let judged = Judged::of(requirement, run);
+        let word = if judged.is_met() { "met" } else { "NOT met" };
+        let (written, found) = (plain(&requirement.written), judged.words());
+        line.push_str(&format!(", {written} {word}: {found}"));
     }
-    if search.requirements.is_empty() {
+    if options.require.is_empty() {
         line.push_str(&format!(
             ", p99 {}, of service {}",
             p99(&run.tally.response),
@@ -209,7 +199,7 @@ pub(crate) fn text(searched: &Searched, terminal: &Terminal) -> String {
     let Searched { about, found, .. } = searched;
     let mut text = String::new();
     if !searched.is_trusted() {
-        text.push_str(&terminal.paint(Paint::Max, UNTRUSTED));
+        text.push_str(&terminal.paint(Paint::Max, &untrusted(&searched.doubts)));
         text.push('\n');
         for doubt in &searched.doubts {
             paragraph(&mut text, &doubt.to_string(), terminal);
@@ -228,7 +218,7 @@ pub(crate) fn text(searched: &Searched, terminal: &Terminal) -> String {
     let heading = format!("{}  {what}, requests {}", plain(&about.target), about.schedule);
     text.push_str(&terminal.paint(Paint::Heading, &heading));
     text.push('\n');
-    let began = time::text(searched.began_unix_ns / 1_000_000_000 * 1_000_000_000);
+    let began = time(searched.began_unix_ns);
     let mut lines = vec![
         manner(about),
         format!("began {began}, took {}", nanoseconds(searched.length_ns)),

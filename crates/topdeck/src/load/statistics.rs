@@ -2,7 +2,7 @@
 
 use collect::Unit;
 use hist::{Bracket, Histogram};
-use load::{Run, Tally};
+use load::{Run, Tally, per_second};
 
 use crate::command::plain;
 use crate::hist::show::{self, Show, count};
@@ -51,9 +51,9 @@ pub(crate) fn share_name(share: f64) -> String {
 
 /// Percentiles of all times side by side. The time until failures is there if there are any.
 pub(crate) fn percentiles(tally: &Tally) -> Grid {
-    let times: Vec<_> = times(tally).into_iter().collect();
-    let times: Vec<_> =
-        times.into_iter().filter(|time| time.0 != "failure" || time.1.count() > 0).collect();
+    let [measured @ .., failure] = times(tally);
+    let times = measured.into_iter().chain((failure.1.count() > 0).then_some(failure));
+    let times: Vec<_> = times.collect();
     let (numbers, mut doubt) = (numbers(), Doubt::default());
     let mut value = |of: Option<Bracket>| {
         of.map_or("-".to_owned(), |bracket| {
@@ -72,7 +72,7 @@ pub(crate) fn percentiles(tally: &Tally) -> Grid {
     rows.push(["count".to_owned()].into_iter().chain(cells).collect());
     let names = times.iter().map(|time| time.0.to_owned());
     let head = [String::new()].into_iter().chain(names).collect();
-    Grid { head, rows, note: doubt.text().map(|note| note.replace("--json", "the JSON")) }
+    Grid { head, rows, note: doubt.text("the JSON") }
 }
 
 /// Response times of each kind of request.
@@ -132,7 +132,7 @@ pub(crate) fn facts(run: &Run, about: &About) -> Vec<(&'static str, String)> {
         format!("{} {many}", count(n))
     };
     vec![
-        ("rate", format!("{} answered", super::plan::per_second(tally.completed as f64 / seconds))),
+        ("rate", format!("{} answered", per_second(tally.completed as f64 / seconds))),
         ("in flight", format!("{} at the most; there is no limit", requests(tally.in_flight_max))),
         (
             opened,

@@ -9,7 +9,7 @@ use crate::load::live::Live;
 use crate::load::plan::Plan;
 use crate::load::push::{Push, Pushed};
 
-/// See above.
+/// Hands on what it is told.
 pub(crate) struct Watch {
     live: Option<Live>,
     push: Option<Push>,
@@ -32,8 +32,7 @@ impl Watch {
 }
 
 impl Observer for Watch {
-    fn began(&mut self, start_ns: u64) {
-        let began_unix_ns = clock::wall().unix_ns + (start_ns as i64 - clock::now() as i64);
+    fn began(&mut self, _start_ns: u64, began_unix_ns: i64) {
         if let Some(push) = &mut self.push {
             push.began(began_unix_ns);
         }

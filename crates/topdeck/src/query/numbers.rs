@@ -104,14 +104,14 @@ impl Doubt {
         }
     }
 
-    /// A line for below the table; nothing where all is exact.
-    pub(crate) fn text(&self) -> Option<String> {
+    /// A line for below the table, with the name of what has the bounds of each; nothing where all is exact.
+    pub(crate) fn text(&self, bounds: &str) -> Option<String> {
         let percent = (self.greatest * 1e4).ceil() / 100.0;
         match (self.is_there, self.is_unbounded || percent >= 100.0) {
             (false, _) => None,
-            (true, true) => Some("~ is an estimate; --json has the bounds of each".to_owned()),
+            (true, true) => Some(format!("~ is an estimate; {bounds} has the bounds of each")),
             (true, false) => Some(format!(
-                "~ is an estimate; the truth is within {percent} % of it, and --json has the bounds of each"
+                "~ is an estimate; the truth is within {percent} % of it, and {bounds} has the bounds of each"
             )),
         }
     }
@@ -157,10 +157,10 @@ mod tests {
     fn doubt_is_told_in_percent() {
         let mut doubt = Doubt::default();
         doubt.add(Bracket::exact(5.0));
-        assert_eq!(doubt.text(), None);
+        assert_eq!(doubt.text("--json"), None);
         doubt.add(Bracket { lower: 99.0, estimate: 100.0, upper: 101.5 });
-        assert!(doubt.text().unwrap().contains("within 1.5 % of it"));
+        assert!(doubt.text("--json").unwrap().contains("within 1.5 % of it, and --json has"));
         doubt.add(Bracket { lower: 1.0, estimate: 1.0, upper: f64::INFINITY });
-        assert!(!doubt.text().unwrap().contains('%'));
+        assert!(!doubt.text("--json").unwrap().contains('%'));
     }
 }

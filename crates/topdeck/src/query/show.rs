@@ -61,7 +61,7 @@ impl Page<'_> {
         for maxima in self.maxima.iter().filter(|maxima| !maxima.is_beside) {
             self.text.push_str(&format!("  {}\n", together(maxima)));
         }
-        if let Some(doubt) = self.doubt.text() {
+        if let Some(doubt) = self.doubt.text("--json") {
             self.faint(&format!("  {doubt}"));
         }
         self.text

@@ -1,7 +1,7 @@
 //! `topdeck hiccup`: a stall that is known is found again.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -55,6 +55,46 @@ fn a_command_is_measured_for_as_long_as_it_runs() {
     let run = topdeck(&["hiccup", "--", "/no/such/program"], b"");
     assert_eq!((run.stdout.as_str(), run.status), ("", 1));
     assert!(run.stderr.contains("/no/such/program cannot be started"), "{}", run.stderr);
+}
+
+/// The report is lost, the exit status is not.
+#[test]
+fn a_command_ends_as_it_would_where_nobody_can_be_told() {
+    let script =
+        format!("exec {} hiccup -- sh -c 'exit 7' 2>/dev/full", env!("CARGO_BIN_EXE_topdeck"));
+    let status = Command::new("sh").args(["-c", &script]).status().unwrap();
+    assert_eq!(status.code(), Some(7));
+}
+
+/// It is not left behind.
+#[test]
+fn a_command_ends_where_nothing_can_be_measured() {
+    let folder = crate::serve::deck::Folder::new();
+    let said = folder.path("said");
+    let command = format!("sleep 2; echo > {}", said.display());
+    // Who holds standard output open is waited for.
+    let run = topdeck(&["hiccup", "--cgroup", "/no/such/cgroup", "--", "sh", "-c", &command], b"");
+    assert!(run.status == 1 && run.stderr.contains("no cgroup"), "{}", run.stderr);
+    let run = topdeck(&["hiccup", "--pid", "2147483647", "--", "sh", "-c", &command], b"");
+    assert!(run.status == 1 && run.stderr.contains("cannot be looked at"), "{}", run.stderr);
+    assert!(!said.exists());
+}
+
+#[test]
+fn who_ends_the_measurement_ends_the_command() {
+    // It ends by itself if nobody ends it.
+    let command =
+        "trap 'exit 9' TERM; echo ready; for i in $(seq 200); do sleep 0.05; done; exit 3";
+    let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        .args(["hiccup", "--", "sh", "-c", command])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    signal("-TERM", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(9));
 }
 
 #[test]

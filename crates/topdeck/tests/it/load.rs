@@ -307,7 +307,7 @@ fn a_search_finds_what_a_server_holds() {
     let url = queue();
     let arguments = ["--search", "--require", "p90<100ms", "--precision", "25%", "--json", "-"];
     let steps = ["--rate", "60", "--duration", "500ms", "--connections-max", "128"];
-    let mut last = String::new();
+    let (mut last, mut is_generators) = (String::new(), false);
     for _ in 0..3 {
         let run =
             topdeck(&[&["load", &url, "--no-calibration"], &arguments[..], &steps].concat(), b"");
@@ -315,7 +315,9 @@ fn a_search_finds_what_a_server_holds() {
         assert!(run.stderr.starts_with("step 1: 60/s for 500 ms, p90<100ms "), "{}", run.stderr);
         assert!(run.stderr.contains("calibration was left out"), "{}", run.stderr);
         let document: Value = serde_json::from_str(&run.stdout).unwrap();
-        assert!(document["steps"].as_array().unwrap().len() > 5, "{document}");
+        let steps = document["steps"].as_array().unwrap();
+        assert!(steps.len() > 5, "{document}");
+        is_generators |= run.status == 3 || steps.iter().any(|step| step["generator"] == true);
         let held = document["held"]["rate"].as_f64();
         // More than that is in the queue for too long, on any machine.
         assert!(held.is_none_or(|rate| rate < 400.0), "{}", run.stderr);
@@ -326,6 +328,8 @@ fn a_search_finds_what_a_server_holds() {
         }
         last = run.stderr;
     }
+    // The server is a program on this machine too, so only the generator's own word excuses it.
+    assert!(is_generators, "{last}");
     println!("skipped: this machine did not keep going\n{last}");
 }
 

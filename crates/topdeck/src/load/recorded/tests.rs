@@ -55,6 +55,7 @@ pub(crate) fn report() -> Report {
         ],
         began_unix_ns: 1_794_225_600_000_000_000,
         length_ns: 2_010 * MS,
+        is_interrupted: false,
         stalls: vec![(1_000 * MS, 1_030 * MS)],
         words,
         files: load::Files { needed: 10_064, limit: Some(20_000), limit_max: None },
@@ -104,9 +105,9 @@ pub(crate) fn report() -> Report {
             run: "a".to_owned(),
             seconds: 3,
             delivered: 2,
+            dropped: 0,
             trouble: Some("no connection".to_owned()),
         }),
-        is_interrupted: false,
         run,
     }
 }
@@ -143,6 +144,30 @@ fn the_page_names_every_field() {
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let told: std::collections::BTreeSet<String> = rows.map(|(path, _)| path.to_owned()).collect();
     assert_eq!(told, found);
+}
+
+/// Reasons are names in the document; the page lists them.
+#[test]
+fn the_page_names_every_reason_of_failure() {
+    let row = PAGE.lines().find(|line| line.starts_with("| `account.failed.NAME`")).unwrap();
+    let (_, names) = row.split_once("by the reason: ").unwrap();
+    let told: Vec<&str> = names.trim_end_matches(" |").split(", ").collect();
+    let all: Vec<String> = Failure::ALL.iter().map(|one| format!("`{}`", one.key())).collect();
+    assert_eq!(told, all);
+    assert!(all.iter().all(|name| !name.contains(' ')));
+}
+
+/// JSON has no number for what was never answered.
+#[test]
+fn a_requirement_that_nothing_can_meet_has_no_numbers() {
+    let mut report = report();
+    report.run.tally.failed[Failure::Reset as usize] = 50;
+    report.judged = vec![Judged::of(&"p99<1s".parse().unwrap(), &report.run)];
+    let json: serde_json::Value = serde_json::from_str(&document::of(&report).to_string()).unwrap();
+    let one = &json["requirements"][0];
+    assert_eq!(one["verdict"], "missed");
+    let nothing = serde_json::json!({"lower": null, "estimate": null, "upper": null});
+    assert_eq!(one["found"], nothing);
 }
 
 pub(crate) fn paths(
