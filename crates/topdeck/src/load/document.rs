@@ -7,7 +7,7 @@ use api::json::Json::{self, Bool, Integer, List, Map, Null, Object, Text};
 use api::json::{integer, number};
 use hist::Histogram;
 use hist::codec::frame::{self, Meaning, Temporality, Unit};
-use load::{Calibration, Doubt, Failure, Run, Tally, Verdict};
+use load::{Calibration, Doubt, Failure, Tally, Verdict};
 
 use crate::load::plan::About;
 use crate::load::report::{Judged, Report};
@@ -42,7 +42,13 @@ pub(crate) fn of(report: &Report) -> Json {
             ),
         ),
         ("account", account(&run.tally)),
-        ("first_failures", Map(first_failures(run))),
+        (
+            "first_failures",
+            Map(statistics::first_failures(run)
+                .into_iter()
+                .map(|(failure, words)| (failure.key(), text(words)))
+                .collect()),
+        ),
         ("in_flight_max", integer(run.tally.in_flight_max)),
         ("connected_max", integer(run.tally.connected_max)),
         ("files", files(&run.files)),
@@ -142,16 +148,6 @@ fn account(tally: &Tally) -> Json {
         ("missed", integer(tally.missed)),
         ("seen_late", integer(tally.seen_late)),
     ])
-}
-
-/// What is known of the first of each kind.
-fn first_failures(run: &Run) -> Vec<(String, Json)> {
-    let known = Failure::ALL.iter().zip(&run.words).filter_map(|(failure, words)| {
-        let has_failed = run.tally.failed[*failure as usize] > 0;
-        let words = words.as_ref().filter(|_| has_failed)?;
-        Some((failure.key(), Text(words.clone())))
-    });
-    known.collect()
 }
 
 fn files(files: &load::Files) -> Json {

@@ -66,13 +66,16 @@ pub(crate) fn of(report: &Report) -> Result<String> {
         table(&mut body, &statistics::by_request(run));
     }
     heading(&mut body, "What became of the requests");
-    let account = statistics::account(run).into_iter().map(|[name, n, share, words]| {
+    let account = statistics::account(&run.tally).into_iter().map(|[name, n, share, words]| {
         (
             String::new(),
             [cell("", &name), cell("", &n), cell("", &share), cell("words", &words)].concat(),
         )
     });
     rows(&mut body, &["", "requests", "share", ""], account);
+    for (failure, words) in statistics::first_failures(run) {
+        let _ = writeln!(body, "<p>The first {failure}: {}</p>", escape(words));
+    }
     let facts = statistics::facts(run, about)
         .into_iter()
         .map(|(name, words)| (String::new(), [cell("", name), cell("words", &words)].concat()));

@@ -122,9 +122,16 @@ pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
     }
     text.push('\n');
     let mut table = Table::new(&[("", false), ("requests", true), ("", true), ("", false)]);
-    let account = statistics::account(run);
+    let account = statistics::account(&run.tally);
     account.into_iter().for_each(|row| table.row(row.to_vec()));
     text.push_str(&table.text(terminal));
+    let first = statistics::first_failures(run);
+    if !first.is_empty() {
+        text.push('\n');
+    }
+    for (failure, words) in first {
+        paragraph(&mut text, &format!("the first {failure}: {}", plain(words)), terminal);
+    }
     text.push('\n');
     grid(&mut text, &statistics::percentiles(&run.tally), terminal);
     if run.by_request.len() > 1 {

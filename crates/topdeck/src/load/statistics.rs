@@ -2,9 +2,8 @@
 
 use collect::Unit;
 use hist::{Bracket, Histogram};
-use load::{Run, Tally, per_second};
+use load::{Failure, Run, Tally, per_second};
 
-use crate::command::plain;
 use crate::hist::show::{self, Show, count};
 use crate::load::plan::About;
 use crate::query::numbers::{Doubt, Numbers};
@@ -89,9 +88,8 @@ pub(crate) fn by_request(run: &Run) -> Grid {
     Grid { head, rows: rows.collect(), note: None }
 }
 
-/// What became of all requests that were due: name, how many, share, and what it means or what is known of the first.
-pub(crate) fn account(run: &Run) -> Vec<[String; 4]> {
-    let tally = &run.tally;
+/// What became of all requests that were due: name, how many, share, and what it means.
+pub(crate) fn account(tally: &Tally) -> Vec<[String; 4]> {
     let row = |name: &str, n: u64, about: &str| {
         [name.to_owned(), count(n), show::share(n, tally.intended), about.to_owned()]
     };
@@ -100,10 +98,8 @@ pub(crate) fn account(run: &Run) -> Vec<[String; 4]> {
         row("completed", tally.completed, "answered"),
         row("failed", tally.failures(), "no answer, or an error; not among the times"),
     ];
-    for failure in load::Failure::ALL.iter().filter(|one| tally.failed[**one as usize] > 0) {
-        let words = run.words[*failure as usize].as_ref();
-        let words = words.map(|words| format!("the first: {}", plain(words))).unwrap_or_default();
-        rows.push(row(&format!("  {failure}"), tally.failed[*failure as usize], &words));
+    for failure in Failure::ALL.iter().filter(|one| tally.failed[**one as usize] > 0) {
+        rows.push(row(&format!("  {failure}"), tally.failed[*failure as usize], ""));
     }
     rows.push(row("unfinished", tally.unfinished, "no answer at the end; their age counts"));
     if tally.missed + tally.seen_late > 0 {
@@ -111,6 +107,13 @@ pub(crate) fn account(run: &Run) -> Vec<[String; 4]> {
         rows.push(row("seen late", tally.seen_late, "answered while the generator stood still"));
     }
     rows
+}
+
+/// What is known of the first failure of each kind of which there were any.
+pub(crate) fn first_failures(run: &Run) -> Vec<(Failure, &str)> {
+    let all = Failure::ALL.into_iter().zip(&run.words);
+    let known = all.filter(|(failure, _)| run.tally.failed[*failure as usize] > 0);
+    known.filter_map(|(failure, words)| Some((failure, words.as_deref()?))).collect()
 }
 
 fn limit(of: Option<u64>) -> String {

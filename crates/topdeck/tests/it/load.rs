@@ -140,7 +140,7 @@ fn an_absent_server_fails_each_request() {
     assert_eq!(run.status, 4, "{}", run.all());
     assert_eq!((number(&run.stdout, "intended"), number(&run.stdout, "refused")), (25, 25));
     assert!(run.stdout.contains("NOT MET  p50<1h  never"), "{}", run.stdout);
-    assert!(run.stdout.contains("the first: Connection refused"), "{}", run.stdout);
+    assert!(run.stdout.contains("the first refused: Connection refused"), "{}", run.stdout);
     assert!(run.stdout.contains(" needed at the most, "), "{}", run.stdout);
 }
 
