@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use hist::Histogram;
 
+use crate::doubt::{Doubt, OWN_LAG_NS};
 use crate::request::{Request, Requests, Template};
 use crate::run::{Error, Run, Settings, run};
 use crate::schedule::{Schedule, Spacing, per_second};
@@ -20,7 +21,6 @@ use crate::stub::{Answers, Freezing, Stub};
 use crate::tally::bucket_width;
 use crate::target::Target;
 use crate::truth::{Freeze, truth};
-use crate::verdict::{Doubt, OWN_LAG_NS};
 use crate::worker::STALL_NS;
 
 /// What this machine can be trusted with.

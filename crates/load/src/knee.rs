@@ -17,10 +17,10 @@ use std::fmt;
 
 use hist::Histogram;
 
+use crate::doubt::Doubt;
 use crate::require::Requirement;
 use crate::run::Run;
 use crate::schedule::per_second;
-use crate::verdict::Doubt;
 
 /// So much of the requests must be answered so soon: a requirement that can be searched for.
 #[derive(Clone, Debug, PartialEq)]

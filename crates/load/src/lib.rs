@@ -7,6 +7,7 @@
 
 mod calibration;
 mod connection;
+mod doubt;
 mod events;
 mod failure;
 mod knee;
@@ -25,11 +26,11 @@ mod tally;
 mod target;
 mod truth;
 mod units;
-mod verdict;
 mod words;
 mod worker;
 
 pub use calibration::{Calibration, Compared, calibrate};
+pub use doubt::Doubt;
 pub use failure::Failure;
 pub use knee::{Above, Aim, Ask, Found, Held, Knee, Limit, Measured, Search, Step};
 pub use protocol::Protocol;
@@ -45,5 +46,4 @@ pub use stub::{Answers, Freezing, Stub};
 pub use tally::{Tally, bucket_width};
 pub use target::{Target, TargetError};
 pub use truth::{Freeze, truth};
-pub use verdict::Doubt;
 pub use worker::STALL_NS;

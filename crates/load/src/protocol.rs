@@ -19,26 +19,22 @@ pub enum Protocol {
     Echo,
     /// One request after the other.
     Http1 {
-        /// The server's name, with its port if that is not the usual one.
+        /// The server's name as it was written, with its port if that was.
         authority: String,
     },
     /// Many requests at once.
     Http2 {
-        /// The server's name, with its port if that is not the usual one.
+        /// The server's name as it was written, with its port if that was.
         authority: String,
         /// Whether in TLS: requests say so.
         is_tls: bool,
-        /// How many at once at most, if the server allows it.
-        streams: usize,
     },
     /// Calls of gRPC with one message each way, many at once. A request's path is `/package.Service/Method`, its body the message.
     Grpc {
-        /// The server's name, with its port if that is not the usual one.
+        /// The server's name as it was written, with its port if that was.
         authority: String,
         /// Whether in TLS: requests say so.
         is_tls: bool,
-        /// How many at once at most, if the server allows it.
-        streams: usize,
     },
     /// One query after the other.
     Postgres {
@@ -65,19 +61,16 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// How many requests there are at once on a connection of HTTP/2 if nobody says otherwise.
-    pub const STREAMS: usize = http2::STREAMS;
-
     /// A connection's side of it. A command has none: it panics.
     pub fn session(&self) -> Box<dyn Session> {
         match self {
             Protocol::Echo => Box::new(echo::Echo::default()),
             Protocol::Http1 { authority } => Box::new(http1::Http1::new(authority)),
-            Protocol::Http2 { authority, is_tls, streams } => {
-                Box::new(http2::Http2::new(authority, *is_tls, *streams, http2::Kind::Http))
+            Protocol::Http2 { authority, is_tls } => {
+                Box::new(http2::Http2::new(authority, *is_tls, http2::Kind::Http))
             }
-            Protocol::Grpc { authority, is_tls, streams } => {
-                Box::new(http2::Http2::new(authority, *is_tls, *streams, http2::Kind::Grpc))
+            Protocol::Grpc { authority, is_tls } => {
+                Box::new(http2::Http2::new(authority, *is_tls, http2::Kind::Grpc))
             }
             Protocol::Postgres { user, password, database, is_prepared } => {
                 let login = postgres::Login::new(user, password.clone(), database);

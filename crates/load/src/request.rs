@@ -129,8 +129,16 @@ pub enum RequestsError {
         /// As it was written.
         text: String,
     },
+    /// More than one body.
+    #[error("request {name:?} has more than one of body, sql, body-file and body-hex: leave one")]
+    Bodies {
+        /// Whose.
+        name: String,
+    },
     /// A variable that has no value.
-    #[error("variable {name} has no value")]
+    #[error(
+        "variable {name} has no value: write at least one, or a range from a number to a greater one"
+    )]
     NoValue {
         /// Which.
         name: String,
@@ -154,7 +162,7 @@ pub enum RequestsError {
         name: String,
     },
     /// A file that is named in it.
-    #[error("{path}: {error}")]
+    #[error("cannot read {path}: {error}")]
     File {
         /// Which.
         path: String,
@@ -497,6 +505,8 @@ impl WrittenRequest {
             || self.path.is_some()
             || self.sql.is_some()
             || !(self.headers.is_empty() && self.arguments.is_empty());
+        let bodies = [&self.body, &self.sql, &self.body_file, &self.body_hex];
+        let has_bodies = bodies.into_iter().flatten().count() > 1;
         let body = match (self.body.or(self.sql), self.body_file, self.body_hex) {
             (Some(text), _, _) => template(&text)?,
             // A file is sent as it is: its braces are its own.
@@ -512,6 +522,9 @@ impl WrittenRequest {
             ("/", None) => format!("request {}", number + 1),
             (path, None) => path.to_owned(),
         });
+        if has_bodies {
+            return Err(RequestsError::Bodies { name });
+        }
         if has_more && !self.command.is_empty() {
             return Err(RequestsError::Command { name });
         }

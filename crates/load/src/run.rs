@@ -12,6 +12,7 @@ use hist::Histogram;
 use rustls_pki_types::ServerName;
 
 use crate::connection::Dial;
+use crate::doubt::{self, Doubt};
 use crate::failure::Failure;
 use crate::process;
 use crate::protocol::Protocol;
@@ -19,7 +20,6 @@ use crate::request::Requests;
 use crate::schedule::{Random, Schedule};
 use crate::tally::Tally;
 use crate::target::Target;
-use crate::verdict::{self, Doubt};
 use crate::words::Words;
 use crate::worker::{Share, Told, Worker};
 
@@ -304,7 +304,7 @@ pub fn run(
     }
     run.stalls = joined(std::mem::take(&mut run.stalls));
     run.words = words.finish(settings.target.protocol.secret());
-    run.doubts = verdict::doubts(&run, threads);
+    run.doubts = doubt::doubts(&run, threads);
     Ok(run)
 }
 

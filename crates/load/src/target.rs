@@ -104,12 +104,11 @@ impl Target {
         }
         // As it was written: a port stays that is the usual one of another scheme.
         let authority = rest[..end].to_owned();
-        let streams = Protocol::STREAMS;
         let (mut is_tls, mut is_verified) = (is_tls, true);
         let (protocol, path) = match name {
             "http" | "https" => (Protocol::Http1 { authority }, read.path),
-            "h2c" | "h2" => (Protocol::Http2 { authority, is_tls, streams }, read.path),
-            "grpc" | "grpcs" => (Protocol::Grpc { authority, is_tls, streams }, read.path),
+            "h2c" | "h2" => (Protocol::Http2 { authority, is_tls }, read.path),
+            "grpc" | "grpcs" => (Protocol::Grpc { authority, is_tls }, read.path),
             "tcp" => (Protocol::Echo, "/".to_owned()),
             "redis" | "rediss" => (redis(user, &read.path).map_err(wrong)?, "/".to_owned()),
             _ => {
@@ -239,18 +238,17 @@ mod tests {
 
     #[test]
     fn http2_is_spoken_where_it_is_written() {
-        let streams = Protocol::STREAMS;
         let (target, path) = read("h2c://a:1/b?c");
         let authority = "a:1".to_owned();
-        assert_eq!(target.protocol, Protocol::Http2 { authority, is_tls: false, streams });
+        assert_eq!(target.protocol, Protocol::Http2 { authority, is_tls: false });
         assert_eq!((path.as_str(), target.is_tls), ("/b?c", false));
         let (target, _) = read("h2://a");
         let authority = "a".to_owned();
-        assert_eq!(target.protocol, Protocol::Http2 { authority, is_tls: true, streams });
+        assert_eq!(target.protocol, Protocol::Http2 { authority, is_tls: true });
         assert_eq!((target.port, target.is_tls), (443, true));
         let (target, path) = read("grpcs://a:50051/b.C/D");
         let authority = "a:50051".to_owned();
-        assert_eq!(target.protocol, Protocol::Grpc { authority, is_tls: true, streams });
+        assert_eq!(target.protocol, Protocol::Grpc { authority, is_tls: true });
         assert_eq!(path, "/b.C/D");
     }
 

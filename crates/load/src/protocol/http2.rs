@@ -29,7 +29,7 @@ use stream::Stream;
 pub(crate) use request::Kind;
 
 /// Requests at once, if the server allows more: what most servers allow, and curl takes.
-pub(crate) const STREAMS: usize = 100;
+const STREAMS: usize = 100;
 
 /// Larger heads are no heads.
 const HEAD_MAX: u32 = 64 << 10;
@@ -53,7 +53,6 @@ pub(super) fn check(
 /// One connection.
 pub(crate) struct Http2 {
     writer: Writer,
-    streams_max: usize,
     client: Option<Client>,
     pipe: Pipe,
     wakes: Arc<Wakes>,
@@ -79,11 +78,10 @@ struct Client {
 
 impl Http2 {
     /// A connection to the server of this name, with the port if it is not the usual one.
-    pub(crate) fn new(authority: &str, is_tls: bool, streams_max: usize, kind: Kind) -> Http2 {
+    pub(crate) fn new(authority: &str, is_tls: bool, kind: Kind) -> Http2 {
         let wakes = Arc::new(Wakes::default());
         Http2 {
             writer: Writer::new(authority, is_tls, kind),
-            streams_max,
             client: None,
             pipe: Pipe::default(),
             waker: wakes.waker(None),
@@ -91,7 +89,7 @@ impl Http2 {
             wakes,
             streams: Slab::new(),
             refused: Vec::new(),
-            streams_now: streams_max.min(STREAMS),
+            streams_now: STREAMS,
             is_ending: false,
             broken: None,
             words: None,
@@ -143,7 +141,7 @@ impl Http2 {
     /// What the server allows now.
     fn look(&mut self) {
         let Some(client) = &mut self.client else { return };
-        self.streams_now = self.streams_max.min(client.sender.current_max_send_streams());
+        self.streams_now = STREAMS.min(client.sender.current_max_send_streams());
         let ready = client.sender.poll_ready(&mut Context::from_waker(Waker::noop()));
         // It has said that it takes no more (GOAWAY), or there are no more numbers for streams.
         self.is_ending |= matches!(ready, Poll::Ready(Err(_)));

@@ -59,6 +59,7 @@ fn what_is_wrong_is_said() {
     assert!(said(&heavy).contains("all together"), "{}", said(&heavy));
     let command = said("[[request]]\ncommand = ['a']\npath = '/'");
     assert!(command.contains("\"request 1: a\" has a command: beside it"), "{command}");
+    assert!(said("[[request]]\nbody = 'a'\nbody-hex = '00'").contains("leave one"));
     assert!(said("[[request]]\npth = '/'").contains("pth"));
     assert!(said("[variables]\na = []\n[[request]]").contains("no value"));
     assert!(said("[variables]\na = { from = 2, to = 1 }\n[[request]]").contains("no value"));

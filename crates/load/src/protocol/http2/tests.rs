@@ -52,7 +52,7 @@ fn request(path: &str, body: &[u8]) -> Rendered {
 
 /// A session with so many requests under way, on the streams 1, 3, 5, …, whose tickets are their numbers too.
 fn asked(kind: Kind, count: u32) -> Http2 {
-    let mut session = Http2::new("a:80", false, STREAMS, kind);
+    let mut session = Http2::new("a:80", false, kind);
     let mut out = Vec::new();
     session.open(&mut out);
     assert!(out.starts_with(b"PRI * HTTP/2.0"));
@@ -135,7 +135,7 @@ fn there_is_room_for_what_the_server_allows() {
     assert_eq!(session.room(), 0);
     session.receive(&allows(1000), &mut out, &mut Vec::new()).unwrap();
     assert_eq!(session.room(), 98);
-    assert!(Http2::new("a", false, STREAMS, Kind::Http).room() == 0, "nothing is open yet");
+    assert!(Http2::new("a", false, Kind::Http).room() == 0, "nothing is open yet");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A verdict: whether the generator was what limited a run, so that the run says nothing of the target.
+//! Doubts: why the generator, or this machine, may be what limited a run, so that the run says nothing of the target.
 
 use std::fmt;
 
