@@ -2,10 +2,25 @@
 
 use std::sync::Arc;
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
 
 use crate::protocol::Protocol;
 use crate::schedule::Random;
+
+/// What may not stand in a path or a query (RFC 3986, 3.3 and 3.4), but for the percent sign: what is encoded already stays as it is.
+const UNFIT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// A text with places for variables: `/users/{id}`. Two braces stand for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -320,7 +335,7 @@ impl Request {
         Rendered {
             index,
             method: self.method.clone(),
-            path: self.path.fill(values),
+            path: utf8_percent_encode(&self.path.fill(values), UNFIT).to_string(),
             headers: headers.collect(),
             body: Vec::new(),
             arguments: arguments.collect(),

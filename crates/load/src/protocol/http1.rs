@@ -15,10 +15,6 @@ pub(super) fn check(request: &Rendered) -> Result<(), String> {
     let Rendered { method, path, headers, body, .. } = request;
     http::Method::from_bytes(method.as_bytes())
         .map_err(|_| format!("its method {method:?} is not one word"))?;
-    if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        let hint = "a space is written %20";
-        return Err(format!("its path {path:?} has a space or a character that is none: {hint}"));
-    }
     // A path, all of the server, or all of an address, as proxies want it.
     if !path.starts_with('/') && path != "*" && !path.contains("://") {
         return Err(format!("its path {path:?} does not begin with /"));

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::stream::Answer;
 use crate::protocol::grpc;
@@ -26,20 +25,6 @@ pub(super) struct Writer {
     authority: Option<Authority>,
     kind: Kind,
 }
-
-/// What may not stand in a path.
-const UNFIT: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'<')
-    .add(b'>')
-    .add(b'\\')
-    .add(b'^')
-    .add(b'`')
-    .add(b'{')
-    .add(b'|')
-    .add(b'}');
 
 /// Headers about a connection of HTTP/1.1, which nobody may send here (RFC 9113, 8.2.2).
 const FORBIDDEN: [&str; 5] =
@@ -97,11 +82,11 @@ impl Writer {
             return Err(format!("its path {:?} does not begin with /", request.path));
         }
         let wrong = || format!("its path {:?} is none", request.path);
-        let path = std::borrow::Cow::from(utf8_percent_encode(&request.path, UNFIT));
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(authority);
-        parts.path_and_query = Some(PathAndQuery::try_from(&*path).map_err(|_| wrong())?);
+        parts.path_and_query =
+            Some(PathAndQuery::try_from(request.path.as_str()).map_err(|_| wrong())?);
         *head.uri_mut() = Uri::from_parts(parts).map_err(|_| wrong())?;
         *head.method_mut() = method;
         *head.version_mut() = http::Version::HTTP_2;
