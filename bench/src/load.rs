@@ -15,7 +15,7 @@ const METHOD: &str = "\
 Freeze test: a server that answers each request after 1 ms, however many there are, is stopped (SIGSTOP) for part of a run with a \
 constant schedule, or the tool itself is stopped; of 1,200/s the server answers one after the other, each in 1 ms. The truth follows \
 from the schedule by arithmetic, with the median that an answer takes at rest on this machine as the server's time. All begin with 10 \
-connections; topdeck opens 1,000 at the most, vegeta as many as it needs, k6 has a user for each. wrk has no schedule: it sends as \
+connections; topdeck (its engine, without the calibration) opens 1,000 at the most, vegeta as many as it needs, k6 has a user for each. wrk has no schedule: it sends as \
 fast as answers come. Tools that do not print a figure have a dash. Highest rate: tool and nginx have a processor each; a rate is \
 held if 99 % of it is answered; wrk's is what it gets when it sends as fast as it can. \
 Error added: what a tool says of 10,000 requests per second to nginx, less what the stamps of their packets say (tcpdump); for \
