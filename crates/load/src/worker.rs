@@ -6,7 +6,8 @@
 //!
 //! The worker watches itself. If it finds that it stood still for [`STALL_NS`] or longer (stopped, or without a processor), then what
 //! was due by its end is not sent afterwards, as if nothing had been, but counted as missed; and what had been answered meanwhile, or
-//! waited for a connection, is counted as seen late, for nobody knows when the answer came or would have come.
+//! waited for a connection, is counted as seen late, for nobody knows when the answer came or would have come, unless the stall is so
+//! short beside its service time that this does not matter.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ use crate::protocol::Protocol;
 use crate::request::{Rendered, Requests};
 use crate::schedule::Random;
 use crate::session::{Ended, Ticket};
-use crate::tally::{Counting, Seconds, Tally};
+use crate::tally::{Counting, Seconds, Tally, bucket_width};
 use crate::words::Words;
 
 /// From this on, standing still is told.
@@ -98,8 +99,8 @@ struct Flight {
     sent_ns: u64,
     /// Or its process, where requests are commands.
     connection: usize,
-    /// Whether the worker stood still while it waited for a connection.
-    is_late: bool,
+    /// How long the worker stood still while it waited for a connection.
+    late_ns: u64,
     request: Arc<Rendered>,
     /// Tells it from others that had its ticket before.
     number: u64,
@@ -146,6 +147,8 @@ pub(crate) struct Worker {
     words: Words,
     /// Of how many looks what they find is seen late.
     late_looks: u32,
+    /// By how much, at the most.
+    late_ns: u64,
     /// When the worker was last known to be at work, or the end of the sleep that it meant to take.
     awake_ns: u64,
     /// The last request that is known to have waited because there were as many connections as allowed.
@@ -183,6 +186,7 @@ impl Worker {
             stalls: Vec::new(),
             words: Words::default(),
             late_looks: 0,
+            late_ns: 0,
             awake_ns: u64::MAX,
             waited_until: 0,
             cpu_before_ns: cpu_ns(),
@@ -259,6 +263,9 @@ impl Worker {
             self.now();
             self.look();
             self.late_looks = looks_left(self.late_looks, self.events.len());
+            if self.late_looks == 0 {
+                self.late_ns = 0;
+            }
         };
         // All at once, and only then is each waited for.
         self.processes.iter().for_each(|(_, process)| process.kill());
@@ -299,10 +306,11 @@ impl Worker {
         self.stalls.push((from_ns - self.start_ns, to_ns - self.start_ns));
         // Of events that were being looked at, and of all that had come by then.
         self.late_looks = 2 + (self.connections.len() / Events::MAX) as u32;
+        self.late_ns += to_ns - from_ns;
         self.miss(to_ns);
         // Nobody knows when these would have found a connection.
         for ticket in &self.waiting {
-            self.flights[*ticket as usize].is_late = true;
+            self.flights[*ticket as usize].late_ns += to_ns - from_ns;
         }
     }
 
@@ -341,8 +349,8 @@ impl Worker {
         let number = self.number;
         // Workers take requests in turns.
         let ordinal = self.passed * self.share.threads as u64 + self.share.number as u64 + 1;
-        let (sent_ns, connection, is_late) = (0, 0, false);
-        let flight = Flight { due_ns, ordinal, sent_ns, connection, is_late, request, number };
+        let (sent_ns, connection, late_ns) = (0, 0, 0);
+        let flight = Flight { due_ns, ordinal, sent_ns, connection, late_ns, request, number };
         let ticket = self.flights.insert(flight) as Ticket;
         self.waiting.push_back(ticket);
         self.by_due.push_back((ticket, number));
@@ -682,14 +690,14 @@ impl Worker {
 
     fn complete(&mut self, ticket: Ticket, now: u64) {
         let flight = self.flights.remove(ticket as usize);
-        if self.late_looks > 0 || flight.is_late {
+        let (response_ns, service_ns) = (now - flight.due_ns, now - flight.sent_ns);
+        if !is_known(service_ns, self.late_ns + flight.late_ns) {
             self.counting.tally.seen_late += 1;
             return;
         }
-        let response_ns = now - flight.due_ns;
         self.counting.tally.completed += 1;
         self.counting.response.record(response_ns);
-        self.counting.service.record(now - flight.sent_ns);
+        self.counting.service.record(service_ns);
         self.seconds.record(flight.due_ns - self.start_ns, response_ns);
         self.by_request[flight.request.index].record(response_ns);
     }
@@ -713,6 +721,12 @@ impl Worker {
 fn looks_left(looks: u32, found: usize) -> u32 {
     let most = if found < Events::MAX { 2 } else { u32::MAX };
     looks.min(most).saturating_sub(1)
+}
+
+/// Whether a time is known to within a bucket if its end was seen so late at the most. Response times are longer than service times, so
+/// what holds for these holds for them.
+fn is_known(service_ns: u64, late_ns: u64) -> bool {
+    late_ns == 0 || late_ns as f64 <= service_ns.saturating_sub(late_ns) as f64 * bucket_width()
 }
 
 fn cpu_ns() -> u64 {
@@ -754,6 +768,14 @@ mod tests {
         worker.unwrap().run(clock::now() - late_ns, &tell);
         drop(tell);
         told.into_iter().collect()
+    }
+
+    #[test]
+    fn a_time_is_known_as_well_as_a_bucket_tells() {
+        assert!(is_known(0, 0) && is_known(1, 0));
+        assert!(!is_known(10, 10) && !is_known(10, 20));
+        // A bucket is 2.19 % wide.
+        assert!(is_known(470_000_000, 10_000_000) && !is_known(460_000_000, 10_000_000));
     }
 
     #[test]
