@@ -58,7 +58,7 @@ fn asked(kind: Kind, count: u32) -> Http2 {
     assert!(out.starts_with(b"PRI * HTTP/2.0"));
     for number in 0..count {
         out.clear();
-        session.send(&request("/x y?z", b""), 2 * number + 1, &mut out);
+        session.send(&request("/x%20y?z", b""), 2 * number + 1, &mut out);
         assert!(frames(&out).iter().any(|one| (one.0, one.2) == (HEADERS, 2 * number + 1)));
     }
     session
