@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use bytes::{Buf as _, BytesMut};
 use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
 use socket2::{Domain, Socket, Type};
@@ -37,8 +38,8 @@ pub(crate) struct Connection {
     asks_for_tls: Option<&'static [u8]>,
     session: Box<dyn Session>,
     is_connected: bool,
-    /// What the socket did not take yet.
-    unsent: Vec<u8>,
+    /// What the socket did not take yet. It may be a long body that goes out in many pieces: none of them moves the rest.
+    unsent: BytesMut,
     /// What is known of what ended it.
     words: Option<String>,
     /// Requests that were sent on it and have not ended.
@@ -92,7 +93,7 @@ impl Connection {
             asks_for_tls,
             session: dial.protocol.session(),
             is_connected: false,
-            unsent: Vec::new(),
+            unsent: BytesMut::new(),
             words: None,
             under_way: Vec::new(),
             is_ready: false,
@@ -290,7 +291,7 @@ impl Connection {
     /// Gives to the socket what it takes now.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let mut unsent = std::mem::take(&mut self.unsent);
-        unsent.drain(..self.give(&unsent)?);
+        unsent.advance(self.give(&unsent)?);
         self.unsent = unsent;
         Ok(())
     }
