@@ -409,8 +409,9 @@ impl Worker {
                 self.connect();
                 continue;
             };
-            self.waiting.pop_front();
+            // While it still waits, so that it is known of it if the worker stood still.
             let now = self.now();
+            self.waiting.pop_front();
             let flight = &mut self.flights[ticket as usize];
             (flight.sent_ns, flight.connection) = (now, key);
             self.counting.send_lag.record(now - flight.due_ns);

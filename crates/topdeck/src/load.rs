@@ -65,9 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// One run.
 fn once(options: &RunOptions) -> Result<ExitCode> {
     let plan = Plan::of(options)?;
-    for path in [&options.json, &options.html, &options.hlog].into_iter().flatten() {
-        check_writable(path)?;
-    }
+    files(options).try_for_each(check_writable)?;
     let stop = stopping(&plan)?;
     let calibration = calibrated(options, &stop)?;
     let push = options.push.as_ref().map(|to| Push::start(to, options, &plan)).transpose()?;
@@ -98,9 +96,7 @@ fn once(options: &RunOptions) -> Result<ExitCode> {
 fn highest(options: &RunOptions) -> Result<ExitCode> {
     let search = search::of(options);
     let plan = Plan::of(options)?;
-    for path in [&options.json, &options.html, &options.hlog].into_iter().flatten() {
-        check_writable(path)?;
-    }
+    files(options).try_for_each(check_writable)?;
     let stop = stopping(&plan)?;
     let calibration = calibrated(options, &stop)?;
     let searched = search::run(options, search, plan, calibration, &stop)?;
@@ -140,6 +136,12 @@ fn calibrated(options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Option<Cal
         bail!("ended during the calibration, before anything was sent to the target");
     }
     Ok(Some(found))
+}
+
+/// What is written beside the report.
+fn files(options: &RunOptions) -> impl Iterator<Item = &Path> {
+    let all = [&options.json, &options.html, &options.hlog];
+    all.into_iter().flatten().map(|path| path.as_path())
 }
 
 /// A file that cannot be written is told before the run, which may take hours, as far as that can be known.
@@ -213,8 +215,7 @@ fn tell(
 
 /// Writes what people read: not where it would be mixed with what is piped on.
 fn tell_text(options: &RunOptions, text: &str) -> Result<()> {
-    let files = [&options.json, &options.html, &options.hlog];
-    match files.into_iter().flatten().any(|path| path.as_os_str() == STDOUT) {
+    match files(options).any(|path| path.as_os_str() == STDOUT) {
         true => print_aside(text),
         false => print(text.as_bytes())?,
     }
