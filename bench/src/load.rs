@@ -7,20 +7,27 @@ mod packets;
 mod tools;
 
 use self::freeze::{SCENARIOS, Scenario};
-use self::tools::{FIGURES, Said, Tool};
+use self::tools::{FIGURES, Plan, Said, Tool};
 use crate::Effort;
 use crate::report::{Samples, Section, Table, Target, number};
 
 const METHOD: &str = "\
 Freeze test: a server that answers each request after 1 ms, however many there are, is stopped (SIGSTOP) for part of a run with a \
-constant schedule, or the tool itself is stopped; of 1,200/s the server answers one after the other, each in 1 ms. The truth follows \
-from the schedule by arithmetic, with the median that an answer takes at rest on this machine as the server's time. All begin with 10 \
-connections; topdeck (its engine, without the calibration) opens 1,000 at the most, vegeta as many as it needs, k6 has a user for each. wrk has no schedule: it sends as \
+constant schedule, or the tool itself is stopped; of 1,200/s the server answers one after the other, each in 1 ms. It keeps a processor \
+for itself, so that its waking up is in no time. The truth follows from the schedule by arithmetic; the server's time is the median \
+between the packets of request and answer at the same rate, before the run, while nothing is stopped. All begin with 10 connections; topdeck (its engine, without the calibration) opens 1,000 at the most, vegeta as many as it needs, k6 has a user for each. wrk has no schedule: it sends as \
 fast as answers come. Tools that do not print a figure have a dash. Highest rate: tool and nginx have a processor each; a rate is \
-held if 99 % of it is answered; wrk's is what it gets when it sends as fast as it can. \
+held if 99 % of it is answered; wrk's is what it gets when it sends as fast as it can. topdeck, oha and wrk have 64 connections, vegeta \
+opens more, as topdeck does when it is not limited, k6 has a user for each. \
 Error added: what a tool says of 10,000 requests per second to nginx, less what the stamps of their packets say (tcpdump); for \
 topdeck its service time, which begins with the send as that of the others does.";
 
+/// How many a tool begins with against nginx.
+const CONNECTIONS: usize = 64;
+/// How many it may open at the most.
+const CONNECTIONS_MAX: usize = 10_000;
+/// Requests per second at which the error is looked at, and which many connections share.
+const RATE: f64 = 10_000.0;
 /// One bucket of the scheme that all are compared in.
 const BUCKET: f64 = 0.0219;
 
@@ -34,12 +41,10 @@ pub(crate) fn run(effort: &Effort) -> Section {
         samples: Vec::new(),
     };
     let seconds = if effort.quick { 6.0 } else { 30.0 };
-    match freeze::at_rest() {
-        Err(error) => section.method += &format!("\n\nThe freeze test was not made: {error:#}."),
-        Ok(service_ns) => {
-            for scenario in &SCENARIOS {
-                frozen(scenario, seconds, service_ns, &mut section);
-            }
+    for scenario in &SCENARIOS {
+        match freeze::at_rest(scenario.rate) {
+            Ok(service_ns) => frozen(scenario, seconds, service_ns, &mut section),
+            Err(error) => section.method += &format!("\n\n{}: {error:#}.", scenario.name),
         }
     }
     match held::Nginx::start() {
@@ -135,23 +140,36 @@ fn rates(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
     let header = ["", "requests per second: median (least–greatest)"];
     let mut table = Table::new("The highest rate that is held on one processor.", 1, &header);
     let mut medians = Vec::new();
-    for tool in [Tool::Topdeck, Tool::Vegeta, Tool::Oha, Tool::K6, Tool::Wrk] {
-        let mut samples = Samples::new(&tool.name(), "");
+    let few = (CONNECTIONS, CONNECTIONS);
+    let contenders = [
+        (Tool::Topdeck, few),
+        (Tool::Topdeck, (CONNECTIONS, CONNECTIONS_MAX)),
+        (Tool::Vegeta, few),
+        (Tool::Oha, few),
+        (Tool::K6, few),
+        (Tool::Wrk, few),
+    ];
+    for (tool, connections) in contenders {
+        let name = match connections == few {
+            true => tool.name(),
+            false => format!("{}, which opens more", tool.name()),
+        };
+        let mut samples = Samples::new(&name, "");
         for _ in 0..rounds {
-            eprintln!("        the highest rate: {} …", tool.name());
+            eprintln!("        the highest rate: {name} …");
             let found = match tool {
-                Tool::Wrk => held::against(tool, nginx, None, seconds, 64)
+                Tool::Wrk => held::against(tool, nginx, None, seconds, connections)
                     .map(|said| said.rate.unwrap_or(0.0)),
-                _ => held::highest(tool, nginx, seconds),
+                _ => held::highest(tool, nginx, seconds, connections),
             };
             match found {
                 Ok(rate) => samples.values.push(rate),
-                Err(error) => section.method += &format!("\n\n{}: {error:#}.", tool.name()),
+                Err(error) => section.method += &format!("\n\n{name}: {error:#}."),
             }
         }
         if !samples.values.is_empty() {
             medians.push((tool, samples.median()));
-            table.rows.push(vec![tool.name(), samples.cell()]);
+            table.rows.push(vec![name, samples.cell()]);
             section.samples.push(("highest rate, 1/s".to_owned(), vec![samples]));
         }
     }
@@ -167,7 +185,13 @@ fn rates(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
         let what = format!("highest rate on one processor, against {peer}");
         section.targets.push(Target::at_least(&what, limit, "× its rate", ratio));
     }
-    let many = held::against(Tool::Topdeck, nginx, Some(10_000.0), seconds, 10_000);
+    let many = held::against(
+        Tool::Topdeck,
+        nginx,
+        Some(RATE),
+        seconds,
+        (CONNECTIONS_MAX, CONNECTIONS_MAX),
+    );
     let opened = many.as_ref().ok().and_then(|said| tools::own(said, "opened"));
     let memory = many.as_ref().ok().and_then(|said| tools::own(said, "memory_kb"));
     let memory = memory.filter(|_| opened >= Some(10_000.0)).map(|kb| kb / 1024.0);
@@ -185,7 +209,16 @@ fn errors(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
     let mut added = Vec::new();
     for tool in [Tool::Topdeck, Tool::Vegeta, Tool::Oha, Tool::K6, Tool::Hey] {
         eprintln!("        error added: {} …", tool.name());
-        match packets::beside(tool, nginx, seconds) {
+        let plan = Plan {
+            url: &nginx.url,
+            rate: Some(RATE),
+            seconds,
+            drain: 1.0,
+            connections: CONNECTIONS,
+            connections_max: CONNECTIONS_MAX,
+            processor: None,
+        };
+        match packets::beside(tool, &plan) {
             Err(error) => section.method += &format!("\n\n{}: {error:#}.", tool.name()),
             Ok((said, packets)) => {
                 let of =

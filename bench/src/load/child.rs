@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
-use load::{Answers, Request, Requests, Schedule, Settings, Spacing, Stub, Target, Template};
+use load::{
+    Answers, Request, Requests, Schedule, Service, Settings, Spacing, Stub, Target, Template,
+};
 
 /// How long a stub takes for an answer.
 pub(crate) const SERVICE_NS: u64 = 1_000_000;
@@ -14,8 +16,8 @@ const SECOND_NS: f64 = 1e9;
 
 /// A server until the input ends. Its first line says where, the next comes with the first request.
 pub(crate) fn stub(how: &str) -> Result<()> {
-    let start = if how == "in-turn" { Stub::in_turn } else { Stub::start };
-    let stub = Arc::new(start(Answers::Http1, SERVICE_NS)?);
+    let service = Service { ns: SERVICE_NS, is_in_turn: how == "in-turn", is_awake: true };
+    let stub = Arc::new(Stub::serving(Answers::Http1, service)?);
     println!("{}", stub.address());
     std::io::stdout().flush()?;
     let watched = Arc::clone(&stub);

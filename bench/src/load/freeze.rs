@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::child::SERVICE_NS;
+use super::packets;
 use super::tools::{Plan, Said, Tool};
 
 /// Fewer than a server may have waiting to be accepted (4,096): the kernel sends to more only after a second or three.
@@ -210,19 +211,18 @@ pub(crate) fn truth(scenario: &Scenario, seconds: f64, service_ns: u64) -> hist:
     load::truth(schedule.arrivals(), service_ns, &freezes, length)
 }
 
-/// What an answer takes at rest on this machine, as topdeck finds it: the median, nanoseconds.
-pub(crate) fn at_rest() -> Result<u64> {
+/// What an answer of the server takes while nothing is stopped, by its packets: the median at such a rate, nanoseconds.
+pub(crate) fn at_rest(rate: f64) -> Result<u64> {
     let server = Server::start(false)?;
     let plan = Plan {
         url: &server.url,
-        rate: Some(100.0),
-        seconds: 2.0,
+        rate: Some(rate),
+        seconds: 3.0,
         drain: 1.0,
         connections: 10,
         connections_max: CONNECTIONS_MAX,
         processor: None,
     };
-    let output = Tool::Topdeck.command(&plan)?.output()?;
-    let said = Tool::Topdeck.read(&String::from_utf8_lossy(&output.stdout))?;
-    Ok(said.p50.map_or(SERVICE_NS, |ms| (ms * 1e6) as u64))
+    let (_, packets) = packets::beside(Tool::Topdeck, &plan)?;
+    Ok(packets.quantile(0.5).map_or(SERVICE_NS, |found| found.estimate as u64))
 }

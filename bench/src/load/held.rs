@@ -55,12 +55,6 @@ impl Nginx {
     }
 }
 
-impl Nginx {
-    pub(crate) fn port(&self) -> u16 {
-        PORT
-    }
-}
-
 impl Drop for Nginx {
     fn drop(&mut self) {
         // So that its worker ends, too.
@@ -69,33 +63,31 @@ impl Drop for Nginx {
     }
 }
 
-/// What a tool says against nginx.
+/// What a tool says against nginx with so many connections, and at the most so many.
 pub(crate) fn against(
     tool: Tool,
     nginx: &Nginx,
     rate: Option<f64>,
     seconds: f64,
-    connections: usize,
+    (connections, connections_max): (usize, usize),
 ) -> Result<Said> {
-    let plan = Plan {
-        url: &nginx.url,
-        rate,
-        seconds,
-        drain: 1.0,
-        connections,
-        connections_max: 10_000,
-        processor: Some(0),
-    };
+    let (url, drain, processor) = (nginx.url.as_str(), 1.0, Some(0));
+    let plan = Plan { url, rate, seconds, drain, connections, connections_max, processor };
     let output = tool.command(&plan)?.output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     tool.read(&String::from_utf8_lossy(&output.stdout))
 }
 
 /// The highest rate that is held: doubled until one is not, then the space between is halved until it is narrow.
-pub(crate) fn highest(tool: Tool, nginx: &Nginx, seconds: f64) -> Result<f64> {
+pub(crate) fn highest(
+    tool: Tool,
+    nginx: &Nginx,
+    seconds: f64,
+    connections: (usize, usize),
+) -> Result<f64> {
     let is_held = |rate: f64| -> Result<bool> {
         for _ in 0..ATTEMPTS {
-            let got = against(tool, nginx, Some(rate.round()), seconds, 64)?.rate;
+            let got = against(tool, nginx, Some(rate.round()), seconds, connections)?.rate;
             if got.is_some_and(|got| got >= rate.round() * SHARE) {
                 return Ok(true);
             }

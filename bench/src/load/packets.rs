@@ -9,16 +9,14 @@ use anyhow::{Context, Result, ensure};
 use hist::{Histogram, Recorder};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::held::Nginx;
 use super::tools::{Plan, Said, Tool};
 
-pub(crate) const RATE: f64 = 10_000.0;
-
 /// What the tool said, and what its packets say: nanoseconds from the packet of a request to that of its answer.
-pub(crate) fn beside(tool: Tool, nginx: &Nginx, seconds: f64) -> Result<(Said, Histogram)> {
+pub(crate) fn beside(tool: Tool, plan: &Plan) -> Result<(Said, Histogram)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("packets");
-    let port = nginx.port();
+    let port = plan.url.trim_end_matches('/').rsplit(':').next();
+    let port: u16 = port.and_then(|port| port.parse().ok()).context("a port in the URL")?;
     let filter = format!("tcp port {port}");
     let mut capture = Command::new("tcpdump")
         .args([
@@ -43,16 +41,7 @@ pub(crate) fn beside(tool: Tool, nginx: &Nginx, seconds: f64) -> Result<(Said, H
         .spawn()
         .context("starting tcpdump")?;
     thread::sleep(Duration::from_secs(1));
-    let plan = Plan {
-        url: &nginx.url,
-        rate: Some(RATE),
-        seconds,
-        drain: 1.0,
-        connections: 64,
-        connections_max: 10_000,
-        processor: None,
-    };
-    let output = tool.command(&plan)?.output();
+    let output = tool.command(plan)?.output();
     thread::sleep(Duration::from_secs(1));
     kill_process(Pid::from_child(&capture), Signal::INT)?;
     capture.wait()?;
@@ -62,7 +51,7 @@ pub(crate) fn beside(tool: Tool, nginx: &Nginx, seconds: f64) -> Result<(Said, H
     let bytes = std::fs::read(&file)?;
     let packets = exchanges(&bytes, port)?;
     ensure!(
-        packets.count() > (RATE * seconds * 0.9) as u64,
+        packets.count() as f64 > plan.rate.unwrap_or(0.0) * plan.seconds * 0.9,
         "{} exchanges were captured",
         packets.count()
     );

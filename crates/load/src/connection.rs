@@ -1,4 +1,4 @@
-//! A connection: a socket that never waits, TLS if there is any, and the session that is spoken on it.
+//! A connection: a socket that never waits, TLS if there is any, and the codec that is spoken on it.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -10,10 +10,10 @@ use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
 use socket2::{Domain, Socket, Type};
 
+use crate::codec::{Codec, Ended, Ticket};
 use crate::failure::Failure;
 use crate::protocol::Protocol;
 use crate::request::Rendered;
-use crate::session::{Ended, Session, Ticket};
 use crate::words::came;
 
 /// What waits to be sent may become as long by answering the other side. Requests may be longer.
@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     tls: Option<Box<ClientConnection>>,
     /// What the server is asked before there is TLS, until it has agreed.
     asks_for_tls: Option<&'static [u8]>,
-    session: Box<dyn Session>,
+    codec: Box<dyn Codec>,
     is_connected: bool,
     /// What the socket did not take yet. It may be a long body that goes out in many pieces: none of them moves the rest.
     unsent: BytesMut,
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
     words: Option<String>,
     /// Requests that were sent on it and have not ended.
     pub(crate) under_way: Vec<Ticket>,
-    /// Whether it ever had room: connected, agreed on in TLS, and the session ready.
+    /// Whether it ever had room: connected, agreed on in TLS, and the codec ready.
     pub(crate) is_ready: bool,
     /// How many were opened before it.
     pub(crate) number: usize,
@@ -91,7 +91,7 @@ impl Connection {
             socket: socket.into(),
             tls,
             asks_for_tls,
-            session: dial.protocol.session(),
+            codec: dial.protocol.codec(),
             is_connected: false,
             unsent: BytesMut::new(),
             words: None,
@@ -107,7 +107,7 @@ impl Connection {
 
     /// What is known of what failed last on it for this reason.
     pub(crate) fn words(&mut self, failure: Failure) -> Option<String> {
-        self.session.words(failure).or_else(|| self.words.take())
+        self.codec.words(failure).or_else(|| self.words.take())
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -123,12 +123,12 @@ impl Connection {
     pub(crate) fn room(&self) -> usize {
         let is_agreed = self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking());
         // What the socket does not take would be waiting, not sent.
-        if is_agreed && !self.has_unsent() { self.session.room() } else { 0 }
+        if is_agreed && !self.has_unsent() { self.codec.room() } else { 0 }
     }
 
     /// Whether nothing is to be expected of it any more.
     pub(crate) fn is_over(&self) -> bool {
-        self.under_way.is_empty() && self.session.is_ending()
+        self.under_way.is_empty() && self.codec.is_ending()
     }
 
     /// Whether some bytes wait for the socket to take them.
@@ -156,7 +156,7 @@ impl Connection {
 
     fn open(&mut self, scratch: &mut Vec<u8>) -> Result<(), Failure> {
         scratch.clear();
-        self.session.open(scratch);
+        self.codec.open(scratch);
         self.push(scratch)
     }
 
@@ -193,7 +193,7 @@ impl Connection {
         scratch: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         scratch.clear();
-        self.session.send(request, ticket, scratch);
+        self.codec.send(request, ticket, scratch);
         self.under_way.push(ticket);
         self.push(scratch)
     }
@@ -202,7 +202,7 @@ impl Connection {
     pub(crate) fn abandon(&mut self, ticket: Ticket, scratch: &mut Vec<u8>) -> bool {
         self.forget(ticket);
         scratch.clear();
-        self.session.abandon(ticket, scratch) && self.push(scratch).is_ok()
+        self.codec.abandon(ticket, scratch) && self.push(scratch).is_ok()
     }
 
     pub(crate) fn forget(&mut self, ticket: Ticket) {
@@ -226,7 +226,7 @@ impl Connection {
             None => match (&self.socket).read(buffer) {
                 Ok(0) => Read::Closed,
                 Ok(length) => {
-                    let taken = self.session.receive(&buffer[..length], scratch, ended);
+                    let taken = self.codec.receive(&buffer[..length], scratch, ended);
                     noted(taken, &buffer[..length], &mut self.words)?;
                     Read::Open
                 }
@@ -249,11 +249,11 @@ impl Connection {
                     match tls.reader().read(buffer) {
                         Ok(0) => break,
                         Ok(length) => {
-                            let taken = self.session.receive(&buffer[..length], scratch, ended);
+                            let taken = self.codec.receive(&buffer[..length], scratch, ended);
                             noted(taken, &buffer[..length], &mut self.words)?;
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                        // The other side closed without saying so in TLS: the session knows whether that matters.
+                        // The other side closed without saying so in TLS: the codec knows whether that matters.
                         Err(_) => {
                             read = Read::Closed;
                             break;
@@ -264,7 +264,7 @@ impl Connection {
             }
         };
         if read == Read::Closed {
-            self.session.close(ended);
+            self.codec.close(ended);
         } else {
             self.push(scratch)?;
             // It makes us answer, and does not read what we answer.

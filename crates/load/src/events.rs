@@ -10,8 +10,6 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// So long before the moment it stops sleeping and looks again and again: waking takes about as long.
-const AWAKE_NS: u64 = 50_000;
 const SECOND_NS: u64 = 1_000_000_000;
 const NEVER: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// No socket has this key.
@@ -21,21 +19,25 @@ const TIMER: usize = usize::MAX;
 pub(crate) struct Events {
     epoll: OwnedFd,
     timer: OwnedFd,
+    awake_ns: u64,
     found: Vec<(usize, EventFlags)>,
 }
 
 impl Events {
     /// How many are told at once.
     pub(crate) const MAX: usize = 256;
+    /// Waking up takes about as long.
+    pub(crate) const WAKING_NS: u64 = 50_000;
 
-    pub(crate) fn new() -> io::Result<Events> {
+    /// So long before a moment that it waits for it stops sleeping, and looks again and again.
+    pub(crate) fn new(awake_ns: u64) -> io::Result<Events> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         // Told once each time it ends: nobody reads it.
         let once = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER as u64), once)?;
-        Ok(Events { epoll, timer, found: Vec::with_capacity(Events::MAX) })
+        Ok(Events { epoll, timer, awake_ns, found: Vec::with_capacity(Events::MAX) })
     }
 
     /// Looks at one more.
@@ -59,8 +61,8 @@ impl Events {
     pub(crate) fn wait(&mut self, until_ns: u64) {
         let left_ns = until_ns.saturating_sub(clock::now());
         let mut limit = Some(NEVER);
-        if left_ns > AWAKE_NS {
-            let sleep_ns = left_ns - AWAKE_NS;
+        if left_ns > self.awake_ns {
+            let sleep_ns = left_ns - self.awake_ns;
             let it_value = Timespec {
                 tv_sec: (sleep_ns / SECOND_NS) as i64,
                 tv_nsec: (sleep_ns % SECOND_NS) as i64,

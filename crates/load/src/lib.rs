@@ -6,11 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod calibration;
+mod codec;
 mod connection;
 mod doubt;
 mod events;
 mod failure;
+mod flight;
 mod knee;
+mod pool;
 mod process;
 mod protocol;
 mod replay;
@@ -19,7 +22,6 @@ mod require;
 mod run;
 mod schedule;
 mod secret;
-mod session;
 mod sessions;
 mod stub;
 mod tally;
@@ -30,6 +32,7 @@ mod words;
 mod worker;
 
 pub use calibration::{Calibration, Compared, calibrate};
+pub use codec::{Codec, Ended, Ticket};
 pub use doubt::Doubt;
 pub use failure::Failure;
 pub use knee::{Above, Aim, Ask, Found, Held, Knee, Limit, Measured, Search, Step};
@@ -40,9 +43,8 @@ pub use require::{Requirement, RequirementError, Statistic, Time, Verdict, What}
 pub use run::{Error, Files, Observer, Run, Settings, run};
 pub use schedule::{Arrivals, Piece, Schedule, Spacing, per_second};
 pub use secret::Secret;
-pub use session::{Ended, Session, Ticket};
 pub use sessions::Sessions;
-pub use stub::{Answers, Freezing, Stub};
+pub use stub::{Answers, Freezing, Service, Stub};
 pub use tally::{Tally, bucket_width};
 pub use target::{Target, TargetError};
 pub use truth::{Freeze, truth};

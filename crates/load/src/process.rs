@@ -20,10 +20,10 @@ use rustix::fs::{Access, FallocateFlags, MemfdFlags, access, fallocate, memfd_cr
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process_group, pidfd_open};
 
+use crate::codec::Ticket;
 use crate::failure::Failure;
 use crate::request::{Rendered, Requests};
 use crate::run::Error;
-use crate::session::Ticket;
 
 /// Tells a command which request it is: 1 for the first that was due.
 const NUMBER: &str = "TOPDECK_REQUEST";

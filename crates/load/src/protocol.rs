@@ -7,11 +7,11 @@ mod http2;
 mod postgres;
 mod redis;
 
+use crate::codec::Codec;
 use crate::request::Rendered;
 use crate::secret::Secret;
-use crate::session::Session;
 
-/// What is spoken, with all that a session must know beforehand.
+/// What is spoken, with all that a codec must know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -62,7 +62,7 @@ pub enum Protocol {
 
 impl Protocol {
     /// A connection's side of it. A command has none: it panics.
-    pub fn session(&self) -> Box<dyn Session> {
+    pub fn codec(&self) -> Box<dyn Codec> {
         match self {
             Protocol::Echo => Box::new(echo::Echo::default()),
             Protocol::Http1 { authority } => Box::new(http1::Http1::new(authority)),
@@ -79,7 +79,7 @@ impl Protocol {
             Protocol::Redis { user, password, database } => {
                 Box::new(redis::Redis::new(user.as_deref(), password.as_ref(), *database))
             }
-            Protocol::Command => panic!("BUG: a command is started, and has no session"),
+            Protocol::Command => panic!("BUG: a command is started, and has no codec"),
         }
     }
 

@@ -178,9 +178,22 @@ pub trait Observer {
 impl Observer for () {}
 
 impl Settings {
-    /// Whether what is sent can be sent there, as far as that is known without asking a server: a program that is missing is told.
+    /// Whether it can be run, as far as that is known without asking a server: a program that is missing is told.
     pub fn check(&self) -> Result<(), Error> {
+        self.check_connections()?;
         programs(self).map(|_| ())
+    }
+
+    /// Each thread has a connection, at least.
+    fn check_connections(&self) -> Result<(), Error> {
+        let (most, threads) = (self.connections_max, self.threads);
+        if most >= threads.max(1) {
+            return Ok(());
+        }
+        let is_command = self.target.protocol == Protocol::Command;
+        let what = if is_command { "processes" } else { "connections" };
+        let said = format!("{most} {what} are too few for {threads} threads: each has its own");
+        Err(Error::Settings(said))
     }
 }
 
@@ -190,20 +203,15 @@ pub fn run(
     stop: &Arc<AtomicBool>,
     observer: &mut dyn Observer,
 ) -> Result<Run, Error> {
+    settings.check_connections()?;
     let programs = programs(settings)?;
     let dial = dial(settings)?;
     let is_command = dial.protocol == Protocol::Command;
     let threads = settings.threads.max(1);
-    // Each worker has a connection, at least.
-    if settings.connections_max < threads {
-        let (most, wanted) = (settings.connections_max, threads);
-        let what = if is_command { "processes" } else { "connections" };
-        let said = format!("{most} {what} are too few for {wanted} threads: each has its own");
-        return Err(Error::Settings(said));
-    }
     let files_of_each = if is_command { FILES_OF_PROCESS } else { 1 };
     let files = raise_files(settings.connections_max * files_of_each + FILES_ELSE)?;
     let share_of = |all: usize, number: usize| all / threads + usize::from(number < all % threads);
+    let processors = thread::available_parallelism().map_or(1, usize::from);
     let mut seeds = seeds(settings.seed);
     let mut workers = Vec::new();
     for number in 0..threads {
@@ -220,6 +228,7 @@ pub fn run(
             timeout_ns: settings.timeout_ns,
             length_ns: settings.schedule.length_ns(),
             drain_ns: settings.drain_ns,
+            has_processor: threads < processors,
             stop: stop.clone(),
             give_up: settings.give_up.clone(),
         })?);

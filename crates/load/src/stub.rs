@@ -25,6 +25,17 @@ pub enum Answers {
     Http1,
 }
 
+/// How a stub serves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Service {
+    /// How long an answer takes. Nanoseconds.
+    pub ns: u64,
+    /// The next is begun when the one before is answered: it can fall behind.
+    pub is_in_turn: bool,
+    /// It never sleeps, so that its own waking up is not in its times. It takes a processor.
+    pub is_awake: bool,
+}
+
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 /// How soon it notices that it is to end.
 const PATIENCE_NS: u64 = 20_000_000;
@@ -49,31 +60,26 @@ struct Control {
 }
 
 impl Stub {
-    /// Starts one on a port that is free.
+    /// Starts one on a port that is free, which answers each request after the same time.
     pub fn start(answers: Answers, service_ns: u64) -> io::Result<Stub> {
-        Stub::serving(answers, service_ns, false)
+        Stub::serving(answers, Service { ns: service_ns, ..Service::default() })
     }
 
-    /// Starts one that takes requests in turn: the next is begun when the one before is answered.
-    pub fn in_turn(answers: Answers, service_ns: u64) -> io::Result<Stub> {
-        Stub::serving(answers, service_ns, true)
-    }
-
-    fn serving(answers: Answers, service_ns: u64, is_in_turn: bool) -> io::Result<Stub> {
+    /// Starts one that serves in this way.
+    pub fn serving(answers: Answers, service: Service) -> io::Result<Stub> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         // As many may wait to be accepted as the kernel allows.
         rustix::net::listen(&listener, i32::MAX)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let events = Events::new()?;
+        let events = Events::new(Events::WAKING_NS)?;
         events.add(&listener, LISTENER, false)?;
         let control = Arc::new(Control::default());
         let server = Server {
             listener,
             events,
             answers,
-            service_ns,
-            is_in_turn,
+            service,
             busy_until: 0,
             control: Arc::clone(&control),
             clients: Slab::new(),
@@ -143,8 +149,7 @@ struct Server {
     listener: TcpListener,
     events: Events,
     answers: Answers,
-    service_ns: u64,
-    is_in_turn: bool,
+    service: Service,
     /// When the last answer that was begun is due.
     busy_until: u64,
     control: Arc<Control>,
@@ -191,6 +196,9 @@ impl Server {
             if let Some((from, _)) = freeze.filter(|(from, _)| *from > now) {
                 until = until.min(from);
             }
+            if self.service.is_awake {
+                until = now;
+            }
             self.events.wait(until);
             // Not what came when it was to stand still already.
             if freeze.is_some_and(|(from, to)| (from..to).contains(&clock::now())) {
@@ -234,8 +242,8 @@ impl Server {
         };
         let (now, number) = (clock::now(), client.number);
         let mut due = || {
-            let begins = if self.is_in_turn { now.max(self.busy_until) } else { now };
-            self.busy_until = begins + self.service_ns;
+            let begins = if self.service.is_in_turn { now.max(self.busy_until) } else { now };
+            self.busy_until = begins + self.service.ns;
             self.busy_until
         };
         match self.answers {
@@ -258,7 +266,7 @@ impl Server {
                 }
             }
         }
-        if self.service_ns == 0 {
+        if self.service.ns == 0 {
             while let Some((_, key, number, answer)) = self.due.pop_front() {
                 self.answer(key, number, &answer);
             }

@@ -9,7 +9,6 @@
 //! waited for a connection, is counted as seen late, for nobody knows when the answer came or would have come, unless the stall is so
 //! short beside its service time that this does not matter.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +18,16 @@ use rustix::event::epoll::EventFlags;
 use rustix::time::{ClockId, clock_gettime};
 use slab::Slab;
 
-use crate::connection::{Connection, Dial, Read};
+use crate::codec::{Ended, Ticket};
+use crate::connection::{Dial, Read};
 use crate::events::Events;
 use crate::failure::Failure;
+use crate::flight::Flights;
+use crate::pool::Pool;
 use crate::process::{Ill, Process, REAP_NS};
 use crate::protocol::Protocol;
-use crate::request::{Rendered, Requests};
+use crate::request::Requests;
 use crate::schedule::Random;
-use crate::session::{Ended, Ticket};
 use crate::tally::{Counting, Seconds, Tally, bucket_width};
 use crate::words::Words;
 
@@ -34,14 +35,13 @@ use crate::words::Words;
 pub const STALL_NS: u64 = 10_000_000;
 /// It sleeps no longer than this, so that it notices when it was stopped.
 const SLEEP_MAX_NS: u64 = 5_000_000;
-/// Connections that are being made at once, for one worker, and have not taken longer than that.
-const CONNECTING_MAX: usize = 64;
-/// What takes longer keeps no others from being made: it may be that one of several addresses does not answer.
-const CONNECTING_NS: u64 = 1_000_000_000;
-/// So many that have ended are kept in the order of all flights, beside as many as there are flights.
-const BY_DUE_SPARE: usize = 4_096;
 /// So many that are due are taken at once: who is asked for more than it can do looks at answers and at its own end all the same.
 const TAKEN_MAX: usize = 4_096;
+/// Where a processor can be spared it is awake so long before a request is due: of a sleep of 10 ms on a virtual machine, 99 % end less
+/// than 0.15 ms late.
+const AWAKE_NS: u64 = 200_000;
+/// Of an answer that takes longer, waking up for it ([`Events::WAKING_NS`]) is less than a bucket (2.19 %).
+const QUICK_NS: u64 = 2_500_000;
 const BUFFER: usize = 64 << 10;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -63,6 +63,8 @@ pub(crate) struct Share {
     /// From the start: no request is due after that.
     pub(crate) length_ns: u64,
     pub(crate) drain_ns: u64,
+    /// Whether there are more processors than workers: then it may keep one while it waits.
+    pub(crate) has_processor: bool,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) give_up: Arc<AtomicBool>,
 }
@@ -90,52 +92,19 @@ pub(crate) struct End {
     pub(crate) words: Words,
 }
 
-/// A request that was due and has not ended.
-struct Flight {
-    due_ns: u64,
-    /// Which of all that are due in the run; the first is 1.
-    ordinal: u64,
-    /// 0 while it waits for a connection.
-    sent_ns: u64,
-    /// Or its process, where requests are commands.
-    connection: usize,
-    /// How long the worker stood still while it waited for a connection.
-    late_ns: u64,
-    request: Arc<Rendered>,
-    /// Tells it from others that had its ticket before.
-    number: u64,
-}
-
-/// A connection that was begun.
-struct Attempt {
-    key: usize,
-    /// Tells it from others that had its key before.
-    number: usize,
-    began_ns: u64,
-}
-
 pub(crate) struct Worker {
     share: Share,
     events: Events,
     start_ns: u64,
-    connections: Slab<Connection>,
-    /// Those of them that never had room yet, and are not slow.
-    connecting: usize,
-    /// The same in the order in which they began, with some that had room or are closed; then those that are slow.
-    young: VecDeque<Attempt>,
-    slow: VecDeque<Attempt>,
-    opened: usize,
+    pool: Pool,
     /// Of commands, for which there are no connections.
     processes: Slab<Process>,
     /// Since when there may be one more process, when there may.
     room_since_ns: u64,
-    /// Connections with room; some may have lost it.
-    free: VecDeque<usize>,
-    flights: Slab<Flight>,
-    waiting: VecDeque<Ticket>,
-    /// All flights in the order in which they were due, and so in which their time ends; with some that have ended.
-    by_due: VecDeque<(Ticket, u64)>,
-    number: u64,
+    flights: Flights,
+    /// When one was sent last, and how long the one took that was answered last.
+    last_sent_ns: u64,
+    last_service_ns: u64,
     /// So many of its share came before the next.
     passed: u64,
     next_due_ns: Option<u64>,
@@ -162,21 +131,16 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(mut share: Share) -> std::io::Result<Worker> {
         let names = share.requests.names().count();
+        let awake_ns = if share.has_processor { AWAKE_NS } else { Events::WAKING_NS };
         Ok(Worker {
-            events: Events::new()?,
+            events: Events::new(awake_ns)?,
             start_ns: 0,
-            connections: Slab::new(),
-            connecting: 0,
-            young: VecDeque::new(),
-            slow: VecDeque::new(),
-            opened: 0,
+            pool: Pool::default(),
             processes: Slab::new(),
             room_since_ns: 0,
-            free: VecDeque::new(),
-            flights: Slab::new(),
-            waiting: VecDeque::new(),
-            by_due: VecDeque::new(),
-            number: 0,
+            flights: Flights::default(),
+            last_sent_ns: 0,
+            last_service_ns: 0,
             passed: 0,
             next_due_ns: share.due.next(),
             random: Random::new(share.seed),
@@ -203,7 +167,7 @@ impl Worker {
         for _ in 0..self.share.connections {
             self.connect();
         }
-        while self.connections.iter().any(|(_, one)| one.room() == 0) && clock::now() < until {
+        while !self.pool.is_ready() && clock::now() < until {
             self.events.wait(clock::now() + SLEEP_MAX_NS);
             self.look();
         }
@@ -243,17 +207,17 @@ impl Worker {
             if has_looked {
                 self.expire(now);
             }
-            self.age(now);
+            self.pool.age(now, self.share.timeout_ns);
             self.dispatch();
             let end = start_ns + self.share.length_ns;
-            let is_done = self.next_due_ns.is_none() && self.flights.is_empty();
+            let is_done = self.next_due_ns.is_none() && self.flights.len() == 0;
             let is_given_up = self.share.give_up.load(Ordering::Relaxed);
             let is_over = is_done || has_looked && now >= end.saturating_add(self.share.drain_ns);
             if is_given_up || now >= end && is_over {
                 break now;
             }
             let until = match self.late_looks {
-                0 if self.can_start() => now,
+                0 if self.has_too_few() && !self.is_full() || self.is_answer_near(now) => now,
                 0 => self.next_ns(now).min(report_ns).min(self.now() + SLEEP_MAX_NS),
                 _ => now,
             };
@@ -271,7 +235,7 @@ impl Worker {
         self.processes.iter().for_each(|(_, process)| process.kill());
         let until_ns = clock::now() + REAP_NS;
         self.processes.iter_mut().for_each(|(_, process)| process.reap(until_ns));
-        for (_, flight) in &self.flights {
+        for flight in self.flights.iter() {
             let age_ns = end_ns - flight.due_ns;
             self.counting.tally.unfinished += 1;
             self.counting.response.record(age_ns);
@@ -305,13 +269,10 @@ impl Worker {
     fn stalled(&mut self, from_ns: u64, to_ns: u64) {
         self.stalls.push((from_ns - self.start_ns, to_ns - self.start_ns));
         // Of events that were being looked at, and of all that had come by then.
-        self.late_looks = 2 + (self.connections.len() / Events::MAX) as u32;
+        self.late_looks = 2 + (self.pool.len() / Events::MAX) as u32;
         self.late_ns += to_ns - from_ns;
         self.miss(to_ns);
-        // Nobody knows when these would have found a connection.
-        for ticket in &self.waiting {
-            self.flights[*ticket as usize].late_ns += to_ns - from_ns;
-        }
+        self.flights.stood_still(to_ns - from_ns);
     }
 
     /// What was due before this moment, and was not taken, is not sent any more.
@@ -345,49 +306,28 @@ impl Worker {
             self.counting.own_lag.record(now - due_ns);
         }
         let request = self.share.requests.draw(&mut self.random);
-        self.number += 1;
-        let number = self.number;
         // Workers take requests in turns.
         let ordinal = self.passed * self.share.threads as u64 + self.share.number as u64 + 1;
-        let (sent_ns, connection, late_ns) = (0, 0, 0);
-        let flight = Flight { due_ns, ordinal, sent_ns, connection, late_ns, request, number };
-        let ticket = self.flights.insert(flight) as Ticket;
-        self.waiting.push_back(ticket);
-        self.by_due.push_back((ticket, number));
-        // Behind one that does not end, those that have ended would stay until its time is over.
-        if self.by_due.len() > 2 * self.flights.len() + BY_DUE_SPARE {
-            let flights = &self.flights;
-            self.by_due.retain(|(ticket, number)| {
-                flights.get(*ticket as usize).is_some_and(|one| one.number == *number)
-            });
-        }
+        self.flights.begin(due_ns, ordinal, request);
         let in_flight = &mut self.counting.tally.in_flight_max;
         *in_flight = (*in_flight).max(self.flights.len() as u64);
     }
 
     /// Ends what has lasted longer than is allowed.
     fn expire(&mut self, now: u64) {
-        while let Some(&(ticket, number)) = self.by_due.front() {
-            let flight = self.flights.get(ticket as usize).filter(|one| one.number == number);
-            match flight {
-                None => {}
-                Some(flight) if now < flight.due_ns.saturating_add(self.share.timeout_ns) => return,
-                Some(flight) => {
-                    let (is_sent, key) = (flight.sent_ns > 0, flight.connection);
-                    self.fail(ticket, Failure::TimedOut, now);
-                    if is_sent && self.is_command() {
-                        self.give_up(key);
-                    } else if is_sent && !self.connections[key].abandon(ticket, &mut self.scratch) {
-                        self.close(key, Failure::Closed);
-                    } else if is_sent {
-                        self.settle(key);
-                    } else if self.waiting.front() == Some(&ticket) {
-                        // They wait in the order in which they were due: this one waited for longest.
-                        self.waiting.pop_front();
-                    }
-                }
+        let timeout_ns = self.share.timeout_ns;
+        while let Some((ticket, flight)) = self.flights.oldest()
+            && now >= flight.due_ns.saturating_add(timeout_ns)
+        {
+            let (is_sent, key) = (flight.is_sent(), flight.connection);
+            self.fail(ticket, Failure::TimedOut, now);
+            if is_sent && self.is_command() {
+                self.give_up(key);
+            } else if is_sent && !self.pool[key].abandon(ticket, &mut self.scratch) {
+                self.close(key, Failure::Closed);
+            } else if is_sent {
+                self.settle(key);
             }
-            self.by_due.pop_front();
         }
     }
 
@@ -396,27 +336,22 @@ impl Worker {
         if self.is_command() {
             return self.start_next();
         }
-        while let Some(&ticket) = self.waiting.front() {
-            let Some(key) = self.with_room() else {
-                let all = self.connections.len();
-                let wanted = self.waiting.len().min(CONNECTING_MAX);
-                if self.connecting >= wanted {
-                    return;
-                }
-                if all >= self.share.connections_max {
-                    return self.all_wait(ticket);
-                }
-                self.connect();
-                continue;
+        while let Some(ticket) = self.flights.next() {
+            let Some(key) = self.pool.with_room() else {
+                // One at a time: that takes so long that meanwhile others have room again, and a server that is behind is not asked
+                // for more connections than it needs.
+                return match () {
+                    () if !self.has_too_few() => {}
+                    () if self.is_full() => self.all_wait(ticket),
+                    () => self.connect(),
+                };
             };
             // While it still waits, so that it is known of it if the worker stood still.
             let now = self.now();
-            self.waiting.pop_front();
-            let flight = &mut self.flights[ticket as usize];
-            (flight.sent_ns, flight.connection) = (now, key);
+            let Some(flight) = self.flights.send_next(now, key) else { return };
+            self.last_sent_ns = now;
             self.counting.send_lag.record(now - flight.due_ns);
-            let connection = &mut self.connections[key];
-            match connection.send(&flight.request, ticket, &mut self.scratch) {
+            match self.pool[key].send(&flight.request, ticket, &mut self.scratch) {
                 Ok(()) => self.settle(key),
                 Err(failure) => self.close(key, failure),
             }
@@ -427,25 +362,34 @@ impl Worker {
         self.share.dial.protocol == Protocol::Command
     }
 
-    /// Whether a command waits that may be started.
-    fn can_start(&self) -> bool {
-        self.is_command()
-            && !self.waiting.is_empty()
-            && self.processes.len() < self.share.connections_max
+    /// Whether a connection is to be made, or a process to be started, for what waits.
+    fn has_too_few(&self) -> bool {
+        self.pool.has_too_few(self.flights.waiting())
+    }
+
+    /// Whether there are as many connections or processes as are allowed.
+    fn is_full(&self) -> bool {
+        self.pool.len() + self.processes.len() >= self.share.connections_max
+    }
+
+    /// Whether an answer may come so soon that waking up for it would be seen in its time.
+    fn is_answer_near(&self, now: u64) -> bool {
+        self.share.has_processor
+            && self.last_service_ns < QUICK_NS
+            && now < self.last_sent_ns + QUICK_NS
+            && self.flights.len() > self.flights.waiting()
     }
 
     /// Starts the command of who waits for longest, if there may be one more process. One at a time: that takes so long that meanwhile
     /// others have ended, or are due.
     fn start_next(&mut self) {
-        let Some(&ticket) = self.waiting.front() else { return };
-        if !self.can_start() {
+        let Some(ticket) = self.flights.next() else { return };
+        if self.is_full() {
             return self.all_wait(ticket);
         }
         let now = self.now();
-        self.waiting.pop_front();
         let entry = self.processes.vacant_entry();
-        let flight = &mut self.flights[ticket as usize];
-        (flight.sent_ns, flight.connection) = (now, entry.key());
+        let Some(flight) = self.flights.send_next(now, entry.key()) else { return };
         self.counting.send_lag.record(now - flight.due_ns);
         // Starting takes so long that the next ones wait for this thread: all that is not a wait for room is its own.
         let could_start_ns = flight.due_ns.max(self.room_since_ns);
@@ -498,37 +442,18 @@ impl Worker {
 
     /// All requests from this one on wait because there are as many connections as allowed.
     fn all_wait(&mut self, first: Ticket) {
-        let first = self.flights[first as usize].number;
-        let from = first.max(self.waited_until + 1);
-        self.counting.tally.waited += (self.number + 1).saturating_sub(from);
-        self.waited_until = self.number;
-    }
-
-    /// A connection with room for a request, the one that was idle for longest.
-    fn with_room(&mut self) -> Option<usize> {
-        while let Some(key) = self.free.pop_front() {
-            if let Some(connection) = self.connections.get_mut(key) {
-                connection.is_listed = false;
-                if connection.room() > 0 {
-                    return Some(key);
-                }
-            }
-        }
-        None
+        let from = self.flights[first].number.max(self.waited_until + 1);
+        self.counting.tally.waited += (self.flights.begun() + 1).saturating_sub(from);
+        self.waited_until = self.flights.begun();
     }
 
     /// After something was done with a connection: it is listed if it has room, closed if it is over, and what it waits for is told.
     fn settle(&mut self, key: usize) {
-        let connection = &mut self.connections[key];
-        if connection.is_over() {
+        if self.pool[key].is_over() {
             return self.close(key, Failure::Closed);
         }
-        if !connection.is_listed && connection.room() > 0 {
-            connection.is_listed = true;
-            self.free.push_back(key);
-            self.connecting -= usize::from(connection.is_awaited());
-            connection.is_ready = true;
-        }
+        self.pool.list(key);
+        let connection = &mut self.pool[key];
         if connection.has_unsent() != connection.waits_to_send {
             connection.waits_to_send = !connection.waits_to_send;
             let changed = self.events.change(&*connection, key, connection.waits_to_send);
@@ -539,22 +464,9 @@ impl Worker {
     }
 
     fn connect(&mut self) {
-        let connection = Connection::start(&self.share.dial, self.opened);
-        self.opened += 1;
         self.counting.tally.opened += 1;
-        let added = connection.and_then(|connection| {
-            let entry = self.connections.vacant_entry();
-            self.events.add(&connection, entry.key(), true)?;
-            let (key, number) = (entry.key(), connection.number);
-            entry.insert(connection);
-            Ok(Attempt { key, number, began_ns: clock::now() })
-        });
-        match added {
-            Ok(attempt) => {
-                self.connecting += 1;
-                self.see_connections();
-                self.young.push_back(attempt);
-            }
+        match self.pool.connect(&self.share.dial, &self.events) {
+            Ok(()) => self.see_connections(),
             Err(error) => {
                 let failure = Failure::of(&error);
                 self.words.add(failure, clock::now(), || Some(error.to_string()));
@@ -565,67 +477,40 @@ impl Worker {
 
     fn see_connections(&mut self) {
         let most = &mut self.counting.tally.connected_max;
-        *most = (*most).max((self.connections.len() + self.processes.len()) as u64);
-    }
-
-    /// Connections that take long to get ready are no longer waited for; those that took as long as a request may, nobody waits for.
-    fn age(&mut self, now: u64) {
-        let unready = |connections: &Slab<Connection>, one: &Attempt| {
-            connections
-                .get(one.key)
-                .is_some_and(|known| known.number == one.number && !known.is_ready)
-        };
-        while self.young.front().is_some_and(|one| now >= one.began_ns + CONNECTING_NS) {
-            let Some(one) = self.young.pop_front() else { return };
-            if unready(&self.connections, &one) {
-                self.connections[one.key].is_slow = true;
-                self.connecting -= 1;
-                self.slow.push_back(one);
-            }
-        }
-        let timeout_ns = self.share.timeout_ns;
-        while self.slow.front().is_some_and(|one| now >= one.began_ns.saturating_add(timeout_ns)) {
-            let Some(one) = self.slow.pop_front() else { return };
-            if unready(&self.connections, &one) {
-                // The request that it was made for has failed by now, and those that wait have time left.
-                self.connections.remove(one.key);
-            }
-        }
+        *most = (*most).max((self.pool.len() + self.processes.len()) as u64);
     }
 
     /// Who waited for longest is told that there is no connection.
     fn not_connected(&mut self, failure: Failure) {
-        if let Some(ticket) = self.waiting.pop_front() {
+        if let Some(ticket) = self.flights.next() {
             self.fail(ticket, failure, clock::now());
         }
     }
 
     /// Closes a connection; what was under way on it has failed.
     fn close(&mut self, key: usize, failure: Failure) {
-        let mut connection = self.connections.remove(key);
+        let mut connection = self.pool.remove(key);
         let now = clock::now();
         self.words.add(failure, now, || connection.words(failure));
         for ticket in &connection.under_way {
             self.fail(*ticket, failure, now);
         }
         if !connection.is_ready {
-            self.connecting -= usize::from(connection.is_awaited());
             self.not_connected(failure);
         }
     }
 
     fn fail(&mut self, ticket: Ticket, failure: Failure, now: u64) {
-        let flight = self.flights.remove(ticket as usize);
+        let flight = self.flights.end(ticket);
         self.counting.fail(failure, now.saturating_sub(flight.due_ns));
     }
 
     /// When something is to be done that nobody tells of.
-    fn next_ns(&self, now: u64) -> u64 {
+    fn next_ns(&mut self, now: u64) -> u64 {
         let due = self.next_due_ns.map_or(u64::MAX, |due| self.start_ns + due);
+        let oldest = self.flights.oldest();
         let times_out =
-            self.by_due.front().and_then(|(ticket, _)| self.flights.get(*ticket as usize));
-        let times_out =
-            times_out.map_or(u64::MAX, |one| one.due_ns.saturating_add(self.share.timeout_ns));
+            oldest.map_or(u64::MAX, |(_, one)| one.due_ns.saturating_add(self.share.timeout_ns));
         let end = self.start_ns + self.share.length_ns;
         let end = match self.next_due_ns {
             Some(_) => u64::MAX,
@@ -640,7 +525,7 @@ impl Worker {
         for number in 0..self.events.len() {
             // What it belongs to may be gone by now. There are only connections, or only processes.
             match self.events.get(number) {
-                Some((key, flags)) if self.connections.contains(key) => self.touch(key, flags),
+                Some((key, flags)) if self.pool.contains(key) => self.touch(key, flags),
                 Some((key, _)) if self.processes.contains(key) => self.touch_process(key),
                 _ => {}
             }
@@ -648,7 +533,7 @@ impl Worker {
     }
 
     fn touch(&mut self, key: usize, flags: EventFlags) {
-        let connection = &mut self.connections[key];
+        let connection = &mut self.pool[key];
         if !connection.is_connected() {
             match connection.connect(&mut self.scratch) {
                 Ok(true) => self.settle(key),
@@ -681,17 +566,18 @@ impl Worker {
     }
 
     fn end(&mut self, key: usize, one: Ended, now: u64) {
-        self.connections[key].forget(one.ticket);
+        self.pool[key].forget(one.ticket);
         if let Some(failure) = one.failure {
-            self.words.add(failure, now, || self.connections[key].words(failure));
+            self.words.add(failure, now, || self.pool[key].words(failure));
             return self.fail(one.ticket, failure, now);
         }
         self.complete(one.ticket, now);
     }
 
     fn complete(&mut self, ticket: Ticket, now: u64) {
-        let flight = self.flights.remove(ticket as usize);
+        let flight = self.flights.end(ticket);
         let (response_ns, service_ns) = (now - flight.due_ns, now - flight.sent_ns);
+        self.last_service_ns = service_ns;
         if !is_known(service_ns, self.late_ns + flight.late_ns) {
             self.counting.tally.seen_late += 1;
             return;
@@ -762,6 +648,7 @@ mod tests {
             timeout_ns: 8 * SECOND_NS,
             length_ns: SECOND_NS,
             drain_ns,
+            has_processor: false,
             stop: Arc::new(AtomicBool::new(is_stopped)),
             give_up: Arc::default(),
         });

@@ -81,8 +81,8 @@ fn once(options: &RunOptions) -> Result<ExitCode> {
         run.doubts.splice(0..0, known);
     }
     let judged = options.require.iter().map(|one| Judged::of(one, &run)).collect();
-    let (about, sessions) = (plan.about, options.sessions());
-    let report = Report { about, calibration, judged, services, pushed, sessions, run };
+    let sessions = options.sessions();
+    let report = Report { plan, calibration, judged, services, pushed, sessions, run };
     let text = report::text(&report, &Terminal::new(options.ascii));
     tell(options, &text, || format!("{}\n", document::of(&report)), Some(&report))?;
     Ok(ExitCode::from(match &report {
@@ -113,12 +113,12 @@ fn highest(options: &RunOptions) -> Result<ExitCode> {
 fn stopping(plan: &Plan) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        let second = if plan.about.is_command { Arc::default() } else { Arc::clone(&stop) };
+        let second = if plan.is_command() { Arc::default() } else { Arc::clone(&stop) };
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, second)
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .context("cannot wait for ctrl-C")?;
     }
-    if plan.about.is_command {
+    if plan.is_command() {
         let give_up = Arc::clone(&plan.settings.give_up);
         end_with_processes(give_up).context("cannot wait for ctrl-C")?;
     }

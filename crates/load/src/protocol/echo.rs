@@ -1,8 +1,8 @@
 //! Echo over TCP: what is sent comes back, one request after the other.
 
+use crate::codec::{Codec, Ended, Ticket};
 use crate::failure::Failure;
 use crate::request::Rendered;
-use crate::session::{Ended, Session, Ticket};
 
 /// One connection to a server that sends back what it gets.
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Echo {
     come: usize,
 }
 
-impl Session for Echo {
+impl Codec for Echo {
     fn room(&self) -> usize {
         usize::from(self.ticket.is_none())
     }
@@ -59,9 +59,9 @@ mod tests {
     /// What becomes of `ab` when this comes, and how many ended.
     #[track_caller]
     fn check(pieces: &[&[u8]], expected: Result<(), Failure>, ends: usize) {
-        let (mut session, mut out, mut ended) = (Echo::default(), Vec::new(), Vec::new());
-        session.send(&Rendered { body: b"ab".to_vec(), ..Rendered::default() }, 7, &mut out);
-        let all = pieces.iter().try_for_each(|one| session.receive(one, &mut out, &mut ended));
+        let (mut codec, mut out, mut ended) = (Echo::default(), Vec::new(), Vec::new());
+        codec.send(&Rendered { body: b"ab".to_vec(), ..Rendered::default() }, 7, &mut out);
+        let all = pieces.iter().try_for_each(|one| codec.receive(one, &mut out, &mut ended));
         assert_eq!((all, ended.len()), (expected, ends), "{pieces:?}");
     }
 

@@ -2,9 +2,9 @@
 //!
 //! The head of an answer is parsed by `httparse`; a body ends by its length, by its last chunk, or with the connection.
 
+use crate::codec::{Codec, Ended, Ticket};
 use crate::failure::Failure;
 use crate::request::Rendered;
-use crate::session::{Ended, Session, Ticket};
 
 /// Heads that are longer are no heads: what nginx and Apache send is far below.
 const HEAD_MAX: usize = 64 << 10;
@@ -145,7 +145,7 @@ impl Http1 {
     }
 }
 
-impl Session for Http1 {
+impl Codec for Http1 {
     fn room(&self) -> usize {
         usize::from(self.ticket.is_none() && !self.is_last)
     }

@@ -18,9 +18,9 @@ use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use slab::Slab;
 
+use crate::codec::{Codec, Ended, Ticket};
 use crate::failure::Failure;
 use crate::request::Rendered;
-use crate::session::{Ended, Session, Ticket};
 
 use pipe::{Pipe, Wakes};
 use request::Writer;
@@ -176,7 +176,7 @@ fn failure(error: &h2::Error) -> Failure {
     }
 }
 
-impl Session for Http2 {
+impl Codec for Http2 {
     fn open(&mut self, out: &mut Vec<u8>) {
         let mut builder = Builder::new();
         builder

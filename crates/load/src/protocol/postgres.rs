@@ -13,9 +13,9 @@ use bytes::BytesMut;
 use postgres_protocol::IsNull;
 use postgres_protocol::message::frontend;
 
+use crate::codec::{Codec, Ended, Ticket};
 use crate::failure::Failure;
 use crate::request::Rendered;
-use crate::session::{Ended, Session, Ticket};
 
 pub(crate) use login::Login;
 
@@ -219,7 +219,7 @@ fn said(fields: &[u8]) -> Option<String> {
     Some(format!("{severity}{message}{code}"))
 }
 
-impl Session for Postgres {
+impl Codec for Postgres {
     fn open(&mut self, out: &mut Vec<u8>) {
         match self.login.open(&mut self.written) {
             Ok(()) => out.extend_from_slice(&self.written),

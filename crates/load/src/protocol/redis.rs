@@ -5,10 +5,10 @@
 
 mod reader;
 
+use crate::codec::{Codec, Ended, Ticket};
 use crate::failure::Failure;
 use crate::request::Rendered;
 use crate::secret::Secret;
-use crate::session::{Ended, Session, Ticket};
 
 use reader::Reader;
 
@@ -57,7 +57,7 @@ impl Redis {
     }
 }
 
-impl Session for Redis {
+impl Codec for Redis {
     fn open(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.opening);
     }

@@ -1,16 +1,16 @@
 //! What is held against every protocol: noise.
 
 use super::*;
+use crate::codec::Ended;
 use crate::request::Rendered;
 use crate::schedule::Random;
-use crate::session::Ended;
 
 /// Feeds sessions that have one request under way, whose ticket is 7, with noise: from the alphabet, and of all bytes. Nothing may panic,
 /// and nothing may end that was not under way.
-pub(super) fn noise(alphabet: &[u8], mut make: impl FnMut() -> Box<dyn Session>) {
+pub(super) fn noise(alphabet: &[u8], mut make: impl FnMut() -> Box<dyn Codec>) {
     let mut random = Random::new(9);
     for round in 0..4_000 {
-        let (mut session, mut out, mut ended) = (make(), Vec::new(), Vec::<Ended>::new());
+        let (mut codec, mut out, mut ended) = (make(), Vec::new(), Vec::<Ended>::new());
         for _ in 0..random.next() % 20 {
             let length = random.next() % 40;
             let mut byte = || match (random.next(), round % 4) {
@@ -18,22 +18,22 @@ pub(super) fn noise(alphabet: &[u8], mut make: impl FnMut() -> Box<dyn Session>)
                 (one, _) => alphabet[one as usize % alphabet.len()],
             };
             let bytes: Vec<u8> = (0..length).map(|_| byte()).collect();
-            if session.receive(&bytes, &mut out, &mut ended).is_err() {
+            if codec.receive(&bytes, &mut out, &mut ended).is_err() {
                 break;
             }
         }
-        session.close(&mut ended);
+        codec.close(&mut ended);
         assert!(ended.len() <= 1 && ended.iter().all(|one| one.ticket == 7), "{ended:?}");
     }
 }
 
-/// A session that has one request under way.
-fn asked(protocol: &Protocol, body: &[u8]) -> Box<dyn Session> {
-    let mut session = protocol.session();
+/// A codec that has one request under way.
+fn asked(protocol: &Protocol, body: &[u8]) -> Box<dyn Codec> {
+    let mut codec = protocol.codec();
     let (method, path) = ("GET".to_owned(), "/".to_owned());
     let request = Rendered { method, path, body: body.to_vec(), ..Rendered::default() };
-    session.send(&request, 7, &mut Vec::new());
-    session
+    codec.send(&request, 7, &mut Vec::new());
+    codec
 }
 
 #[test]
@@ -54,9 +54,9 @@ fn noise_ends_no_request_of_http_twice() {
     ];
     for head in heads {
         noise(b"0123f;\r\n\r\n", || {
-            let mut session = asked(&protocol, b"");
-            session.receive(head, &mut Vec::new(), &mut Vec::new()).unwrap();
-            session
+            let mut codec = asked(&protocol, b"");
+            codec.receive(head, &mut Vec::new(), &mut Vec::new()).unwrap();
+            codec
         });
     }
 }

@@ -13,7 +13,7 @@ use load::{
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 2] = [("load_session", session), ("load_text", text)];
+pub(crate) const CHECKS: [(&str, Check); 2] = [("load_codec", codec), ("load_text", text)];
 
 /// What is spoken, by the first byte.
 pub(crate) const TARGETS: [&str; 9] = [
@@ -40,7 +40,7 @@ const SAID_MAX: usize = 16 << 10;
 
 /// A server that says anything at any time: each request ends once at most and none that was not sent, room is what there is, little
 /// is said to it, and it does not matter in which pieces its bytes come.
-fn session(bytes: &[u8]) {
+fn codec(bytes: &[u8]) {
     let [target, length, bytes @ ..] = bytes else { return };
     let target = TARGETS[usize::from(*target) % TARGETS.len()];
     let (target, _) = Target::parse(target).expect("BUG: it is one");
@@ -73,19 +73,19 @@ impl Talk {
 
 /// Talks with a server, whose bytes come in pieces of so many at the most.
 fn talk(protocol: &Protocol, plan: &[u8], mut said: &[u8], piece: usize) -> Talk {
-    let (mut session, mut talk) = (protocol.session(), Talk::default());
+    let (mut codec, mut talk) = (protocol.codec(), Talk::default());
     let (mut out, mut ended, mut next) = (Vec::new(), Vec::new(), 0);
-    session.open(&mut out);
+    codec.open(&mut out);
     // When the plan is at its end, all the rest comes.
     for step in plan.iter().map(Some).chain([None]) {
-        let room = session.room();
+        let room = codec.room();
         talk.rooms.push(room);
         assert!(room == 0 || room + talk.under_way.len() <= ROOM_MAX, "{room} and {talk:?}");
-        assert!(room == 0 || !session.is_ending(), "who ends takes nothing");
+        assert!(room == 0 || !codec.is_ending(), "who ends takes nothing");
         let low = step.map_or(0, |step| step & 0x1f);
         match step.map(|step| step & 0xe0) {
             Some(SEND) if room > 0 => {
-                session.send(&request(low), next, &mut out);
+                codec.send(&request(low), next, &mut out);
                 assert!(talk.under_way.insert(next));
                 next += 1;
             }
@@ -93,7 +93,7 @@ fn talk(protocol: &Protocol, plan: &[u8], mut said: &[u8], piece: usize) -> Talk
             Some(ABANDON) => {
                 let Some(&ticket) = talk.under_way.iter().nth(usize::from(low)) else { continue };
                 talk.under_way.remove(&ticket);
-                if !session.abandon(ticket, &mut out) {
+                if !codec.abandon(ticket, &mut out) {
                     return talk;
                 }
             }
@@ -108,7 +108,7 @@ fn talk(protocol: &Protocol, plan: &[u8], mut said: &[u8], piece: usize) -> Talk
                 said = rest;
                 for bytes in bytes.chunks(piece) {
                     out.clear();
-                    let result = session.receive(bytes, &mut out, &mut ended);
+                    let result = codec.receive(bytes, &mut out, &mut ended);
                     assert!(out.len() <= SAID_MAX + ECHO_MAX * bytes.len(), "{} said", out.len());
                     talk.book(&ended);
                     ended.clear();
@@ -120,7 +120,7 @@ fn talk(protocol: &Protocol, plan: &[u8], mut said: &[u8], piece: usize) -> Talk
             }
         }
     }
-    session.close(&mut ended);
+    codec.close(&mut ended);
     talk.book(&ended);
     talk
 }
@@ -176,7 +176,7 @@ fn target(text: &str) {
                 // One that comes into a line of HTTP ends no line.
                 let is_line = |text: &str| !text.contains(['\r', '\n', '\0']);
                 assert!(is_line(&target.host) && is_line(&path), "{written:?}: {path:?}");
-                target.protocol.session().open(&mut Vec::new());
+                target.protocol.codec().open(&mut Vec::new());
                 String::new()
             }
             Err(error) => format!("{error} {error:?}"),

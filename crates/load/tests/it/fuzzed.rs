@@ -139,7 +139,7 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     for (target, name, said) in sessions {
         for (number, plan) in plans.iter().enumerate() {
             let bytes = [&[target, plan.len() as u8][..], plan, &said].concat();
-            all.push(("load_session", format!("{target} {name} {number}"), bytes));
+            all.push(("load_codec", format!("{target} {name} {number}"), bytes));
         }
     }
     let requests = "[[request]]\nname = \"a\"\nweight = 9\npath = \"/a?b={c}\"\nheaders = { A = \"{d}\" }\narguments = [\"{c}\"]\n\

@@ -2,6 +2,7 @@
 
 mod calibration;
 mod checks;
+mod codecs;
 mod commands;
 mod freeze;
 mod frozen;
@@ -11,5 +12,4 @@ mod plain;
 mod protocols;
 mod seconds;
 mod servers;
-mod sessions;
 mod stopped;

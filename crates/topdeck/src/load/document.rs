@@ -9,7 +9,7 @@ use hist::Histogram;
 use hist::codec::frame::{self, Meaning, Temporality, Unit};
 use load::{Calibration, Doubt, Failure, Tally, Verdict};
 
-use crate::load::plan::About;
+use crate::load::plan::Plan;
 use crate::load::report::{Judged, Report};
 use crate::load::statistics::{SHARES, at, times};
 use crate::load::{sessions, statistics};
@@ -22,7 +22,7 @@ pub(crate) fn of(report: &Report) -> Json {
     let run = &report.run;
     let text = |text: &str| Text(text.to_owned());
     let mut all = vec![("format", text(FORMAT)), ("version", integer(VERSION))];
-    all.extend(about(&report.about));
+    all.extend(planned(&report.plan));
     all.extend([
         ("calibration", report.calibration.as_ref().map_or(Null, calibration)),
         ("began_unix_ns", Integer(run.began_unix_ns.into())),
@@ -83,20 +83,20 @@ pub(crate) fn of(report: &Report) -> Json {
 }
 
 /// What ran.
-pub(crate) fn about(about: &About) -> Vec<(&'static str, Json)> {
+pub(crate) fn planned(plan: &Plan) -> Vec<(&'static str, Json)> {
     let text = |text: &str| Text(text.to_owned());
-    let machine = &about.machine;
+    let (settings, machine) = (&plan.settings, &plan.machine);
     vec![
-        ("target", text(&about.target)),
-        ("protocol", text(&about.protocol)),
-        ("verified", about.is_verified.map_or(Null, Bool)),
-        ("schedule", text(&about.schedule)),
-        ("seed", integer(about.seed)),
-        ("threads", integer(about.threads as u64)),
-        ("connections", integer(about.connections as u64)),
-        ("connections_max", integer(about.connections_max as u64)),
-        ("timeout_ns", integer(about.timeout_ns)),
-        ("drain_ns", integer(about.drain_ns)),
+        ("target", text(&plan.target)),
+        ("protocol", text(&plan.protocol)),
+        ("verified", plan.is_verified().map_or(Null, Bool)),
+        ("schedule", text(&plan.schedule)),
+        ("seed", integer(settings.seed)),
+        ("threads", integer(settings.threads as u64)),
+        ("connections", integer(settings.connections as u64)),
+        ("connections_max", integer(settings.connections_max as u64)),
+        ("timeout_ns", integer(settings.timeout_ns)),
+        ("drain_ns", integer(settings.drain_ns)),
         (
             "machine",
             Object(vec![

@@ -38,7 +38,7 @@ impl Live {
             arrivals,
             total: Tally::default(),
             before_ns: 0,
-            planned_ns: plan.about.planned_ns,
+            planned_ns: plan.settings.schedule.length_ns(),
             threads: plan.settings.threads,
         }
     }

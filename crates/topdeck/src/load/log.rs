@@ -18,7 +18,7 @@ pub(crate) fn of(report: &Report) -> Result<Vec<u8>> {
     let began_s = run.began_unix_ns as f64 * 1e-9;
     let preamble = Preamble {
         comments: vec![
-            format!("{} {}", report.about.target, report.about.schedule).replace(['\r', '\n'], " "),
+            format!("{} {}", report.plan.target, report.plan.schedule).replace(['\r', '\n'], " "),
             "response: by the second in which a request was due; service: by that of its answer; in nanoseconds".to_owned(),
         ],
         start_time_s: Some((began_s * 1e3).round() / 1e3),

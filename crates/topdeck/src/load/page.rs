@@ -34,7 +34,7 @@ th,td{border-color:#262c34}.alarm{background:#2d1214;border-color:#f85149}.alarm
 .met{color:#3fb950}.missed{color:#ff7b72}}";
 
 pub(crate) fn of(report: &Report) -> Result<String> {
-    let (about, run) = (&report.about, &report.run);
+    let (plan, run) = (&report.plan, &report.run);
     let mut body = String::new();
     if !run.doubts.is_empty() {
         let doubts =
@@ -46,8 +46,8 @@ pub(crate) fn of(report: &Report) -> Result<String> {
             untrusted(&run.doubts)
         );
     }
-    let _ = writeln!(body, "<h1>{}</h1>", escape(&about.target));
-    let _ = writeln!(body, "<p>{}</p>", escape(&about.schedule));
+    let _ = writeln!(body, "<h1>{}</h1>", escape(&plan.target));
+    let _ = writeln!(body, "<p>{}</p>", escape(&plan.schedule));
     for line in circumstances(report) {
         let _ = writeln!(body, "<p class=\"quiet\">{}</p>", escape(&line));
     }
@@ -76,7 +76,7 @@ pub(crate) fn of(report: &Report) -> Result<String> {
     for (failure, words) in statistics::first_failures(run) {
         let _ = writeln!(body, "<p>The first {failure}: {}</p>", escape(words));
     }
-    let facts = statistics::facts(run, about)
+    let facts = statistics::facts(run, plan)
         .into_iter()
         .map(|(name, words)| (String::new(), [cell("", name), cell("words", &words)].concat()));
     heading(&mut body, "The generator");
@@ -85,7 +85,7 @@ pub(crate) fn of(report: &Report) -> Result<String> {
     if let Some(pushed) = &report.pushed {
         let _ = writeln!(body, "<p class=\"quiet\">{}</p>", escape(&pushed.words()));
     }
-    let title = escape(&format!("{} – topdeck load", about.target));
+    let title = escape(&format!("{} – topdeck load", plan.target));
     let styles = [svg::STYLE, &heatmap::style(), spectra::STYLE, STYLE].concat();
     Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

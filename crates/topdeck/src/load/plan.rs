@@ -16,33 +16,15 @@ use crate::hist::show::count;
 use crate::load::machine::Machine;
 use crate::load::options::RunOptions;
 
-/// What is run.
+/// What is run, and where.
 pub(crate) struct Plan {
     pub(crate) settings: Settings,
-    pub(crate) about: About,
-}
-
-/// What ran, for those who read of it.
-#[derive(Clone, Debug)]
-pub(crate) struct About {
     /// As it was written, without a password; of a command the program, and how many arguments.
     pub(crate) target: String,
     /// What is spoken, as the target's beginning says.
     pub(crate) protocol: String,
-    /// In TLS, whether the server had to show a certificate that is trusted.
-    pub(crate) is_verified: Option<bool>,
-    /// Whether requests are commands: then there are processes, and no connections.
-    pub(crate) is_command: bool,
     /// In words.
     pub(crate) schedule: String,
-    pub(crate) seed: u64,
-    pub(crate) threads: usize,
-    pub(crate) connections: usize,
-    pub(crate) connections_max: usize,
-    pub(crate) timeout_ns: u64,
-    pub(crate) drain_ns: u64,
-    /// For how long requests were to be due.
-    pub(crate) planned_ns: u64,
     pub(crate) machine: Machine,
 }
 
@@ -73,21 +55,7 @@ impl Plan {
         let connections_max = options.connections_max.unwrap_or_else(usual_max);
         let connections = options.connections.unwrap_or(CONNECTIONS).min(connections_max);
         let connections = if is_command { 0 } else { connections };
-        let about = About {
-            target: shown,
-            protocol,
-            is_verified: target.is_tls.then_some(target.is_verified),
-            is_command,
-            schedule: words(options, &schedule),
-            seed,
-            threads: options.threads,
-            connections,
-            connections_max,
-            timeout_ns: options.timeout,
-            drain_ns: options.drain,
-            planned_ns: schedule.length_ns(),
-            machine: Machine::this(),
-        };
+        let words = words(options, &schedule);
         let settings = Settings {
             target,
             tls: net::tls::ClientTls {
@@ -107,7 +75,19 @@ impl Plan {
         };
         // Before the calibration, which takes its time.
         settings.check()?;
-        Ok(Plan { settings, about })
+        let (target, machine) = (shown, Machine::this());
+        Ok(Plan { settings, target, protocol, schedule: words, machine })
+    }
+
+    /// Whether requests are commands: then there are processes, and no connections.
+    pub(crate) fn is_command(&self) -> bool {
+        self.settings.target.protocol == Protocol::Command
+    }
+
+    /// In TLS, whether the server has to show a certificate that is trusted.
+    pub(crate) fn is_verified(&self) -> Option<bool> {
+        let target = &self.settings.target;
+        target.is_tls.then_some(target.is_verified)
     }
 }
 

@@ -141,8 +141,8 @@ impl Push {
             thread,
             labels: vec![
                 label("run", &name),
-                label("target", &plan.about.target),
-                label("protocol", &plan.about.protocol),
+                label("target", &plan.target),
+                label("protocol", &plan.protocol),
             ],
             to: to.to_string(),
             name,

@@ -10,7 +10,7 @@ use crate::compare::show::wrapped;
 use crate::hist::show::count;
 use crate::hist::terminal::{Paint, Terminal};
 use crate::journal::show::{nanoseconds, time};
-use crate::load::plan::{self, About};
+use crate::load::plan::{self, Plan};
 use crate::load::push::Pushed;
 use crate::load::sessions;
 use crate::load::statistics::{self, Grid, numbers};
@@ -18,7 +18,7 @@ use crate::query::table::Table;
 
 /// All that is told of a run.
 pub(crate) struct Report {
-    pub(crate) about: About,
+    pub(crate) plan: Plan,
     /// What this machine can be trusted with, if it was looked at.
     pub(crate) calibration: Option<Calibration>,
     pub(crate) run: Run,
@@ -104,7 +104,7 @@ pub(crate) fn untrusted(doubts: &[Doubt]) -> String {
 }
 
 pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
-    let (about, run) = (&report.about, &report.run);
+    let (plan, run) = (&report.plan, &report.run);
     let mut text = String::new();
     if !run.doubts.is_empty() {
         text.push_str(&terminal.paint(Paint::Max, &untrusted(&run.doubts)));
@@ -114,7 +114,7 @@ pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
         }
         text.push('\n');
     }
-    let heading = format!("{}  {}", plain(&about.target), plain(&about.schedule));
+    let heading = format!("{}  {}", plain(&plan.target), plain(&plan.schedule));
     text.push_str(&terminal.paint(Paint::Heading, &heading));
     text.push('\n');
     for line in circumstances(report) {
@@ -139,7 +139,7 @@ pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
         grid(&mut text, &statistics::by_request(run), terminal);
     }
     text.push('\n');
-    let facts = statistics::facts(run, about);
+    let facts = statistics::facts(run, plan);
     for (name, words) in &facts {
         text.push_str(&format!("  {name:<11}  {words}\n"));
     }
@@ -164,11 +164,11 @@ pub(crate) fn text(report: &Report, terminal: &Terminal) -> String {
 
 /// How it was run, in lines.
 pub(crate) fn circumstances(report: &Report) -> Vec<String> {
-    let (about, run) = (&report.about, &report.run);
+    let (plan, run) = (&report.plan, &report.run);
     let mut lines = vec![
-        manner(about),
+        manner(plan),
         format!("began {}, took {}", time(run.began_unix_ns), nanoseconds(run.length_ns as f64)),
-        plain(&about.machine.words()),
+        plain(&plan.machine.words()),
     ];
     lines.extend(calibrated(report.calibration.as_ref()));
     if run.is_interrupted {
@@ -180,23 +180,24 @@ pub(crate) fn circumstances(report: &Report) -> Vec<String> {
 }
 
 /// Seed, threads, connections, and how long is waited.
-pub(crate) fn manner(about: &About) -> String {
-    let threads = if about.threads == 1 { "thread" } else { "threads" };
-    let unverified = match about.is_verified {
+pub(crate) fn manner(plan: &Plan) -> String {
+    let settings = &plan.settings;
+    let threads = if settings.threads == 1 { "thread" } else { "threads" };
+    let unverified = match plan.is_verified() {
         Some(false) => ", the server's certificate NOT verified",
         _ => "",
     };
-    let most = count(about.connections_max as u64);
-    let places = match about.is_command {
+    let most = count(settings.connections_max as u64);
+    let places = match plan.is_command() {
         true => format!("up to {most} processes at once"),
-        false => format!("{} to {most} connections", count(about.connections as u64)),
+        false => format!("{} to {most} connections", count(settings.connections as u64)),
     };
     format!(
         "seed {}, {} {threads}, {places}, timeout {}, {} for answers at the end{unverified}",
-        about.seed,
-        about.threads,
-        plan::nanoseconds(about.timeout_ns),
-        plan::nanoseconds(about.drain_ns),
+        settings.seed,
+        settings.threads,
+        plan::nanoseconds(settings.timeout_ns),
+        plan::nanoseconds(settings.drain_ns),
     )
 }
 

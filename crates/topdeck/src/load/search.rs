@@ -16,7 +16,7 @@ use crate::hist::show::count;
 use crate::hist::terminal::{Paint, Terminal};
 use crate::journal::show::time;
 use crate::load::options::RunOptions;
-use crate::load::plan::{About, Plan, nanoseconds};
+use crate::load::plan::{Plan, nanoseconds};
 use crate::load::report::{Judged, calibrated, manner, paragraph, untrusted};
 use crate::load::statistics::{at, numbers};
 use crate::load::tell_text;
@@ -24,7 +24,7 @@ use crate::query::table::Table;
 
 /// All that is told of a search.
 pub(crate) struct Searched {
-    pub(crate) about: About,
+    pub(crate) plan: Plan,
     pub(crate) calibration: Option<Calibration>,
     pub(crate) requirements: Vec<Requirement>,
     pub(crate) search: Search,
@@ -84,9 +84,9 @@ pub(crate) fn run(
     stop: &Arc<AtomicBool>,
 ) -> Result<Searched> {
     // What is not answered within the longest limit must be known to be so.
-    let drain_ns = longest(&search.requirements).unwrap_or(0).max(plan.settings.drain_ns);
-    (plan.settings.drain_ns, plan.about.drain_ns) = (drain_ns, drain_ns);
-    plan.about.schedule = match options.poisson {
+    let settings = &mut plan.settings;
+    settings.drain_ns = longest(&search.requirements).unwrap_or(0).max(settings.drain_ns);
+    plan.schedule = match options.poisson {
         true => "at random (Poisson)".to_owned(),
         false => "at even distances".to_owned(),
     };
@@ -124,7 +124,7 @@ pub(crate) fn run(
     let threads = plan.settings.threads;
     let doubts = calibration.as_ref().map(|one| one.doubts(&known, threads)).unwrap_or_default();
     Ok(Searched {
-        about: plan.about,
+        plan,
         calibration,
         requirements: options.require.clone(),
         search,
@@ -196,7 +196,7 @@ pub(crate) fn aim(step: &Step) -> &'static str {
 }
 
 pub(crate) fn text(searched: &Searched, terminal: &Terminal) -> String {
-    let Searched { about, found, .. } = searched;
+    let Searched { plan, found, .. } = searched;
     let mut text = String::new();
     if !searched.is_trusted() {
         text.push_str(&terminal.paint(Paint::Max, &untrusted(&searched.doubts)));
@@ -215,14 +215,14 @@ pub(crate) fn text(searched: &Searched, terminal: &Terminal) -> String {
         [] => "search for the knee".to_owned(),
         _ => format!("search for the highest rate with {}", plain(&written.join(", "))),
     };
-    let heading = format!("{}  {what}, requests {}", plain(&about.target), about.schedule);
+    let heading = format!("{}  {what}, requests {}", plain(&plan.target), plan.schedule);
     text.push_str(&terminal.paint(Paint::Heading, &heading));
     text.push('\n');
     let began = time(searched.began_unix_ns);
     let mut lines = vec![
-        manner(about),
+        manner(plan),
         format!("began {began}, took {}", nanoseconds(searched.length_ns)),
-        plain(&about.machine.words()),
+        plain(&plan.machine.words()),
     ];
     lines.extend(calibrated(searched.calibration.as_ref()));
     lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));

@@ -4,14 +4,14 @@ use api::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use api::json::{integer, number};
 use load::{Above, Doubt};
 
-use crate::load::document::{about, calibration, doubts, time};
+use crate::load::document::{calibration, doubts, planned, time};
 use crate::load::search::{Searched, aim};
 
 pub(crate) fn of(searched: &Searched) -> Json {
     let Searched { search, found, .. } = searched;
     let text = |text: &str| Text(text.to_owned());
     let mut all = vec![("format", text("topdeck load search")), ("version", integer(1))];
-    all.extend(about(&searched.about));
+    all.extend(planned(&searched.plan));
     let requirements = searched.requirements.iter().map(|one| text(&one.written));
     let steps = found.steps.iter().map(|step| {
         let of = &step.measured;
@@ -104,7 +104,7 @@ mod tests {
             Ok(Measured { response: times(ms), service: times(1), doubts, ..Measured::default() })
         });
         Searched {
-            about: report.about,
+            plan: report.plan,
             calibration: report.calibration,
             requirements,
             search,

@@ -5,7 +5,7 @@ use hist::{Bracket, Histogram};
 use load::{Failure, Run, Tally, per_second};
 
 use crate::hist::show::{self, Show, count};
-use crate::load::plan::About;
+use crate::load::plan::Plan;
 use crate::query::numbers::{Doubt, Numbers};
 
 /// Percentiles that are told, with the maximum and the mean after them.
@@ -121,12 +121,12 @@ fn limit(of: Option<u64>) -> String {
 }
 
 /// The rest that is known of a run: name and words.
-pub(crate) fn facts(run: &Run, about: &About) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(run: &Run, plan: &Plan) -> Vec<(&'static str, String)> {
     let tally = &run.tally;
     let seconds = run.length_ns.max(1) as f64 * 1e-9;
-    let threads_ns = run.length_ns.max(1) as f64 * about.threads as f64;
+    let threads_ns = run.length_ns.max(1) as f64 * plan.settings.threads as f64;
     let busy = tally.cpu_ns as f64 / threads_ns * 100.0;
-    let (opened, many, place) = match about.is_command {
+    let (opened, many, place) = match plan.is_command() {
         true => ("processes", "started", "process to end"),
         false => ("connections", "opened", "connection"),
     };
@@ -143,7 +143,7 @@ pub(crate) fn facts(run: &Run, about: &About) -> Vec<(&'static str, String)> {
                 "{} {many}, {} at once, and {} are allowed",
                 count(tally.opened),
                 count(tally.connected_max),
-                count(about.connections_max as u64)
+                count(plan.settings.connections_max as u64)
             ),
         ),
         (

@@ -3,24 +3,24 @@
 use super::*;
 
 fn asked(method: &str) -> (Http1, Vec<u8>) {
-    let mut session = Http1::new("a:80");
+    let mut codec = Http1::new("a:80");
     let mut out = Vec::new();
     let request =
         Rendered { method: method.to_owned(), path: "/x?y".to_owned(), ..Rendered::default() };
-    session.send(&request, 7, &mut out);
-    (session, out)
+    codec.send(&request, 7, &mut out);
+    (codec, out)
 }
 
 /// What ends an answer that comes whole, and byte by byte.
 fn ends(method: &str, answer: &str, closes: bool) -> Result<Vec<Ended>, Failure> {
     let whole = |pieces: Vec<&[u8]>| {
-        let (mut session, _) = asked(method);
+        let (mut codec, _) = asked(method);
         let mut ended = Vec::new();
         for piece in pieces {
-            session.receive(piece, &mut Vec::new(), &mut ended)?;
+            codec.receive(piece, &mut Vec::new(), &mut ended)?;
         }
         if closes {
-            session.close(&mut ended);
+            codec.close(&mut ended);
         }
         Ok(ended)
     };
@@ -35,7 +35,7 @@ const WELL: Ended = Ended { ticket: 7, failure: None };
 fn a_request_is_written_as_the_protocol_says() {
     let (_, out) = asked("GET");
     assert_eq!(out, b"GET /x?y HTTP/1.1\r\nHost: a:80\r\n\r\n");
-    let mut session = Http1::new("a");
+    let mut codec = Http1::new("a");
     let mut out = Vec::new();
     let request = Rendered {
         method: "POST".to_owned(),
@@ -44,9 +44,9 @@ fn a_request_is_written_as_the_protocol_says() {
         body: b"12".to_vec(),
         ..Rendered::default()
     };
-    session.send(&request, 1, &mut out);
+    codec.send(&request, 1, &mut out);
     assert_eq!(out, b"POST / HTTP/1.1\r\nHost: b\r\nContent-Length: 2\r\n\r\n12");
-    assert_eq!(session.room(), 0);
+    assert_eq!(codec.room(), 0);
 }
 
 #[test]
@@ -87,20 +87,20 @@ fn garbage_is_said_to_be_garbage() {
     ] {
         assert_eq!(ends("GET", answer, false), Err(Failure::Malformed), "{answer:?}");
     }
-    let (mut session, _) = asked("GET");
+    let (mut codec, _) = asked("GET");
     let line = vec![b'a'; 1000];
     let mut ended = Vec::new();
-    session.receive(b"HTTP/1.1 200 OK\r\nA: ", &mut Vec::new(), &mut ended).unwrap();
-    let far = (0..100).find_map(|_| session.receive(&line, &mut Vec::new(), &mut ended).err());
+    codec.receive(b"HTTP/1.1 200 OK\r\nA: ", &mut Vec::new(), &mut ended).unwrap();
+    let far = (0..100).find_map(|_| codec.receive(&line, &mut Vec::new(), &mut ended).err());
     assert_eq!(far, Some(Failure::Malformed));
 }
 
 #[test]
 fn a_connection_that_ends_takes_no_more() {
     let take = |answer: &str| {
-        let (mut session, _) = asked("GET");
-        session.receive(answer.as_bytes(), &mut Vec::new(), &mut Vec::new()).unwrap();
-        (session.room(), session.is_ending())
+        let (mut codec, _) = asked("GET");
+        codec.receive(answer.as_bytes(), &mut Vec::new(), &mut Vec::new()).unwrap();
+        (codec.room(), codec.is_ending())
     };
     assert_eq!(take("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), (1, false));
     assert_eq!(

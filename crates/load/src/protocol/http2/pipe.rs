@@ -139,7 +139,7 @@ impl Wake for Sleeper {
     }
 }
 
-/// One thread at a time has a session: nobody waits here, and nobody panics with the lock held.
+/// One thread at a time has a codec: nobody waits here, and nobody panics with the lock held.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

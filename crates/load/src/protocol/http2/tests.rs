@@ -50,18 +50,18 @@ fn request(path: &str, body: &[u8]) -> Rendered {
     Rendered { method, path, body, ..Rendered::default() }
 }
 
-/// A session with so many requests under way, on the streams 1, 3, 5, …, whose tickets are their numbers too.
+/// A codec with so many requests under way, on the streams 1, 3, 5, …, whose tickets are their numbers too.
 fn asked(kind: Kind, count: u32) -> Http2 {
-    let mut session = Http2::new("a:80", false, kind);
+    let mut codec = Http2::new("a:80", false, kind);
     let mut out = Vec::new();
-    session.open(&mut out);
+    codec.open(&mut out);
     assert!(out.starts_with(b"PRI * HTTP/2.0"));
     for number in 0..count {
         out.clear();
-        session.send(&request("/x%20y?z", b""), 2 * number + 1, &mut out);
+        codec.send(&request("/x%20y?z", b""), 2 * number + 1, &mut out);
         assert!(frames(&out).iter().any(|one| (one.0, one.2) == (HEADERS, 2 * number + 1)));
     }
-    session
+    codec
 }
 
 /// What ends two requests whose answers come whole, and byte by byte.
@@ -69,9 +69,9 @@ fn asked(kind: Kind, count: u32) -> Http2 {
 fn ends(kind: Kind, answer: &[Vec<u8>]) -> Result<Vec<(Ticket, Option<Failure>)>, Failure> {
     let answer = [&[settings()], answer].concat().concat();
     let take = |pieces: Vec<&[u8]>| {
-        let (mut session, mut ended) = (asked(kind, 2), Vec::new());
+        let (mut codec, mut ended) = (asked(kind, 2), Vec::new());
         for piece in pieces {
-            session.receive(piece, &mut Vec::new(), &mut ended)?;
+            codec.receive(piece, &mut Vec::new(), &mut ended)?;
         }
         let mut ended: Vec<_> = ended.iter().map(|one| (one.ticket, one.failure)).collect();
         ended.sort_by_key(|one| one.0);
@@ -123,102 +123,102 @@ fn a_stream_that_is_reset_fails_alone() {
 
 #[test]
 fn there_is_room_for_what_the_server_allows() {
-    let mut session = asked(Kind::Http, 2);
-    assert_eq!(session.room(), 98);
+    let mut codec = asked(Kind::Http, 2);
+    assert_eq!(codec.room(), 98);
     let mut out = Vec::new();
     let allows = |count: u32| {
         frame(SETTINGS, 0, 0, &[&3u16.to_be_bytes()[..], &count.to_be_bytes()].concat())
     };
-    session.receive(&allows(3), &mut out, &mut Vec::new()).unwrap();
-    assert_eq!(session.room(), 1);
-    session.receive(&allows(1), &mut out, &mut Vec::new()).unwrap();
-    assert_eq!(session.room(), 0);
-    session.receive(&allows(1000), &mut out, &mut Vec::new()).unwrap();
-    assert_eq!(session.room(), 98);
+    codec.receive(&allows(3), &mut out, &mut Vec::new()).unwrap();
+    assert_eq!(codec.room(), 1);
+    codec.receive(&allows(1), &mut out, &mut Vec::new()).unwrap();
+    assert_eq!(codec.room(), 0);
+    codec.receive(&allows(1000), &mut out, &mut Vec::new()).unwrap();
+    assert_eq!(codec.room(), 98);
     assert!(Http2::new("a", false, Kind::Http).room() == 0, "nothing is open yet");
 }
 
 #[test]
 fn a_server_that_leaves_is_asked_nothing_more() {
-    let mut session = asked(Kind::Http, 2);
+    let mut codec = asked(Kind::Http, 2);
     let (mut out, mut ended) = (Vec::new(), Vec::new());
     let leaves = frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
-    session.receive(&[settings(), leaves].concat(), &mut out, &mut ended).unwrap();
+    codec.receive(&[settings(), leaves].concat(), &mut out, &mut ended).unwrap();
     // It has not seen the second.
     assert_eq!(ended, [Ended { ticket: 3, failure: Some(Failure::Reset) }]);
-    assert_eq!((session.room(), session.is_ending()), (0, true));
+    assert_eq!((codec.room(), codec.is_ending()), (0, true));
     let answer = frame(HEADERS, WHOLE_HEAD | END, 1, OK);
-    session.receive(&answer, &mut out, &mut ended).unwrap();
+    codec.receive(&answer, &mut out, &mut ended).unwrap();
     assert_eq!(ended[1..], [Ended { ticket: 1, failure: None }]);
-    assert_eq!(session.receive(b"", &mut out, &mut ended), Ok(()));
+    assert_eq!(codec.receive(b"", &mut out, &mut ended), Ok(()));
 }
 
 #[test]
 fn bodies_are_as_large_as_they_like() {
-    let mut session = asked(Kind::Http, 1);
+    let mut codec = asked(Kind::Http, 1);
     let (mut out, mut ended) = (Vec::new(), Vec::new());
     let head = frame(HEADERS, WHOLE_HEAD, 1, OK);
-    session.receive(&[settings(), head].concat(), &mut out, &mut ended).unwrap();
+    codec.receive(&[settings(), head].concat(), &mut out, &mut ended).unwrap();
     let piece = frame(DATA, 0, 1, &[b'x'; 16_384]);
     for _ in 0..2 * CONNECTION_WINDOW / 16_384 {
         out.clear();
-        session.receive(&piece, &mut out, &mut ended).unwrap();
+        codec.receive(&piece, &mut out, &mut ended).unwrap();
     }
-    session.receive(&frame(DATA, END, 1, b""), &mut out, &mut ended).unwrap();
+    codec.receive(&frame(DATA, END, 1, b""), &mut out, &mut ended).unwrap();
     assert_eq!(ended, [Ended { ticket: 1, failure: None }]);
 
     // Ours wait for the windows of the server.
-    let mut session = asked(Kind::Http, 0);
+    let mut codec = asked(Kind::Http, 0);
     out.clear();
-    session.send(&request("/", &vec![b'x'; 1 << 20]), 1, &mut out);
+    codec.send(&request("/", &vec![b'x'; 1 << 20]), 1, &mut out);
     assert!(out.len() < 70_000);
     let grant = [0, 0x20, 0, 0];
     let windows = [settings(), frame(8, 0, 0, &grant), frame(8, 0, 1, &grant)].concat();
-    session.receive(&windows, &mut out, &mut ended).unwrap();
+    codec.receive(&windows, &mut out, &mut ended).unwrap();
     assert!(out.len() > 1 << 20);
 }
 
 #[test]
 fn what_is_abandoned_is_reset_and_the_rest_goes_on() {
-    let mut session = asked(Kind::Http, 2);
+    let mut codec = asked(Kind::Http, 2);
     let (mut out, mut ended) = (Vec::new(), Vec::new());
-    session.receive(&settings(), &mut out, &mut ended).unwrap();
+    codec.receive(&settings(), &mut out, &mut ended).unwrap();
     out.clear();
-    assert!(session.abandon(1, &mut out));
+    assert!(codec.abandon(1, &mut out));
     assert_eq!(frames(&out), [(RESET, 0, 1)]);
-    assert_eq!(session.room(), 99);
-    assert!(session.abandon(1, &mut out), "it has gone already");
+    assert_eq!(codec.room(), 99);
+    assert!(codec.abandon(1, &mut out), "it has gone already");
     // Its answer comes after all.
     let late = frame(HEADERS, WHOLE_HEAD | END, 1, OK);
     let other = frame(HEADERS, WHOLE_HEAD | END, 3, OK);
-    session.receive(&[late, other].concat(), &mut out, &mut ended).unwrap();
+    codec.receive(&[late, other].concat(), &mut out, &mut ended).unwrap();
     assert_eq!(ended, [Ended { ticket: 3, failure: None }]);
 
     // Many: a server that was frozen answers them all when it wakes.
     for number in 2..3_000 {
-        session.send(&request("/", b""), number, &mut out);
-        assert!(session.abandon(number, &mut out));
+        codec.send(&request("/", b""), number, &mut out);
+        assert!(codec.abandon(number, &mut out));
     }
     for number in 2..3_000 {
         let late = frame(HEADERS, WHOLE_HEAD | END, 2 * number + 1, OK);
-        session.receive(&late, &mut out, &mut ended).unwrap();
+        codec.receive(&late, &mut out, &mut ended).unwrap();
     }
-    assert_eq!((ended.len(), session.room()), (1, 100));
+    assert_eq!((ended.len(), codec.room()), (1, 100));
 }
 
 #[test]
 fn what_cannot_be_said_fails() {
-    let mut session = asked(Kind::Http, 0);
+    let mut codec = asked(Kind::Http, 0);
     let (mut out, mut ended) = (Vec::new(), Vec::new());
     let wrong =
         Rendered { headers: vec![("a".to_owned(), "b\nc".to_owned())], ..request("/", b"") };
     for round in 0..2 {
         out.clear();
-        session.send(&wrong, 5, &mut out);
-        assert_eq!((session.room(), frames(&out).last().unwrap().0), (99, PING), "{round}");
+        codec.send(&wrong, 5, &mut out);
+        assert_eq!((codec.room(), frames(&out).last().unwrap().0), (99, PING), "{round}");
         let pong = frame(PING, 1, 0, &out[out.len() - 8..]);
         let first = if round == 0 { settings() } else { Vec::new() };
-        session.receive(&[first, pong].concat(), &mut out, &mut ended).unwrap();
+        codec.receive(&[first, pong].concat(), &mut out, &mut ended).unwrap();
         assert_eq!(ended, vec![Ended { ticket: 5, failure: Some(Failure::Malformed) }; round + 1]);
     }
 }
@@ -243,8 +243,8 @@ fn calls_of_grpc_say_how_they_went() {
 #[test]
 fn garbage_is_said_to_be_garbage() {
     let found = |bytes: &[u8]| {
-        let mut session = asked(Kind::Http, 1);
-        session.receive(bytes, &mut Vec::new(), &mut Vec::new())
+        let mut codec = asked(Kind::Http, 1);
+        codec.receive(bytes, &mut Vec::new(), &mut Vec::new())
     };
     let two = |one: Vec<u8>| [settings(), one].concat();
     for bytes in [
@@ -266,10 +266,10 @@ fn noise_breaks_nothing() {
     let alphabet = b"\0\0\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\x09\x88\x8d";
     for kind in [Kind::Http, Kind::Grpc] {
         noise(alphabet, || {
-            let mut session = asked(kind, 0);
-            session.send(&request("/", b"ab"), 7, &mut Vec::new());
-            session.receive(&settings(), &mut Vec::new(), &mut Vec::new()).unwrap();
-            Box::new(session)
+            let mut codec = asked(kind, 0);
+            codec.send(&request("/", b"ab"), 7, &mut Vec::new());
+            codec.receive(&settings(), &mut Vec::new(), &mut Vec::new()).unwrap();
+            Box::new(codec)
         });
     }
 }
@@ -279,22 +279,22 @@ fn noise_breaks_nothing() {
 #[ignore = "prints a figure"]
 fn cost() {
     for (name, batch) in [("one at a time", 1), ("100 at once", 100)] {
-        let mut session = asked(Kind::Http, 0);
+        let mut codec = asked(Kind::Http, 0);
         let (mut out, mut ended) = (Vec::new(), Vec::new());
-        session.receive(&settings(), &mut out, &mut ended).unwrap();
+        codec.receive(&settings(), &mut out, &mut ended).unwrap();
         let one = request("/items/1?a=b", b"");
         let (mut stream, rounds) = (1, 500_000 / batch);
         let before = std::time::Instant::now();
         for _ in 0..rounds {
             let mut answers = Vec::new();
             for ticket in 0..batch {
-                session.send(&one, ticket, &mut out);
+                codec.send(&one, ticket, &mut out);
                 answers.extend(frame(HEADERS, WHOLE_HEAD, stream, OK));
                 answers.extend(frame(DATA, END, stream, b"hello"));
                 stream += 2;
             }
             out.clear();
-            session.receive(&answers, &mut out, &mut ended).unwrap();
+            codec.receive(&answers, &mut out, &mut ended).unwrap();
             assert_eq!(ended.len(), batch as usize);
             ended.clear();
         }

@@ -23,11 +23,11 @@ fn fresh(is_prepared: bool) -> Postgres {
 }
 
 fn ready(is_prepared: bool) -> Postgres {
-    let mut session = fresh(is_prepared);
+    let mut codec = fresh(is_prepared);
     let bytes = [login(0, b""), messages("SSSKNZ")].concat();
-    session.receive(&bytes, &mut Vec::new(), &mut Vec::new()).unwrap();
-    assert_eq!(session.room(), 1);
-    session
+    codec.receive(&bytes, &mut Vec::new(), &mut Vec::new()).unwrap();
+    assert_eq!(codec.room(), 1);
+    codec
 }
 
 fn request(index: usize, sql: &str, arguments: &[&str]) -> Rendered {
@@ -36,9 +36,9 @@ fn request(index: usize, sql: &str, arguments: &[&str]) -> Rendered {
 }
 
 /// Kinds of the messages that are sent.
-fn sent(session: &mut Postgres, request: &Rendered) -> String {
+fn sent(codec: &mut Postgres, request: &Rendered) -> String {
     let mut out = Vec::new();
-    session.send(request, 7, &mut out);
+    codec.send(request, 7, &mut out);
     kinds(&out)
 }
 
@@ -56,13 +56,13 @@ fn kinds(mut bytes: &[u8]) -> String {
 #[track_caller]
 fn ends(answer: &[u8], closes: bool) -> Result<Vec<Ended>, Failure> {
     let take = |pieces: Vec<&[u8]>| {
-        let (mut session, mut ended) = (ready(false), Vec::new());
-        session.send(&request(0, "select 1", &[]), 7, &mut Vec::new());
+        let (mut codec, mut ended) = (ready(false), Vec::new());
+        codec.send(&request(0, "select 1", &[]), 7, &mut Vec::new());
         for piece in pieces {
-            session.receive(piece, &mut Vec::new(), &mut ended)?;
+            codec.receive(piece, &mut Vec::new(), &mut ended)?;
         }
         if closes {
-            session.close(&mut ended);
+            codec.close(&mut ended);
         }
         Ok(ended)
     };
@@ -76,20 +76,20 @@ const FAILED: Ended = Ended { ticket: 7, failure: Some(Failure::Status) };
 
 #[test]
 fn who_we_are_is_said_first() {
-    let (mut session, mut out) = (fresh(false), Vec::new());
-    session.open(&mut out);
+    let (mut codec, mut out) = (fresh(false), Vec::new());
+    codec.open(&mut out);
     assert_eq!(u32::from_be_bytes(out[..4].try_into().unwrap()) as usize, out.len());
     assert_eq!(&out[4..8], [0, 3, 0, 0]);
     let expected = b"user\0me\0database\0base\0application_name\0topdeck load\0";
     assert_eq!(&out[8..8 + expected.len()], expected);
-    assert_eq!(session.room(), 0);
+    assert_eq!(codec.room(), 0);
 }
 
 #[test]
 fn what_the_server_asks_about_us_is_answered() {
     let answer = |asked: &[u8]| {
-        let (mut session, mut out) = (fresh(false), Vec::new());
-        session.receive(asked, &mut out, &mut Vec::new()).map(|()| out)
+        let (mut codec, mut out) = (fresh(false), Vec::new());
+        codec.receive(asked, &mut out, &mut Vec::new()).map(|()| out)
     };
     assert_eq!(answer(&login(3, b"")), Ok(message(b'p', b"secret\0")));
     // md5(md5(password, user), salt), by another program.
@@ -103,8 +103,8 @@ fn what_the_server_asks_about_us_is_answered() {
         assert_eq!(answer(&asked), Err(Failure::Malformed), "{asked:?}");
     }
     assert_eq!(answer(&messages("E")), Err(Failure::Status));
-    let mut session = Postgres::new(Login::new("me", None, "base"), false);
-    let asked = session.receive(&login(3, b""), &mut Vec::new(), &mut Vec::new());
+    let mut codec = Postgres::new(Login::new("me", None, "base"), false);
+    let asked = codec.receive(&login(3, b""), &mut Vec::new(), &mut Vec::new());
     assert_eq!(asked, Err(Failure::Status));
 }
 
@@ -112,11 +112,11 @@ fn what_the_server_asks_about_us_is_answered() {
 fn why_we_are_refused_is_known() {
     let words = |asked: &[u8], password: Option<&str>, failure| {
         let login = Login::new("me", password.map(Secret::new), "base");
-        let mut session = Postgres::new(login, false);
-        let found = session.receive(asked, &mut Vec::new(), &mut Vec::new());
+        let mut codec = Postgres::new(login, false);
+        let found = codec.receive(asked, &mut Vec::new(), &mut Vec::new());
         assert_eq!(found, Err(failure));
-        assert_eq!(session.words(Failure::Reset), None);
-        session.words(failure)
+        assert_eq!(codec.words(Failure::Reset), None);
+        codec.words(failure)
     };
     let refused = message(b'E', b"SFATAL\0VFATAL\0C28000\0Mno entry\0Fauth.c\0\0");
     let found = words(&refused, None, Failure::Status);
@@ -134,59 +134,59 @@ fn why_we_are_refused_is_known() {
 
 #[test]
 fn a_server_may_not_make_us_count_for_ever() {
-    let (mut session, mut out, mut ended) = (fresh(false), Vec::new(), Vec::new());
-    session.receive(&login(10, b"SCRAM-SHA-256\0\0"), &mut out, &mut ended).unwrap();
+    let (mut codec, mut out, mut ended) = (fresh(false), Vec::new(), Vec::new());
+    codec.receive(&login(10, b"SCRAM-SHA-256\0\0"), &mut out, &mut ended).unwrap();
     let text = String::from_utf8_lossy(&out).into_owned();
     let nonce = text.rsplit("r=").next().unwrap();
     let first = format!("r={nonce}x,s=c2FsdA==,i=4000000000");
-    let asked = session.receive(&login(11, first.as_bytes()), &mut out, &mut ended);
+    let asked = codec.receive(&login(11, first.as_bytes()), &mut out, &mut ended);
     assert_eq!(asked, Err(Failure::Malformed));
 }
 
 #[test]
 fn queries_are_simple_or_with_parameters() {
-    let mut session = ready(false);
-    assert_eq!(sent(&mut session, &request(0, "select 1", &[])), "Q");
-    assert_eq!(session.room(), 0);
-    let mut session = ready(false);
-    assert_eq!(sent(&mut session, &request(0, "select $1", &["a"])), "PBES");
+    let mut codec = ready(false);
+    assert_eq!(sent(&mut codec, &request(0, "select 1", &[])), "Q");
+    assert_eq!(codec.room(), 0);
+    let mut codec = ready(false);
+    assert_eq!(sent(&mut codec, &request(0, "select $1", &["a"])), "PBES");
     // What cannot be said: a zero, and bytes that are no text.
     for body in [b"a\0b".to_vec(), vec![0xff]] {
-        let mut session = ready(false);
-        assert_eq!(sent(&mut session, &Rendered { body, ..Rendered::default() }), "S");
+        let mut codec = ready(false);
+        assert_eq!(sent(&mut codec, &Rendered { body, ..Rendered::default() }), "S");
         let mut ended = Vec::new();
-        session.receive(&messages("Z"), &mut Vec::new(), &mut ended).unwrap();
+        codec.receive(&messages("Z"), &mut Vec::new(), &mut ended).unwrap();
         assert_eq!(ended, [Ended { ticket: 7, failure: Some(Failure::Malformed) }]);
     }
 }
 
 #[test]
 fn a_statement_is_parsed_once() {
-    let mut session = ready(true);
-    let take = |session: &mut Postgres, kinds| {
-        session.receive(&messages(kinds), &mut Vec::new(), &mut Vec::new()).unwrap();
+    let mut codec = ready(true);
+    let take = |codec: &mut Postgres, kinds| {
+        codec.receive(&messages(kinds), &mut Vec::new(), &mut Vec::new()).unwrap();
     };
     let [one, two] = [request(0, "select 1", &[]), request(1, "select $1", &["a"])];
     // One that is refused is parsed again.
-    assert_eq!(sent(&mut session, &one), "PBES");
-    take(&mut session, "EZ");
-    assert_eq!(sent(&mut session, &one), "PBES");
-    take(&mut session, "12DCZ");
-    assert_eq!(sent(&mut session, &one), "BES");
+    assert_eq!(sent(&mut codec, &one), "PBES");
+    take(&mut codec, "EZ");
+    assert_eq!(sent(&mut codec, &one), "PBES");
+    take(&mut codec, "12DCZ");
+    assert_eq!(sent(&mut codec, &one), "BES");
     // An error after it was parsed does not forget it.
-    take(&mut session, "2EZ");
-    assert_eq!(sent(&mut session, &two), "PBES");
-    take(&mut session, "12CZ");
-    assert_eq!(sent(&mut session, &two), "BES");
-    take(&mut session, "2CZ");
-    assert_eq!(sent(&mut session, &one), "BES");
-    take(&mut session, "2CZ");
+    take(&mut codec, "2EZ");
+    assert_eq!(sent(&mut codec, &two), "PBES");
+    take(&mut codec, "12CZ");
+    assert_eq!(sent(&mut codec, &two), "BES");
+    take(&mut codec, "2CZ");
+    assert_eq!(sent(&mut codec, &one), "BES");
+    take(&mut codec, "2CZ");
     // Another text under the same number is parsed each time and kept nowhere.
     for _ in 0..2 {
-        assert_eq!(sent(&mut session, &request(0, "select 2", &[])), "PBES");
-        take(&mut session, "12CZ");
+        assert_eq!(sent(&mut codec, &request(0, "select 2", &[])), "PBES");
+        take(&mut codec, "12CZ");
     }
-    assert_eq!(session.statements.len(), 2);
+    assert_eq!(codec.statements.len(), 2);
 }
 
 #[test]
@@ -207,9 +207,9 @@ fn an_answer_ends_where_it_ends() {
 #[test]
 fn nothing_is_copied_in() {
     for (arguments, expected) in [(&[][..], "f"), (&["a"][..], "fS")] {
-        let (mut session, mut out) = (ready(false), Vec::new());
-        session.send(&request(0, "copy t from stdin", arguments), 7, &mut Vec::new());
-        session.receive(&messages("G"), &mut out, &mut Vec::new()).unwrap();
+        let (mut codec, mut out) = (ready(false), Vec::new());
+        codec.send(&request(0, "copy t from stdin", arguments), 7, &mut Vec::new());
+        codec.receive(&messages("G"), &mut out, &mut Vec::new()).unwrap();
         assert_eq!(kinds(&out), expected);
     }
 }
@@ -243,11 +243,11 @@ fn garbage_is_said_to_be_garbage() {
 
 #[test]
 fn a_server_that_shuts_down_is_asked_nothing_more() {
-    let mut session = ready(false);
-    session.receive(&messages("NAS"), &mut Vec::new(), &mut Vec::new()).unwrap();
-    assert_eq!((session.room(), session.is_ending()), (1, false));
-    session.receive(&messages("E"), &mut Vec::new(), &mut Vec::new()).unwrap();
-    assert_eq!((session.room(), session.is_ending()), (0, true));
+    let mut codec = ready(false);
+    codec.receive(&messages("NAS"), &mut Vec::new(), &mut Vec::new()).unwrap();
+    assert_eq!((codec.room(), codec.is_ending()), (1, false));
+    codec.receive(&messages("E"), &mut Vec::new(), &mut Vec::new()).unwrap();
+    assert_eq!((codec.room(), codec.is_ending()), (0, true));
 }
 
 #[test]
@@ -255,8 +255,8 @@ fn noise_breaks_nothing() {
     let kinds = b"RSKZNETDCI12GHAdcWn\0\0\0\0\0\0\0\0\0\x04\x05\x0a";
     noise(kinds, || Box::new(fresh(true)));
     noise(kinds, || {
-        let mut session = ready(false);
-        session.send(&request(0, "select $1", &["a"]), 7, &mut Vec::new());
-        Box::new(session)
+        let mut codec = ready(false);
+        codec.send(&request(0, "select $1", &["a"]), 7, &mut Vec::new());
+        Box::new(codec)
     });
 }

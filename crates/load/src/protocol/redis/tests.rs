@@ -9,11 +9,11 @@ fn request(arguments: &[&str], body: &str) -> Rendered {
 }
 
 fn said(arguments: &[&str], body: &str) -> String {
-    let (mut session, mut out) = (Redis::new(None, None, 0), Vec::new());
-    session.open(&mut out);
-    assert!(out.is_empty() && session.room() == 1);
-    session.send(&request(arguments, body), 7, &mut out);
-    assert_eq!(session.room(), 0);
+    let (mut codec, mut out) = (Redis::new(None, None, 0), Vec::new());
+    codec.open(&mut out);
+    assert!(out.is_empty() && codec.room() == 1);
+    codec.send(&request(arguments, body), 7, &mut out);
+    assert_eq!(codec.room(), 0);
     String::from_utf8(out).unwrap()
 }
 
@@ -21,10 +21,10 @@ fn said(arguments: &[&str], body: &str) -> String {
 #[track_caller]
 fn ends(answer: &str) -> Result<Vec<Ended>, Failure> {
     let take = |pieces: Vec<&[u8]>| {
-        let (mut session, mut ended) = (Redis::new(None, None, 0), Vec::new());
-        session.send(&request(&[], ""), 7, &mut Vec::new());
+        let (mut codec, mut ended) = (Redis::new(None, None, 0), Vec::new());
+        codec.send(&request(&[], ""), 7, &mut Vec::new());
         for piece in pieces {
-            session.receive(piece, &mut Vec::new(), &mut ended)?;
+            codec.receive(piece, &mut Vec::new(), &mut ended)?;
         }
         Ok(ended)
     };
@@ -98,8 +98,8 @@ fn garbage_is_said_to_be_garbage() {
 
 #[test]
 fn what_is_pushed_is_no_answer() {
-    let (mut session, mut ended) = (Redis::new(None, None, 0), Vec::new());
-    let mut take = |bytes: &[u8]| session.receive(bytes, &mut Vec::new(), &mut ended);
+    let (mut codec, mut ended) = (Redis::new(None, None, 0), Vec::new());
+    let mut take = |bytes: &[u8]| codec.receive(bytes, &mut Vec::new(), &mut ended);
     assert_eq!(take(b">1\r\n+a\r\n"), Ok(()));
     assert_eq!(take(b"+a\r\n"), Err(Failure::Malformed));
     assert!(ended.is_empty());
@@ -108,19 +108,19 @@ fn what_is_pushed_is_no_answer() {
 #[test]
 fn who_we_are_is_said_first() {
     let secret = Secret::new("secret");
-    let mut session = Redis::new(Some("me"), Some(&secret), 3);
+    let mut codec = Redis::new(Some("me"), Some(&secret), 3);
     let (mut out, mut ended) = (Vec::new(), Vec::new());
-    session.open(&mut out);
+    codec.open(&mut out);
     let expected =
         "*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$6\r\nsecret\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n";
     assert_eq!(String::from_utf8(out).unwrap(), expected);
-    session.receive(b"+OK\r\n", &mut Vec::new(), &mut ended).unwrap();
-    assert_eq!(session.room(), 0);
-    session.receive(b"+OK\r\n", &mut Vec::new(), &mut ended).unwrap();
-    assert_eq!(session.room(), 1);
+    codec.receive(b"+OK\r\n", &mut Vec::new(), &mut ended).unwrap();
+    assert_eq!(codec.room(), 0);
+    codec.receive(b"+OK\r\n", &mut Vec::new(), &mut ended).unwrap();
+    assert_eq!(codec.room(), 1);
 
-    let mut session = Redis::new(None, Some(&secret), 0);
-    let refused = session.receive(b"-WRONGPASS no\r\n", &mut Vec::new(), &mut ended);
+    let mut codec = Redis::new(None, Some(&secret), 0);
+    let refused = codec.receive(b"-WRONGPASS no\r\n", &mut Vec::new(), &mut ended);
     assert_eq!(refused, Err(Failure::Status));
     assert!(ended.is_empty());
 }
@@ -128,8 +128,8 @@ fn who_we_are_is_said_first() {
 #[test]
 fn noise_breaks_nothing() {
     noise(b"+-:$*%|>_\r\n0123456789", || {
-        let mut session = Redis::new(None, None, 0);
-        session.send(&request(&[], ""), 7, &mut Vec::new());
-        Box::new(session)
+        let mut codec = Redis::new(None, None, 0);
+        codec.send(&request(&[], ""), 7, &mut Vec::new());
+        Box::new(codec)
     });
 }

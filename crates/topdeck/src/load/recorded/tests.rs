@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use hist::Recorder;
-use load::{Calibration, Compared, Doubt, Failure, Run, Sessions, Tally};
+use load::{
+    Calibration, Compared, Doubt, Failure, Request, Requests, Run, Schedule, Sessions, Settings,
+    Spacing, Tally, Target,
+};
 
 use super::*;
 use crate::load::document;
 use crate::load::machine::Machine;
-use crate::load::plan::About;
+use crate::load::plan::Plan;
 use crate::load::push::Pushed;
 use crate::load::report::{Judged, Report};
 
@@ -67,19 +70,24 @@ pub(crate) fn report() -> Report {
         processor: "a processor".to_owned(),
         processors: 2,
     };
-    let about = About {
-        target: "http://me:…@localhost:8080/".to_owned(),
-        protocol: "http".to_owned(),
-        is_verified: None,
-        is_command: false,
-        schedule: "50/s at even distances for 2 s".to_owned(),
+    let settings = Settings {
+        target: Target::parse("http://localhost:8080/").unwrap().0,
+        tls: Default::default(),
+        schedule: Schedule::constant(50.0, 2_000 * MS, Spacing::Even),
+        requests: Requests::one(Request::default()),
         seed: 7,
         threads: 1,
         connections: 16,
         connections_max: 10_000,
         timeout_ns: 60_000 * MS,
         drain_ns: 5_000 * MS,
-        planned_ns: 2_000 * MS,
+        give_up: Default::default(),
+    };
+    let plan = Plan {
+        settings,
+        target: "http://me:…@localhost:8080/".to_owned(),
+        protocol: "http".to_owned(),
+        schedule: "50/s at even distances for 2 s".to_owned(),
         machine,
     };
     let calibration = Calibration {
@@ -95,7 +103,7 @@ pub(crate) fn report() -> Report {
     };
     let judged = ["p50<60ms", "p99<1s", "failed<1%"];
     Report {
-        about,
+        plan,
         calibration: Some(calibration),
         judged: judged.map(|text| Judged::of(&text.parse().unwrap(), &run)).into(),
         services: BTreeMap::from([(0, histogram(1..=50)), (1, histogram(51..=97))]),

@@ -1,4 +1,4 @@
-//! Sessions against real servers: first alone over a socket that waits, then in a run.
+//! Codecs against real servers: first alone over a socket that waits, then in a run.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,16 +7,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use load::{
-    Ended, Failure, Rendered, Request, Requests, Run, Schedule, Session, Settings, Spacing, Target,
+    Codec, Ended, Failure, Rendered, Request, Requests, Run, Schedule, Settings, Spacing, Target,
     Template,
 };
 
 use crate::plain;
 use crate::servers::{self, Folder, Hyper};
 
-/// A session on a connection.
+/// A codec on a connection.
 struct Talk {
-    session: Box<dyn Session>,
+    codec: Box<dyn Codec>,
     stream: TcpStream,
     ended: Vec<Ended>,
     ticket: u32,
@@ -29,12 +29,12 @@ impl Talk {
         let stream = TcpStream::connect((target.host.as_str(), target.port));
         let stream = stream.map_err(|error| Failure::of(&error))?;
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let session = target.protocol.session();
-        let mut talk = Talk { session, stream, ended: Vec::new(), ticket: 0 };
+        let codec = target.protocol.codec();
+        let mut talk = Talk { codec, stream, ended: Vec::new(), ticket: 0 };
         let mut out = Vec::new();
-        talk.session.open(&mut out);
+        talk.codec.open(&mut out);
         talk.write(&out)?;
-        while talk.session.room() == 0 {
+        while talk.codec.room() == 0 {
             talk.read()?;
         }
         Ok(talk)
@@ -59,11 +59,11 @@ impl Talk {
         let mut buffer = [0; 20_000];
         let length = self.stream.read(&mut buffer).map_err(|error| Failure::of(&error))?;
         if length == 0 {
-            self.session.close(&mut self.ended);
+            self.codec.close(&mut self.ended);
             return Err(Failure::Closed);
         }
         let mut out = Vec::new();
-        self.session.receive(&buffer[..length], &mut out, &mut self.ended)?;
+        self.codec.receive(&buffer[..length], &mut out, &mut self.ended)?;
         self.write(&out)
     }
 
@@ -71,7 +71,7 @@ impl Talk {
     fn ask(&mut self, request: &Rendered) -> Result<Option<Failure>, Failure> {
         self.ticket += 1;
         let mut out = Vec::new();
-        self.session.send(request, self.ticket, &mut out);
+        self.codec.send(request, self.ticket, &mut out);
         self.write(&out)?;
         while self.ended.is_empty() {
             self.read()?;
@@ -303,15 +303,15 @@ fn many_at_once() {
     let server = Hyper::start();
     let mut talk = Talk::open(&format!("h2c://127.0.0.1:{}", server.port)).unwrap();
     talk.check(&http("GET", "/length/1", Vec::new()), None);
-    assert_eq!(talk.session.room(), 20);
+    assert_eq!(talk.codec.room(), 20);
     let (mut sent, mut found) = (0, Vec::new());
     while found.len() < 2_000 {
         let mut out = Vec::new();
-        while talk.session.room() > 0 && sent < 2_000 {
-            talk.session.send(&http("GET", "/length/1000", Vec::new()), sent, &mut out);
+        while talk.codec.room() > 0 && sent < 2_000 {
+            talk.codec.send(&http("GET", "/length/1000", Vec::new()), sent, &mut out);
             // Every seventh is given up at once.
             if sent % 7 == 0 {
-                assert!(talk.session.abandon(sent, &mut out));
+                assert!(talk.codec.abandon(sent, &mut out));
                 found.push(sent);
             }
             sent += 1;

@@ -1,4 +1,4 @@
-//! A session: one connection's side of a protocol, without the connection. It turns requests into bytes and bytes into answers; when
+//! A codec: one connection's side of a protocol, without the connection. It turns requests into bytes and bytes into answers; when
 //! bytes come and go, and what time it is, others know.
 
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ pub struct Ended {
 /// One connection's side of a protocol.
 ///
 /// After an error nothing more is asked of it: the connection is closed, and all that is under way on it has failed.
-pub trait Session: Send {
+pub trait Codec: Send {
     /// What is said first, as soon as there is a connection.
     fn open(&mut self, _out: &mut Vec<u8>) {}
 
@@ -51,7 +51,7 @@ pub trait Session: Send {
         None
     }
 
-    /// Nobody waits for this answer any more. Whether the session can go on; if not, the connection is closed.
+    /// Nobody waits for this answer any more. Whether the codec can go on; if not, the connection is closed.
     fn abandon(&mut self, _ticket: Ticket, _out: &mut Vec<u8>) -> bool {
         false
     }
