@@ -23,15 +23,15 @@ fn run(settings: &Settings, stub: &Stub, freeze: Freeze) -> Run {
 }
 
 /// Beyond one bucket, so much is the machine's that this test runs on, with others beside it.
-const SLACK: f64 = 25.0 * MS as f64;
+pub(crate) const SLACK: f64 = 25.0 * MS as f64;
 
 #[track_caller]
-pub(crate) fn is_the_truth(found: &Histogram, expected: &Histogram) {
+pub(crate) fn is_the_truth(found: &Histogram, expected: &Histogram, slack: f64) {
     assert_eq!(found.count(), expected.count());
     let near = |what: &str, found: f64, expected: f64| {
         let off = (found - expected).abs();
         assert!(
-            off <= expected * load::bucket_width() + SLACK,
+            off <= expected * load::bucket_width() + slack,
             "{what}: {found} ns, truth {expected} ns"
         );
     };
@@ -61,7 +61,8 @@ fn check(answers: Answers, rate: f64, spacing: Spacing, freeze: (u64, u64), drai
         if run.stalls.is_empty() {
             let due = settings.schedule.arrivals();
             let end_ns = length_ns + drain_ms * MS;
-            return is_the_truth(&run.tally.response, &truth(due, service_ns, &[freeze], end_ns));
+            let expected = truth(due, service_ns, &[freeze], end_ns);
+            return is_the_truth(&run.tally.response, &expected, SLACK);
         }
         assert!(!run.doubts.is_empty());
     }

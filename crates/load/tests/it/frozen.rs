@@ -12,15 +12,32 @@ use load::{
 };
 use net::tls::ClientTls;
 
-use crate::freeze::{ATTEMPTS, is_the_truth};
+use crate::freeze::{ATTEMPTS, SLACK, is_the_truth};
 use crate::plain;
 use crate::servers::{self, Folder, Hyper};
 
 const MS: u64 = 1_000_000;
-const FREEZE: Freeze = Freeze { from_ns: 300 * MS, to_ns: 800 * MS };
-const LENGTH_NS: u64 = 1_200 * MS;
 /// What a server on the same machine takes, about: far less than the test can tell.
 const SERVICE_NS: u64 = 300_000;
+
+/// A run, and when nothing is passed on in it.
+#[derive(Clone, Copy)]
+struct Frozen {
+    rate: f64,
+    length_ns: u64,
+    freeze: Freeze,
+    /// How far a time may be off beyond a bucket. Nanoseconds.
+    slack: f64,
+}
+
+/// Frozen for a third: at the start, in the middle, and from the last third on to beyond the end.
+fn frozen(rate: f64, length_ns: u64, slack: f64) -> [Frozen; 3] {
+    let third_ns = length_ns / 3;
+    [(0, 1), (1, 2), (2, 4)].map(|(from, to)| {
+        let freeze = Freeze { from_ns: from * third_ns, to_ns: to * third_ns };
+        Frozen { rate, length_ns, freeze, slack }
+    })
+}
 
 /// Passes on what comes, but for the time of a freeze.
 struct Relay {
@@ -30,9 +47,10 @@ struct Relay {
 }
 
 impl Relay {
-    fn to(port: u16) -> Relay {
+    fn to(port: u16, freeze: Freeze) -> Relay {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let relay = Relay { port: listener.local_addr().unwrap().port(), start_ns: Arc::default() };
+        let own_port = listener.local_addr().unwrap().port();
+        let relay = Relay { port: own_port, start_ns: Arc::default() };
         let start_ns = relay.start_ns.clone();
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -41,7 +59,7 @@ impl Relay {
                     from.set_nodelay(true).unwrap();
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     let start_ns = start_ns.clone();
-                    thread::spawn(move || pass(from, to, &start_ns));
+                    thread::spawn(move || pass(from, to, freeze, &start_ns));
                 }
             }
         });
@@ -49,13 +67,13 @@ impl Relay {
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, start_ns: &AtomicU64) {
+fn pass(mut from: TcpStream, mut to: TcpStream, freeze: Freeze, start_ns: &AtomicU64) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let start = start_ns.load(Ordering::Relaxed);
         let into = clock::now().saturating_sub(start);
-        if start > 0 && (FREEZE.from_ns..FREEZE.to_ns).contains(&into) {
-            thread::sleep(Duration::from_nanos(FREEZE.to_ns - into));
+        if start > 0 && (freeze.from_ns..freeze.to_ns).contains(&into) {
+            thread::sleep(Duration::from_nanos(freeze.to_ns - into));
         }
         if to.write_all(&buffer[..length]).is_err() {
             break;
@@ -72,34 +90,75 @@ impl Observer for Begun<'_> {
     }
 }
 
-/// `target` is given the relay's port.
-#[track_caller]
-fn check(port: u16, target: impl Fn(u16) -> String, tls: &ClientTls, request: &Request) {
-    for attempt in 0..ATTEMPTS {
-        let relay = Relay::to(port);
-        let spacing = if attempt % 2 == 0 { Spacing::Even } else { Spacing::Poisson { seed: 7 } };
-        let settings = Settings {
-            tls: tls.clone(),
-            requests: Requests::one(request.clone()),
-            connections: 60,
-            connections_max: 60,
-            ..plain::settings(&target(relay.port), Schedule::constant(100.0, LENGTH_NS, spacing))
-        };
-        let stop = Arc::new(AtomicBool::new(false));
-        let run: Run = load::run(&settings, &stop, &mut Begun(&relay)).unwrap();
-        let tally = &run.tally;
-        assert_eq!((tally.failures(), tally.unfinished), (0, 0), "{:?}", tally.failed);
-        if run.stalls.is_empty() {
-            let due = settings.schedule.arrivals();
-            return is_the_truth(&tally.response, &truth(due, SERVICE_NS, &[FREEZE], u64::MAX));
-        }
-    }
-    println!("skipped: in {ATTEMPTS} runs this machine let the generator stand still in each");
+/// A server, as it is asked: `target` is given the relay's port.
+struct Asked<'a> {
+    port: u16,
+    target: Box<dyn Fn(u16) -> String + 'a>,
+    tls: &'a ClientTls,
+    request: &'a Request,
 }
 
-#[test]
-fn http_and_grpc() {
-    let (server, none) = (Hyper::start(), ClientTls::default());
+impl Asked<'_> {
+    #[track_caller]
+    fn check(&self, frozen: Frozen) {
+        let Frozen { rate, length_ns, freeze, slack } = frozen;
+        println!("{}, {rate}/s, {freeze:?}", (self.target)(self.port));
+        for attempt in 0..ATTEMPTS {
+            let relay = Relay::to(self.port, freeze);
+            let spacing = match attempt % 2 {
+                0 => Spacing::Even,
+                _ => Spacing::Poisson { seed: 7 },
+            };
+            let schedule = Schedule::constant(rate, length_ns, spacing);
+            let usual = plain::settings(&(self.target)(relay.port), schedule);
+            let is_to_the_end = freeze.to_ns > length_ns;
+            let settings = Settings {
+                tls: self.tls.clone(),
+                requests: Requests::one(self.request.clone()),
+                connections: 60,
+                connections_max: 60,
+                drain_ns: if is_to_the_end { 0 } else { usual.drain_ns },
+                ..usual
+            };
+            let stop = Arc::new(AtomicBool::new(false));
+            let run: Run = load::run(&settings, &stop, &mut Begun(&relay)).unwrap();
+            let tally = &run.tally;
+            assert_eq!(tally.failures(), 0, "{:?}", tally.failed);
+            assert_eq!(tally.unfinished > 0, is_to_the_end);
+            if run.stalls.is_empty() {
+                let due = settings.schedule.arrivals();
+                let end_ns = if is_to_the_end { length_ns } else { u64::MAX };
+                let expected = truth(due, SERVICE_NS, &[freeze], end_ns);
+                return is_the_truth(&tally.response, &expected, slack);
+            }
+        }
+        println!("skipped: in {ATTEMPTS} runs this machine let the generator stand still in each");
+    }
+}
+
+/// Each of the servers in one of the runs: all runs come about.
+fn in_turns(servers: &[Asked]) {
+    let runs = frozen(100.0, 1_200 * MS, SLACK);
+    servers.iter().zip(runs.iter().cycle()).for_each(|(server, frozen)| server.check(*frozen));
+}
+
+/// What a request takes that waited with many others, with a real server and the relay's threads on two processors.
+const TURN_NS: f64 = 100_000.0;
+
+/// Each of the servers in each of the runs.
+fn in_all(servers: &[Asked]) {
+    for (rate, seconds) in [(100.0, 9), (1_000.0, 3)] {
+        let waiting = rate * seconds as f64 / 3.0;
+        for frozen in frozen(rate, seconds * 1_000 * MS, 5.0 * MS as f64 + waiting * TURN_NS) {
+            servers.iter().for_each(|server| server.check(frozen));
+        }
+    }
+}
+
+fn http_and_grpc(check: fn(&[Asked])) {
+    let (plain, none) = (Hyper::start(), ClientTls::default());
+    let folder = Folder::new("frozen");
+    let secured = Hyper::secured(&folder);
     let get = Request {
         method: "GET".to_owned(),
         path: Template::text("/length/10"),
@@ -110,36 +169,70 @@ fn http_and_grpc() {
         body: Template::bytes(b"message".to_vec()),
         ..Request::default()
     };
-    for (scheme, request) in [("http", &get), ("h2c", &get), ("grpc", &call)] {
-        check(server.port, |port| format!("{scheme}://127.0.0.1:{port}"), &none, request);
+    let server = |scheme: &'static str, request| {
+        let is_plain = matches!(scheme, "http" | "h2c" | "grpc");
+        let (host, port, tls) = match is_plain {
+            true => ("127.0.0.1", plain.port, &none),
+            false => ("localhost", secured.port, &secured.tls),
+        };
+        let target = Box::new(move |port| format!("{scheme}://{host}:{port}"));
+        Asked { port, target, tls, request }
+    };
+    check(&[
+        server("http", &get),
+        server("h2c", &get),
+        server("grpc", &call),
+        server("grpcs", &call),
+        server("https", &get),
+        server("h2", &get),
+    ]);
+}
+
+fn databases(check: fn(&[Asked])) {
+    let none = ClientTls::default();
+    let simple = Request { body: Template::text("select 1"), ..Request::default() };
+    let prepared = Request {
+        body: Template::text("select $1::int"),
+        arguments: vec![Template::text("1")],
+        ..Request::default()
+    };
+    let arguments = ["SET", "a", "b"].map(Template::text).to_vec();
+    let set = Request { arguments, ..Request::default() };
+    let (postgres, redis) = (servers::postgres(), servers::redis());
+    let mut all = Vec::new();
+    if let Some(server) = &postgres {
+        servers::wait_for(server.port);
+        for (more, request) in [("", &simple), ("?prepared=true", &prepared)] {
+            let target = move |port| format!("postgres://postgres@127.0.0.1:{port}/postgres{more}");
+            all.push(Asked { port: server.port, target: Box::new(target), tls: &none, request });
+        }
     }
-    let folder = Folder::new("frozen");
-    let server = Hyper::secured(&folder);
-    for (scheme, request) in [("https", &get), ("h2", &get), ("grpcs", &call)] {
-        check(server.port, |port| format!("{scheme}://localhost:{port}"), &server.tls, request);
+    if let Some(server) = &redis {
+        servers::wait_for(server.port);
+        let target = |port| format!("redis://:p%40w@127.0.0.1:{port}");
+        all.push(Asked { port: server.port, target: Box::new(target), tls: &none, request: &set });
     }
+    check(&all);
 }
 
 #[test]
-fn databases() {
-    let none = ClientTls::default();
-    if let Some(server) = servers::postgres() {
-        servers::wait_for(server.port);
-        let simple = Request { body: Template::text("select 1"), ..Request::default() };
-        let prepared = Request {
-            body: Template::text("select $1::int"),
-            arguments: vec![Template::text("1")],
-            ..Request::default()
-        };
-        let target =
-            |more| move |port| format!("postgres://postgres@127.0.0.1:{port}/postgres{more}");
-        check(server.port, target(""), &none, &simple);
-        check(server.port, target("?prepared=true"), &none, &prepared);
-    }
-    if let Some(server) = servers::redis() {
-        servers::wait_for(server.port);
-        let arguments = ["SET", "a", "b"].map(Template::text).to_vec();
-        let request = Request { arguments, ..Request::default() };
-        check(server.port, |port| format!("redis://:p%40w@127.0.0.1:{port}"), &none, &request);
-    }
+fn http_and_grpc_in_turns() {
+    http_and_grpc(in_turns);
+}
+
+#[test]
+fn databases_in_turns() {
+    databases(in_turns);
+}
+
+#[test]
+#[ignore = "soak: each protocol, rate and freeze, minutes"]
+fn soak_http_and_grpc_in_all() {
+    http_and_grpc(in_all);
+}
+
+#[test]
+#[ignore = "soak: each protocol, rate and freeze, minutes"]
+fn soak_databases_in_all() {
+    databases(in_all);
 }

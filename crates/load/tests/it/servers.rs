@@ -197,6 +197,8 @@ impl Hyper {
         let port = listener.local_addr().unwrap().port();
         runtime.spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
+                // An answer in two pieces would wait for 40 ms otherwise, now and then (RFC 896, RFC 1122 4.2.3.2).
+                socket.set_nodelay(true).unwrap();
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
                     match acceptor {
