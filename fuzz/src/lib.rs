@@ -2,6 +2,8 @@
 //! input that once broke something (`testdata/fuzz/`), so that none of that takes a fuzzer.
 #![forbid(unsafe_code)]
 
+use std::sync::LazyLock;
+
 #[path = "../../crates/hist/tests/it/big.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use more of it")]
 mod big;
@@ -25,17 +27,34 @@ mod store_checks;
 #[path = "../../crates/hist/tests/it/truth.rs"]
 mod truth;
 
-/// Runs the check of a target on one input. Panics where something broke.
-pub fn check(target: &str, bytes: &[u8]) {
-    let mut all = checks::CHECKS
-        .iter()
-        .chain(&collect_checks::CHECKS)
-        .chain(&journal_checks::CHECKS)
-        .chain(&load_checks::CHECKS)
-        .chain(&query_checks::CHECKS)
-        .chain(&shm_checks::CHECKS)
-        .chain(&store_checks::CHECKS);
-    let found = all.find(|(name, _)| *name == target);
-    let (_, check) = found.unwrap_or_else(|| panic!("no check is named {target}"));
-    check(bytes);
+/// Takes one input. Panics where something broke.
+pub type Check = fn(&[u8]);
+
+/// The check that `TOPDECK_FUZZ_TARGET` names. Where that is `list`, the names of all are printed, and the program ends.
+pub fn chosen() -> Check {
+    static CHOSEN: LazyLock<Check> = LazyLock::new(choose);
+    *CHOSEN
+}
+
+fn choose() -> Check {
+    let target = std::env::var("TOPDECK_FUZZ_TARGET").unwrap_or_default();
+    if target == "list" {
+        all().for_each(|(name, _)| println!("{name}"));
+        std::process::exit(0);
+    }
+    let found = all().find(|(name, _)| target == *name);
+    let (_, check) = found.unwrap_or_else(|| {
+        panic!("TOPDECK_FUZZ_TARGET={target:?} names no target: `list` names them")
+    });
+    check
+}
+
+fn all() -> impl Iterator<Item = (&'static str, Check)> {
+    let hist = checks::CHECKS.into_iter();
+    hist.chain(collect_checks::CHECKS)
+        .chain(journal_checks::CHECKS)
+        .chain(load_checks::CHECKS)
+        .chain(query_checks::CHECKS)
+        .chain(shm_checks::CHECKS)
+        .chain(store_checks::CHECKS)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use crate::line::{Line, root};
+use crate::line::{Line, TESTS, root};
 use crate::part::{Outcome, Part, run_all};
 use crate::{clients, conformance, fuzz, loom, miri, page};
 
@@ -76,7 +76,7 @@ fn tidy(part: &str) -> Result<Outcome> {
 }
 
 fn test(part: &str) -> Result<Outcome> {
-    passed(Line::new("cargo test --workspace --locked --exclude xtask").run(part))
+    passed(Line::new(TESTS).run(part))
 }
 
 fn release(part: &str) -> Result<Outcome> {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 
 use crate::clients;
-use crate::line::{Line, root};
+use crate::line::{Line, TESTS, root};
 use crate::part::{Outcome, Part, run_all};
 
 /// Run Prometheus' own scripts, and compare answers with those of a Prometheus, which is built if need be.
@@ -74,7 +74,7 @@ fn built_and_compared(part: &str) -> Result<Outcome> {
 
 fn test(part: &str, name: &str, variable: &'static str, path: &Path) -> Result<Outcome> {
     let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
-    let line = format!("cargo test -p topdeck-query --locked --test it {name}");
+    let line = format!("{TESTS} --test it {name}");
     let line = Line::new(&format!("{line} -- --ignored --nocapture")).env(variable, path);
     ensure!(line.run_tests(part)? == 1, "there is no test {name}: nothing was checked");
     Ok(Outcome::Passed)

@@ -1,15 +1,19 @@
-//! The fuzz part: builds the targets of fuzz/ once and runs each for some seconds.
+//! The fuzz part: builds the fuzzer of fuzz/, which has the checks of all targets in it, and runs it on each for some seconds.
 
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use toml::{Table, Value};
 
-use crate::line::{Line, root};
+use crate::line::{Line, TESTS, root};
 use crate::part::Outcome;
 
 /// Overrides how long each target runs, in seconds.
 const SECONDS_VARIABLE: &str = "TOPDECK_FUZZ_SECONDS";
+
+/// Which target the fuzzer runs; `list` prints the names of all.
+const TARGET_VARIABLE: &str = "TOPDECK_FUZZ_TARGET";
+
+const FUZZER: &str = "cargo +nightly fuzz run --target-dir fuzz/target check";
 
 /// What no decoder may exceed, whatever the bytes. 64 MiB per allocation is the promise of the
 /// decoders; 512 MiB in all leaves room for the sanitizer's own; ten seconds for one input is a
@@ -26,21 +30,23 @@ fn limits(target: &str) -> &'static str {
 
 /// Writes fuzz/corpus/ from the golden files: a fuzzer that begins with nothing spends its minute on magic
 /// numbers.
-const SEEDS: &str = "cargo test --locked -p topdeck-hist -p topdeck-collect -p topdeck-journal -p topdeck-load -p topdeck-shm -p topdeck-store --test it -- --ignored write_seeds";
+const SEEDS: &str = "--test it write_seeds -- --ignored";
 
 /// Every target is run even if one before it fails.
 pub(crate) fn run(part: &str, seconds_default: u32) -> Result<Outcome> {
-    let manifest = root().join("fuzz/Cargo.toml");
-    if !manifest.exists() {
+    if !root().join("fuzz").exists() {
         return Ok(Outcome::Skipped("there is no folder fuzz/".to_owned()));
     }
     let seconds = seconds(seconds_default)?;
-    let targets = targets(&fs::read_to_string(&manifest)?).context("fuzz/Cargo.toml")?;
     if let Err(reason) = prepare(part) {
         return Ok(Outcome::Skipped(format!("{reason:#}")));
     }
-    Line::new(SEEDS).run(part)?;
+    Line::new(&format!("{TESTS} {SEEDS}")).run(part)?;
     Line::new("cargo +nightly fuzz build --target-dir fuzz/target").run(part)?;
+    let names = Line::new(FUZZER).env(TARGET_VARIABLE, "list").stdout()?;
+    let names = String::from_utf8(names).context("the names of targets")?;
+    let targets: Vec<&str> = names.lines().collect();
+    ensure!(!targets.is_empty(), "`{FUZZER}` names no targets");
     let mut failed: Vec<&str> = Vec::new();
     for target in &targets {
         if let Err(error) = fuzz_one(part, target, seconds) {
@@ -54,10 +60,17 @@ pub(crate) fn run(part: &str, seconds_default: u32) -> Result<Outcome> {
 }
 
 fn fuzz_one(part: &str, target: &str, seconds: u32) -> Result<()> {
-    let run = format!("cargo +nightly fuzz run --target-dir fuzz/target {target} --");
+    // What it finds is kept beside the others of its target.
+    let [corpus, artifacts] = ["corpus", "artifacts"].map(|of| format!("fuzz/{of}/{target}"));
+    for folder in [&corpus, &artifacts] {
+        let made = fs::create_dir_all(root().join(folder));
+        made.with_context(|| format!("cannot make {folder}"))?;
+    }
     let end = format!("-max_total_time={seconds} -verbosity=0 -print_final_stats=1");
+    let kept = format!("-artifact_prefix={artifacts}/");
+    let line = Line::new(&format!("{FUZZER} {corpus} -- {end} {} {kept}", limits(target)));
+    let line = line.env(TARGET_VARIABLE, target);
     // Freed memory that the sanitizer holds back (256 MiB by default) counts as ours.
-    let line = Line::new(&format!("{run} {end} {}", limits(target)));
     line.env("ASAN_OPTIONS", "quarantine_size_mb=64").run(part)
 }
 
@@ -80,40 +93,4 @@ fn seconds(default: u32) -> Result<u32> {
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
     seconds
         .with_context(|| format!("{SECONDS_VARIABLE}={text:?} is not a number of seconds above 0"))
-}
-
-/// Names of the `[[bin]]`s of a manifest; at least one.
-fn targets(manifest: &str) -> Result<Vec<String>> {
-    let manifest: Table = manifest.parse()?;
-    let bins = manifest.get("bin").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let name = |bin: &Value| {
-        let name = bin.get("name").and_then(Value::as_str).context("a [[bin]] has no name")?;
-        Ok(name.to_owned())
-    };
-    let names = bins.iter().map(name).collect::<Result<Vec<String>>>()?;
-    ensure!(!names.is_empty(), "no [[bin]]: there is nothing to fuzz");
-    Ok(names)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn targets_are_the_bins() {
-        let manifest = "[package]\nname = 'f'\n[[bin]]\nname = 'hlog'\n[[bin]]\nname = 'frame'\n";
-        assert_eq!(targets(manifest).unwrap(), ["hlog", "frame"]);
-    }
-
-    #[test]
-    fn a_manifest_without_targets_is_refused() {
-        let error = targets("[package]\nname = 'f'\n").unwrap_err();
-        assert_eq!(error.to_string(), "no [[bin]]: there is nothing to fuzz");
-    }
-
-    #[test]
-    fn a_target_without_name_is_refused() {
-        let error = targets("[[bin]]\npath = 'x.rs'\n").unwrap_err();
-        assert_eq!(error.to_string(), "a [[bin]] has no name");
-    }
 }

@@ -7,6 +7,10 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+/// All tests. Where some of them are run, or a program for trying out is needed, the packages are the same ones: for others Cargo would
+/// choose other features of what they depend on, and build most of it again.
+pub(crate) const TESTS: &str = "cargo test --workspace --locked --exclude xtask";
+
 /// A program, its arguments, and the environment variables that differ from ours.
 pub(crate) struct Line {
     /// `None` removes the variable.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
-use crate::line::{Line, root};
+use crate::line::{Line, TESTS, root};
 use crate::part::Outcome;
 
 /// Build the page, so that the program built next has it; does nothing where Node.js is missing.
@@ -41,7 +41,7 @@ pub(crate) fn browser(part: &str) -> Result<Outcome> {
         return Ok(Outcome::Skipped(reason));
     }
     bundle(part)?;
-    Line::new("cargo build -p topdeck --locked").run(part)?;
+    Line::new(&format!("{TESTS} --no-run")).run(part)?;
     npm("run browser").run(part)?;
     Ok(Outcome::Passed)
 }

@@ -69,6 +69,11 @@ fn no_file_names_the_place_it_was_made() {
 }
 
 #[test]
+fn the_fuzzer_has_all_checks() {
+    check(facts::fuzzer_has_all_checks);
+}
+
+#[test]
 fn changelog_knows_this_version() {
     check(facts::changelog_has_version);
 }

@@ -20,6 +20,7 @@ pub(crate) struct Events {
     epoll: OwnedFd,
     timer: OwnedFd,
     awake_ns: u64,
+    idle_ns: u64,
     found: Vec<(usize, EventFlags)>,
 }
 
@@ -37,7 +38,7 @@ impl Events {
         // Told once each time it ends: nobody reads it.
         let once = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER as u64), once)?;
-        Ok(Events { epoll, timer, awake_ns, found: Vec::with_capacity(Events::MAX) })
+        Ok(Events { epoll, timer, awake_ns, idle_ns: 0, found: Vec::with_capacity(Events::MAX) })
     }
 
     /// Looks at one more.
@@ -59,7 +60,8 @@ impl Events {
 
     /// Waits until something has come, or until then.
     pub(crate) fn wait(&mut self, until_ns: u64) {
-        let left_ns = until_ns.saturating_sub(clock::now());
+        let began_ns = clock::now();
+        let left_ns = until_ns.saturating_sub(began_ns);
         let mut limit = Some(NEVER);
         if left_ns > self.awake_ns {
             let sleep_ns = left_ns - self.awake_ns;
@@ -79,6 +81,14 @@ impl Events {
             let found = events.iter().map(|event| (event.data.u64() as usize, event.flags));
             self.found.extend(found);
         }
+        if limit.is_some() && self.found.is_empty() {
+            self.idle_ns += clock::now() - began_ns;
+        }
+    }
+
+    /// How long, since it was last asked, it looked without sleeping and found nothing.
+    pub(crate) fn take_idle_ns(&mut self) -> u64 {
+        std::mem::take(&mut self.idle_ns)
     }
 
     /// How many have something to say.

@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use hist::{Bracket, Histogram};
 
-use crate::knee::Limit;
 use crate::run::Run;
+use crate::search::Limit;
 use crate::units::UNITS;
 
 /// Something that a run must meet.
@@ -307,7 +307,7 @@ mod tests {
     fn a_search_judges_as_a_run_is_judged() {
         for failed in [0, 5, 20] {
             let run = run(1..=1000, failed);
-            let measured = crate::knee::Measured::from(&run);
+            let measured = crate::search::Measured::from(&run);
             for ms in (960..=1020).step_by(2) {
                 for written in
                     [format!("p99<{ms}ms"), format!("p98<={ms}ms"), format!("max<{ms}ms")]

@@ -39,7 +39,7 @@ pub struct Tally {
     pub waited: u64,
     /// Connections that were opened, or processes that were started.
     pub opened: u64,
-    /// Processor time of the generator's threads, nanoseconds.
+    /// Processor time of the generator's threads, but for that in which they only looked whether something had come. Nanoseconds.
     pub cpu_ns: u64,
 }
 

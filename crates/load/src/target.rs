@@ -52,15 +52,30 @@ pub enum TargetError {
     },
 }
 
-/// What a scheme stands for: whether in TLS, and the usual port.
-fn scheme(name: &str) -> Option<(bool, Option<u16>)> {
+/// What is spoken, but for what the rest of a target says.
+#[derive(Clone, Copy, PartialEq)]
+enum Spoken {
+    Http1,
+    Http2,
+    Grpc,
+    Echo,
+    Postgres,
+    Redis,
+}
+
+/// What a scheme stands for: what is spoken, whether in TLS, and the usual port.
+fn scheme(name: &str) -> Option<(Spoken, bool, Option<u16>)> {
     Some(match name {
-        "http" | "h2c" | "grpc" => (false, Some(80)),
-        "https" | "h2" | "grpcs" => (true, Some(443)),
-        "tcp" => (false, None),
-        "postgres" | "postgresql" => (false, Some(5432)),
-        "redis" => (false, Some(6379)),
-        "rediss" => (true, Some(6379)),
+        "http" => (Spoken::Http1, false, Some(80)),
+        "https" => (Spoken::Http1, true, Some(443)),
+        "h2c" => (Spoken::Http2, false, Some(80)),
+        "h2" => (Spoken::Http2, true, Some(443)),
+        "grpc" => (Spoken::Grpc, false, Some(80)),
+        "grpcs" => (Spoken::Grpc, true, Some(443)),
+        "tcp" => (Spoken::Echo, false, None),
+        "postgres" | "postgresql" => (Spoken::Postgres, false, Some(5432)),
+        "redis" => (Spoken::Redis, false, Some(6379)),
+        "rediss" => (Spoken::Redis, true, Some(6379)),
         _ => return None,
     })
 }
@@ -87,7 +102,7 @@ impl Target {
         let unknown = || TargetError::Scheme { written: shown(written) };
         let wrong = |why: &str| TargetError::Wrong { written: shown(written), why: why.to_owned() };
         let (name, rest) = written.split_once("://").ok_or_else(unknown)?;
-        let (is_tls, usual) = scheme(name).ok_or_else(unknown)?;
+        let (spoken, is_tls, usual) = scheme(name).ok_or_else(unknown)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (user, server) = match rest[..end].rsplit_once('@') {
             Some((user, _)) => (Some(User::parse(user).map_err(wrong)?), &rest[user.len() + 1..]),
@@ -98,20 +113,19 @@ impl Target {
         if read.port == 0 {
             return Err(wrong("its port is no number from 1 to 65535"));
         }
-        let takes_user = matches!(name, "postgres" | "postgresql" | "redis" | "rediss");
-        if user.is_some() && !takes_user {
+        if user.is_some() && !matches!(spoken, Spoken::Postgres | Spoken::Redis) {
             return Err(wrong("it has a user in it, who is not sent: write a header for that"));
         }
         // As it was written: a port stays that is the usual one of another scheme.
         let authority = rest[..end].to_owned();
         let (mut is_tls, mut is_verified) = (is_tls, true);
-        let (protocol, path) = match name {
-            "http" | "https" => (Protocol::Http1 { authority }, read.path),
-            "h2c" | "h2" => (Protocol::Http2 { authority, is_tls }, read.path),
-            "grpc" | "grpcs" => (Protocol::Grpc { authority, is_tls }, read.path),
-            "tcp" => (Protocol::Echo, "/".to_owned()),
-            "redis" | "rediss" => (redis(user, &read.path).map_err(wrong)?, "/".to_owned()),
-            _ => {
+        let (protocol, path) = match spoken {
+            Spoken::Http1 => (Protocol::Http1 { authority }, read.path),
+            Spoken::Http2 => (Protocol::Http2 { authority, is_tls }, read.path),
+            Spoken::Grpc => (Protocol::Grpc { authority, is_tls }, read.path),
+            Spoken::Echo => (Protocol::Echo, "/".to_owned()),
+            Spoken::Redis => (redis(user, &read.path).map_err(wrong)?, "/".to_owned()),
+            Spoken::Postgres => {
                 let (protocol, mode) = postgres(user, &read.path).map_err(wrong)?;
                 (is_tls, is_verified) = (mode != SslMode::Disable, mode != SslMode::Require);
                 (protocol, "/".to_owned())

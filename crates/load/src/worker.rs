@@ -102,8 +102,7 @@ pub(crate) struct Worker {
     /// Since when there may be one more process, when there may.
     room_since_ns: u64,
     flights: Flights,
-    /// When one was sent last, and how long the one took that was answered last.
-    last_sent_ns: u64,
+    /// How long the one took that was answered last.
     last_service_ns: u64,
     /// So many of its share came before the next.
     passed: u64,
@@ -139,7 +138,6 @@ impl Worker {
             processes: Slab::new(),
             room_since_ns: 0,
             flights: Flights::default(),
-            last_sent_ns: 0,
             last_service_ns: 0,
             passed: 0,
             next_due_ns: share.due.next(),
@@ -216,10 +214,11 @@ impl Worker {
             if is_given_up || now >= end && is_over {
                 break now;
             }
-            let until = match self.late_looks {
-                0 if self.has_too_few() && !self.is_full() || self.is_answer_near(now) => now,
-                0 => self.next_ns(now).min(report_ns).min(self.now() + SLEEP_MAX_NS),
-                _ => now,
+            let can_add = self.has_too_few() && !self.is_full();
+            let is_to_look = self.late_looks > 0 || can_add || self.is_answer_near(now);
+            let until = match is_to_look {
+                true => now,
+                false => self.next_ns(now).min(report_ns).min(self.now() + SLEEP_MAX_NS),
             };
             self.events.wait(until);
             // It meant to sleep so long.
@@ -338,18 +337,22 @@ impl Worker {
         }
         while let Some(ticket) = self.flights.next() {
             let Some(key) = self.pool.with_room() else {
+                if !self.has_too_few() {
+                    return;
+                }
+                if self.is_full() {
+                    return self.all_wait(ticket);
+                }
                 // One at a time: that takes so long that meanwhile others have room again, and a server that is behind is not asked
                 // for more connections than it needs.
-                return match () {
-                    () if !self.has_too_few() => {}
-                    () if self.is_full() => self.all_wait(ticket),
-                    () => self.connect(),
-                };
+                match self.connect() {
+                    true => return,
+                    false => continue,
+                }
             };
             // While it still waits, so that it is known of it if the worker stood still.
             let now = self.now();
             let Some(flight) = self.flights.send_next(now, key) else { return };
-            self.last_sent_ns = now;
             self.counting.send_lag.record(now - flight.due_ns);
             match self.pool[key].send(&flight.request, ticket, &mut self.scratch) {
                 Ok(()) => self.settle(key),
@@ -373,11 +376,11 @@ impl Worker {
     }
 
     /// Whether an answer may come so soon that waking up for it would be seen in its time.
-    fn is_answer_near(&self, now: u64) -> bool {
-        self.share.has_processor
-            && self.last_service_ns < QUICK_NS
-            && now < self.last_sent_ns + QUICK_NS
-            && self.flights.len() > self.flights.waiting()
+    fn is_answer_near(&mut self, now: u64) -> bool {
+        let is_quick = self.share.has_processor && self.last_service_ns < QUICK_NS;
+        // Where that one waits, none is under way; where it hangs, answers are not quick now.
+        let oldest = self.flights.oldest().filter(|_| is_quick);
+        oldest.is_some_and(|(_, one)| one.is_sent() && now < one.sent_ns + QUICK_NS)
     }
 
     /// Starts the command of who waits for longest, if there may be one more process. One at a time: that takes so long that meanwhile
@@ -463,14 +466,19 @@ impl Worker {
         }
     }
 
-    fn connect(&mut self) {
+    /// Whether a connection is being made; if not, who waits for longest knows.
+    fn connect(&mut self) -> bool {
         self.counting.tally.opened += 1;
         match self.pool.connect(&self.share.dial, &self.events) {
-            Ok(()) => self.see_connections(),
+            Ok(()) => {
+                self.see_connections();
+                true
+            }
             Err(error) => {
                 let failure = Failure::of(&error);
                 self.words.add(failure, clock::now(), || Some(error.to_string()));
                 self.not_connected(failure);
+                false
             }
         }
     }
@@ -593,7 +601,8 @@ impl Worker {
     fn take(&mut self) -> Tally {
         self.processes.iter().for_each(|(_, process)| process.trim());
         let cpu = cpu_ns();
-        self.counting.tally.cpu_ns = cpu - self.cpu_before_ns;
+        let worked_ns = cpu - self.cpu_before_ns;
+        self.counting.tally.cpu_ns = worked_ns.saturating_sub(self.events.take_idle_ns());
         self.cpu_before_ns = cpu;
         let tally = self.counting.take();
         // Those that are under way are so in the next second too, and so are connections.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::conformance;
-use crate::line::{Line, root};
+use crate::line::{Line, TESTS, root};
 
 const GO: &str = "testdata/clients/go";
 const REQUIREMENTS: &str = "testdata/clients/python/requirements.txt";
@@ -23,7 +23,7 @@ pub(super) struct Tools {
 
 impl Tools {
     pub(super) fn provide(part: &str) -> Result<Tools> {
-        Line::new("cargo build -p topdeck --locked").run(part)?;
+        Line::new(&format!("{TESTS} --no-run")).run(part)?;
         let folder = target().join("clients");
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let mut missing = Vec::new();

@@ -64,6 +64,22 @@ fn names_folder(line: &str, folder: &str) -> bool {
     })
 }
 
+/// The fuzzer has the checks of every crate that has any.
+pub(crate) fn fuzzer_has_all_checks(repo: &Repo) -> Findings {
+    const FUZZER: &str = "fuzz/src/lib.rs";
+    let mut findings = Findings::default();
+    let fuzzer = repo.file(FUZZER).map_or("", |file| file.text.as_str());
+    for file in &repo.files {
+        let Some(folder) = file.path.strip_suffix("/fuzzed.rs") else { continue };
+        findings.seen += 1;
+        if !fuzzer.contains(&format!("#[path = \"../../{folder}/checks")) {
+            let remedy = format!("add its checks to {FUZZER}");
+            findings.add(&file.path, 1, "its checks are never fuzzed", &remedy);
+        }
+    }
+    findings
+}
+
 /// CHANGELOG.md has a heading for what is not yet released, or for the workspace's version.
 pub(crate) fn changelog_has_version(repo: &Repo) -> Findings {
     const CHANGELOG: &str = "CHANGELOG.md";
@@ -189,6 +205,16 @@ mod tests {
              depend on a published version"
         );
         check(no_private_places, &[("fuzz/Cargo.lock", &text)], &[&problem]);
+    }
+
+    #[test]
+    fn checks_that_are_never_fuzzed_are_found() {
+        let fuzzer = "#[path = \"../../crates/a/tests/it/checks.rs\"]\nmod checks;\n";
+        let [a, b] = ["crates/a/tests/it/fuzzed.rs", "crates/b/tests/it/fuzzed.rs"];
+        let problem =
+            format!("{b}:1: its checks are never fuzzed: add its checks to fuzz/src/lib.rs");
+        check(fuzzer_has_all_checks, &[("fuzz/src/lib.rs", fuzzer), (a, "")], &[]);
+        check(fuzzer_has_all_checks, &[("fuzz/src/lib.rs", fuzzer), (b, "")], &[&problem]);
     }
 
     #[test]

@@ -2,4 +2,3 @@
 
 mod checks;
 mod fuzzed;
-mod speed;

@@ -33,14 +33,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-#[test]
-fn every_check_is_a_target() {
-    let manifest = fs::read_to_string(root().join("fuzz/Cargo.toml")).unwrap();
-    for (target, _) in checks::CHECKS {
-        assert!(manifest.contains(&format!("[[bin]]\nname = \"{target}\"\n")), "{target}");
-    }
-}
-
 /// Writes `fuzz/corpus/<target>/`: the golden files of each format, what our own encoders write, and what once
 /// broke something. `cargo xtask ci fuzz` calls it before the targets run.
 #[test]

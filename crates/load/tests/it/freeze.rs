@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hist::Histogram;
-use load::{Answers, Freeze, Freezing, Run, Schedule, Settings, Spacing, Stub, truth};
+use load::{Answers, Freeze, Freezing, Piece, Run, Schedule, Settings, Spacing, Stub, truth};
 
 use crate::plain;
 
@@ -46,14 +46,20 @@ pub(crate) fn is_the_truth(found: &Histogram, expected: &Histogram, slack: f64) 
 /// So often it is tried: where the machine lets the generator stand still, the run itself says that it is not to be trusted.
 pub(crate) const ATTEMPTS: usize = 6;
 
-fn check(answers: Answers, rate: f64, spacing: Spacing, freeze: (u64, u64), drain_ms: u64) {
+const LENGTH_NS: u64 = 1_500 * MS;
+
+fn constant(rate: f64, spacing: Spacing) -> Schedule {
+    Schedule::constant(rate, LENGTH_NS, spacing)
+}
+
+fn check(answers: Answers, schedule: &Schedule, freeze: (u64, u64), drain_ms: u64) {
+    let length_ns = schedule.length_ns();
     for _ in 0..ATTEMPTS {
         let service_ns = 5 * MS;
         let stub = Stub::start(answers, service_ns).unwrap();
-        let length_ns = 1_500 * MS;
-        let schedule = Schedule::constant(rate, length_ns, spacing);
         let freeze = Freeze { from_ns: freeze.0 * MS, to_ns: freeze.1 * MS };
-        let settings = Settings { drain_ns: drain_ms * MS, ..settings(&stub, answers, schedule) };
+        let settings =
+            Settings { drain_ns: drain_ms * MS, ..settings(&stub, answers, schedule.clone()) };
         let run = run(&settings, &stub, freeze);
         let all: u64 = run.by_second.values().map(Histogram::count).sum();
         let measured = run.tally.completed + run.tally.unfinished;
@@ -71,20 +77,37 @@ fn check(answers: Answers, rate: f64, spacing: Spacing, freeze: (u64, u64), drai
 
 #[test]
 fn frozen_in_the_middle() {
-    check(Answers::Http1, 1_000.0, Spacing::Even, (500, 1_000), 5_000);
-    check(Answers::Echo, 100.0, Spacing::Poisson { seed: 5 }, (500, 1_000), 5_000);
+    check(Answers::Http1, &constant(1_000.0, Spacing::Even), (500, 1_000), 5_000);
+    check(Answers::Echo, &constant(100.0, Spacing::Poisson { seed: 5 }), (500, 1_000), 5_000);
 }
 
 #[test]
 fn frozen_at_the_start() {
-    check(Answers::Http1, 100.0, Spacing::Even, (0, 500), 5_000);
-    check(Answers::Echo, 1_000.0, Spacing::Even, (0, 500), 5_000);
+    check(Answers::Http1, &constant(100.0, Spacing::Even), (0, 500), 5_000);
+    check(Answers::Echo, &constant(1_000.0, Spacing::Even), (0, 500), 5_000);
 }
 
 /// What never ends counts with its age.
 #[test]
 fn frozen_at_the_end() {
-    check(Answers::Http1, 1_000.0, Spacing::Poisson { seed: 3 }, (1_000, 9_000), 0);
+    check(Answers::Http1, &constant(1_000.0, Spacing::Poisson { seed: 3 }), (1_000, 9_000), 0);
+}
+
+/// A ramp, steps, and what was recorded: bursts of a dozen.
+#[test]
+fn frozen_on_any_schedule() {
+    let piece = |from_rate, to_rate| Piece { from_rate, to_rate, length_ns: LENGTH_NS / 3 };
+    let ramp = vec![piece(100.0, 1_000.0)];
+    let steps = vec![piece(100.0, 100.0), piece(1_000.0, 1_000.0), piece(300.0, 300.0)];
+    let spacing = Spacing::Poisson { seed: 9 };
+    let bursts = (0..600).map(|number| number / 12 * 30 * MS + number % 12 * MS / 10);
+    for (schedule, freeze) in [
+        (Schedule::Rate { pieces: ramp, spacing: Spacing::Even }, (100, 400)),
+        (Schedule::Rate { pieces: steps, spacing }, (400, 900)),
+        (Schedule::Replay(bursts.collect()), (0, 500)),
+    ] {
+        check(Answers::Http1, &schedule, freeze, 5_000);
+    }
 }
 
 /// With fewer connections than requests wait, they wait in the generator: their response time goes on, and it is told.

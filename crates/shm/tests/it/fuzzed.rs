@@ -27,14 +27,6 @@ fn what_once_broke_something_no_longer_does() {
     }
 }
 
-#[test]
-fn every_check_is_a_target() {
-    let manifest = fs::read_to_string(root().join("fuzz/Cargo.toml")).unwrap();
-    for (target, _) in checks::CHECKS {
-        assert!(manifest.contains(&format!("[[bin]]\nname = \"{target}\"\n")), "{target}");
-    }
-}
-
 /// What fuzzing begins with: PCP's own files, performance data with an entry of each kind, a table of processes.
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let mmv = files(&root().join("testdata/mmv"))

@@ -1,5 +1,5 @@
-//! The knee: the highest rate at which a target meets what is required of it, and the rate from which on its response time parts from
-//! its service time.
+//! The search for the highest rate at which a target meets what is required of it, and for the knee, from which on its response time
+//! parts from its service time.
 //!
 //! Here is only what to measure next and what follows from it; whoever searches does the measuring. Rates rise by a factor until one is
 //! not held, then the space between is halved, on a scale of factors, until it is as narrow as asked for. One bad run may be an accident

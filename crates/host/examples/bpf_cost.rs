@@ -1,4 +1,4 @@
-//! What telling about this host costs: `cargo run --release -p topdeck-host --example cost [SECONDS]`.
+//! What telling about this host costs: `cargo run --release -p topdeck-host --example bpf_cost [SECONDS]`.
 //!
 //! Runs each part for some seconds with an interval of one second and prints the processor time of this process, of
 //! the threads, and the memory. Programs in the kernel are measured by the kernel (`sysctl kernel.bpf_stats_enabled=1`)

@@ -1,4 +1,0 @@
-//! See the check of the same name in `crates/journal/tests/it/checks.rs`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| topdeck_fuzz::check("journal_parts", bytes));
