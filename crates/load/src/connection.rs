@@ -1,4 +1,4 @@
-//! A connection: a socket that never waits, TLS if there is any, and the codec that is spoken on it.
+//! A connection: a socket that never waits, TLS if there is any, and the codec of what is spoken on it.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -273,32 +273,3 @@ fn noise_breaks_nothing() {
         });
     }
 }
-
-/// Not a test: what a request costs in this crate and in h2, without a server. `cargo test -p topdeck-load -- --ignored --nocapture cost`
-#[test]
-#[ignore = "prints a figure"]
-fn cost() {
-    for (name, batch) in [("one at a time", 1), ("100 at once", 100)] {
-        let mut codec = asked(Kind::Http, 0);
-        let (mut out, mut ended) = (Vec::new(), Vec::new());
-        codec.receive(&settings(), &mut out, &mut ended).unwrap();
-        let one = request("/items/1?a=b", b"");
-        let (mut stream, rounds) = (1, 500_000 / batch);
-        let before = std::time::Instant::now();
-        for _ in 0..rounds {
-            let mut answers = Vec::new();
-            for ticket in 0..batch {
-                codec.send(&one, ticket, &mut out);
-                answers.extend(frame(HEADERS, WHOLE_HEAD, stream, OK));
-                answers.extend(frame(DATA, END, stream, b"hello"));
-                stream += 2;
-            }
-            out.clear();
-            codec.receive(&answers, &mut out, &mut ended).unwrap();
-            assert_eq!(ended.len(), batch as usize);
-            ended.clear();
-        }
-        let each = before.elapsed().as_nanos() / u128::from(rounds * batch);
-        println!("{name}: {each} ns a request");
-    }
-}
