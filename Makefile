@@ -9,7 +9,10 @@ endif
 # What `make run` gives to topdeck: `make run ARGS="hist --help"`.
 ARGS ?= serve
 
-.PHONY: help run test ci conformance bench soak dist
+# Parts of `make test` or `make system`; all if not given: `make test PART="fmt build"`.
+PART ?=
+
+.PHONY: help run test system soak fresh bench dist
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 8
@@ -21,21 +24,22 @@ run: ## build topdeck and start it with ARGS
 
 test: ## install or name what is missing, then check everything; CI runs this
 	@sh xtask/setup.sh test
-	cargo xtask ci
+	cargo xtask ci $(PART)
 
-ci: test ## the same as test
-
-conformance: ## what Prometheus answers, held against what topdeck does
+system: ## real peers and clusters, minutes each: make system PART=prometheus
 	@sh xtask/setup.sh test
-	cargo xtask conformance
+	cargo xtask system $(PART)
+
+soak: ## the long checks, hours: ten minutes per fuzz target, loom without bound
+	@sh xtask/setup.sh test
+	cargo xtask soak
+
+fresh: ## the README's two commands in a bare Debian root, as a user and as root
+	sh xtask/fresh.sh
 
 bench: ## comparisons with other libraries, side by side in one run
 	@sh xtask/setup.sh run
 	cargo run --release --manifest-path bench/Cargo.toml --locked
-
-soak: ## the long checks: ten minutes per fuzz target, loom without bound
-	@sh xtask/setup.sh test
-	cargo xtask soak
 
 dist: ## shell completions and man pages, into target/dist
 	@sh xtask/setup.sh run

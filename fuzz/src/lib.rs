@@ -30,7 +30,8 @@ mod truth;
 /// Takes one input. Panics where something broke.
 pub type Check = fn(&[u8]);
 
-/// The check that `TOPDECK_FUZZ_TARGET` names. Where that is `list`, the names of all are printed, and the program ends.
+/// The check that `TOPDECK_FUZZ_TARGET` names. Where that is `list`, all are printed, each
+/// with its crate, and the program ends.
 pub fn chosen() -> Check {
     static CHOSEN: LazyLock<Check> = LazyLock::new(choose);
     *CHOSEN
@@ -39,22 +40,26 @@ pub fn chosen() -> Check {
 fn choose() -> Check {
     let target = std::env::var("TOPDECK_FUZZ_TARGET").unwrap_or_default();
     if target == "list" {
-        all().for_each(|(name, _)| println!("{name}"));
+        all().for_each(|(of, (name, _))| println!("{of} {name}"));
         std::process::exit(0);
     }
-    let found = all().find(|(name, _)| target == *name);
-    let (_, check) = found.unwrap_or_else(|| {
+    let found = all().find(|(_, (name, _))| target == *name);
+    let (_, (_, check)) = found.unwrap_or_else(|| {
         panic!("TOPDECK_FUZZ_TARGET={target:?} names no target: `list` names them")
     });
     check
 }
 
-fn all() -> impl Iterator<Item = (&'static str, Check)> {
-    let hist = checks::CHECKS.into_iter();
-    hist.chain(collect_checks::CHECKS)
-        .chain(journal_checks::CHECKS)
-        .chain(load_checks::CHECKS)
-        .chain(query_checks::CHECKS)
-        .chain(shm_checks::CHECKS)
-        .chain(store_checks::CHECKS)
+/// Each crate's checks, by the name of the crate.
+fn all() -> impl Iterator<Item = (&'static str, (&'static str, Check))> {
+    let with = |of: &'static str, checks: Vec<(&'static str, Check)>| {
+        checks.into_iter().map(move |check| (of, check))
+    };
+    with("hist", checks::CHECKS.into())
+        .chain(with("collect", collect_checks::CHECKS.into()))
+        .chain(with("journal", journal_checks::CHECKS.into()))
+        .chain(with("load", load_checks::CHECKS.into()))
+        .chain(with("query", query_checks::CHECKS.into()))
+        .chain(with("shm", shm_checks::CHECKS.into()))
+        .chain(with("store", store_checks::CHECKS.into()))
 }

@@ -11,7 +11,7 @@ mod sent;
 mod tools;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -21,6 +21,7 @@ use self::deck::Deck;
 use self::sent::{Ask, Sent, table};
 use self::tools::Tools;
 use crate::line::Line;
+use crate::log::Log;
 use crate::part::Outcome;
 
 /// How many numbers curl sends.
@@ -28,12 +29,12 @@ const NUMBERS: u64 = 5_000;
 /// How long Prometheus may take to have sent everything, on a machine that is busy.
 const SHARDS_WAIT: &str = "100ms";
 
-pub(crate) fn run(part: &str) -> Result<Outcome> {
+pub(crate) fn run(log: &Log) -> Result<Outcome> {
     if !Line::new("curl --version").succeeds() {
         let reason = "curl is not installed (Debian package curl)";
         return Ok(Outcome::Skipped(reason.to_owned()));
     }
-    let tools = Tools::provide(part)?;
+    let tools = Tools::provide(log)?;
     let folder = Folder::new()?;
     let mut skipped = tools.missing.clone();
     let mut sent = Vec::new();
@@ -63,7 +64,7 @@ pub(crate) fn run(part: &str) -> Result<Outcome> {
     sent.extend(as_grafana(&sent));
 
     let first = deck.wait_for(&sent)?;
-    print!("\n{}", table(&sent, &first));
+    log.write(&table(&sent, &first));
     deck.grafana_starts()?;
     drop(prometheus);
     // What was only in memory is gone now, and what is read twice from the journal would count twice.
@@ -78,7 +79,8 @@ pub(crate) fn run(part: &str) -> Result<Outcome> {
         wrong.join("\n  "),
         deck.log()
     );
-    println!("{} series of {} clients, before and after a restart", sent.len(), clients(&sent));
+    let (series, names) = (sent.len(), clients(&sent));
+    log.note(&format!("{series} series of {names} clients, before and after a restart"));
     deck.stop()?;
     match skipped.is_empty() {
         true => Ok(Outcome::Passed),
@@ -255,8 +257,6 @@ fn lines(command: &mut Command) -> Result<Vec<Sent>> {
     let text = String::from_utf8(output.stdout).context("a client prints what is no UTF-8")?;
     let sent: Vec<Sent> = text.lines().map(Sent::read).collect::<Result<_>>()?;
     ensure!(!sent.is_empty(), "{named} sent nothing");
-    print!(".");
-    let _ = std::io::stdout().flush();
     Ok(sent)
 }
 

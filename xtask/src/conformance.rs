@@ -1,31 +1,17 @@
-//! `cargo xtask conformance`: topdeck's answers held against what Prometheus says is right.
+//! topdeck's answers held against what Prometheus says is right.
 //!
 //! Prometheus' module is the one that bench/peers/prometheus pins: its scripts of questions come from there, and its
 //! program is built of it, once, where the benchmark looks for it too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::clients;
-use crate::line::{Line, TESTS, root};
-use crate::part::{Outcome, Part, run_all};
-
-/// Run Prometheus' own scripts, and compare answers with those of a Prometheus, which is built if need be.
-#[derive(clap::Args)]
-pub(crate) struct Options {}
-
-pub(crate) fn run(_: &Options) -> ExitCode {
-    run_all(&PARTS)
-}
-
-const PARTS: [Part; 3] = [
-    Part { name: "scripts", about: "Prometheus' own scripts of questions", run: scripts },
-    Part { name: "compared", about: "answers of a Prometheus", run: built_and_compared },
-    Part { name: "clients", about: "libraries of others send to topdeck", run: clients::run },
-];
+use crate::line::{Line, root};
+use crate::log::Log;
+use crate::part::Outcome;
+use crate::suite;
 
 const MODULE: &str = "github.com/prometheus/prometheus";
 /// The folder of a Go module that requires the version we hold ourselves to.
@@ -36,58 +22,56 @@ const PROGRAM_VARIABLE: &str = "TOPDECK_PROMETHEUS";
 const SCRIPTS_VARIABLE: &str = "TOPDECK_PROMQLTEST";
 
 /// The questions of Prometheus' own tests.
-pub(crate) fn scripts(part: &str) -> Result<Outcome> {
-    let module = match module(part) {
+pub(crate) fn scripts(log: &Log) -> Result<Outcome> {
+    let module = match module(log) {
         Ok(module) => module,
         Err(reason) => return Ok(Outcome::Skipped(format!("{reason:#}"))),
     };
     let folder = module.join("promql/promqltest/testdata");
-    test(part, "prometheus_scripts", SCRIPTS_VARIABLE, &folder)
+    test(log, "prometheus_scripts", SCRIPTS_VARIABLE, &folder)
 }
 
 /// Answers beside those of a Prometheus, if there is one.
-pub(crate) fn compared(part: &str) -> Result<Outcome> {
+pub(crate) fn compared(log: &Log) -> Result<Outcome> {
     let program = program()?;
     if !program.exists() {
-        let reason = "Prometheus is not built; `cargo xtask conformance` does that";
+        let reason = "Prometheus is not built; `make system PART=prometheus` does that";
         return Ok(Outcome::Skipped(reason.to_owned()));
     }
-    test(part, "prometheus_answers_alike", PROGRAM_VARIABLE, &program)
+    test(log, "prometheus_answers_alike", PROGRAM_VARIABLE, &program)
 }
 
-fn built_and_compared(part: &str) -> Result<Outcome> {
+/// Answers beside those of a Prometheus, which is built if need be.
+pub(crate) fn built_and_compared(log: &Log) -> Result<Outcome> {
     let program = program()?;
     if !program.exists() {
-        if let Err(reason) = module(part) {
+        if let Err(reason) = module(log) {
             return Ok(Outcome::Skipped(format!("{reason:#}")));
         }
-        println!("== {part}: building Prometheus takes minutes, once");
+        log.note("building Prometheus takes minutes, once");
         fs::create_dir_all(root().join(BUILT))?;
         let made = program.with_extension("made");
         let made_text = made.to_str().context("the repository's path is not UTF-8")?;
         let build = format!("go -C {PEER} build -mod=readonly -o");
-        Line::new(&build).word(made_text).word(&format!("{MODULE}/cmd/prometheus")).run(part)?;
+        Line::new(&build).word(made_text).word(&format!("{MODULE}/cmd/prometheus")).run(log)?;
         fs::rename(&made, &program)?;
     }
-    compared(part)
+    compared(log)
 }
 
-fn test(part: &str, name: &str, variable: &'static str, path: &Path) -> Result<Outcome> {
+fn test(log: &Log, name: &str, variable: &'static str, path: &Path) -> Result<Outcome> {
     let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
-    let line = format!("{TESTS} --test it {name}");
-    let line = Line::new(&format!("{line} -- --ignored --nocapture")).env(variable, path);
-    ensure!(line.run_tests(part)? == 1, "there is no test {name}: nothing was checked");
-    Ok(Outcome::Passed)
+    suite::ignored(log, name, &[(variable, path)])
 }
 
 /// The folder with the sources of Prometheus, fetched if need be. An error is a reason to skip.
-fn module(part: &str) -> Result<PathBuf> {
+fn module(log: &Log) -> Result<PathBuf> {
     ensure!(
         Line::new("go version").succeeds(),
         "Prometheus' module is fetched by Go, which is not installed"
     );
     let fetch = Line::new(&format!("go -C {PEER} mod download {MODULE}"));
-    fetch.run(part).context("Prometheus' module cannot be fetched")?;
+    fetch.run(log).context("Prometheus' module cannot be fetched")?;
     let folder = Line::new(&format!("go -C {PEER} list -m -f {{{{.Dir}}}} {MODULE}")).stdout()?;
     Ok(PathBuf::from(String::from_utf8(folder)?.trim()))
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 
 use crate::line::{Line, root};
+use crate::log::Log;
 
 /// Write shell completions and man pages to target/dist.
 #[derive(clap::Args)]
@@ -19,7 +20,8 @@ const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "topdeck.bash"), ("zsh", "_topdeck"), ("fish", "topdeck.fish")];
 
 pub(crate) fn run(_: &Options) -> Result<ExitCode> {
-    Line::new("cargo build --release -p topdeck --locked").run("dist")?;
+    let log = Log::console("dist");
+    Line::new("cargo build --release -p topdeck --locked").run(&log)?;
     let dist = root().join(DIST);
     // What an older binary wrote and this one does not would stay for ever.
     if dist.exists() {
@@ -43,7 +45,7 @@ fn write_completions(folder: &Path) -> Result<()> {
 
 fn write_man_pages(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
-    topdeck(&format!("man {DIST}/man")).run("dist")?;
+    topdeck(&format!("man {DIST}/man")).run(&Log::console("dist"))?;
     let page_count = fs::read_dir(folder)?.count();
     ensure!(page_count > 0, "`topdeck man {DIST}/man` wrote no page");
     println!("== dist: {page_count} man pages in {DIST}/man");

@@ -1,90 +1,224 @@
-//! The fuzz part: builds the fuzzer of fuzz/, which has the checks of all targets in it, and runs it on each for some seconds.
+//! The fuzz part: builds the fuzzer of fuzz/, which has the checks of all targets in it, and runs it on
+//! each for some seconds, as many targets at once as there are processors.
 
 use std::fs;
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
+use std::sync::Mutex;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::line::{Line, TESTS, root};
+use crate::line::{Line, cores, root};
+use crate::log::Log;
 use crate::part::Outcome;
+use crate::passed::PassedTests;
+use crate::report::{TestEnd, TestReport};
+use crate::suite;
+use crate::workspace::Workspace;
+
+/// Fuzz one target until something breaks, or for some seconds.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Its name; without one, all names are printed
+    target: Option<String>,
+    /// How long; without end if not given
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: Option<u32>,
+}
 
 /// Overrides how long each target runs, in seconds.
 const SECONDS_VARIABLE: &str = "TOPDECK_FUZZ_SECONDS";
 
-/// Which target the fuzzer runs; `list` prints the names of all.
+/// Which target the fuzzer runs; `list` prints all of them.
 const TARGET_VARIABLE: &str = "TOPDECK_FUZZ_TARGET";
 
-const FUZZER: &str = "cargo +nightly fuzz run --target-dir fuzz/target check";
+/// What libFuzzer needs in the code, and AddressSanitizer: as cargo-fuzz sets it, which would be one more
+/// tool to build. LLVM's page on SanitizerCoverage says what each does.
+const FLAGS: [&str; 10] = [
+    "--cfg fuzzing",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Cllvm-args=-sanitizer-coverage-stack-depth",
+    "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
+    "-Zsanitizer=address",
+    "-Cdebug-assertions",
+];
 
 /// What no decoder may exceed, whatever the bytes. 64 MiB per allocation is the promise of the
 /// decoders; 512 MiB in all leaves room for the sanitizer's own; ten seconds for one input is a
 /// hang.
 const LIMITS: &str = "-malloc_limit_mb=64 -rss_limit_mb=512 -timeout=10";
 
-/// Of `store_chunk`: pco reserves room for a dictionary, at most 2^25 numbers of 8 bytes, before it looks whether its
-/// bytes hold one. In a store, only what has a matching checksum comes that far.
+/// Of `store_chunk`: pco reserves room for a dictionary, at most 2^25 numbers of 8 bytes, before it
+/// looks whether its bytes hold one. In a store, only what has a matching checksum comes that far.
 const LIMITS_WITH_PCO: &str = "-malloc_limit_mb=257 -rss_limit_mb=1024 -timeout=10";
 
-fn limits(target: &str) -> &'static str {
-    if target == "store_chunk" { LIMITS_WITH_PCO } else { LIMITS }
+/// A target, and the crate whose decoder it is for.
+struct Target {
+    name: String,
+    of: String,
 }
 
-/// Writes fuzz/corpus/ from the golden files: a fuzzer that begins with nothing spends its minute on magic
-/// numbers.
-const SEEDS: &str = "--test it write_seeds -- --ignored";
+/// `cargo xtask fuzz`.
+pub(crate) fn run_target(options: &Options) -> Result<ExitCode> {
+    let log = Log::console("fuzz");
+    let fuzzer = Fuzzer::build(&log)?;
+    let targets = fuzzer.targets()?;
+    let Some(name) = &options.target else {
+        targets.iter().for_each(|target| println!("{}", target.name));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let target = targets.iter().find(|target| target.name == *name);
+    let target = target.with_context(|| {
+        format!("there is no target {name:?}; `cargo xtask fuzz` prints the names of all")
+    })?;
+    // 0 is libFuzzer's word for no end.
+    let line = fuzzer.line(target, options.seconds.unwrap_or(0))?;
+    line.run(&log)?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Every target is run even if one before it fails.
-pub(crate) fn run(part: &str, seconds_default: u32) -> Result<Outcome> {
-    if !root().join("fuzz").exists() {
-        return Ok(Outcome::Skipped("there is no folder fuzz/".to_owned()));
-    }
+pub(crate) fn run(log: &Log, seconds_default: u32) -> Result<Outcome> {
     let seconds = seconds(seconds_default)?;
-    if let Err(reason) = prepare(part) {
+    if let Err(reason) = prepare(log) {
         return Ok(Outcome::Skipped(format!("{reason:#}")));
     }
-    Line::new(&format!("{TESTS} {SEEDS}")).run(part)?;
-    Line::new("cargo +nightly fuzz build --target-dir fuzz/target").run(part)?;
-    let names = Line::new(FUZZER).env(TARGET_VARIABLE, "list").stdout()?;
-    let names = String::from_utf8(names).context("the names of targets")?;
-    let targets: Vec<&str> = names.lines().collect();
-    ensure!(!targets.is_empty(), "`{FUZZER}` names no targets");
-    let mut failed: Vec<&str> = Vec::new();
-    for target in &targets {
-        if let Err(error) = fuzz_one(part, target, seconds) {
-            println!("FAILED: {part}: {error:#}");
-            failed.push(target);
+    let fuzzer = Fuzzer::build(log)?;
+    // Writes fuzz/corpus/ from the golden files: a fuzzer that begins with nothing spends its seconds
+    // on magic numbers.
+    suite::ignored(log, "write_seeds", &[])?;
+    let targets = fuzzer.targets()?;
+    let workspace = Workspace::read()?;
+    let queue = Mutex::new(targets.iter());
+    let sum = Mutex::new(TestReport::default());
+    std::thread::scope(|scope| {
+        let worker = || -> Result<()> {
+            loop {
+                let next = queue.lock().expect("BUG: a worker panicked").next();
+                let Some(target) = next else { return Ok(()) };
+                let report = fuzzer.fuzz_unless_unchanged(log, target, seconds, &workspace)?;
+                sum.lock().expect("BUG: a worker panicked").add(report);
+            }
+        };
+        let workers: Vec<_> = (0..cores()).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("BUG: a worker panicked"))
+    })?;
+    Ok(Outcome::Tests(sum.into_inner().expect("BUG: a worker panicked")))
+}
+
+/// The program with the checks of all targets.
+struct Fuzzer(PathBuf);
+
+impl Fuzzer {
+    fn build(log: &Log) -> Result<Fuzzer> {
+        let host = host()?;
+        // With --target, build scripts and macros are compiled without the sanitizer.
+        let build = "cargo +nightly build --release --locked --manifest-path fuzz/Cargo.toml";
+        let line = format!("{build} --target-dir fuzz/target --target {host} --bin check");
+        Line::new(&line).env("RUSTFLAGS", &FLAGS.join(" ")).run(log)?;
+        Ok(Fuzzer(root().join(format!("fuzz/target/{host}/release/check"))))
+    }
+
+    fn targets(&self) -> Result<Vec<Target>> {
+        let list = self.program().env(TARGET_VARIABLE, "list").stdout()?;
+        let list = String::from_utf8(list).context("the names of targets")?;
+        let target = |line: &str| {
+            let (of, name) = line.split_once(' ').context("a target is a crate and a name")?;
+            Ok(Target { name: name.to_owned(), of: of.to_owned() })
+        };
+        let targets: Vec<Target> = list.lines().map(target).collect::<Result<_>>()?;
+        ensure!(!targets.is_empty(), "the fuzzer names no targets");
+        Ok(targets)
+    }
+
+    fn fuzz_unless_unchanged(
+        &self,
+        log: &Log,
+        target: &Target,
+        seconds: u32,
+        workspace: &Workspace,
+    ) -> Result<TestReport> {
+        let mut prefixes = workspace.closure(&target.of)?;
+        prefixes.push("fuzz/".to_owned());
+        let mut key = PassedTests::key_of_sources(&prefixes, &[])?;
+        key += &format!(" {seconds} s");
+        let name = format!("fuzz {}", target.name);
+        if let Some(report) = PassedTests::open()?.find(&name, &key) {
+            return Ok(report);
         }
+        let report = self.fuzz(log, target, seconds)?;
+        PassedTests::update(|passed| passed.insert(&name, key, &report))?;
+        Ok(report)
     }
-    let (count, names) = (failed.len(), failed.join(", "));
-    ensure!(failed.is_empty(), "{count} of {} targets: {names}", targets.len());
-    Ok(Outcome::Passed)
+
+    fn fuzz(&self, log: &Log, target: &Target, seconds: u32) -> Result<TestReport> {
+        let start = Instant::now();
+        let line = self.line(target, seconds)?;
+        log.note(&format!("$ cargo xtask fuzz {} {seconds}", target.name));
+        let mut command = line.command();
+        let output = command.stdin(Stdio::null()).output().context("cannot start the fuzzer")?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        log.write(&format!("{line}\n{text}"));
+        let end = match output.status.success() {
+            true => TestEnd::Passed,
+            false => TestEnd::Failed { repeat: format!("cargo xtask fuzz {}", target.name) },
+        };
+        let mut report = TestReport::default();
+        let name = format!("fuzz {}", target.name);
+        report.add_test(&name, end, start.elapsed().as_secs_f64(), &text);
+        Ok(report)
+    }
+
+    /// `seconds` 0: without end.
+    fn line(&self, target: &Target, seconds: u32) -> Result<Line> {
+        // What it finds is kept beside the others of its target.
+        let name = &target.name;
+        let [corpus, artifacts] = ["corpus", "artifacts"].map(|of| format!("fuzz/{of}/{name}"));
+        for folder in [&corpus, &artifacts] {
+            let made = fs::create_dir_all(root().join(folder));
+            made.with_context(|| format!("cannot make {folder}"))?;
+        }
+        let limits = if name == "store_chunk" { LIMITS_WITH_PCO } else { LIMITS };
+        let mut line = self.program().word(&corpus);
+        for word in limits.split(' ') {
+            line = line.word(word);
+        }
+        let line = line
+            .word(&format!("-max_total_time={seconds}"))
+            .word("-verbosity=0")
+            .word("-print_final_stats=1")
+            .word(&format!("-artifact_prefix={artifacts}/"));
+        // Freed memory that the sanitizer holds back (256 MiB by default) counts as ours. Symbols of
+        // the same name in several libraries are no error of ours.
+        let sanitizer = "quarantine_size_mb=64:detect_odr_violation=0";
+        Ok(line.env(TARGET_VARIABLE, name).env("ASAN_OPTIONS", sanitizer))
+    }
+
+    fn program(&self) -> Line {
+        Line::program(&self.0)
+    }
 }
 
-fn fuzz_one(part: &str, target: &str, seconds: u32) -> Result<()> {
-    // What it finds is kept beside the others of its target.
-    let [corpus, artifacts] = ["corpus", "artifacts"].map(|of| format!("fuzz/{of}/{target}"));
-    for folder in [&corpus, &artifacts] {
-        let made = fs::create_dir_all(root().join(folder));
-        made.with_context(|| format!("cannot make {folder}"))?;
-    }
-    let end = format!("-max_total_time={seconds} -verbosity=0 -print_final_stats=1");
-    let kept = format!("-artifact_prefix={artifacts}/");
-    let line = Line::new(&format!("{FUZZER} {corpus} -- {end} {} {kept}", limits(target)));
-    let line = line.env(TARGET_VARIABLE, target);
-    // Freed memory that the sanitizer holds back (256 MiB by default) counts as ours.
-    line.env("ASAN_OPTIONS", "quarantine_size_mb=64").run(part)
-}
-
-/// What fuzzing needs beyond stable Rust: nightly, cargo-fuzz, and a C++ compiler for libFuzzer.
-fn prepare(part: &str) -> Result<()> {
+/// What fuzzing needs beyond stable Rust: nightly, and a C++ compiler for libFuzzer.
+fn prepare(log: &Log) -> Result<()> {
     let compiler = Line::new("c++ --version").succeeds();
     ensure!(compiler, "libFuzzer needs a C++ compiler (Debian: apt-get install g++)");
     if !Line::new("rustup which --toolchain nightly cargo").succeeds() {
-        Line::new("rustup toolchain install nightly --profile minimal").run(part)?;
-    }
-    if !Line::new("cargo fuzz --version").succeeds() {
-        Line::new("cargo install cargo-fuzz --locked").run(part)?;
+        Line::new("rustup toolchain install nightly --profile minimal").run(log)?;
     }
     Ok(())
+}
+
+/// The target triple of this machine.
+fn host() -> Result<String> {
+    let text = String::from_utf8(Line::new("rustc -vV").stdout()?)?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc -vV names no host")
 }
 
 fn seconds(default: u32) -> Result<u32> {

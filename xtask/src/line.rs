@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// All tests. Where some of them are run, or a program for trying out is needed, the packages are the same ones: for others Cargo would
-/// choose other features of what they depend on, and build most of it again.
-pub(crate) const TESTS: &str = "cargo test --workspace --locked --exclude xtask";
+use crate::log::Log;
 
 /// A program, its arguments, and the environment variables that differ from ours.
 pub(crate) struct Line {
@@ -24,6 +22,12 @@ impl Line {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         assert!(!words.is_empty(), "a command line needs a program");
         Line { env: Vec::new(), words }
+    }
+
+    /// A program by its path, which may hold white space.
+    pub(crate) fn program(path: &Path) -> Line {
+        let path = path.to_str().expect("BUG: the repository's path is not UTF-8");
+        Line { env: Vec::new(), words: vec![path.to_owned()] }
     }
 
     /// One more word, which may hold white space.
@@ -42,31 +46,36 @@ impl Line {
         self
     }
 
-    /// Shows the line under the name of `part`, and runs it with our own output.
-    pub(crate) fn run(&self, part: &str) -> Result<()> {
-        println!("== {part}: {self}");
-        let status = self.command().status().with_context(|| self.cannot_start())?;
-        self.check(status)
+    /// Shows the line in the log, and runs it with its output there.
+    pub(crate) fn run(&self, log: &Log) -> Result<()> {
+        log.note(&format!("$ {self}"));
+        let (stdout, stderr) = log.outputs()?;
+        let mut command = self.command();
+        let status = command.stdout(stdout).stderr(stderr).status();
+        self.check(status.with_context(|| self.cannot_start())?)
     }
 
-    /// Like `run`, for lines that run tests: how many passed.
-    ///
-    /// A filter that matches nothing also exits with 0; the count tells the two apart.
-    pub(crate) fn run_tests(&self, part: &str) -> Result<u64> {
-        println!("== {part}: {self}");
-        let mut child =
-            self.command().stdout(Stdio::piped()).spawn().with_context(|| self.cannot_start())?;
+    /// Like `run`, and hands each line of standard output to `reader`, which says whether the log
+    /// keeps it.
+    pub(crate) fn run_reading(
+        &self,
+        log: &Log,
+        mut reader: impl FnMut(&str) -> bool,
+    ) -> Result<ExitStatus> {
+        log.note(&format!("$ {self}"));
+        let (_, stderr) = log.outputs()?;
+        let mut command = self.command();
+        let child = command.stdout(Stdio::piped()).stderr(stderr).spawn();
+        let mut child = child.with_context(|| self.cannot_start())?;
         let stdout = child.stdout.take().expect("BUG: stdout was asked for");
-        let mut passed_count = 0;
         for text in BufReader::new(stdout).split(b'\n') {
-            let text = text.context("reading what the tests print")?;
+            let text = text.context("reading what the command prints")?;
             let text = String::from_utf8_lossy(&text);
-            println!("{text}");
-            passed_count += passed(&text);
+            if reader(&text) {
+                log.write(&text);
+            }
         }
-        let status = child.wait()?;
-        self.check(status)?;
-        Ok(passed_count)
+        Ok(child.wait()?)
     }
 
     /// What the line writes to its standard output.
@@ -85,7 +94,8 @@ impl Line {
         status.is_ok_and(|status| status.success())
     }
 
-    fn command(&self) -> Command {
+    /// The command, with the repository's root as its folder and no standard input.
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).current_dir(root()).stdin(Stdio::null());
         for (name, value) in &self.env {
@@ -97,7 +107,8 @@ impl Line {
         command
     }
 
-    fn check(&self, status: ExitStatus) -> Result<()> {
+    /// An error that names the line, unless it ended well.
+    pub(crate) fn check(&self, status: ExitStatus) -> Result<()> {
         ensure!(status.success(), "`{self}` ended with {status}");
         Ok(())
     }
@@ -127,11 +138,15 @@ pub(crate) fn root() -> &'static Path {
     xtask.parent().expect("BUG: xtask/ is a folder of the repository")
 }
 
-/// N of libtest's `test result: ok. N passed; …`, 0 for any other text.
-fn passed(text: &str) -> u64 {
-    let summary = text.strip_prefix("test result: ");
-    let count = summary.and_then(|rest| rest.split_once(". ")?.1.split_once(" passed"));
-    count.and_then(|(count, _)| count.parse().ok()).unwrap_or(0)
+/// Processors that this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    let named = std::env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty());
+    root().join(named.map_or_else(|| PathBuf::from("target"), PathBuf::from))
 }
 
 #[cfg(test)]
@@ -146,29 +161,14 @@ mod tests {
 
     #[test]
     fn a_line_that_fails_is_named() {
-        let error = Line::new("false").run("t").unwrap_err();
+        let error = Line::new("false").run(&Log::console("t")).unwrap_err();
         assert_eq!(error.to_string(), "`false` ended with exit status: 1");
     }
 
     #[test]
     fn a_program_that_is_missing_is_named() {
-        let error = Line::new("no-such-program-here").run("t").unwrap_err();
+        let error = Line::new("no-such-program-here").run(&Log::console("t")).unwrap_err();
         assert!(error.to_string().contains("`no-such-program-here`"), "{error}");
         assert!(!Line::new("no-such-program-here").succeeds());
-    }
-
-    #[test]
-    fn counts_what_libtest_reports() {
-        let summary = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out";
-        assert_eq!(passed(summary), 12);
-        assert_eq!(passed("test result: FAILED. 2 passed; 1 failed; 0 ignored"), 2);
-        assert_eq!(passed("test loom_two_writers ... ok"), 0);
-    }
-
-    #[test]
-    fn counts_over_all_binaries_of_a_run() {
-        let result = "test\\040result:\\040ok.\\0404\\040passed;\\n";
-        let line = Line::new(&format!("printf {result}{result}"));
-        assert_eq!(line.run_tests("t").unwrap(), 8);
     }
 }

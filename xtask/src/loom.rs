@@ -2,14 +2,18 @@
 
 use anyhow::{Result, ensure};
 
+use crate::libtest::run_cargo_test;
 use crate::line::Line;
+use crate::log::Log;
 use crate::part::Outcome;
+use crate::report::TestReport;
 
 /// The crates with lock-free code of their own.
 const CRATES: [&str; 4] = ["hist", "clock", "shm", "journal"];
 
 /// `preemptions`: how often threads may be stopped mid-way in one execution; `None` is no bound.
-pub(crate) fn run(part: &str, preemptions: Option<u32>) -> Result<Outcome> {
+pub(crate) fn run(log: &Log, preemptions: Option<u32>) -> Result<Outcome> {
+    let mut sum = TestReport::default();
     for name in CRATES {
         let test = format!("cargo test -p topdeck-{name} --release --locked --lib loom_");
         let line = Line::new(&test)
@@ -21,8 +25,9 @@ pub(crate) fn run(part: &str, preemptions: Option<u32>) -> Result<Outcome> {
             Some(count) => line.env("LOOM_MAX_PREEMPTIONS", &count.to_string()),
             None => line.unset("LOOM_MAX_PREEMPTIONS"),
         };
-        let passed_count = line.run_tests(part)?;
-        ensure!(passed_count > 0, "no test of `{name}` is named loom_: nothing was checked");
+        let report = run_cargo_test(log, &line, "cargo xtask ci loom")?;
+        ensure!(report.count() > 0, "no test of `{name}` is named loom_: nothing was checked");
+        sum.add(report);
     }
-    Ok(Outcome::Passed)
+    Ok(Outcome::Tests(sum))
 }

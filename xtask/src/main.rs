@@ -1,6 +1,7 @@
 //! `cargo xtask`: what people and CI do to this repository, as a program instead of shell scripts.
 //!
-//! One file per subcommand; `part` runs parts and counts them, `line` is a command as one types it.
+//! One file per subcommand. `line` is a command as one types it, `part` runs parts and `summary` shows
+//! what they came to; `suite` builds and runs the tests of the workspace.
 #![forbid(unsafe_code)]
 
 mod ci;
@@ -9,12 +10,21 @@ mod conformance;
 mod dist;
 mod fuzz;
 mod golden;
+mod libtest;
 mod line;
+mod log;
 mod loom;
 mod miri;
+mod named;
 mod page;
 mod part;
+mod passed;
+mod report;
 mod soak;
+mod suite;
+mod summary;
+mod system;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -26,8 +36,9 @@ use clap::Parser;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Xtask {
     Ci(ci::Options),
-    Conformance(conformance::Options),
+    System(system::Options),
     Soak(soak::Options),
+    Fuzz(fuzz::Options),
     Dist(dist::Options),
     Golden(golden::Options),
     Page(page::Options),
@@ -36,8 +47,9 @@ enum Xtask {
 fn main() -> Result<ExitCode> {
     match Xtask::parse() {
         Xtask::Ci(options) => Ok(ci::run(&options)),
-        Xtask::Conformance(options) => Ok(conformance::run(&options)),
+        Xtask::System(options) => Ok(system::run(&options)),
         Xtask::Soak(options) => Ok(soak::run(&options)),
+        Xtask::Fuzz(options) => fuzz::run_target(&options),
         Xtask::Dist(options) => dist::run(&options),
         Xtask::Golden(options) => golden::run(&options),
         Xtask::Page(options) => page::build(&options),

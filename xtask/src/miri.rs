@@ -2,32 +2,50 @@
 
 use anyhow::{Result, ensure};
 
+use crate::libtest::run_cargo_test;
 use crate::line::Line;
+use crate::log::Log;
+use crate::named::count_in_sources;
 use crate::part::Outcome;
+use crate::passed::unless_unchanged;
 
 /// The crates whose threads share memory.
 const CRATES: [&str; 4] = ["hist", "disk", "shm", "journal"];
 
 /// Installs nightly and Miri if they are missing, and skips the part where that is not possible.
-pub(crate) fn run(part: &str) -> Result<Outcome> {
-    if let Err(reason) = prepare(part) {
+pub(crate) fn run(log: &Log) -> Result<Outcome> {
+    if let Err(reason) = prepare(log) {
         return Ok(Outcome::Skipped(format!("{reason:#}")));
     }
-    for name in CRATES {
-        let test = format!("cargo +nightly miri test -p topdeck-{name} --locked --lib -- miri_");
-        let passed_count = Line::new(&test).run_tests(part)?;
-        ensure!(passed_count > 0, "no test of `{name}` is named miri_: nothing was checked");
-    }
-    Ok(Outcome::Passed)
+    // All that these crates use is in layers 0 and 1.
+    let sources =
+        ["crates/hist/", "crates/disk/", "crates/clock/", "crates/shm/", "crates/journal/"];
+    unless_unchanged(log, &sources, &[], || interpret(log))
 }
 
-fn prepare(part: &str) -> Result<()> {
+fn interpret(log: &Log) -> Result<Outcome> {
+    // One selection of packages, so that what they share is built once.
+    let packages: Vec<String> = CRATES.map(|name| format!("-p topdeck-{name}")).into();
+    let packages = packages.join(" ");
+    let test =
+        format!("cargo +nightly miri test {packages} --locked --no-fail-fast --lib -- miri_");
+    let report = run_cargo_test(log, &Line::new(&test), "cargo xtask ci miri")?;
+    let expected = count_in_sources(&CRATES, "miri_")?;
+    ensure!(
+        report.count() == expected,
+        "{} tests ran, and the sources have {expected} named miri_",
+        report.count()
+    );
+    Ok(Outcome::Tests(report))
+}
+
+fn prepare(log: &Log) -> Result<()> {
     if !present() {
         let install = "rustup toolchain install nightly --profile minimal";
-        Line::new(&format!("{install} --component miri,rust-src")).run(part)?;
+        Line::new(&format!("{install} --component miri,rust-src")).run(log)?;
     }
     // Builds Miri's own std once, which may have to fetch: a reason to skip, not to fail.
-    Line::new("cargo +nightly miri setup").run(part)
+    Line::new("cargo +nightly miri setup").run(log)
 }
 
 /// Asking neither installs nor updates anything, whatever RUSTUP_AUTO_INSTALL says.

@@ -3,47 +3,118 @@
 use std::fs;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
 
-use crate::line::{Line, TESTS, root};
+use crate::line::{Line, root, target};
+use crate::log::Log;
 use crate::part::Outcome;
+use crate::passed::unless_unchanged;
+use crate::report::{Failure, TestEnd, TestReport, Timing};
+use crate::suite;
 
 /// Build the page, so that the program built next has it; does nothing where Node.js is missing.
 #[derive(clap::Args)]
 pub(crate) struct Options {}
 
 pub(crate) fn build(_: &Options) -> Result<ExitCode> {
-    match provide("page")? {
+    let log = Log::console("page");
+    match provide(&log)? {
         Some(reason) => eprintln!("the page is left out: {reason}"),
-        None => bundle("page")?,
+        None => bundle(&log)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks it, tests what needs no browser, and builds it.
-pub(crate) fn run(part: &str) -> Result<Outcome> {
-    if let Some(reason) = provide(part)? {
+/// Builds it.
+pub(crate) fn run(log: &Log) -> Result<Outcome> {
+    if let Some(reason) = provide(log)? {
         return Ok(Outcome::Skipped(reason));
     }
-    npm("run check").run(part)?;
-    npm("test").run(part)?;
-    bundle(part)?;
+    bundle(log)?;
     Ok(Outcome::Passed)
 }
 
+/// Checks it, and tests what needs no browser.
+pub(crate) fn check(log: &Log) -> Result<Outcome> {
+    if let Some(reason) = provide(log)? {
+        return Ok(Outcome::Skipped(reason));
+    }
+    unless_unchanged(log, &["web/"], &[], || {
+        npm("run check").run(log)?;
+        vitest(log, "test")
+    })
+}
+
 /// A browser looks at the page of a real server.
-pub(crate) fn browser(part: &str) -> Result<Outcome> {
+pub(crate) fn browser(log: &Log) -> Result<Outcome> {
     if !Line::new("chromium --version").succeeds() {
         let reason = "chromium is not installed (Debian package chromium)";
         return Ok(Outcome::Skipped(reason.to_owned()));
     }
-    if let Some(reason) = provide(part)? {
+    if let Some(reason) = provide(log)? {
         return Ok(Outcome::Skipped(reason));
     }
-    bundle(part)?;
-    Line::new(&format!("{TESTS} --no-run")).run(part)?;
-    npm("run browser").run(part)?;
-    Ok(Outcome::Passed)
+    let topdeck = suite::topdeck()?;
+    unless_unchanged(log, &["web/"], &[&topdeck], || vitest(log, "browser"))
+}
+
+/// Runs the script `name` of web/package.json, which is a run of Vitest, and reads its report.
+fn vitest(log: &Log, name: &str) -> Result<Outcome> {
+    let path = target().join(format!("ci/vitest-{name}.json"));
+    // What an earlier run wrote says nothing of this one.
+    drop(fs::remove_file(&path));
+    let report = format!("--outputFile={}", path.display());
+    let line = npm("run").word(name).word("--").word("--reporter=default");
+    let line = line.word("--reporter=json").word(&report);
+    let ended = line.run(log);
+    let report = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let report = report.map(|report| read_vitest(&report, &line.to_string()));
+    match report {
+        Some(report) if report.count() > 0 && !(ended.is_err() && report.failed.is_empty()) => {
+            Ok(Outcome::Tests(report))
+        }
+        // It did not get as far as a report, or failed for another reason than a test.
+        _ => {
+            ended?;
+            bail!("`{line}` ran no test")
+        }
+    }
+}
+
+/// Reads what Vitest's reporter `json` writes.
+fn read_vitest(report: &Value, repeat: &str) -> TestReport {
+    let mut sum = TestReport::default();
+    for file in report["testResults"].as_array().into_iter().flatten() {
+        let tests = file["assertionResults"].as_array().into_iter().flatten();
+        let seconds_before: f64 = sum.tests.iter().map(|test| test.seconds).sum();
+        for test in tests {
+            let text = |key: &str| test[key].as_str().unwrap_or_default();
+            let seconds = test["duration"].as_f64().unwrap_or(0.0) / 1000.0;
+            let name = text("fullName");
+            match text("status") {
+                "passed" => sum.add_test(name, TestEnd::Passed, seconds, ""),
+                "failed" => {
+                    let output = test["failureMessages"].to_string();
+                    let repeat = format!("{repeat} -t '{name}'");
+                    sum.add_test(name, TestEnd::Failed { repeat }, seconds, &output);
+                }
+                other => {
+                    let reason = format!("Vitest says {other:?}");
+                    sum.add_test(name, TestEnd::Passed, 0.0, &format!("skipped: {reason}"));
+                }
+            }
+        }
+        let seconds = sum.tests.iter().map(|test| test.seconds).sum::<f64>() - seconds_before;
+        let name = file["name"].as_str().unwrap_or_default();
+        let name = name.rsplit_once("/web/").map_or(name, |(_, name)| name).to_owned();
+        if file["status"] == "failed" && file["assertionResults"] == Value::Array(Vec::new()) {
+            let (repeat, output) = (repeat.to_owned(), file["message"].to_string());
+            sum.failed.push(Failure { name: name.clone(), repeat, output });
+        }
+        sum.programs.push(Timing { name, seconds });
+    }
+    sum
 }
 
 /// Why there can be no page.
@@ -67,12 +138,13 @@ fn npm(what: &str) -> Line {
     Line::new(&format!("npm --prefix web --no-update-notifier {what}"))
 }
 
-fn bundle(part: &str) -> Result<()> {
-    npm("run build").run(part)
+fn bundle(log: &Log) -> Result<()> {
+    npm("run build").run(log)
 }
 
-/// The packages as the lock file has them, fetched unless they are there; why there can be none, otherwise.
-fn provide(part: &str) -> Result<Option<String>> {
+/// The packages as the lock file has them, fetched unless they are there; why there can be none,
+/// otherwise.
+fn provide(log: &Log) -> Result<Option<String>> {
     if let Some(reason) = missing() {
         return Ok(Some(reason));
     }
@@ -84,10 +156,35 @@ fn provide(part: &str) -> Result<Option<String>> {
     }
     // No network is no fault of ours, and soon known.
     if let Err(error) =
-        npm("ci --no-audit --no-fund --fetch-retries=1 --fetch-timeout=60000").run(part)
+        npm("ci --no-audit --no-fund --fetch-retries=1 --fetch-timeout=60000").run(log)
     {
         return Ok(Some(format!("the packages of web/ cannot be fetched: {error:#}")));
     }
     fs::write(&provided, lock).context("writing below web/node_modules")?;
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_report_of_vitest_is_read() {
+        let test = |name: &str, status: &str| {
+            json!({"fullName": name, "status": status, "duration": 1500.0,
+                   "failureMessages": ["expected 1"]})
+        };
+        let report = json!({"testResults": [
+            {"name": "/x/web/test/a.test.ts", "status": "failed", "assertionResults":
+                [test("a", "passed"), test("b", "failed"), test("c", "pending")]},
+            {"name": "/x/web/test/b.test.ts", "status": "failed", "message": "no such module",
+             "assertionResults": []},
+        ]});
+        let report = read_vitest(&report, "npm run test --");
+        assert_eq!((report.passed, report.skipped.len(), report.failed.len()), (1, 1, 2));
+        assert_eq!(report.failed[0].repeat, "npm run test -- -t 'b'");
+        assert_eq!(report.failed[1].name, "test/b.test.ts");
+        assert_eq!(report.programs[0].seconds, 3.0);
+    }
 }

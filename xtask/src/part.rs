@@ -1,93 +1,212 @@
-//! Parts of a long run: each is timed and ends ok, FAILED or skipped with its reason; a failure
-//! does not stop those after it, so that one run tells all.
+//! Parts of a long run: up to two at once, each timed, each with a log of its own. A failure stops no
+//! other part, and the summary at the end says everything: so one run tells all.
 
 use std::process::ExitCode;
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// A named piece of work. It gets its own name, to show it beside the commands it runs.
+use crate::log::Log;
+use crate::report::{Failure, SkippedTest, TestReport};
+use crate::summary::Summary;
+
+/// A named piece of work.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     /// One line for `--help`.
     pub(crate) about: &'static str,
-    pub(crate) run: fn(&str) -> Result<Outcome>,
+    /// Parts that end before this one starts, if they are in the same run. It starts all the same if
+    /// one of them failed: it may have something to tell.
+    pub(crate) after: &'static [&'static str],
+    /// Nothing else may run beside it: it measures time.
+    pub(crate) is_alone: bool,
+    pub(crate) run: fn(&Log) -> Result<Outcome>,
 }
 
-/// How a part ended, unless it failed.
+/// How a part ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Passed,
-    /// Could not run here; the reason is for the person who reads the table.
+    /// It had tests; it failed if one of them did.
+    Tests(TestReport),
+    /// It could not run here; the reason is for the person who reads the table.
+    Skipped(String),
+    /// Nothing that it looks at has changed since it passed.
+    Unchanged(TestReport),
+}
+
+/// A part that ended.
+pub(crate) struct PartResult {
+    pub(crate) name: &'static str,
+    pub(crate) verdict: Verdict,
+    pub(crate) tests: TestReport,
+    pub(crate) time: Duration,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    Passed,
+    Unchanged,
+    Failed,
     Skipped(String),
 }
 
-/// Runs the parts in order, shows the table and the counts. Fails if any part did.
-pub(crate) fn run_all<'a>(parts: impl IntoIterator<Item = &'a Part>) -> ExitCode {
-    let rows: Vec<Row> = parts.into_iter().map(run_one).collect();
-    print!("\n{}{}\n", table(&rows), counts(&rows));
-    match rows.iter().any(|row| row.result == Verdict::Failed) {
+/// How the output of parts is shown.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Show {
+    /// Progress on the console, output in a file for each part; two parts at once.
+    Progress,
+    /// All output on the console; one part at a time.
+    Everything,
+}
+
+/// Runs the parts, shows the summary. `command` is what runs a part by its name. Fails if any part
+/// did.
+pub(crate) fn run_all<'a>(
+    command: &str,
+    parts: impl IntoIterator<Item = &'a Part>,
+    show: Show,
+) -> ExitCode {
+    let start = Instant::now();
+    let parts: Vec<&Part> = parts.into_iter().collect();
+    let lanes = if show == Show::Progress { LANES } else { 1 };
+    let results = schedule(&parts, lanes, |part| run_one(command, part, show));
+    let summary = Summary { results: &results, time: start.elapsed() };
+    print!("\n{summary}");
+    match results.iter().any(|result| result.verdict == Verdict::Failed) {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     }
 }
 
-struct Row {
-    name: &'static str,
-    result: Verdict,
-    time: Duration,
-}
+/// How many parts run at once. A part has long stretches with one busy thread (links, npm, tests that
+/// wait); two parts fill them. More would need more memory than a small machine has.
+const LANES: usize = 2;
 
-#[derive(PartialEq)]
-enum Verdict {
-    Ok,
-    Failed,
-    Skipped(String),
-}
-
-fn run_one(part: &Part) -> Row {
-    let start = Instant::now();
-    let name = part.name;
-    let result = match (part.run)(name) {
-        Ok(Outcome::Passed) => Verdict::Ok,
-        Ok(Outcome::Skipped(reason)) => {
-            println!("skipped: {name}: {reason}");
-            Verdict::Skipped(reason)
-        }
-        Err(error) => {
-            println!("FAILED: {name}: {error:#}");
-            Verdict::Failed
+/// Runs each part once, in the order of the list as far as `after` and `is_alone` allow.
+fn schedule(
+    parts: &[&Part],
+    lanes: usize,
+    run: impl Fn(&Part) -> PartResult + Sync,
+) -> Vec<PartResult> {
+    let schedule = Mutex::new(Schedule::new(parts));
+    let changed = Condvar::new();
+    let lane = || {
+        loop {
+            let mut state = schedule.lock().expect("BUG: a lane panicked");
+            let index = loop {
+                if state.waiting.is_empty() {
+                    return;
+                }
+                match state.start_next() {
+                    Some(index) => break index,
+                    None => state = changed.wait(state).expect("BUG: a lane panicked"),
+                }
+            };
+            drop(state);
+            let result = run(parts[index]);
+            schedule.lock().expect("BUG: a lane panicked").end(index, result);
+            changed.notify_all();
         }
     };
-    let time = start.elapsed();
-    println!("== {name}: {}\n", seconds(time));
-    Row { name, result, time }
+    std::thread::scope(|scope| (0..lanes).for_each(|_| drop(scope.spawn(lane))));
+    let mut ended = schedule.into_inner().expect("BUG: a lane panicked").ended;
+    ended.sort_by_key(|(index, _)| *index);
+    ended.into_iter().map(|(_, result)| result).collect()
 }
 
-fn table(rows: &[Row]) -> String {
-    let head = ["part".to_owned(), "result".to_owned(), "seconds".to_owned()];
-    let cells = rows.iter().map(|row| {
-        let result = match &row.result {
-            Verdict::Ok => "ok".to_owned(),
-            Verdict::Failed => "FAILED".to_owned(),
-            Verdict::Skipped(reason) => format!("skipped: {reason}"),
+/// Which parts wait, run and have ended, by their index in `parts`.
+struct Schedule<'a> {
+    parts: &'a [&'a Part],
+    waiting: Vec<usize>,
+    running: Vec<usize>,
+    ended: Vec<(usize, PartResult)>,
+}
+
+impl<'a> Schedule<'a> {
+    fn new(parts: &'a [&'a Part]) -> Schedule<'a> {
+        let waiting = (0..parts.len()).collect();
+        Schedule { parts, waiting, running: Vec::new(), ended: Vec::new() }
+    }
+
+    /// Takes the first part that may start now.
+    fn start_next(&mut self) -> Option<usize> {
+        if self.running.iter().any(|index| self.parts[*index].is_alone) {
+            return None;
+        }
+        let may_start = |index: &&usize| {
+            let part = self.parts[**index];
+            let is_ready = part.after.iter().all(|name| !self.is_to_come(name));
+            is_ready && (!part.is_alone || self.running.is_empty())
         };
-        [row.name.to_owned(), result, format!("{:.1}", row.time.as_secs_f64())]
+        let index = self.waiting.iter().find(may_start).copied();
+        assert!(
+            index.is_some() || !self.running.is_empty(),
+            "BUG: parts wait for each other: {:?}",
+            self.waiting.iter().map(|index| self.parts[*index].name).collect::<Vec<_>>()
+        );
+        self.waiting.retain(|other| Some(*other) != index);
+        self.running.extend(index);
+        index
+    }
+
+    /// Whether a part of this name waits or runs.
+    fn is_to_come(&self, name: &str) -> bool {
+        let mut indexes = self.waiting.iter().chain(&self.running);
+        indexes.any(|index| self.parts[*index].name == name)
+    }
+
+    fn end(&mut self, index: usize, result: PartResult) {
+        self.running.retain(|other| *other != index);
+        self.ended.push((index, result));
+    }
+}
+
+fn run_one(command: &str, part: &Part, show: Show) -> PartResult {
+    let start = Instant::now();
+    let log = match show {
+        Show::Progress => Log::file(part.name),
+        Show::Everything => Ok(Log::console(part.name)),
+    };
+    // A log that cannot be made is no reason to run nothing.
+    let log = log.unwrap_or_else(|error| {
+        println!("{}: {error:#}; its output is shown here", part.name);
+        Log::console(part.name)
     });
-    let lines: Vec<[String; 3]> = std::iter::once(head).chain(cells).collect();
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
-    let (name, result) = (width(0).unwrap_or(0), width(1).unwrap_or(0));
-    lines.iter().map(|[n, r, s]| format!("{n:name$}  {r:result$}  {s:>7}\n")).collect()
-}
-
-fn counts(rows: &[Row]) -> String {
-    let passed = rows.iter().filter(|row| row.result == Verdict::Ok).count();
-    let failed = rows.iter().filter(|row| row.result == Verdict::Failed).count();
-    format!("{passed} passed, {failed} failed, {} skipped", rows.len() - passed - failed)
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
+    let repeat = format!("{command} {}", part.name);
+    let (verdict, mut tests) = match (part.run)(&log) {
+        Ok(Outcome::Passed) => (Verdict::Passed, TestReport::default()),
+        Ok(Outcome::Unchanged(tests)) => (Verdict::Unchanged, tests),
+        Ok(Outcome::Tests(tests)) if tests.failed.is_empty() => (Verdict::Passed, tests),
+        Ok(Outcome::Tests(tests)) => (Verdict::Failed, tests),
+        Ok(Outcome::Skipped(reason)) => (Verdict::Skipped(reason), TestReport::default()),
+        Err(error) => {
+            let name = "(the whole part)".to_owned();
+            let output = format!("{}\n{error:#}", log.tail());
+            let failed = vec![Failure { name, repeat, output }];
+            (Verdict::Failed, TestReport { failed, ..TestReport::default() })
+        }
+    };
+    // A part that is skipped is a check that did not run.
+    if let Verdict::Skipped(reason) = &verdict {
+        let name = "(the whole part)".to_owned();
+        tests.skipped.push(SkippedTest { name, reason: reason.clone() });
+    }
+    let time = start.elapsed();
+    let path = log.path().map(|path| format!("; log: {}", path.display())).unwrap_or_default();
+    let end = match &verdict {
+        Verdict::Failed => format!("FAILED{path}"),
+        Verdict::Skipped(reason) => format!("skipped: {reason}"),
+        Verdict::Passed => "ok".to_owned(),
+        Verdict::Unchanged => "unchanged since it passed".to_owned(),
+    };
+    log.note(&format!("{end} ({:.1} s)", time.as_secs_f64()));
+    // At once, and not at the end only: who looks on may begin to mend it.
+    for failure in &tests.failed {
+        println!("---- {}: {}\n{}\n----", part.name, failure.name, failure.output.trim_end());
+    }
+    PartResult { name: part.name, verdict, tests, time }
 }
 
 #[cfg(test)]
@@ -95,35 +214,74 @@ mod tests {
     use super::*;
     use anyhow::bail;
 
+    const NONE: Part =
+        Part { name: "", about: "", after: &[], is_alone: false, run: |_| Ok(Outcome::Passed) };
+
+    fn result(part: &Part) -> PartResult {
+        let tests = TestReport::default();
+        PartResult { name: part.name, verdict: Verdict::Passed, tests, time: Duration::ZERO }
+    }
+
     #[test]
-    fn each_way_to_end_is_a_row_and_is_counted() {
+    fn a_part_starts_after_those_it_names_and_a_lonely_one_by_itself() {
+        let running = Mutex::new(Vec::new());
+        let seen = Mutex::new(Vec::new());
         let parts = [
-            Part { name: "good", about: "", run: |_| Ok(Outcome::Passed) },
-            Part { name: "bad", about: "", run: |_| bail!("no luck") },
-            Part { name: "absent", about: "", run: |_| Ok(Outcome::Skipped("no tool".into())) },
+            Part { name: "b", after: &["a", "elsewhere"], ..NONE },
+            Part { name: "alone", is_alone: true, ..NONE },
+            Part { name: "a", ..NONE },
+            Part { name: "c", ..NONE },
         ];
-        let mut rows: Vec<Row> = parts.iter().map(run_one).collect();
-        rows.iter_mut().for_each(|row| row.time = Duration::from_millis(1250));
-        let expected = "part    result            seconds\n\
-                        good    ok                    1.2\n\
-                        bad     FAILED                1.2\n\
-                        absent  skipped: no tool      1.2\n";
-        assert_eq!(table(&rows), expected);
-        assert_eq!(counts(&rows), "1 passed, 1 failed, 1 skipped");
+        let parts: Vec<&Part> = parts.iter().collect();
+        let results = schedule(&parts, 2, |part| {
+            running.lock().unwrap().push(part.name);
+            std::thread::yield_now();
+            let beside = running.lock().unwrap().clone();
+            assert!(part.name != "alone" || beside == ["alone"], "{beside:?}");
+            seen.lock().unwrap().push(part.name);
+            running.lock().unwrap().retain(|name| *name != part.name);
+            result(part)
+        });
+        let names: Vec<&str> = results.iter().map(|result| result.name).collect();
+        assert_eq!(names, ["b", "alone", "a", "c"], "as in the list");
+        let seen = seen.into_inner().unwrap();
+        let place = |name| seen.iter().position(|other| *other == name);
+        assert!(place("a") < place("b"), "{seen:?}");
     }
 
     #[test]
-    fn fails_only_if_a_part_does() {
-        let good = Part { name: "good", about: "", run: |_| Ok(Outcome::Passed) };
-        let bad = Part { name: "bad", about: "", run: |_| bail!("no luck") };
-        assert_eq!(run_all([&good]), ExitCode::SUCCESS);
-        assert_eq!(run_all([&bad, &good]), ExitCode::FAILURE);
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn parts_that_wait_for_each_other_are_a_bug() {
+        let parts =
+            [Part { name: "a", after: &["b"], ..NONE }, Part { name: "b", after: &["a"], ..NONE }];
+        schedule(&parts.iter().collect::<Vec<_>>(), 1, result);
     }
 
     #[test]
-    fn a_part_hears_its_own_name() {
-        let run = |name: &str| Ok(Outcome::Skipped(name.to_owned()));
-        let row = run_one(&Part { name: "echo", about: "", run });
-        assert!(row.result == Verdict::Skipped("echo".to_owned()));
+    fn a_failure_stops_no_other_part_and_names_its_command() {
+        let bad = Part { name: "bad", run: |_| bail!("no luck"), ..NONE };
+        let good = Part { name: "good", ..NONE };
+        let run = |part: &Part| run_one("cargo xtask ci", part, Show::Everything);
+        let results = schedule(&[&bad, &good], 1, run);
+        assert_eq!(results[0].verdict, Verdict::Failed);
+        assert_eq!(results[0].tests.failed[0].repeat, "cargo xtask ci bad");
+        assert!(results[0].tests.failed[0].output.contains("no luck"));
+        assert_eq!(results[1].verdict, Verdict::Passed);
+    }
+
+    #[test]
+    fn the_run_fails_only_if_a_part_does() {
+        let bad = Part { name: "bad", run: |_| bail!("no luck"), ..NONE };
+        let run = |parts: &[&Part]| run_all("cargo xtask ci", parts.to_vec(), Show::Everything);
+        assert_eq!(run(&[&NONE]), ExitCode::SUCCESS);
+        assert_eq!(run(&[&bad, &NONE]), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_part_that_is_skipped_counts_as_a_check_that_did_not_run() {
+        let run = |_: &Log| Ok(Outcome::Skipped("no tool".to_owned()));
+        let result = run_one("x", &Part { name: "absent", run, ..NONE }, Show::Everything);
+        assert_eq!(result.verdict, Verdict::Skipped("no tool".to_owned()));
+        assert_eq!(result.tests.skipped[0].reason, "no tool");
     }
 }

@@ -4,8 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::libtest::run_cargo_test;
 use crate::line::Line;
-use crate::part::{Outcome, Part, run_all};
+use crate::log::Log;
+use crate::part::{Outcome, Part, Show, run_all};
 use crate::{fuzz, loom};
 
 /// Run the tests named `soak_`, loom without a bound, and each fuzz target for minutes.
@@ -13,29 +15,49 @@ use crate::{fuzz, loom};
 pub(crate) struct Options {}
 
 pub(crate) fn run(_: &Options) -> ExitCode {
-    run_all(&PARTS)
+    run_all("cargo xtask soak", &PARTS, Show::Everything)
 }
 
 const PARTS: [Part; 3] = [
-    Part { name: "test", about: "tests named soak_, optimised", run: test },
-    Part { name: "loom", about: "interleavings of threads, all", run: loom_unbounded },
-    Part { name: "fuzz", about: "each target for TOPDECK_FUZZ_SECONDS", run: fuzz_long },
+    Part {
+        name: "test",
+        about: "tests named soak_, optimised",
+        after: &[],
+        is_alone: true,
+        run: test,
+    },
+    Part {
+        name: "loom",
+        about: "interleavings of threads, all",
+        after: &[],
+        is_alone: true,
+        run: loom_unbounded,
+    },
+    Part {
+        name: "fuzz",
+        about: "each target for TOPDECK_FUZZ_SECONDS",
+        after: &[],
+        is_alone: true,
+        run: fuzz_long,
+    },
 ];
 
 const FUZZ_SECONDS: u32 = 600;
 
-fn test(part: &str) -> Result<Outcome> {
-    let line = Line::new("cargo test --workspace --release --locked -- --include-ignored soak_");
-    match line.run_tests(part)? {
+fn test(log: &Log) -> Result<Outcome> {
+    let command =
+        "cargo test --workspace --release --locked --no-fail-fast -- --include-ignored soak_";
+    let report = run_cargo_test(log, &Line::new(command), command)?;
+    match report.count() {
         0 => Ok(Outcome::Skipped("no test is named soak_".to_owned())),
-        _ => Ok(Outcome::Passed),
+        _ => Ok(Outcome::Tests(report)),
     }
 }
 
-fn loom_unbounded(part: &str) -> Result<Outcome> {
-    loom::run(part, None)
+fn loom_unbounded(log: &Log) -> Result<Outcome> {
+    loom::run(log, None)
 }
 
-fn fuzz_long(part: &str) -> Result<Outcome> {
-    fuzz::run(part, FUZZ_SECONDS)
+fn fuzz_long(log: &Log) -> Result<Outcome> {
+    fuzz::run(log, FUZZ_SECONDS)
 }

@@ -49,6 +49,11 @@ fn files_say_what_they_are_for() {
 }
 
 #[test]
+fn slow_tests_give_a_reason() {
+    check(rust::slow_tests_give_a_reason);
+}
+
+#[test]
 fn unsafe_stands_only_where_it_may() {
     check(|repo| rust::unsafe_only_in(repo, UNSAFE_FILES));
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::conformance;
-use crate::line::{Line, TESTS, root};
+use crate::line::{Line, root, target};
+use crate::log::Log;
+use crate::suite;
 
 const GO: &str = "testdata/clients/go";
 const REQUIREMENTS: &str = "testdata/clients/python/requirements.txt";
@@ -22,8 +24,8 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    pub(super) fn provide(part: &str) -> Result<Tools> {
-        Line::new(&format!("{TESTS} --no-run")).run(part)?;
+    pub(super) fn provide(log: &Log) -> Result<Tools> {
+        let topdeck = suite::topdeck()?;
         let folder = target().join("clients");
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let mut missing = Vec::new();
@@ -31,37 +33,31 @@ impl Tools {
             found.map_err(|reason| missing.push(format!("{reason:#}"))).ok()
         };
         // Fetching may fail for want of a network, which is no fault of ours; that the program does not compile is.
-        let go = match or_missing(go_modules(part).map(|()| folder.join("clients-go"))) {
+        let go = match or_missing(go_modules(log).map(|()| folder.join("clients-go"))) {
             Some(program) => {
                 let build = format!("go -C {GO} build -mod=readonly -o");
-                Line::new(&build).word(text(&program)?).word(".").run(part)?;
+                Line::new(&build).word(text(&program)?).word(".").run(log)?;
                 Some(program)
             }
             None => None,
         };
-        let python = or_missing(python(part, &folder));
+        let python = or_missing(python(log, &folder));
         let prometheus = or_missing(prometheus());
-        Ok(Tools { topdeck: target().join("debug/topdeck"), go, python, prometheus, missing })
+        Ok(Tools { topdeck, go, python, prometheus, missing })
     }
 }
 
-/// Where cargo builds.
-fn target() -> PathBuf {
-    let named = std::env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty());
-    root().join(named.map_or_else(|| PathBuf::from("target"), PathBuf::from))
-}
-
-fn go_modules(part: &str) -> Result<()> {
+fn go_modules(log: &Log) -> Result<()> {
     ensure!(
         Line::new("go version").succeeds(),
         "the clients in Go: Go is not installed (Debian package golang-go)"
     );
     let fetch = Line::new(&format!("go -C {GO} mod download"));
-    fetch.run(part).context("the clients in Go: their modules cannot be fetched")
+    fetch.run(log).context("the clients in Go: their modules cannot be fetched")
 }
 
 /// The packages are installed anew when their list is another one.
-fn python(part: &str, folder: &Path) -> Result<PathBuf> {
+fn python(log: &Log, folder: &Path) -> Result<PathBuf> {
     ensure!(
         Line::new("python3 --version").succeeds(),
         "the clients in Python: Python is not installed (Debian package python3)"
@@ -73,20 +69,23 @@ fn python(part: &str, folder: &Path) -> Result<PathBuf> {
         return Ok(program);
     }
     let make = Line::new("python3 -m venv --clear").word(text(&home)?);
-    make.run(part).context(
+    make.run(log).context(
         "the clients in Python: no environment can be made (Debian package python3-venv)",
     )?;
     let install = Line::new(text(&program)?).word("-m").word("pip").word("install");
     let install =
         install.word("--quiet").word("--no-deps").word("--requirement").word(REQUIREMENTS);
-    install.run(part).context("the clients in Python: their packages cannot be installed")?;
+    install.run(log).context("the clients in Python: their packages cannot be installed")?;
     fs::write(&list, wanted)?;
     Ok(program)
 }
 
 fn prometheus() -> Result<PathBuf> {
     let program = conformance::program()?;
-    ensure!(program.exists(), "Prometheus: it is not built; `cargo xtask conformance` does that");
+    ensure!(
+        program.exists(),
+        "Prometheus: it is not built; `make system PART=prometheus` does that"
+    );
     Ok(program)
 }
 

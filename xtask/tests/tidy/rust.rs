@@ -24,6 +24,24 @@ pub(crate) fn files_open_with_their_role(repo: &Repo) -> Findings {
     findings
 }
 
+/// A test that is declared slow says why: `// slow: REASON` above its function.
+pub(crate) fn slow_tests_give_a_reason(repo: &Repo) -> Findings {
+    let mut findings = Findings::default();
+    for (path, text) in sources(repo) {
+        findings.seen += 1;
+        for (index, line) in text.lines().enumerate() {
+            let Some(rest) = line.trim_start().strip_prefix("// slow") else { continue };
+            let is_declared = rest.is_empty() || rest.starts_with(':');
+            // Three words are the least that says something.
+            if is_declared && rest.split_whitespace().count() < 4 {
+                let remedy = "write `// slow: REASON` above the test, in a few words";
+                findings.add(path, index + 1, "a slow test gives no reason", remedy);
+            }
+        }
+    }
+    findings
+}
+
 /// The keyword `unsafe` stands only in the allowed files, and in each of them.
 pub(crate) fn unsafe_only_in(repo: &Repo, allowed: &[&str]) -> Findings {
     let mut findings = Findings::default();
@@ -193,6 +211,17 @@ fn skip_char(rest: &str) -> usize {
 mod tests {
     use super::*;
     use crate::repo::check;
+
+    #[test]
+    fn a_slow_test_with_a_reason_passes() {
+        let file = |text| ("crates/a/src/a.rs", text);
+        let reason = "// slow: it waits for the kernel's minute\nfn a() {}\n// slowly grown\n";
+        check(slow_tests_give_a_reason, &[file(reason)], &[]);
+        let problem = "crates/a/src/a.rs:1: a slow test gives no reason: write `// slow: REASON` \
+                       above the test, in a few words";
+        check(slow_tests_give_a_reason, &[file("    // slow:\nfn a() {}\n")], &[problem]);
+        check(slow_tests_give_a_reason, &[file("// slow\nfn a() {}\n")], &[problem]);
+    }
 
     /// Lines of `text` on which the keyword is code.
     #[track_caller]

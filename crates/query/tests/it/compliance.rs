@@ -1,6 +1,6 @@
 //! Questions over a range to Prometheus itself and to a store of ours with the same data; their answers are compared.
 //!
-//! `cargo xtask conformance` runs it. `TOPDECK_PROMETHEUS` names the program; `TOPDECK_COMPLIANCE_QUERIES` may name a file of
+//! `make system PART=prometheus` runs it. `TOPDECK_PROMETHEUS` names the program; `TOPDECK_COMPLIANCE_QUERIES` may name a file of
 //! Prometheus' compliance tests, whose questions are then asked beside ours.
 
 mod data;

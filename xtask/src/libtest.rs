@@ -1,0 +1,203 @@
+//! What libtest prints: events as JSON from a test program that we run ourselves, lines of text from
+//! `cargo test`.
+//!
+//! The JSON (`--format json --report-time`) is the only output with the seconds of each test. libtest
+//! calls it unstable, and gives it on stable Rust where `RUSTC_BOOTSTRAP` is set; a change of its
+//! form fails the part, since a program whose events do not add up is a failure.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::line::Line;
+use crate::log::Log;
+use crate::report::{Failure, TestEnd, TestReport};
+
+/// The arguments that make a test program print events.
+pub(crate) const JSON_ARGUMENTS: &str =
+    "-Z unstable-options --format json --report-time --show-output";
+
+/// The events of one test program, added up.
+pub(crate) struct Events {
+    program: String,
+    /// `cargo test …` up to where the name of a test goes.
+    repeat: String,
+    report: TestReport,
+    running: BTreeSet<String>,
+    /// How many tests the program said that it has to run.
+    expected: Option<u64>,
+    /// Tests with `#[ignore]`.
+    ignored: u64,
+    is_ended: bool,
+}
+
+impl Events {
+    /// `program`: its name, before the names of its tests. `repeat`: a command to which the name of a
+    /// test is added.
+    pub(crate) fn new(program: &str, repeat: &str) -> Events {
+        let (program, repeat) = (program.to_owned(), repeat.to_owned());
+        let report = TestReport::default();
+        let running = BTreeSet::new();
+        Events { program, repeat, report, running, expected: None, ignored: 0, is_ended: false }
+    }
+
+    /// Reads one line. False if it is no event, but something that a test wrote by itself.
+    pub(crate) fn read(&mut self, line: &str) -> bool {
+        // A child that a test started may have written the beginning of the line.
+        let Some(start) = line.find("{ \"type\": ") else { return false };
+        let Ok(event) = serde_json::from_str::<Value>(&line[start..]) else { return false };
+        let text = |key: &str| event[key].as_str().unwrap_or_default();
+        match (text("type"), text("event")) {
+            ("suite", "started") => self.expected = event["test_count"].as_u64(),
+            ("suite", _) => self.is_ended = true,
+            ("test", "started") => drop(self.running.insert(text("name").to_owned())),
+            ("test", "ignored") => self.ignored += 1,
+            ("test", "timeout") => {}
+            ("test", end) => {
+                let name = text("name");
+                self.running.remove(name);
+                let full = format!("{} {name}", self.program);
+                let end = match end {
+                    "ok" => TestEnd::Passed,
+                    _ => TestEnd::Failed { repeat: format!("{} {name}", self.repeat) },
+                };
+                let seconds = event["exec_time"].as_f64().unwrap_or(0.0);
+                let output = format!("{}{}", text("stdout"), text("message"));
+                self.report.add_test(&full, end, seconds, &output);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// How many tests have ended.
+    pub(crate) fn count(&self) -> u64 {
+        self.report.count()
+    }
+
+    /// What it came to. `ended` is what is known of the program's end, for one that did not tell all
+    /// results.
+    pub(crate) fn finish(mut self, ended: &str) -> TestReport {
+        let count = self.report.count();
+        let is_whole = self.is_ended && self.expected == Some(count + self.ignored);
+        if !is_whole {
+            let running: Vec<&str> = self.running.iter().map(String::as_str).collect();
+            let running = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
+            let expected = self.expected.map_or_else(|| "?".to_owned(), |count| count.to_string());
+            self.report.failed.push(Failure {
+                name: format!("{} (the whole program)", self.program),
+                repeat: self.repeat.trim_end_matches("--exact").trim_end().to_owned(),
+                output: format!(
+                    "the test program {ended} after {count} of {expected} tests ({} ignored); \
+                     running then: {running}",
+                    self.ignored
+                ),
+            });
+        }
+        self.report
+    }
+}
+
+/// Runs a `cargo test` whose programs are not ours to start, and adds up what it prints. `repeat`: the
+/// command that runs all of it again.
+pub(crate) fn run_cargo_test(log: &Log, line: &Line, repeat: &str) -> Result<TestReport> {
+    let mut lines = Lines::new(repeat);
+    let status = line.run_reading(log, |text| {
+        lines.read(text);
+        true
+    })?;
+    // It may fail without a test that fails: where something does not compile.
+    if lines.report.failed.is_empty() {
+        line.check(status)?;
+    }
+    Ok(lines.report)
+}
+
+/// The lines of `cargo test`, added up.
+struct Lines {
+    repeat: String,
+    report: TestReport,
+}
+
+impl Lines {
+    fn new(repeat: &str) -> Lines {
+        Lines { repeat: repeat.to_owned(), report: TestReport::default() }
+    }
+
+    fn read(&mut self, line: &str) {
+        if let Some(name) =
+            line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
+        {
+            let (name, repeat) = (name.to_owned(), self.repeat.clone());
+            let output = "its output is in the log of the part".to_owned();
+            self.report.failed.push(Failure { name, repeat, output });
+        }
+        self.report.passed += passed(line);
+    }
+}
+
+/// N of `test result: ok. N passed; …`, 0 for any other text.
+fn passed(text: &str) -> u64 {
+    let summary = text.strip_prefix("test result: ");
+    let count = summary.and_then(|rest| rest.split_once(". ")?.1.split_once(" passed"));
+    count.and_then(|(count, _)| count.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Events of two tests and an ignored one, as libtest of Rust 1.95 writes them.
+    const EVENTS: [&str; 7] = [
+        r#"{ "type": "suite", "event": "started", "test_count": 3 }"#,
+        r#"{ "type": "test", "event": "started", "name": "a" }"#,
+        r#"{ "type": "test", "event": "started", "name": "b" }"#,
+        r#"{ "type": "test", "name": "a", "event": "ok", "exec_time": 0.25, "stdout": "skipped: no disk\n" }"#,
+        r#"{ "type": "test", "event": "ignored", "name": "c", "message": "soak" }"#,
+        r#"noise{ "type": "test", "name": "b", "event": "failed", "exec_time": 1.5, "stdout": "why\n" }"#,
+        r#"{ "type": "suite", "event": "failed", "passed": 1, "failed": 1, "ignored": 1, "measured": 0, "filtered_out": 0, "exec_time": 1.6 }"#,
+    ];
+
+    #[test]
+    fn events_add_up() {
+        let mut events = Events::new("hist it", "cargo test -p hist --test it -- --exact");
+        assert!(EVENTS.iter().all(|line| events.read(line)));
+        assert!(!events.read("a test printed this"));
+        let report = events.finish("ended");
+        assert_eq!((report.passed, report.skipped.len(), report.failed.len()), (0, 1, 1));
+        assert_eq!(report.failed[0].name, "hist it b");
+        assert_eq!(report.failed[0].repeat, "cargo test -p hist --test it -- --exact b");
+        assert_eq!(report.failed[0].output, "why\n");
+        assert_eq!(report.tests[1].seconds, 1.5);
+    }
+
+    #[test]
+    fn a_program_that_dies_is_a_failure_and_names_what_ran() {
+        let mut events = Events::new("hist it", "cargo test -p hist --test it -- --exact");
+        EVENTS[..4].iter().for_each(|line| assert!(events.read(line)));
+        let report = events.finish("was ended by a signal");
+        let failure = &report.failed[0];
+        assert_eq!(failure.repeat, "cargo test -p hist --test it --");
+        assert_eq!(
+            failure.output,
+            "the test program was ended by a signal after 1 of 3 tests (0 ignored); running then: b"
+        );
+    }
+
+    #[test]
+    fn lines_add_up_over_all_programs() {
+        let mut lines = Lines::new("cargo test --doc");
+        for line in [
+            "test loom_two_writers ... ok",
+            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out",
+            "test loom_three ... FAILED",
+            "test result: FAILED. 2 passed; 1 failed; 0 ignored",
+        ] {
+            lines.read(line);
+        }
+        let report = lines.report;
+        assert_eq!((report.passed, report.failed.len()), (14, 1));
+        assert_eq!(report.failed[0].name, "loom_three");
+    }
+}

@@ -1,0 +1,364 @@
+//! The tests of the workspace: one build with clippy's lints in it, then all test programs.
+//!
+//! The build compiles with `clippy-driver`, so that one compile lints and tests. The programs run
+//! without cargo, several at a time, each with the number of threads that its crate asks for, and
+//! all of them run even if one fails. A program that passed on the same files before is not run
+//! again on this machine (`passed.rs`).
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::libtest::{Events, JSON_ARGUMENTS, run_cargo_test};
+use crate::line::{Line, cores, target};
+use crate::log::Log;
+use crate::part::Outcome;
+use crate::passed::PassedTests;
+use crate::report::{TestReport, Timing};
+use crate::workspace::Workspace;
+
+/// The selection of packages of every build of tests. Another selection has other features of shared
+/// dependencies, and cargo would build most of the tree again.
+const SELECTION: &str = "--workspace --locked --keep-going";
+
+/// A program that reports nothing for this long is stuck. The slowest test takes a tenth of it.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// How often the console hears how far the tests are.
+const PROGRESS_EVERY: Duration = Duration::from_secs(15);
+
+/// The test programs, once they are built.
+static BUILT: Mutex<Option<Arc<Vec<TestProgram>>>> = Mutex::new(None);
+
+/// A test program that cargo built.
+#[derive(Debug)]
+struct TestProgram {
+    /// `topdeck-hist it`.
+    name: String,
+    path: PathBuf,
+    /// The folder of its package, in which cargo would run it.
+    folder: PathBuf,
+    /// `cargo test -p topdeck-hist --test it`.
+    command: String,
+    threads: usize,
+    /// Nothing else may run beside it: it measures time.
+    is_alone: bool,
+    /// Programs of the same package, which its tests start.
+    started: Vec<PathBuf>,
+}
+
+/// Which programs a part runs.
+#[derive(Clone, Copy, PartialEq)]
+enum Choice {
+    /// Those that may run side by side.
+    Shared,
+    /// Those that measure time.
+    Alone,
+}
+
+/// Compiles and lints everything: libraries, programs, tests, examples.
+pub(crate) fn build(log: &Log) -> Result<Outcome> {
+    let (_, ended) = compile(log)?;
+    ended?;
+    Ok(Outcome::Passed)
+}
+
+/// Runs the test programs that may run side by side.
+pub(crate) fn shared(log: &Log) -> Result<Outcome> {
+    run(log, Choice::Shared)
+}
+
+/// Runs the test programs that measure time, one after the other.
+pub(crate) fn alone(log: &Log) -> Result<Outcome> {
+    run(log, Choice::Alone)
+}
+
+/// Runs the examples in the documentation.
+pub(crate) fn documentation(log: &Log) -> Result<Outcome> {
+    let line = Line::new(&format!("cargo test {SELECTION} --no-fail-fast --doc"));
+    let report = run_cargo_test(log, &linted(line), "cargo test --workspace --doc")?;
+    ensure!(report.count() > 0, "no example was run");
+    Ok(Outcome::Tests(report))
+}
+
+/// Runs the ignored tests named `name` of all crates that have some, with `env`; at least one has to
+/// pass.
+pub(crate) fn ignored(log: &Log, name: &str, env: &[(&'static str, &str)]) -> Result<Outcome> {
+    let mut report = TestReport::default();
+    for program in programs(log)?.iter().filter(|program| program.name.ends_with(" it")) {
+        let mut command = program.command();
+        command.args(["--ignored", name]).envs(env.iter().copied());
+        report.add(run_program(log, program, command, |_| ())?);
+    }
+    report.programs.clear();
+    ensure!(report.count() > 0, "there is no ignored test {name}: nothing was checked");
+    Ok(Outcome::Tests(report))
+}
+
+/// Runs all tests with `UPDATE_EXPECT`, which makes them write what they expect.
+pub(crate) fn write_golden(log: &Log) -> Result<()> {
+    let line = linted(Line::new(&format!("cargo test {SELECTION} --no-fail-fast")));
+    line.env("UPDATE_EXPECT", "1").run(log)
+}
+
+fn run(log: &Log, choice: Choice) -> Result<Outcome> {
+    let programs = programs(log)?;
+    let is_chosen = |program: &&TestProgram| program.is_alone == (choice == Choice::Alone);
+    let mut chosen: Vec<&TestProgram> = programs.iter().filter(is_chosen).collect();
+    if chosen.is_empty() {
+        return Ok(Outcome::Skipped("no crate has tests of this kind".to_owned()));
+    }
+    let passed = PassedTests::open()?;
+    // The last one to end should be a short one.
+    chosen.sort_by(|a, b| passed.seconds(&b.name).total_cmp(&passed.seconds(&a.name)));
+    let at_once = if choice == Choice::Alone { 1 } else { cores().max(2) };
+    run_all(log, &chosen, at_once, &passed).map(Outcome::Tests)
+}
+
+fn run_all(
+    log: &Log,
+    programs: &[&TestProgram],
+    at_once: usize,
+    passed: &PassedTests,
+) -> Result<TestReport> {
+    let queue = Mutex::new(programs.iter());
+    let sum = Mutex::new(TestReport::default());
+    let progress = Progress::new(programs.len());
+    std::thread::scope(|scope| {
+        let worker = || -> Result<()> {
+            loop {
+                let next = queue.lock().expect("BUG: a worker panicked").next();
+                let Some(program) = next else { return Ok(()) };
+                let report = run_unless_unchanged(log, program, passed, &progress)?;
+                progress.end_program();
+                sum.lock().expect("BUG: a worker panicked").add(report);
+            }
+        };
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("BUG: a worker panicked"))
+    })?;
+    Ok(sum.into_inner().expect("BUG: a worker panicked"))
+}
+
+fn run_unless_unchanged(
+    log: &Log,
+    program: &TestProgram,
+    passed: &PassedTests,
+    progress: &Progress,
+) -> Result<TestReport> {
+    let files: Vec<&Path> =
+        std::iter::once(&program.path).chain(&program.started).map(PathBuf::as_path).collect();
+    let key = PassedTests::key(&files)?;
+    if let Some(report) = passed.find(&program.name, &key) {
+        return Ok(report);
+    }
+    let mut known = 0;
+    let report = run_program(log, program, program.command(), |count| {
+        progress.add(log, count - known);
+        known = count;
+    })?;
+    PassedTests::update(|passed| passed.insert(&program.name, key, &report))?;
+    Ok(report)
+}
+
+/// Runs one program to its end. `progress` hears how many tests have ended.
+fn run_program(
+    log: &Log,
+    program: &TestProgram,
+    mut command: Command,
+    mut progress: impl FnMut(u64),
+) -> Result<TestReport> {
+    let start = Instant::now();
+    let (_, stderr) = log.outputs()?;
+    command.stdout(Stdio::piped()).stderr(stderr);
+    let child = command.spawn();
+    let mut child = child.with_context(|| format!("cannot start {}", program.path.display()))?;
+    let stdout = child.stdout.take().expect("BUG: stdout was asked for");
+    let (sender, lines) = mpsc::channel();
+    // Not joined: a process that a test left behind may hold the pipe open for ever.
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let repeat = format!("{} -- --exact", program.command);
+    let mut events = Events::new(&program.name, &repeat);
+    let mut last_line = Instant::now();
+    let ended = loop {
+        match lines.recv_timeout(Duration::from_millis(200)) {
+            Ok(line) => {
+                last_line = Instant::now();
+                let line = String::from_utf8_lossy(&line);
+                if !events.read(&line) {
+                    log.write(&line);
+                }
+                progress(events.count());
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                break format!("ended with {}", child.wait()?);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(status) = child.try_wait()? {
+            // What it wrote last may still be on its way.
+            while let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) {
+                events.read(&String::from_utf8_lossy(&line));
+            }
+            break format!("ended with {status}");
+        }
+        if last_line.elapsed() > SILENCE_MAX {
+            child.kill()?;
+            child.wait()?;
+            break format!("was killed: it reported nothing for {} s", SILENCE_MAX.as_secs());
+        }
+    };
+    let mut report = events.finish(&ended);
+    let seconds = start.elapsed().as_secs_f64();
+    report.programs.push(Timing { name: program.name.clone(), seconds });
+    Ok(report)
+}
+
+/// The test programs that cargo could build: what did not compile is the failure of the part `build`,
+/// the others are run all the same.
+fn programs(log: &Log) -> Result<Arc<Vec<TestProgram>>> {
+    let built = BUILT.lock().expect("BUG: a part panicked").clone();
+    match built {
+        Some(programs) => Ok(programs),
+        None => Ok(compile(log)?.0),
+    }
+}
+
+/// Builds everything. The second value is an error if something did not compile.
+fn compile(log: &Log) -> Result<(Arc<Vec<TestProgram>>, Result<()>)> {
+    let mut messages: Vec<Value> = Vec::new();
+    let line = build_line();
+    let status = line.run_reading(log, |text| {
+        messages.extend(serde_json::from_str(text).ok());
+        false
+    })?;
+    let workspace = Workspace::read()?;
+    let programs: Result<Vec<TestProgram>> = messages
+        .iter()
+        .filter(|message| message["profile"]["test"] == true && message["executable"].is_string())
+        .map(|message| TestProgram::read(message, &messages, &workspace))
+        .collect();
+    let programs = Arc::new(programs?);
+    *BUILT.lock().expect("BUG: a part panicked") = Some(Arc::clone(&programs));
+    Ok((programs, line.check(status)))
+}
+
+impl TestProgram {
+    /// `message`: what cargo says of it, among other `messages`.
+    fn read(message: &Value, messages: &[Value], workspace: &Workspace) -> Result<TestProgram> {
+        let text = |value: &Value| {
+            value.as_str().map(str::to_owned).context("cargo's message lacks a text")
+        };
+        let manifest = text(&message["manifest_path"])?;
+        let package = workspace.package(Path::new(&manifest))?;
+        let (target, kind) =
+            (text(&message["target"]["name"])?, text(&message["target"]["kind"][0])?);
+        let name = if kind == "test" { &target } else { &kind };
+        let option = target_option(&kind, &target)?;
+        Ok(TestProgram {
+            name: format!("{} {name}", package.name),
+            path: text(&message["executable"])?.into(),
+            folder: Path::new(&manifest).parent().expect("BUG: it is in a folder").to_owned(),
+            command: format!("cargo test -p {} {option}", package.name),
+            threads: package.tests.threads,
+            is_alone: package.tests.is_alone && kind == "test",
+            started: started(messages, &manifest),
+        })
+    }
+
+    /// The program as cargo would run it, with output as events.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command
+            .args(JSON_ARGUMENTS.split(' '))
+            .arg(format!("--test-threads={}", self.threads))
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("RUSTC_BOOTSTRAP", "1");
+        command
+    }
+}
+
+/// Programs and examples of a package, which its tests may start.
+fn started(messages: &[Value], manifest: &str) -> Vec<PathBuf> {
+    let of_package = messages.iter().filter(|message| message["manifest_path"] == manifest);
+    let programs = of_package.filter(|message| message["profile"]["test"] == false);
+    programs.filter_map(|message| message["executable"].as_str()).map(PathBuf::from).collect()
+}
+
+fn target_option(kind: &str, target: &str) -> Result<String> {
+    Ok(match kind {
+        "test" => format!("--test {target}"),
+        "bin" => format!("--bin {target}"),
+        "example" => format!("--example {target}"),
+        kind if kind.ends_with("lib") || kind == "proc-macro" => "--lib".to_owned(),
+        other => bail!("cargo built a test of the unknown kind {other:?}"),
+    })
+}
+
+/// Builds all targets of all packages, with clippy's lints.
+fn build_line() -> Line {
+    let build = format!("cargo test {SELECTION} --all-targets --no-run");
+    linted(Line::new(&build)).word("--message-format=json-render-diagnostics")
+}
+
+/// With clippy as the compiler of our own packages; dependencies are compiled as always.
+fn linted(line: Line) -> Line {
+    // As `cargo clippy -- -D warnings` tells it to its driver.
+    let arguments = "-Dwarnings__CLIPPY_HACKERY__";
+    line.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", arguments)
+}
+
+/// The program `topdeck` of the build for tests.
+pub(crate) fn topdeck() -> Result<PathBuf> {
+    let path = target().join("debug/topdeck");
+    ensure!(path.exists(), "{} is missing: the part `build` did not make it", path.display());
+    Ok(path)
+}
+
+/// How far the tests are, on the console now and then.
+struct Progress {
+    programs: usize,
+    state: Mutex<ProgressState>,
+}
+
+struct ProgressState {
+    tests: u64,
+    programs: usize,
+    shown: Instant,
+}
+
+impl Progress {
+    fn new(programs: usize) -> Progress {
+        let state = ProgressState { tests: 0, programs: 0, shown: Instant::now() };
+        Progress { programs, state: Mutex::new(state) }
+    }
+
+    fn add(&self, log: &Log, tests: u64) {
+        let mut state = self.state.lock().expect("BUG: a worker panicked");
+        state.tests += tests;
+        if state.shown.elapsed() >= PROGRESS_EVERY {
+            state.shown = Instant::now();
+            let (tests, ended, all) = (state.tests, state.programs, self.programs);
+            log.note(&format!("{tests} tests ran, {ended} of {all} programs ended"));
+        }
+    }
+
+    fn end_program(&self) {
+        self.state.lock().expect("BUG: a worker panicked").programs += 1;
+    }
+}

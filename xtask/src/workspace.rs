@@ -1,0 +1,119 @@
+//! The packages of the workspace, as `cargo metadata` knows them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::line::{Line, cores, root};
+
+/// All packages, by the path of their manifest.
+pub(crate) struct Workspace(BTreeMap<PathBuf, Package>);
+
+/// A package of the workspace.
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) tests: TestSettings,
+    /// Folders of packages that it depends on, also for its tests.
+    uses: Vec<PathBuf>,
+}
+
+/// What a manifest says of its tests, as `[package.metadata.topdeck.tests]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TestSettings {
+    /// Threads of a test program: more than cores where tests wait; the number of cores by default.
+    pub(crate) threads: usize,
+    /// Nothing else may run beside its integration tests: they measure time.
+    pub(crate) is_alone: bool,
+}
+
+impl Workspace {
+    /// Asks cargo.
+    pub(crate) fn read() -> Result<Workspace> {
+        let line = Line::new("cargo metadata --no-deps --format-version 1 --locked");
+        let metadata: Value =
+            serde_json::from_slice(&line.stdout()?).context("what cargo metadata prints")?;
+        let packages = metadata["packages"].as_array().context("cargo names no packages")?;
+        let packages = packages.iter().map(|package| {
+            let name = text(&package["name"]);
+            let tests = TestSettings::read(&package["metadata"]["topdeck"]["tests"])
+                .with_context(|| format!("[package.metadata.topdeck.tests] of {name}"))?;
+            let uses = package["dependencies"].as_array().into_iter().flatten();
+            let uses = uses.filter_map(|used| used["path"].as_str()).map(PathBuf::from).collect();
+            Ok((text(&package["manifest_path"]).into(), Package { name, tests, uses }))
+        });
+        packages.collect::<Result<_>>().map(Workspace)
+    }
+
+    /// The package of a manifest.
+    pub(crate) fn package(&self, manifest: &Path) -> Result<&Package> {
+        self.0.get(manifest).with_context(|| format!("cargo does not know {}", manifest.display()))
+    }
+
+    /// The folder of a crate below `crates/` and the folders of all that it depends on, from the root.
+    pub(crate) fn closure(&self, name: &str) -> Result<Vec<String>> {
+        let mut found = BTreeSet::new();
+        let mut waiting = vec![root().join("crates").join(name)];
+        while let Some(folder) = waiting.pop() {
+            let package = self.package(&folder.join("Cargo.toml"))?;
+            if found.insert(folder) {
+                waiting.extend(package.uses.iter().cloned());
+            }
+        }
+        let relative = |folder: PathBuf| {
+            let path = folder.strip_prefix(root()).expect("BUG: packages are in the repository");
+            format!("{}/", path.display())
+        };
+        Ok(found.into_iter().map(relative).collect())
+    }
+}
+
+impl TestSettings {
+    fn read(table: &Value) -> Result<TestSettings> {
+        let mut settings = TestSettings { threads: cores(), is_alone: false };
+        for (key, value) in table.as_object().into_iter().flatten() {
+            match (key.as_str(), value.as_u64(), value.as_bool()) {
+                ("threads", Some(threads @ 1..), _) => settings.threads = threads as usize,
+                ("alone", _, Some(is_alone)) => settings.is_alone = is_alone,
+                _ => bail!("{key} = {value} is unknown; known are threads = 1…, alone = true"),
+            }
+        }
+        Ok(settings)
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_crate_may_say_how_its_tests_run() {
+        let default = TestSettings { threads: cores(), is_alone: false };
+        assert_eq!(TestSettings::read(&Value::Null).unwrap(), default);
+        let both = TestSettings::read(&json!({"threads": 6, "alone": true})).unwrap();
+        assert_eq!(both, TestSettings { threads: 6, is_alone: true });
+        let error = TestSettings::read(&json!({"thread": 6})).unwrap_err().to_string();
+        assert_eq!(error, "thread = 6 is unknown; known are threads = 1…, alone = true");
+        assert!(TestSettings::read(&json!({"threads": 0})).is_err());
+    }
+
+    #[test]
+    fn a_crate_comes_with_all_that_it_depends_on() {
+        let workspace = Workspace::read().unwrap();
+        let shm = workspace.closure("shm").unwrap();
+        assert!(
+            ["crates/shm/", "crates/clock/", "crates/hist/"]
+                .iter()
+                .all(|c| shm.contains(&c.to_string()))
+        );
+        assert!(!shm.contains(&"crates/store/".to_owned()));
+        let error = workspace.closure("nothing").unwrap_err().to_string();
+        assert!(error.ends_with("crates/nothing/Cargo.toml"), "{error}");
+    }
+}
