@@ -127,7 +127,7 @@ const FUZZ_SECONDS: u32 = 5;
 fn fmt(log: &Log) -> Result<Outcome> {
     Line::new("cargo fmt --all --check").run(log)?;
     // These are workspaces of their own, which `--all` does not see.
-    for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml"] {
+    for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml", "loom/Cargo.toml"] {
         Line::new(&format!("cargo fmt --manifest-path {manifest} --check")).run(log)?;
     }
     Ok(Outcome::Passed)

@@ -4,16 +4,14 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::line::root;
 
-/// How many functions in the sources of `crates` have a name that begins with `prefix`.
-pub(crate) fn count_in_sources(crates: &[&str], prefix: &str) -> Result<u64> {
-    let mut count = 0;
-    for name in crates {
-        count += count_below(&root().join("crates").join(name).join("src"), prefix)?;
-    }
+/// How many functions below `crates/` have a name that begins with `prefix`: at least one.
+pub(crate) fn count_in_sources(prefix: &str) -> Result<u64> {
+    let count = count_below(&root().join("crates"), prefix)?;
+    ensure!(count > 0, "no test below crates/ is named {prefix}…");
     Ok(count)
 }
 
@@ -46,5 +44,11 @@ mod tests {
     fn functions_are_counted_and_mentions_are_not() {
         let text = "// fn miri_no\n    fn miri_a() {}\nfn miri_b() { let x = \"fn miri_\"; }\n";
         assert_eq!(count_in(text, "miri_"), 2);
+    }
+
+    #[test]
+    fn a_prefix_that_no_test_has_is_an_error() {
+        assert!(count_in_sources("loom_").unwrap() > 0);
+        assert!(count_in_sources("no_test_begins_like_this_").is_err());
     }
 }

@@ -23,42 +23,23 @@
 //! The first call starts a thread, which compares counter and system once a second; there is no waiting at start. Where the
 //! counter cannot be trusted, the system is asked, and [`status`] says why.
 #![deny(unsafe_code)]
-// The model checker runs the lines alone.
-#![cfg_attr(loom, allow(dead_code, unused_imports, reason = "only the lines are built for loom"))]
 
-mod line;
-mod sync;
-
-#[cfg(not(loom))]
 mod calibration;
-#[cfg(not(loom))]
 mod clock;
-#[cfg(not(loom))]
 mod counter;
-#[cfg(not(loom))]
 mod global;
-#[cfg(not(loom))]
 mod keeper;
-#[cfg(not(loom))]
+mod line;
 mod machine;
-#[cfg(not(loom))]
 mod reading;
-#[cfg(not(loom))]
 mod status;
-#[cfg(not(loom))]
 mod stopwatch;
-#[cfg(not(loom))]
+mod sync;
 mod wall;
 
-#[cfg(not(loom))]
 pub use clock::{Clock, Simulated};
-#[cfg(not(loom))]
 pub use global::{error_bound_ns, now, now_bounded, now_relaxed, recent, status, wall};
-#[cfg(not(loom))]
 pub use reading::Bounded;
-#[cfg(not(loom))]
 pub use status::{Mode, Status};
-#[cfg(not(loom))]
 pub use stopwatch::Stopwatch;
-#[cfg(not(loom))]
 pub use wall::Wall;

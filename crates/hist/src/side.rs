@@ -42,7 +42,7 @@ impl<T: Copy> Side<T> {
     }
 
     /// The same value, no longer exact.
-    pub(crate) fn doubted(self) -> Side<T> {
+    pub fn doubted(self) -> Side<T> {
         self.value().map_or(Side::Absent, Side::Estimated)
     }
 }

@@ -33,55 +33,30 @@
 //! Several processes may append, read, and be killed at any instruction. A journal is for a local file
 //! system: over a network, neither locks nor shared memory work as they must.
 #![forbid(unsafe_code)]
-// The model checker runs the buffer alone.
-#![cfg_attr(loom, allow(dead_code, reason = "only the buffer is built for loom"))]
 
 mod buffer;
-mod sync;
-
-mod level;
-
-#[cfg(not(loom))]
 mod check;
-#[cfg(not(loom))]
 mod checkpoint;
-#[cfg(not(loom))]
 mod codec;
-#[cfg(not(loom))]
 mod error;
-#[cfg(not(loom))]
 mod flusher;
-#[cfg(not(loom))]
 mod frame;
-#[cfg(not(loom))]
 mod gap;
-#[cfg(not(loom))]
 mod journal;
 pub mod layout;
-#[cfg(not(loom))]
+mod level;
 mod opening;
-#[cfg(not(loom))]
 mod places;
-#[cfg(not(loom))]
 mod presence;
-#[cfg(not(loom))]
 mod reader;
-#[cfg(not(loom))]
 mod readiness;
-#[cfg(not(loom))]
 mod segment;
-#[cfg(not(loom))]
 mod settings;
-#[cfg(not(loom))]
 mod store;
-#[cfg(not(loom))]
 mod subscriber;
-#[cfg(not(loom))]
+mod sync;
 mod twice;
 
-pub use level::{Ack, Identity, Level, Marks};
-
-#[cfg(not(loom))]
 pub use self::{
     check::{Damage, Progress, Report, repair, verify},
     checkpoint::{Checkpoint, Kind},
@@ -89,6 +64,7 @@ pub use self::{
     frame::Record,
     gap::{Gap, ProducerGap, Reason},
     journal::{Journal, Options, Stat},
+    level::{Ack, Identity, Level, Marks},
     opening::Opened,
     places::NAME_BYTES_MAX,
     reader::{Batch, Item, Reader, Start},
@@ -101,7 +77,6 @@ pub use self::{
 };
 
 /// A number for a new journal, from the system's generator of random numbers.
-#[cfg(not(loom))]
 pub fn random_id() -> u128 {
     let mut bytes = [0; 16];
     let mut have = 0;
@@ -116,7 +91,6 @@ pub fn random_id() -> u128 {
 }
 
 /// The parsers below checksums, for fuzzing: a checksum keeps a fuzzer out, and a bug of a writer in.
-#[cfg(not(loom))]
 #[doc(hidden)]
 pub mod fuzzing {
     use crate::buffer::{Buffer, Size};

@@ -240,4 +240,5 @@ pub(crate) fn publish(entry: &Words<8>, words: &[u64; 8], count: &AtomicU64, num
 }
 
 #[cfg(test)]
+#[path = "cells/tests.rs"] // also where `loom/` has taken this file in by its path
 mod tests;

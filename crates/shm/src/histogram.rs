@@ -5,9 +5,12 @@ use hist::Integers;
 
 use crate::cells::{Access, Alone, Distribution, Shared};
 use crate::here::{self, Entered, Lane};
-use crate::layout::{GROUP, SCALE};
+use crate::layout::{BUCKETS, GROUP, SCALE};
 use crate::metric::Cells;
 use crate::sync::{AtomicU64, Ordering};
+
+// The layout says the number of buckets itself, because `loom/` builds it without `hist`.
+const _: () = assert!(BUCKETS == Integers::<SCALE>::PLACES);
 
 /// Counts whole numbers by their size: for times, nanoseconds.
 #[derive(Clone, Debug)]

@@ -232,8 +232,8 @@ pub const HISTOGRAM: [Field; 8] = [
 ];
 /// The scale of histograms' grid (Exp2): 32 buckets an octave.
 pub const SCALE: u32 = 5;
-/// Buckets of a histogram: places of whole numbers at that scale.
-pub const BUCKETS: usize = hist::Integers::<SCALE>::PLACES;
+/// Buckets of a histogram: places of whole numbers at that scale (`histogram.rs` compares it with the grid's own number).
+pub const BUCKETS: usize = 2_049;
 /// Buckets that one bit of `touched` stands for.
 pub const GROUP: usize = 1 << SCALE;
 /// Bytes of a histogram's large cells.

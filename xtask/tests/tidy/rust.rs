@@ -2,7 +2,7 @@
 
 use crate::repo::{Findings, Repo, line_of};
 
-const FOLDERS: [&str; 4] = ["crates/", "xtask/", "fuzz/", "bench/"];
+const FOLDERS: [&str; 5] = ["crates/", "xtask/", "fuzz/", "bench/", "loom/"];
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
 /// Every Rust file opens with `//!`; a shebang may stand before it.
@@ -79,7 +79,7 @@ pub(crate) fn crates_forbid_unsafe(repo: &Repo, allowed: &[&str]) -> Findings {
 }
 
 /// `crates/hist/src/` for `crates/hist/src/lib.rs`; `None` for a file that is not the root of a
-/// crate. fuzz/ and bench/ hold none: the fuzzer's entry point cannot forbid what its macro expands
+/// crate. fuzz/, bench/ and loom/ hold none: the fuzzer's entry point cannot forbid what its macro expands
 /// to.
 fn crate_of_root(path: &str) -> Option<&str> {
     let folder = path.strip_suffix("lib.rs").or_else(|| path.strip_suffix("main.rs"))?;

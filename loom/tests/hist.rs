@@ -1,0 +1,23 @@
+//! The recorder that threads share: `crates/hist/src/shared_recorder.rs` and the atomics it imports. What it records into
+//! knows no threads and is hist's own.
+#![allow(dead_code, reason = "only what the models use is used")]
+
+#[path = "../../crates/hist/src/recorder.rs"]
+mod recorder;
+#[path = "../../crates/hist/src/shared_recorder.rs"]
+mod shared_recorder;
+#[path = "../../crates/hist/src/sync.rs"]
+mod sync;
+
+mod error {
+    pub(crate) use hist::MergeError;
+}
+mod histogram {
+    pub(crate) use hist::{Histogram, Parts, Threshold};
+}
+mod scheme {
+    pub(crate) use hist::{Integers, Scheme};
+}
+mod side {
+    pub(crate) use hist::{Side, Sum};
+}

@@ -1,0 +1,11 @@
+//! The journal's buffer: `crates/journal/src/buffer.rs`, the levels, the layout and the atomics it imports.
+#![allow(dead_code, reason = "only the buffer is built, without the journal over it")]
+
+#[path = "../../crates/journal/src/buffer.rs"]
+mod buffer;
+#[path = "../../crates/journal/src/layout.rs"]
+mod layout;
+#[path = "../../crates/journal/src/level.rs"]
+mod level;
+#[path = "../../crates/journal/src/sync.rs"]
+mod sync;
