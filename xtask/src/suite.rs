@@ -25,7 +25,7 @@ use crate::workspace::Workspace;
 
 /// The selection of packages of every build of tests. Another selection has other features of shared
 /// dependencies, and cargo would build most of the tree again.
-const SELECTION: &str = "--workspace --locked --keep-going";
+const SELECTION: &str = "--workspace --locked --no-fail-fast";
 
 /// A program that reports nothing for this long is stuck. The slowest test takes a tenth of it.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
@@ -81,7 +81,7 @@ pub(crate) fn alone(log: &Log) -> Result<Outcome> {
 
 /// Runs the examples in the documentation.
 pub(crate) fn documentation(log: &Log) -> Result<Outcome> {
-    let line = Line::new(&format!("cargo test {SELECTION} --no-fail-fast --doc"));
+    let line = Line::new(&format!("cargo test {SELECTION} --doc"));
     let report = run_cargo_test(log, &linted(line), "cargo test --workspace --doc")?;
     ensure!(report.count() > 0, "no example was run");
     Ok(Outcome::Tests(report))
@@ -103,7 +103,7 @@ pub(crate) fn ignored(log: &Log, name: &str, env: &[(&'static str, &str)]) -> Re
 
 /// Runs all tests with `UPDATE_EXPECT`, which makes them write what they expect.
 pub(crate) fn write_golden(log: &Log) -> Result<()> {
-    let line = linted(Line::new(&format!("cargo test {SELECTION} --no-fail-fast")));
+    let line = linted(Line::new(&format!("cargo test {SELECTION}")));
     line.env("UPDATE_EXPECT", "1").run(log)
 }
 
