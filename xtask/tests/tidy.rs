@@ -44,6 +44,11 @@ fn dependencies_point_down() {
 }
 
 #[test]
+fn no_example_is_left_out() {
+    check(crates::examples_are_tested);
+}
+
+#[test]
 fn files_say_what_they_are_for() {
     check(rust::files_open_with_their_role);
 }

@@ -21,7 +21,6 @@ pub mod numbers;
 pub mod otlp;
 pub mod place;
 pub mod prometheus_protobuf;
-mod protobuf;
 mod reading;
 pub mod remote_write;
 mod rows;

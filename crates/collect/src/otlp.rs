@@ -16,10 +16,10 @@ mod owner;
 mod point;
 
 use hist::codec::header::Temporality;
+use hist::protobuf::Message;
 use model::Kind;
 
 use crate::place::TROUBLES_MAX;
-use crate::protobuf::Message;
 use crate::rows::Rows;
 use crate::trouble::{Trouble, quote};
 

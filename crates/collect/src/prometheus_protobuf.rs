@@ -18,9 +18,9 @@
 use std::ops::ControlFlow;
 
 use hist::codec::prometheus::{ClientHistogram, Sample};
+use hist::protobuf::{Field, Message};
 
 use crate::convention;
-use crate::protobuf::{Field, Message};
 use crate::reading::{Over, Reading, Sink, Value};
 use crate::trouble::{Place, Trouble, quote};
 use crate::unit::Unit;
@@ -36,9 +36,9 @@ pub fn read(body: &[u8], sink: &mut dyn Sink) {
         let family = match rest.delimited() {
             Ok(None) => return,
             Ok(Some(family)) => family,
-            Err(trouble) => {
+            Err(error) => {
                 // Where the next family begins is not known.
-                let _ = sink.trouble(trouble);
+                let _ = sink.trouble(error.into());
                 return;
             }
         };
@@ -66,6 +66,12 @@ enum Wrong {
 impl From<Trouble> for Wrong {
     fn from(trouble: Trouble) -> Wrong {
         Wrong::Bytes(trouble)
+    }
+}
+
+impl From<hist::protobuf::Error> for Wrong {
+    fn from(error: hist::protobuf::Error) -> Wrong {
+        Trouble::from(error).into()
     }
 }
 

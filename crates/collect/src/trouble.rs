@@ -49,6 +49,12 @@ impl Trouble {
     }
 }
 
+impl From<hist::protobuf::Error> for Trouble {
+    fn from(error: hist::protobuf::Error) -> Trouble {
+        Trouble::new(Place::Byte(error.offset), error.expected, error.found)
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -87,6 +87,7 @@ mod histogram;
 mod mixture;
 mod modality;
 mod moments;
+pub mod protobuf;
 mod quantile;
 mod recorder;
 mod scheme;

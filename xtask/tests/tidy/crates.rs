@@ -1,4 +1,5 @@
-//! Crates and their layers: ARCHITECTURE.md tells the truth, and dependencies point down.
+//! Crates and their layers: ARCHITECTURE.md tells the truth, and dependencies point down. A crate whose examples are not tested
+//! has none.
 //!
 //! A crate's layer is `package.metadata.topdeck.layer` of its Cargo.toml. Inside, crates are named
 //! by the key of `workspace.dependencies`, which is the name of their folder.
@@ -81,6 +82,84 @@ fn check_edge(from: &Crate, to: &Crate, findings: &mut Findings) {
         false => "depend on lower layers only; move what is shared down",
     };
     findings.add(&from.file.path, line_of_key(from.file, &to.name), &arrow, remedy);
+}
+
+/// A crate with `doctest = false`, which spares building and starting rustdoc, has no example in its docs that rustdoc would
+/// have run.
+pub(crate) fn examples_are_tested(repo: &Repo) -> Findings {
+    let mut findings = Findings::default();
+    for file in &repo.files {
+        let Some(folder) = file.path.strip_suffix("/Cargo.toml") else { continue };
+        let Ok(manifest) = file.text.parse::<Table>() else { continue };
+        findings.seen += 1;
+        if lookup(&manifest, &["lib", "doctest"]) != Some(&Value::Boolean(false)) {
+            continue;
+        }
+        let source = format!("{folder}/src/");
+        let is_source = |path: &str| path.starts_with(&source) && path.ends_with(".rs");
+        for source in repo.files.iter().filter(|file| is_source(&file.path)) {
+            for line in examples(&source.text) {
+                let remedy = format!("remove `doctest = false` from {}", file.path);
+                findings.add(&source.path, line, "this example is never tested", &remedy);
+            }
+        }
+    }
+    findings
+}
+
+/// Lines on which an example begins that rustdoc would compile: a fence in a doc comment without a word for another language,
+/// text that stands in like one, or a page that is taken in for its examples.
+fn examples(text: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    // The fence that is open, and whether text that is set in by four would be code.
+    let (mut fence, mut is_code_if_set_in) = (None, true);
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        if line.contains("cfg(doctest)")
+            || line.starts_with("#[doc =")
+            || line.starts_with("#![doc =")
+        {
+            found.push(index + 1);
+        }
+        let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let Some(doc) = doc else {
+            (fence, is_code_if_set_in) = (None, true);
+            continue;
+        };
+        let inner = doc.trim_start();
+        let mark = ["```", "~~~"].into_iter().find(|mark| inner.starts_with(mark));
+        match (fence, mark) {
+            (None, Some(mark)) => {
+                fence = Some(mark);
+                if is_rust(inner.trim_start_matches(['`', '~'])) {
+                    found.push(index + 1);
+                }
+            }
+            (Some(open), Some(mark)) if open == mark => fence = None,
+            (Some(_), _) => {}
+            // Under a paragraph or in a list, such a line goes on with what is above it.
+            (None, None) if inner.is_empty() => {}
+            (None, None) => {
+                let is_set_in = doc.starts_with("     ");
+                if is_set_in && is_code_if_set_in {
+                    found.push(index + 1);
+                }
+                is_code_if_set_in = false;
+            }
+        }
+        if fence.is_none() && inner.is_empty() {
+            is_code_if_set_in = true;
+        }
+    }
+    found
+}
+
+/// Whether rustdoc compiles a block with these words behind its fence.
+fn is_rust(words: &str) -> bool {
+    const ATTRIBUTES: [&str; 5] =
+        ["rust", "no_run", "should_panic", "compile_fail", "test_harness"];
+    let mut words = words.split([',', ' ']).filter(|word| !word.is_empty());
+    words.all(|word| ATTRIBUTES.contains(&word) || word.starts_with("edition"))
 }
 
 struct Crate<'a> {
@@ -284,6 +363,39 @@ mod tests {
     fn a_development_arrow_does_not_count() {
         let hist = HIST.replace("[dependencies]", "[dev-dependencies]\ncollect = {}");
         check_edges(&hist, COLLECT, &[]);
+    }
+
+    #[track_caller]
+    fn check_examples(manifest: &str, source: &str, expected: &[&str]) {
+        let files = [("crates/a/Cargo.toml", manifest), ("crates/a/src/b.rs", source)];
+        check(examples_are_tested, &files, expected);
+    }
+
+    const NEVER: &str =
+        "this example is never tested: remove `doctest = false` from crates/a/Cargo.toml";
+
+    #[test]
+    fn an_example_that_is_not_tested_is_found() {
+        let off = "[lib]\ndoctest = false\n";
+        let at = |line: usize| format!("crates/a/src/b.rs:{line}: {NEVER}");
+        for fence in ["```", "```rust", "```no_run", "~~~", "```should_panic, edition2021"] {
+            let end = &fence[..3];
+            let source =
+                format!("//! Role.\n\n/// Adds.\n/// {fence}\n/// a();\n/// {end}\nfn a() {{}}\n");
+            check_examples(off, &source, &[&at(4)]);
+            check_examples("[lib]\nname = 'a'\n", &source, &[]);
+        }
+        check_examples(off, "//! Role.\n//!\n//!     a();\nfn a() {}\n", &[&at(3)]);
+        check_examples(off, "//! Role.\n#[cfg(doctest)]\nmod page {}\n", &[&at(2)]);
+    }
+
+    #[test]
+    fn what_is_no_example_passes() {
+        let off = "[lib]\ndoctest = false\n";
+        let text = "//! ```text\n//! a picture\n//! ```\n//! End.\n// ```\n";
+        check_examples(off, text, &[]);
+        check_examples(off, "//! ```ignore\n//! a();\n//! ```\n", &[]);
+        check_examples(off, "//! A sentence\n//!      that goes on.\n", &[]);
     }
 
     #[test]

@@ -8,14 +8,16 @@ use base64::engine::general_purpose::STANDARD;
 use model::{Error, LABELS_MAX, Labels};
 use serde_json::Value;
 
-use crate::protobuf::{Field, Message};
+use hist::protobuf::{Field, Message};
+
 use crate::trouble::{Place, Trouble};
 
 /// Lists and maps within one another at the most.
 const NESTING_MAX: u32 = 16;
 
 /// What cannot be read of an attribute: its series is refused, and the request goes on.
-pub(super) fn refused(trouble: Trouble) -> Error {
+pub(super) fn refused(trouble: impl Into<Trouble>) -> Error {
+    let trouble = trouble.into();
     let (Place::Byte(at) | Place::Line(at)) = trouble.place;
     Error::Invalid {
         offset: usize::try_from(at).unwrap_or(usize::MAX),

@@ -8,7 +8,8 @@ use std::cell::OnceCell;
 
 use model::{Error, Kind, LABELS_MAX, Labels, Series, SeriesId};
 
-use crate::protobuf::Message;
+use hist::protobuf::Message;
+
 use crate::unit::Unit;
 
 use super::attributes::{self, refused};

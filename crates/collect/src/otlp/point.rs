@@ -2,9 +2,9 @@
 
 use hist::codec::otlp::{Buckets, ExponentialHistogramDataPoint, HistogramDataPoint};
 use hist::codec::prometheus::STALE_MARKER;
+use hist::protobuf::{Field, Message};
 use model::{Error, Kind, Sample, Value};
 
-use crate::protobuf::{Field, Message};
 use crate::rows::Rows;
 use crate::trouble::Trouble;
 

@@ -7,10 +7,11 @@
 //! ```
 //! A series is known again by the bytes of its labels.
 
+use hist::protobuf::Message;
+
 use super::told::{Told, Type};
 use super::writing::{InRequest, Writing};
 use super::{Version, Written};
-use crate::protobuf::Message;
 use crate::rows::Rows;
 use crate::trouble::{Place, Trouble};
 

@@ -8,10 +8,11 @@
 //! ```
 //! A series is known again by its type, its unit, and the texts of its labels.
 
+use hist::protobuf::{Field, Message};
+
 use super::told::{self, Told, Type};
 use super::writing::{InRequest, Writing};
 use super::{Version, Written};
-use crate::protobuf::{Field, Message};
 use crate::rows::Rows;
 use crate::trouble::{Place, Trouble};
 

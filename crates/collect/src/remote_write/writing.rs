@@ -1,12 +1,12 @@
 //! Samples of a request on their way into rows.
 
 use hist::codec::prometheus::{RemoteHistogram, ResetHint, STALE_MARKER, Sample as Native};
+use hist::protobuf::{Field, Message};
 use model::{Sample, Value};
 
 use super::told::{self, Told, What};
 use super::{Version, Written};
 use crate::place::TROUBLES_MAX;
-use crate::protobuf::{Field, Message};
 use crate::rows::Rows;
 use crate::trouble::Trouble;
 

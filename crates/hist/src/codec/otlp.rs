@@ -8,11 +8,10 @@
 //!
 //! Source: opentelemetry-proto, `metrics/v1/metrics.proto`; OpenTelemetry specification, metrics data model.
 
-use prost::Message;
-
 use super::protobuf::{self, Folded, wrong};
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::{Histogram, Parts};
+use crate::protobuf::{Error, Field, Fields, Writer};
 use crate::scheme::{Exp2, Explicit, Scheme};
 use crate::side::{Side, Sum};
 
@@ -21,99 +20,162 @@ const FORMAT: &str = "OTLP";
 const NO_RECORDED_VALUE: u32 = 1;
 
 /// One exponential histogram at one time.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExponentialHistogramDataPoint {
     /// `KeyValue` messages, not decoded.
-    #[prost(bytes = "vec", repeated, tag = "1")]
     pub attributes: Vec<Vec<u8>>,
     /// Begin of the interval, nanoseconds since 1970; 0 is unknown.
-    #[prost(fixed64, tag = "2")]
     pub start_time_unix_nano: u64,
     /// End of the interval, nanoseconds since 1970.
-    #[prost(fixed64, tag = "3")]
     pub time_unix_nano: u64,
     /// All values: the counts of both signs and of zero.
-    #[prost(fixed64, tag = "4")]
     pub count: u64,
     /// Sum of all values.
-    #[prost(double, optional, tag = "5")]
     pub sum: Option<f64>,
     /// log2 of the number of buckets in an octave.
-    #[prost(sint32, tag = "6")]
     pub scale: i32,
     /// Values within ±`zero_threshold`.
-    #[prost(fixed64, tag = "7")]
     pub zero_count: u64,
     /// Values above zero.
-    #[prost(message, optional, tag = "8")]
     pub positive: Option<Buckets>,
     /// Values below zero, by magnitude.
-    #[prost(message, optional, tag = "9")]
     pub negative: Option<Buckets>,
     /// Bit 0: no recorded value.
-    #[prost(uint32, tag = "10")]
     pub flags: u32,
     /// `Exemplar` messages, not decoded.
-    #[prost(bytes = "vec", repeated, tag = "11")]
     pub exemplars: Vec<Vec<u8>>,
     /// Least value.
-    #[prost(double, optional, tag = "12")]
     pub min: Option<f64>,
     /// Greatest value.
-    #[prost(double, optional, tag = "13")]
     pub max: Option<f64>,
     /// Magnitudes up to here count as zero.
-    #[prost(double, tag = "14")]
     pub zero_threshold: f64,
 }
 
 /// Counts of neighbouring buckets.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Buckets {
     /// Index of the first bucket.
-    #[prost(sint32, tag = "1")]
     pub offset: i32,
     /// Counts from there on, zeros included.
-    #[prost(uint64, repeated, tag = "2")]
     pub bucket_counts: Vec<u64>,
 }
 
 /// One histogram with explicit bounds at one time.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HistogramDataPoint {
     /// Begin of the interval, nanoseconds since 1970; 0 is unknown.
-    #[prost(fixed64, tag = "2")]
     pub start_time_unix_nano: u64,
     /// End of the interval, nanoseconds since 1970.
-    #[prost(fixed64, tag = "3")]
     pub time_unix_nano: u64,
     /// All values.
-    #[prost(fixed64, tag = "4")]
     pub count: u64,
     /// Sum of all values.
-    #[prost(double, optional, tag = "5")]
     pub sum: Option<f64>,
     /// One more than there are bounds, or none.
-    #[prost(fixed64, repeated, tag = "6")]
     pub bucket_counts: Vec<u64>,
     /// Upper bounds of all buckets but the last.
-    #[prost(double, repeated, tag = "7")]
     pub explicit_bounds: Vec<f64>,
     /// `Exemplar` messages, not decoded.
-    #[prost(bytes = "vec", repeated, tag = "8")]
     pub exemplars: Vec<Vec<u8>>,
     /// `KeyValue` messages, not decoded.
-    #[prost(bytes = "vec", repeated, tag = "9")]
     pub attributes: Vec<Vec<u8>>,
     /// Bit 0: no recorded value.
-    #[prost(uint32, tag = "10")]
     pub flags: u32,
     /// Least value.
-    #[prost(double, optional, tag = "11")]
     pub min: Option<f64>,
     /// Greatest value.
-    #[prost(double, optional, tag = "12")]
     pub max: Option<f64>,
+}
+
+impl Fields for ExponentialHistogramDataPoint {
+    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+        match number {
+            1 => self.attributes.push(field.bytes()?.to_vec()),
+            2 => self.start_time_unix_nano = field.fixed64()?,
+            3 => self.time_unix_nano = field.fixed64()?,
+            4 => self.count = field.fixed64()?,
+            5 => self.sum = Some(field.double()?),
+            6 => self.scale = field.zigzag32()?,
+            7 => self.zero_count = field.fixed64()?,
+            8 => self.positive.get_or_insert_default().merge(field.message()?)?,
+            9 => self.negative.get_or_insert_default().merge(field.message()?)?,
+            10 => self.flags = field.varint()? as u32,
+            11 => self.exemplars.push(field.bytes()?.to_vec()),
+            12 => self.min = Some(field.double()?),
+            13 => self.max = Some(field.double()?),
+            14 => self.zero_threshold = field.double()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut Writer) {
+        out.byte_strings(1, &self.attributes);
+        out.fixed64(2, self.start_time_unix_nano);
+        out.fixed64(3, self.time_unix_nano);
+        out.fixed64(4, self.count);
+        out.double_optional(5, self.sum);
+        out.sint32(6, self.scale);
+        out.fixed64(7, self.zero_count);
+        out.messages(8, &self.positive);
+        out.messages(9, &self.negative);
+        out.varint(10, self.flags.into());
+        out.byte_strings(11, &self.exemplars);
+        out.double_optional(12, self.min);
+        out.double_optional(13, self.max);
+        out.double(14, self.zero_threshold);
+    }
+}
+
+impl Fields for Buckets {
+    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+        match number {
+            1 => self.offset = field.zigzag32()?,
+            2 => field.varints(&mut |count| self.bucket_counts.push(count))?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut Writer) {
+        out.sint32(1, self.offset);
+        out.varints(2, &self.bucket_counts);
+    }
+}
+
+impl Fields for HistogramDataPoint {
+    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+        match number {
+            2 => self.start_time_unix_nano = field.fixed64()?,
+            3 => self.time_unix_nano = field.fixed64()?,
+            4 => self.count = field.fixed64()?,
+            5 => self.sum = Some(field.double()?),
+            6 => field.fixed64s(&mut |count| self.bucket_counts.push(count))?,
+            7 => field.doubles(&mut |value| self.explicit_bounds.push(value))?,
+            8 => self.exemplars.push(field.bytes()?.to_vec()),
+            9 => self.attributes.push(field.bytes()?.to_vec()),
+            10 => self.flags = field.varint()? as u32,
+            11 => self.min = Some(field.double()?),
+            12 => self.max = Some(field.double()?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut Writer) {
+        out.fixed64(2, self.start_time_unix_nano);
+        out.fixed64(3, self.time_unix_nano);
+        out.fixed64(4, self.count);
+        out.double_optional(5, self.sum);
+        out.fixed64s(6, &self.bucket_counts);
+        out.doubles(7, &self.explicit_bounds);
+        out.byte_strings(8, &self.exemplars);
+        out.byte_strings(9, &self.attributes);
+        out.varint(10, self.flags.into());
+        out.double_optional(11, self.min);
+        out.double_optional(12, self.max);
+    }
 }
 
 impl ExponentialHistogramDataPoint {
@@ -124,7 +186,7 @@ impl ExponentialHistogramDataPoint {
 
     /// The message.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.encode_to_vec()
+        self.to_message()
     }
 
     /// The distribution, bucket for bucket; `None` if the point says that it has no recorded value.
@@ -221,7 +283,7 @@ impl HistogramDataPoint {
 
     /// The message.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.encode_to_vec()
+        self.to_message()
     }
 
     /// The distribution, bucket for bucket; `None` if the point says that it has no recorded value.

@@ -6,6 +6,7 @@
 
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::{Histogram, PartsError};
+use crate::protobuf::{Fields, Message};
 use crate::scheme::{Exp2, Scheme};
 
 use super::bytes::Reader;
@@ -20,31 +21,20 @@ pub struct Folded<T = Histogram> {
     pub error_added: f64,
 }
 
-/// A message of type `M`, or the offset of the first field that does not belong to one.
-pub(crate) fn decode<M: prost::Message + Default>(
-    bytes: &[u8],
-    message: &'static str,
-) -> Result<M, DecodeError> {
-    M::decode(bytes).map_err(|error| locate::<M>(bytes, message, &error))
-}
-
-/// prost names the field but not the place: read the fields one by one until one fails alone.
-fn locate<M: prost::Message + Default>(
-    bytes: &[u8],
-    message: &'static str,
-    error: &prost::DecodeError,
-) -> DecodeError {
+/// A message of type `M`, or the offset of what does not belong to one.
+pub(crate) fn decode<M: Fields>(bytes: &[u8], message: &'static str) -> Result<M, DecodeError> {
+    let mut fields = M::default();
     let mut reader = Reader::new(bytes);
     while !reader.is_empty() {
         let start = reader.offset();
-        if let Err(error) = skip_field(&mut reader, message) {
-            return error;
-        }
-        if let Err(error) = M::decode(&bytes[start..reader.offset()]) {
-            return Reader::invalid(start, message, error, "a field of this message");
-        }
+        skip_field(&mut reader, message)?;
+        let field = Message::new(&bytes[start..reader.offset()]);
+        fields.merge(field).map_err(|error| {
+            let offset = start + error.offset as usize;
+            Reader::invalid(offset, message, error.found, error.expected)
+        })?;
     }
-    Reader::invalid(0, message, error, "fields of this message")
+    Ok(fields)
 }
 
 fn skip_field(reader: &mut Reader, message: &'static str) -> Result<(), DecodeError> {
@@ -145,13 +135,46 @@ pub(crate) fn exponential_grid(scheme: &Scheme, format: &'static str) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protobuf::{Error, Field, Writer};
 
-    #[derive(Clone, PartialEq, prost::Message)]
+    #[derive(Debug, Default)]
     struct Pair {
-        #[prost(uint64, tag = "1")]
         number: u64,
-        #[prost(double, tag = "2")]
         double: f64,
+        next: Option<Box<Pair>>,
+    }
+
+    impl Fields for Pair {
+        fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+            match number {
+                1 => self.number = field.varint()?,
+                2 => self.double = field.double()?,
+                3 => self.next.get_or_insert_default().merge(field.message()?)?,
+                _ => {}
+            }
+            Ok(())
+        }
+
+        fn put(&self, out: &mut Writer) {
+            out.varint(1, self.number);
+            out.double(2, self.double);
+            out.messages(3, self.next.as_deref());
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let pair = Pair { number: 300, double: -1.5, next: Some(Box::default()) };
+        let bytes = pair.to_message();
+        assert_eq!(bytes[..3], [0x08, 0xac, 0x02]);
+        assert_eq!(bytes[bytes.len() - 2..], [0x1a, 0]);
+        let read: Pair = decode(&bytes, "pair").unwrap();
+        assert_eq!((read.number, read.double, read.next.is_some()), (300, -1.5, true));
+        assert!(Pair { double: -0.0, ..Pair::default() }.to_message().is_empty());
+        // The last of a field counts; a message that stands twice is put together; what is not known is passed by.
+        let bytes = [0x08, 1, 0x08, 2, 0x1a, 2, 0x08, 5, 0x1a, 0, 0x25, 1, 2, 3, 4];
+        let read: Pair = decode(&bytes, "pair").unwrap();
+        assert_eq!((read.number, read.next.unwrap().number), (2, 5));
     }
 
     #[track_caller]
@@ -165,8 +188,11 @@ mod tests {
         check(&[0x08, 0x80], "at byte 2: the input ends inside pair");
         check(
             &[0x08, 0x05, 0x10, 0x05],
-            "at byte 2: pair is failed to decode Protobuf message: Pair.double: invalid wire type: \
-             Varint (expected SixtyFourBit), expected a field of this message",
+            "at byte 2: pair is a number of variable length, expected eight bytes",
+        );
+        check(
+            &[0x08, 0x05, 0x1a, 0x02, 0x08, 0x80],
+            "at byte 5: pair is the end of the message, expected the rest of a number",
         );
         check(
             &[0x08, 0x05, 0x07],

@@ -3,7 +3,6 @@
 use hist::codec::otlp::{Buckets, ExponentialHistogramDataPoint, HistogramDataPoint};
 use hist::{DecodeError, Exp2, Histogram, Scheme, Side};
 use proptest::prelude::*;
-use prost::Message;
 
 const POINTS: &str = include_str!("../../../../testdata/hist/otlp/points.tsv");
 const PAGE: &str = include_str!("../../../../docs/formats/otlp.md");
@@ -377,10 +376,20 @@ pub(crate) fn fields_in_page(page: &str, heading: &str) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// The number of the one field that a message holds.
-pub(crate) fn field_number(message: &impl Message) -> u64 {
-    let bytes = message.encode_to_vec();
-    prost::encoding::decode_key(&mut &bytes[..]).expect("a field is set").0.into()
+/// The number of the one field that a message holds, and what it holds.
+fn only_field(bytes: &[u8]) -> (u64, hist::protobuf::Field<'_>) {
+    let field = hist::protobuf::Message::new(bytes).field().expect("a message");
+    let (number, field) = field.expect("a field is set");
+    (number.into(), field)
+}
+
+pub(crate) fn field_number(bytes: &[u8]) -> u64 {
+    only_field(bytes).0
+}
+
+/// The number of the one field of the one message that a message holds.
+pub(crate) fn inner_field_number(bytes: &[u8]) -> u64 {
+    field_number(only_field(bytes).1.bytes().expect("a message in it"))
 }
 
 #[test]
@@ -404,14 +413,17 @@ fn the_page_numbers_the_fields_as_the_code_does() {
         ("max", Point { max: Some(1.0), ..Default::default() }),
         ("zero_threshold", Point { zero_threshold: 1.0, ..Default::default() }),
     ];
-    let coded = fields.map(|(name, point)| (field_number(&point), name.to_string()));
+    let coded = fields.map(|(name, point)| (field_number(&point.to_bytes()), name.to_string()));
     assert_eq!(fields_in_page(PAGE, "ExponentialHistogramDataPoint"), coded);
 
     let fields = [
         ("offset", Buckets { offset: 1, ..Default::default() }),
         ("bucket_counts", Buckets { bucket_counts: vec![1], ..Default::default() }),
     ];
-    let coded = fields.map(|(name, buckets)| (field_number(&buckets), name.to_string()));
+    let coded = fields.map(|(name, buckets)| {
+        let point = Point { positive: Some(buckets), ..Default::default() };
+        (inner_field_number(&point.to_bytes()), name.to_string())
+    });
     assert_eq!(fields_in_page(PAGE, "Buckets"), coded);
 
     type Explicit = HistogramDataPoint;
@@ -428,6 +440,6 @@ fn the_page_numbers_the_fields_as_the_code_does() {
         ("min", Explicit { min: Some(1.0), ..Default::default() }),
         ("max", Explicit { max: Some(1.0), ..Default::default() }),
     ];
-    let coded = fields.map(|(name, point)| (field_number(&point), name.to_string()));
+    let coded = fields.map(|(name, point)| (field_number(&point.to_bytes()), name.to_string()));
     assert_eq!(fields_in_page(PAGE, "HistogramDataPoint"), coded);
 }

@@ -10,8 +10,8 @@ use hist::{DecodeError, Histogram, Method, Scheme};
 use proptest::prelude::*;
 
 use crate::otlp::{
-    assert_same, changes, check_table, describe, field_number, fields_in_page, histogram, mutate,
-    rows, unhex, values,
+    assert_same, changes, check_table, describe, field_number, fields_in_page, histogram,
+    inner_field_number, mutate, rows, unhex, values,
 };
 
 const MESSAGES: &str = include_str!("../../../../testdata/hist/prometheus/messages.tsv");
@@ -233,7 +233,7 @@ fn a_stale_marker_is_no_histogram() {
 #[test]
 fn reset_hints_are_kept() {
     for hint in [ResetHint::Unknown, ResetHint::Yes, ResetHint::No, ResetHint::Gauge] {
-        let message = RemoteHistogram { reset_hint: hint.into(), ..Default::default() };
+        let message = RemoteHistogram { reset_hint: hint as i32, ..Default::default() };
         assert_eq!(RemoteHistogram::from_bytes(&message.to_bytes()).unwrap().reset_hint(), hint);
     }
     let message = RemoteHistogram { reset_hint: 9, ..Default::default() };
@@ -556,7 +556,7 @@ fn the_page_numbers_the_fields_as_the_code_does() {
         ("custom_values", Remote { custom_values: vec![1.0], ..Default::default() }),
         ("start_timestamp", Remote { start_timestamp: 1, ..Default::default() }),
     ];
-    let coded = fields.map(|(name, message)| (field_number(&message), name.to_string()));
+    let coded = fields.map(|(name, message)| (field_number(&message.to_bytes()), name.to_string()));
     assert_eq!(fields_in_page(PAGE, "Remote write"), coded);
 
     type Client = ClientHistogram;
@@ -578,7 +578,7 @@ fn the_page_numbers_the_fields_as_the_code_does() {
         ("created_timestamp", Client { created_timestamp: Some(vec![1]), ..Default::default() }),
         ("exemplars", Client { exemplars: vec![vec![1]], ..Default::default() }),
     ];
-    let coded = fields.map(|(name, message)| (field_number(&message), name.to_string()));
+    let coded = fields.map(|(name, message)| (field_number(&message.to_bytes()), name.to_string()));
     assert_eq!(fields_in_page(PAGE, "Client model"), coded);
 
     let fields = [
@@ -590,12 +590,18 @@ fn the_page_numbers_the_fields_as_the_code_does() {
             ClientBucket { cumulative_count_float: Some(1.0), ..Default::default() },
         ),
     ];
-    let coded = fields.map(|(name, bucket)| (field_number(&bucket), name.to_string()));
+    let coded = fields.map(|(name, bucket)| {
+        let message = Client { bucket: vec![bucket], ..Default::default() };
+        (inner_field_number(&message.to_bytes()), name.to_string())
+    });
     assert_eq!(fields_in_page(PAGE, "Client bucket"), coded);
     let fields = [
         ("offset", BucketSpan { offset: 1, length: 0 }),
         ("length", BucketSpan { offset: 0, length: 1 }),
     ];
-    let coded = fields.map(|(name, span)| (field_number(&span), name.to_string()));
+    let coded = fields.map(|(name, span)| {
+        let message = Client { positive_span: vec![span], ..Default::default() };
+        (inner_field_number(&message.to_bytes()), name.to_string())
+    });
     assert_eq!(fields_in_page(PAGE, "Span"), coded);
 }

@@ -1,7 +1,7 @@
 //! Text with the escape sequences that topdeck's own pictures have, as lines for a screen.
 
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
+use ratatui_core::style::{Color, Modifier, Style};
+use ratatui_core::text::{Line, Span};
 
 /// A line; a sequence that is none of ours is left out.
 pub(crate) fn line(text: &str) -> Line<'static> {

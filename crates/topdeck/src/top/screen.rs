@@ -1,12 +1,19 @@
 //! The terminal: raw while it is ours, as it was before when we end, by whichever way.
 
+use std::io::{Stdout, stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use std::{process, thread};
+use std::{panic, process, thread};
 
 use anyhow::{Context as _, Result};
-use ratatui::crossterm::event::{self, Event};
+use ratatui_core::terminal::Terminal as Screen;
+use ratatui_crossterm::CrosstermBackend;
+use ratatui_crossterm::crossterm::event::{self, Event};
+use ratatui_crossterm::crossterm::execute;
+use ratatui_crossterm::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -25,10 +32,9 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(crate) fn run(board: &mut Board, watch: &mut Watch) -> Result<()> {
     let is_told = Arc::new(AtomicBool::new(false));
     hear(Arc::clone(&is_told)).context("cannot hear signals")?;
-    // Sees to it that a panic finds the terminal as it was.
-    let mut terminal = ratatui::try_init().context("cannot take the terminal")?;
+    let mut terminal = take().context("cannot take the terminal")?;
     let shown = show(board, watch, &mut terminal, &is_told);
-    let restored = terminal.show_cursor().and_then(|()| ratatui::try_restore());
+    let restored = terminal.show_cursor().and_then(|()| restore());
     shown?;
     // Who hung up has no terminal to be restored.
     if is_told.load(Ordering::Relaxed) {
@@ -36,6 +42,24 @@ pub(crate) fn run(board: &mut Board, watch: &mut Watch) -> Result<()> {
     } else {
         restored.context("cannot restore the terminal")
     }
+}
+
+/// Makes the terminal ours: raw, and with a second screen, so that the first one stays as it is.
+fn take() -> std::io::Result<Screen<CrosstermBackend<Stdout>>> {
+    // What a panic says is read on the first screen.
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let _ = restore();
+        hook(info);
+    }));
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen)?;
+    Screen::new(CrosstermBackend::new(stdout()))
+}
+
+fn restore() -> std::io::Result<()> {
+    disable_raw_mode()?;
+    execute!(stdout(), LeaveAlternateScreen)
 }
 
 /// Has a signal end what is shown.
@@ -46,7 +70,7 @@ fn hear(is_told: Arc<AtomicBool>) -> std::io::Result<()> {
             is_told.store(true, Ordering::Relaxed);
             // Of a terminal that was hung up crossterm 0.29 reads nothing for ever, and does not return.
             thread::sleep(GRACE);
-            let _ = ratatui::try_restore();
+            let _ = restore();
             process::exit(1);
         }
     };
@@ -56,7 +80,7 @@ fn hear(is_told: Arc<AtomicBool>) -> std::io::Result<()> {
 fn show(
     board: &mut Board,
     watch: &mut Watch,
-    terminal: &mut ratatui::DefaultTerminal,
+    terminal: &mut Screen<CrosstermBackend<Stdout>>,
     is_told: &AtomicBool,
 ) -> Result<()> {
     let colours = Terminal::new(false).colours;

@@ -1,6 +1,6 @@
 //! Tables that fit: columns are left out one by one, the least important first, and never one that another needs.
 
-use ratatui::text::Span;
+use ratatui_core::text::Span;
 
 use crate::hist::terminal::Paint;
 use crate::top::spark::Spark;

@@ -7,13 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use prost::Message;
-
 use super::{Counts, Rounding, Sketch, Store, grid_of, interpolation_number, interpolation_of};
 use crate::buckets::Buckets;
 use crate::codec::protobuf;
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::Histogram;
+use crate::protobuf::{Error, Field, Fields, Writer};
 use crate::scheme::Log;
 
 /// What one bin takes in the map: key and value with their tags, length and tag of the entry.
@@ -21,36 +20,111 @@ const MAP_ENTRY_LEN: u64 = 14;
 /// What one bin takes in the packed list.
 const LIST_ENTRY_LEN: u64 = 8;
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct SketchMessage {
-    #[prost(message, optional, tag = "1")]
     mapping: Option<MappingMessage>,
-    #[prost(message, optional, tag = "2")]
     positive_values: Option<StoreMessage>,
-    #[prost(message, optional, tag = "3")]
     negative_values: Option<StoreMessage>,
-    #[prost(double, tag = "4")]
     zero_count: f64,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct MappingMessage {
-    #[prost(double, tag = "1")]
     gamma: f64,
-    #[prost(double, tag = "2")]
     index_offset: f64,
-    #[prost(int32, tag = "3")]
     interpolation: i32,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct StoreMessage {
-    #[prost(btree_map = "sint32, double", tag = "1")]
     bin_counts: BTreeMap<i32, f64>,
-    #[prost(double, repeated, tag = "2")]
     contiguous_bin_counts: Vec<f64>,
-    #[prost(sint32, tag = "3")]
     contiguous_bin_index_offset: i32,
+}
+
+/// An entry of the map.
+#[derive(Debug, Default)]
+struct BinMessage {
+    index: i32,
+    count: f64,
+}
+
+impl Fields for SketchMessage {
+    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+        match number {
+            1 => self.mapping.get_or_insert_default().merge(field.message()?)?,
+            2 => self.positive_values.get_or_insert_default().merge(field.message()?)?,
+            3 => self.negative_values.get_or_insert_default().merge(field.message()?)?,
+            4 => self.zero_count = field.double()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut Writer) {
+        out.messages(1, &self.mapping);
+        out.messages(2, &self.positive_values);
+        out.messages(3, &self.negative_values);
+        out.double(4, self.zero_count);
+    }
+}
+
+impl Fields for MappingMessage {
+    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+        match number {
+            1 => self.gamma = field.double()?,
+            2 => self.index_offset = field.double()?,
+            3 => self.interpolation = field.varint()? as i32,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut Writer) {
+        out.double(1, self.gamma);
+        out.double(2, self.index_offset);
+        out.varint(3, self.interpolation as u64);
+    }
+}
+
+impl Fields for StoreMessage {
+    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+        match number {
+            1 => {
+                let mut bin = BinMessage::default();
+                bin.merge(field.message()?)?;
+                self.bin_counts.insert(bin.index, bin.count);
+            }
+            2 => field.doubles(&mut |value| self.contiguous_bin_counts.push(value))?,
+            3 => self.contiguous_bin_index_offset = field.zigzag32()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut Writer) {
+        let bin = |(&index, &count)| BinMessage { index, count };
+        let bins: Vec<BinMessage> = self.bin_counts.iter().map(bin).collect();
+        out.messages(1, &bins);
+        out.doubles(2, &self.contiguous_bin_counts);
+        out.sint32(3, self.contiguous_bin_index_offset);
+    }
+}
+
+impl Fields for BinMessage {
+    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+        match number {
+            1 => self.index = field.zigzag32()?,
+            2 => self.count = field.double()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut Writer) {
+        out.sint32(1, self.index);
+        out.double(2, self.count);
+    }
 }
 
 /// Reads the protobuf form. Refuses counts that are not whole: [`decode_protobuf_rounded`] rounds them.
@@ -78,7 +152,7 @@ pub fn encode_protobuf(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
         negative_values: Some(store_message(histogram.negative())),
         zero_count: histogram.zero_count() as f64,
     };
-    Ok(message.encode_to_vec())
+    Ok(message.to_message())
 }
 
 fn read(bytes: &[u8], counts: Counts) -> Result<(Histogram, Rounding), DecodeError> {

@@ -4,8 +4,6 @@
 //! Which it is follows Prometheus' scraper: native if there is a span or a zero threshold. The message has no
 //! custom buckets (schema -53).
 
-use prost::Message;
-
 use super::classic::Classic;
 use super::float::FloatHistogram;
 use super::native::{self, Buckets, Counts, Native, Written};
@@ -15,76 +13,121 @@ use crate::codec::Folded;
 use crate::codec::protobuf;
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::Histogram;
+use crate::protobuf::{Error, Field, Fields, Writer, push_message};
 use crate::scheme::Scheme;
 
 /// `io.prometheus.client.Histogram`.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientHistogram {
     /// All values.
-    #[prost(uint64, optional, tag = "1")]
     pub sample_count: Option<u64>,
     /// Sum of all values.
-    #[prost(double, optional, tag = "2")]
     pub sample_sum: Option<f64>,
     /// Classic buckets, ascending.
-    #[prost(message, repeated, tag = "3")]
     pub bucket: Vec<ClientBucket>,
     /// All values as a double; holds if above 0.
-    #[prost(double, optional, tag = "4")]
     pub sample_count_float: Option<f64>,
     /// Exponential schema.
-    #[prost(sint32, optional, tag = "5")]
     pub schema: Option<i32>,
     /// Values within ± this are in the zero bucket.
-    #[prost(double, optional, tag = "6")]
     pub zero_threshold: Option<f64>,
     /// Values in the zero bucket.
-    #[prost(uint64, optional, tag = "7")]
     pub zero_count: Option<u64>,
     /// Values in the zero bucket as a double; holds if above 0.
-    #[prost(double, optional, tag = "8")]
     pub zero_count_float: Option<f64>,
     /// Where the buckets below zero are, by magnitude.
-    #[prost(message, repeated, tag = "9")]
     pub negative_span: Vec<BucketSpan>,
     /// Their whole counts, each less the one before.
-    #[prost(sint64, repeated, packed = "false", tag = "10")]
     pub negative_delta: Vec<i64>,
     /// Their double counts.
-    #[prost(double, repeated, packed = "false", tag = "11")]
     pub negative_count: Vec<f64>,
     /// Where the buckets above zero are.
-    #[prost(message, repeated, tag = "12")]
     pub positive_span: Vec<BucketSpan>,
     /// Their whole counts, each less the one before.
-    #[prost(sint64, repeated, packed = "false", tag = "13")]
     pub positive_delta: Vec<i64>,
     /// Their double counts.
-    #[prost(double, repeated, packed = "false", tag = "14")]
     pub positive_count: Vec<f64>,
     /// A `google.protobuf.Timestamp`, not decoded.
-    #[prost(bytes = "vec", optional, tag = "15")]
     pub created_timestamp: Option<Vec<u8>>,
     /// `Exemplar` messages, not decoded.
-    #[prost(bytes = "vec", repeated, tag = "16")]
     pub exemplars: Vec<Vec<u8>>,
 }
 
 /// One classic bucket.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientBucket {
     /// Values up to and including `upper_bound`.
-    #[prost(uint64, optional, tag = "1")]
     pub cumulative_count: Option<u64>,
     /// The end of the bucket.
-    #[prost(double, optional, tag = "2")]
     pub upper_bound: Option<f64>,
     /// An `Exemplar` message, not decoded.
-    #[prost(bytes = "vec", optional, tag = "3")]
     pub exemplar: Option<Vec<u8>>,
     /// The count as a double; holds if above 0.
-    #[prost(double, optional, tag = "4")]
     pub cumulative_count_float: Option<f64>,
+}
+
+impl Fields for ClientHistogram {
+    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+        match number {
+            1 => self.sample_count = Some(field.varint()?),
+            2 => self.sample_sum = Some(field.double()?),
+            3 => push_message(&mut self.bucket, field)?,
+            4 => self.sample_count_float = Some(field.double()?),
+            5 => self.schema = Some(field.zigzag32()?),
+            6 => self.zero_threshold = Some(field.double()?),
+            7 => self.zero_count = Some(field.varint()?),
+            8 => self.zero_count_float = Some(field.double()?),
+            9 => push_message(&mut self.negative_span, field)?,
+            10 => field.zigzags(&mut |delta| self.negative_delta.push(delta))?,
+            11 => field.doubles(&mut |value| self.negative_count.push(value))?,
+            12 => push_message(&mut self.positive_span, field)?,
+            13 => field.zigzags(&mut |delta| self.positive_delta.push(delta))?,
+            14 => field.doubles(&mut |value| self.positive_count.push(value))?,
+            15 => self.created_timestamp = Some(field.bytes()?.to_vec()),
+            16 => self.exemplars.push(field.bytes()?.to_vec()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut Writer) {
+        out.varint_optional(1, self.sample_count);
+        out.double_optional(2, self.sample_sum);
+        out.messages(3, &self.bucket);
+        out.double_optional(4, self.sample_count_float);
+        out.sint32_optional(5, self.schema);
+        out.double_optional(6, self.zero_threshold);
+        out.varint_optional(7, self.zero_count);
+        out.double_optional(8, self.zero_count_float);
+        out.messages(9, &self.negative_span);
+        out.zigzags_unpacked(10, &self.negative_delta);
+        out.doubles_unpacked(11, &self.negative_count);
+        out.messages(12, &self.positive_span);
+        out.zigzags_unpacked(13, &self.positive_delta);
+        out.doubles_unpacked(14, &self.positive_count);
+        out.byte_strings(15, &self.created_timestamp);
+        out.byte_strings(16, &self.exemplars);
+    }
+}
+
+impl Fields for ClientBucket {
+    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+        match number {
+            1 => self.cumulative_count = Some(field.varint()?),
+            2 => self.upper_bound = Some(field.double()?),
+            3 => self.exemplar = Some(field.bytes()?.to_vec()),
+            4 => self.cumulative_count_float = Some(field.double()?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut Writer) {
+        out.varint_optional(1, self.cumulative_count);
+        out.double_optional(2, self.upper_bound);
+        out.byte_strings(3, &self.exemplar);
+        out.double_optional(4, self.cumulative_count_float);
+    }
 }
 
 impl ClientHistogram {
@@ -95,13 +138,13 @@ impl ClientHistogram {
 
     /// The message.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.encode_to_vec()
+        self.to_message()
     }
 
     /// Whether there is a native histogram in the message.
     pub fn is_native(&self) -> bool {
         !(self.positive_span.is_empty() && self.negative_span.is_empty())
-            || self.zero_threshold() > 0.0
+            || self.zero_threshold.unwrap_or_default() > 0.0
     }
 
     /// The native histogram, bucket for bucket, or `None` where there is none. Refuses schemas above 8,
@@ -118,15 +161,29 @@ impl ClientHistogram {
     }
 
     fn native(&self) -> Native<'_> {
-        let counts = if self.sample_count_float() > 0.0 || self.zero_count_float() > 0.0 {
-            let zero = over(self.zero_count_float(), self.zero_count());
-            Counts::Float { count: over(self.sample_count_float(), self.sample_count()), zero }
+        let counts = if self.sample_count_float.unwrap_or_default() > 0.0
+            || self.zero_count_float.unwrap_or_default() > 0.0
+        {
+            let zero = over(
+                self.zero_count_float.unwrap_or_default(),
+                self.zero_count.unwrap_or_default(),
+            );
+            Counts::Float {
+                count: over(
+                    self.sample_count_float.unwrap_or_default(),
+                    self.sample_count.unwrap_or_default(),
+                ),
+                zero,
+            }
         } else {
-            Counts::Integer { count: self.sample_count(), zero: self.zero_count() }
+            Counts::Integer {
+                count: self.sample_count.unwrap_or_default(),
+                zero: self.zero_count.unwrap_or_default(),
+            }
         };
         Native {
-            schema: self.schema(),
-            zero_threshold: self.zero_threshold(),
+            schema: self.schema.unwrap_or_default(),
+            zero_threshold: self.zero_threshold.unwrap_or_default(),
             sum: self.sample_sum.unwrap_or(f64::NAN),
             counts,
             positive: Buckets {
@@ -150,8 +207,11 @@ impl ClientHistogram {
         if self.bucket.is_empty() && self.is_native() {
             return Ok(None);
         }
-        let float = self.sample_count_float() > 0.0
-            || self.bucket.iter().any(|bucket| bucket.cumulative_count_float() > 0.0);
+        let float = self.sample_count_float.unwrap_or_default() > 0.0
+            || self
+                .bucket
+                .iter()
+                .any(|bucket| bucket.cumulative_count_float.unwrap_or_default() > 0.0);
         let sample = if float {
             Sample::Float(self.classic_float().to_float()?)
         } else {
@@ -161,23 +221,31 @@ impl ClientHistogram {
     }
 
     fn classic(&self) -> Classic {
-        let bucket = |bucket: &ClientBucket| (bucket.upper_bound(), bucket.cumulative_count());
+        let bucket = |bucket: &ClientBucket| {
+            (bucket.upper_bound.unwrap_or_default(), bucket.cumulative_count.unwrap_or_default())
+        };
         Classic {
             buckets: self.bucket.iter().map(bucket).collect(),
             sum: self.sample_sum,
-            count: self.sample_count(),
+            count: self.sample_count.unwrap_or_default(),
         }
     }
 
     fn classic_float(&self) -> Classic<f64> {
         let bucket = |bucket: &ClientBucket| {
-            let count = over(bucket.cumulative_count_float(), bucket.cumulative_count());
-            (bucket.upper_bound(), count)
+            let count = over(
+                bucket.cumulative_count_float.unwrap_or_default(),
+                bucket.cumulative_count.unwrap_or_default(),
+            );
+            (bucket.upper_bound.unwrap_or_default(), count)
         };
         Classic {
             buckets: self.bucket.iter().map(bucket).collect(),
             sum: self.sample_sum,
-            count: over(self.sample_count_float(), self.sample_count()),
+            count: over(
+                self.sample_count_float.unwrap_or_default(),
+                self.sample_count.unwrap_or_default(),
+            ),
         }
     }
 

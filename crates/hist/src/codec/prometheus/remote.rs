@@ -3,8 +3,6 @@
 //! `prometheus.Histogram` (version 1) and `io.prometheus.write.v2.Histogram` (version 2) are the same on the
 //! wire, but for a start time that version 2 has, so one struct is both.
 
-use prost::Message;
-
 use super::Sample;
 use super::float::FloatHistogram;
 use super::native::{self, Buckets, Counts, Native, Written};
@@ -13,81 +11,63 @@ use crate::codec::Folded;
 use crate::codec::protobuf::{self, wrong};
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::Histogram;
+use crate::protobuf::{Error, Field, Fields, Writer, push_message};
 
 /// One native histogram at one time, remote write 1 and 2.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RemoteHistogram {
     /// All values; whole or a double, which says how the buckets are written.
-    #[prost(oneof = "RemoteCount", tags = "1, 2")]
     pub count: Option<RemoteCount>,
     /// Sum of all values.
-    #[prost(double, tag = "3")]
     pub sum: f64,
     /// Exponential schema, or -53 for custom buckets.
-    #[prost(sint32, tag = "4")]
     pub schema: i32,
     /// Values within ± this are in the zero bucket.
-    #[prost(double, tag = "5")]
     pub zero_threshold: f64,
     /// Values in the zero bucket.
-    #[prost(oneof = "RemoteZeroCount", tags = "6, 7")]
     pub zero_count: Option<RemoteZeroCount>,
     /// Where the buckets below zero are, by magnitude.
-    #[prost(message, repeated, tag = "8")]
     pub negative_spans: Vec<BucketSpan>,
     /// Their whole counts, each less the one before.
-    #[prost(sint64, repeated, tag = "9")]
     pub negative_deltas: Vec<i64>,
     /// Their double counts.
-    #[prost(double, repeated, tag = "10")]
     pub negative_counts: Vec<f64>,
     /// Where the buckets above zero are, or custom ones.
-    #[prost(message, repeated, tag = "11")]
     pub positive_spans: Vec<BucketSpan>,
     /// Their whole counts, each less the one before.
-    #[prost(sint64, repeated, tag = "12")]
     pub positive_deltas: Vec<i64>,
     /// Their double counts.
-    #[prost(double, repeated, tag = "13")]
     pub positive_counts: Vec<f64>,
-    /// Whether the counters behind it were reset.
-    #[prost(enumeration = "ResetHint", tag = "14")]
+    /// Whether the counters behind it were reset: the number of a [`ResetHint`].
     pub reset_hint: i32,
     /// Milliseconds since 1970.
-    #[prost(int64, tag = "15")]
     pub timestamp: i64,
     /// Upper bounds of custom buckets but the last.
-    #[prost(double, repeated, tag = "16")]
     pub custom_values: Vec<f64>,
     /// Version 2: when counting began, milliseconds since 1970; 0 is unknown.
-    #[prost(int64, tag = "17")]
     pub start_timestamp: i64,
 }
 
 /// All values.
-#[derive(Clone, Copy, PartialEq, prost::Oneof)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RemoteCount {
     /// Buckets are deltas.
-    #[prost(uint64, tag = "1")]
     Int(u64),
     /// Buckets are double counts.
-    #[prost(double, tag = "2")]
     Float(f64),
 }
 
 /// Values in the zero bucket.
-#[derive(Clone, Copy, PartialEq, prost::Oneof)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RemoteZeroCount {
     /// Beside a whole count.
-    #[prost(uint64, tag = "6")]
     Int(u64),
     /// Beside a double count.
-    #[prost(double, tag = "7")]
     Float(f64),
 }
 
 /// What the sender knows of a counter reset before this sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(i32)]
 pub enum ResetHint {
     /// Nothing: compare with the sample before.
@@ -100,6 +80,58 @@ pub enum ResetHint {
     Gauge = 3,
 }
 
+impl Fields for RemoteHistogram {
+    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+        match number {
+            1 => self.count = Some(RemoteCount::Int(field.varint()?)),
+            2 => self.count = Some(RemoteCount::Float(field.double()?)),
+            3 => self.sum = field.double()?,
+            4 => self.schema = field.zigzag32()?,
+            5 => self.zero_threshold = field.double()?,
+            6 => self.zero_count = Some(RemoteZeroCount::Int(field.varint()?)),
+            7 => self.zero_count = Some(RemoteZeroCount::Float(field.double()?)),
+            8 => push_message(&mut self.negative_spans, field)?,
+            9 => field.zigzags(&mut |delta| self.negative_deltas.push(delta))?,
+            10 => field.doubles(&mut |value| self.negative_counts.push(value))?,
+            11 => push_message(&mut self.positive_spans, field)?,
+            12 => field.zigzags(&mut |delta| self.positive_deltas.push(delta))?,
+            13 => field.doubles(&mut |value| self.positive_counts.push(value))?,
+            14 => self.reset_hint = field.varint()? as i32,
+            15 => self.timestamp = field.varint()? as i64,
+            16 => field.doubles(&mut |value| self.custom_values.push(value))?,
+            17 => self.start_timestamp = field.varint()? as i64,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut Writer) {
+        match self.count {
+            Some(RemoteCount::Int(count)) => out.varint_optional(1, Some(count)),
+            Some(RemoteCount::Float(count)) => out.double_optional(2, Some(count)),
+            None => {}
+        }
+        out.double(3, self.sum);
+        out.sint32(4, self.schema);
+        out.double(5, self.zero_threshold);
+        match self.zero_count {
+            Some(RemoteZeroCount::Int(count)) => out.varint_optional(6, Some(count)),
+            Some(RemoteZeroCount::Float(count)) => out.double_optional(7, Some(count)),
+            None => {}
+        }
+        out.messages(8, &self.negative_spans);
+        out.zigzags(9, &self.negative_deltas);
+        out.doubles(10, &self.negative_counts);
+        out.messages(11, &self.positive_spans);
+        out.zigzags(12, &self.positive_deltas);
+        out.doubles(13, &self.positive_counts);
+        out.varint(14, self.reset_hint as u64);
+        out.varint(15, self.timestamp as u64);
+        out.doubles(16, &self.custom_values);
+        out.varint(17, self.start_timestamp as u64);
+    }
+}
+
 impl RemoteHistogram {
     /// A histogram from its message.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
@@ -108,7 +140,15 @@ impl RemoteHistogram {
 
     /// The message.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.encode_to_vec()
+        self.to_message()
+    }
+
+    /// The hint that `reset_hint` is the number of; one without a name says nothing.
+    pub fn reset_hint(&self) -> ResetHint {
+        use ResetHint::{Gauge, No, Unknown, Yes};
+        let named =
+            [Unknown, Yes, No, Gauge].into_iter().find(|&hint| hint as i32 == self.reset_hint);
+        named.unwrap_or(Unknown)
     }
 
     /// The distribution, bucket for bucket. Refuses schemas above 8, which [`Self::to_sample_folded`] takes.

@@ -5,16 +5,31 @@
 
 use crate::codec::protobuf::wrong;
 use crate::error::DecodeError;
+use crate::protobuf::{Error, Field, Fields, Writer};
 
 /// So many neighbouring buckets.
-#[derive(Clone, Copy, PartialEq, prost::Message)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BucketSpan {
     /// Buckets left out before this span; for the first span, the index it begins at.
-    #[prost(sint32, tag = "1")]
     pub offset: i32,
     /// Buckets in this span. A span of none is how a client marks an empty histogram as native.
-    #[prost(uint32, tag = "2")]
     pub length: u32,
+}
+
+impl Fields for BucketSpan {
+    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+        match number {
+            1 => self.offset = field.zigzag32()?,
+            2 => self.length = field.varint()? as u32,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut Writer) {
+        out.sint32(1, self.offset);
+        out.varint(2, self.length.into());
+    }
 }
 
 /// Index and count of each bucket that holds anything, of one sign.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use expect_test::{Expect, expect};
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
+use ratatui_core::backend::TestBackend;
+use ratatui_core::terminal::Terminal;
 
 use super::*;
 use crate::top::board::Action;
@@ -31,7 +31,12 @@ fn check(board: &Board, width: u16, height: u16, expected: Expect) {
         .expect("it is drawn");
     let buffer = terminal.backend().buffer();
     let lines = buffer.content().chunks(usize::from(width)).map(|cells| {
-        cells.iter().map(ratatui::buffer::Cell::symbol).collect::<String>().trim_end().to_owned()
+        cells
+            .iter()
+            .map(ratatui_core::buffer::Cell::symbol)
+            .collect::<String>()
+            .trim_end()
+            .to_owned()
             + "\n"
     });
     expected.assert_eq(&lines.collect::<String>());
