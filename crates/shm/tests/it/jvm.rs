@@ -92,7 +92,7 @@ fn told(pid: u32) -> Option<HashMap<String, String>> {
     let output = match output {
         Ok(output) if output.status.success() => output,
         other => {
-            println!("not compared: jcmd says {other:?}");
+            println!("skipped: jcmd says {other:?}");
             return None;
         }
     };
