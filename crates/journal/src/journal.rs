@@ -42,8 +42,8 @@ pub struct Options {
     /// How long an append waits for `disk`, or for room in the buffer: 10 s by default. One of those who wait
     /// for `disk` synchronises for all, and waits for the system as long as that takes.
     pub wait_max: Duration,
-    /// How often a reader that waits looks by itself: 500 ms by default. Appenders wake it, but one may be killed between its entry and
-    /// waking anybody.
+    /// How often a reader that waits looks by itself: 500 ms by default. Appenders wake it, but one
+    /// may be killed between its entry and waking anybody.
     pub recheck_every: Duration,
     /// Where times come from: [`wall_clock`] by default.
     pub clock: Clock,

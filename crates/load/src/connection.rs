@@ -132,7 +132,8 @@ impl Connection {
 
     /// Whether nothing is to be expected of it any more.
     pub(crate) fn is_over(&self) -> bool {
-        // One that never was ready still has to show why it failed: all that the server sent is read.
+        // One that never was ready still has to show why it failed: all that the server sent is
+        // read.
         let is_ending = self.codec.is_ending() || self.is_ready && self.is_half_closed;
         self.under_way.is_empty() && is_ending
     }

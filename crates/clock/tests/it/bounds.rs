@@ -24,7 +24,8 @@ fn violations(checks: u32) -> u32 {
 
 #[test]
 fn the_bound_holds_from_the_first_reading_on() {
-    // Until it is known what this machine's counter is worth, and over the first lines that are drawn then.
+    // Until it is known what this machine's counter is worth, and over the first lines that are
+    // drawn then.
     let (began, mut checks) = (Instant::now(), 0);
     let status = loop {
         assert_eq!(violations(1_000), 0, "after {checks} checks");

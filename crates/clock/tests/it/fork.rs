@@ -18,8 +18,8 @@ fn a_forked_process_has_a_clock_of_its_own() {
     if child == 0 {
         let comparisons = clock::status().comparisons;
         let before = clock::now();
-        // The line that it has got ends within two seconds; whoever asks then starts the keeper. Where the system is asked, nobody
-        // compares anything.
+        // The line that it has got ends within two seconds; whoever asks then starts the keeper.
+        // Where the system is asked, nobody compares anything.
         let is_kept = || {
             let status = clock::status();
             status.mode == clock::Mode::System || status.comparisons != comparisons

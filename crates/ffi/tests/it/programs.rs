@@ -32,7 +32,8 @@ fn library() -> PathBuf {
     own.parent().expect("in a folder").to_owned()
 }
 
-/// Where programs are made: what cargo keeps for it, or a folder of this user's where that is closed to him.
+/// Where programs are made: what cargo keeps for it, or a folder of this user's where that is
+/// closed to him.
 fn scratch() -> PathBuf {
     let own = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     if rustix::fs::access(&own, rustix::fs::Access::WRITE_OK).is_ok() {

@@ -81,7 +81,8 @@ impl Drop for Place {
     }
 }
 
-/// A new folder: on the disk that cargo builds on, or among temporary files where that disk is closed to this user.
+/// A new folder: on the disk that cargo builds on, or among temporary files where that disk is
+/// closed to this user.
 fn folder() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let mut places = vec![std::env::temp_dir(), PathBuf::from(env!("CARGO_TARGET_TMPDIR"))];

@@ -96,7 +96,8 @@ fn both_ways_tell_of_a_child_what_is_so() {
     let rows: Vec<Process> = ways.iter_mut().map(|way| asleep(way, child.id())).collect();
     rows.iter().for_each(check_child);
     if let [file, bpf] = &rows[..] {
-        // What a processor may hold back of each of three counters, by the kernel's rule. Also those on which this test may not run.
+        // What a processor may hold back of each of three counters, by the kernel's rule. Also
+        // those on which this test may not run.
         let processors = processors();
         let pages = 3 * processors * 32.max(2 * processors);
         let apart = file.rss_bytes.abs_diff(bpf.rss_bytes);

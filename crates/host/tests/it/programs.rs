@@ -93,7 +93,8 @@ fn program() {
             shm::Description::new(format!("{NAME}_many")).label("number", number.to_string());
         many.label("long", "x".repeat(1_000)).gauge().unwrap().set(number);
     }
-    // Begun long ago, as far as anybody knows, and never ended: no machine has run for less than half of its uptime.
+    // Begun long ago, as far as anybody knows, and never ended: no machine has run for less than
+    // half of its uptime.
     let stuck_since_ns = clock::now() / 2;
     let _stuck = work.begin_at(stuck_since_ns, 1, &[device]);
     println!("\n{READY}{stuck_since_ns}");

@@ -285,7 +285,8 @@ fn a_full_disk_is_a_clear_error_and_no_end() {
     let journal = open(&disk.journal(), &options).unwrap();
     let noise = noise(2000);
     let mut accepted = 0u64;
-    // Not a measurement, here and below: an append that waits for the disk to be emptied never ends.
+    // Not a measurement, here and below: an append that waits for the disk to be emptied never
+    // ends.
     let end = Duration::from_secs(60);
     let error = loop {
         let since = Instant::now();

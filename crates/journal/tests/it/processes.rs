@@ -2,8 +2,8 @@
 //! play, and whoever started it may kill, stop or wait for it. A child ends with its parent, however that
 //! ends. Also the folders and the random numbers of these tests.
 //!
-//! Folders are in the build's own, which is on a real disk where `/tmp` may not be; among temporary files where that is closed to this
-//! user.
+//! Folders are in the build's own, which is on a real disk where `/tmp` may not be; among temporary
+//! files where that is closed to this user.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

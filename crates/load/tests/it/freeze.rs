@@ -44,7 +44,8 @@ pub(crate) fn compare(found: &Histogram, expected: &Histogram, slack: f64) -> Re
     Ok(())
 }
 
-/// Where the machine lets the generator stand still, the run itself says that it is not to be trusted.
+/// Where the machine lets the generator stand still, the run itself says that it is not to be
+/// trusted.
 const STOOD_STILL: &str = "the generator stood still";
 
 const LENGTH_NS: u64 = 1_500 * MS;

@@ -257,8 +257,8 @@ fn black_hole() {
     few_are_made(&run);
 }
 
-/// Connections that take longer than a second keep no others from being made: as many as may be made at once, in each second that began,
-/// and those that a run begins with.
+/// Connections that take longer than a second keep no others from being made: as many as may be
+/// made at once, in each second that began, and those that a run begins with.
 #[track_caller]
 fn few_are_made(run: &Run) {
     let most = run.length_ns.div_ceil(1_000 * MS) * 64 + 4;
@@ -322,8 +322,9 @@ fn closes_its_half_before_the_answer() {
     all_fail(&settings(server.address), &[Failure::Closed]);
 }
 
-/// The server announces nothing, but its answer and the end of the connection arrive in one segment: no request is sent on a connection
-/// whose end is known, so none fails. Were they two segments, a request could be sent between them, and would rightly fail.
+/// The server announces nothing, but its answer and the end of the connection arrive in one
+/// segment: no request is sent on a connection whose end is known, so none fails. Were they two
+/// segments, a request could be sent between them, and would rightly fail.
 #[test]
 fn closes_after_each_answer() {
     let server = Hostile::start(|mut socket, _| {
@@ -399,7 +400,8 @@ fn answers_without_end() {
     all_fail(&impatient(server.address), &[Failure::TimedOut]);
 }
 
-/// Stops a stub when it has answered so many requests; it tells when the stub was gone, from the start of the run.
+/// Stops a stub when it has answered so many requests; it tells when the stub was gone, from the
+/// start of the run.
 struct Stopping {
     stub: Option<Stub>,
     answers: u64,

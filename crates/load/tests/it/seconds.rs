@@ -96,7 +96,8 @@ fn threads_that_end_far_apart_hold_no_second_back() {
     skipped(&why);
 }
 
-/// Sets `stop` when the server has been asked so often; at the latest after ten seconds, for what the generator missed is never asked.
+/// Sets `stop` when the server has been asked so often; at the latest after ten seconds, for what
+/// the generator missed is never asked.
 struct Stopping {
     stop: Arc<AtomicBool>,
     server: Server,

@@ -23,6 +23,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
+/// More than enough for two of them; one takes about 1 MiB.
+const POSTGRES_ROOM_BYTES: u64 = 16 << 20;
 /// Where servers are.
 pub(crate) const ADDRESS: &str = "127.0.0.1";
 /// The same host, by an address that no certificate has.
@@ -77,7 +79,8 @@ impl Drop for Folder {
     }
 }
 
-/// A certificate for this host by its address, which needs nobody to look it up, and its key, in files. They are what an authority is too.
+/// A certificate for this host by its address, which needs nobody to look it up, and its key, in
+/// files. They are what an authority is too.
 fn certificate(folder: &Path) -> (ServerTls, ClientTls) {
     let own = rcgen::generate_simple_self_signed([ADDRESS.to_owned()]).unwrap();
     let (certificate, key) = (folder.join("certificate"), folder.join("key"));
@@ -101,6 +104,12 @@ pub(crate) fn postgres() -> Option<Server> {
         println!("skipped: PostgreSQL is not installed (initdb and postgres)");
         return None;
     };
+    // Its processes share memory there, and it does not start without it.
+    let room = rustix::fs::statvfs("/dev/shm").map_or(0, |found| found.f_bavail * found.f_frsize);
+    if room < POSTGRES_ROOM_BYTES {
+        println!("skipped: PostgreSQL needs {POSTGRES_ROOM_BYTES} bytes in /dev/shm, has {room}");
+        return None;
+    }
     let folder = Folder::new("postgres");
     let database = folder.0.join("data");
     // It refuses to run as root.
@@ -202,8 +211,8 @@ pub(crate) fn wait_for(port: u16) {
     panic!("nobody listens on port {port}");
 }
 
-/// A port for a server, and the socket that keeps it from all others: it is bound, but does not listen, so that who also reuses the address
-/// may have it, and the kernel gives it to nobody.
+/// A port for a server, and the socket that keeps it from all others: it is bound, but does not
+/// listen, so that who also reuses the address may have it, and the kernel gives it to nobody.
 fn own_port() -> (Socket, u16) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();

@@ -1,7 +1,9 @@
-//! Whether this machine kept a run on time: what the kernel knows of threads that had to wait for a processor.
+//! Whether this machine kept a run on time: what the kernel knows of threads that had to wait for a
+//! processor.
 //!
-//! A time is compared with the one that is known beforehand. Where they differ, either the generator is wrong, or the machine let one of
-//! the threads of the test wait. The kernel counts such waits, so a test need not guess.
+//! A time is compared with the one that is known beforehand. Where they differ, either the
+//! generator is wrong, or the machine let one of the threads of the test wait. The kernel counts
+//! such waits, so a test need not guess.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A thread that waited longer than this, all its waits together, may have made the difference.
 const WAITED_MAX_NS: u64 = 5_000_000;
 
-/// So often a run is tried: where the machine held up each of them, the test says that it was skipped.
+/// So often a run is tried: where the machine held up each of them, the test says that it was
+/// skipped.
 pub(crate) const ATTEMPTS: usize = 6;
 
 pub(crate) fn skipped(why: &str) {

@@ -56,7 +56,7 @@ fn start(name: &str, command: impl FnOnce(&Path) -> Command) -> Option<Jvm> {
     let mut line = String::new();
     BufReader::new(jvm.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     if line != "ready\n" {
-        println!("skipped: it says {line:?}, not ready");
+        println!("skipped: a JVM does not start like this here ({name}): it says {line:?}");
         return None;
     }
     Some(jvm)

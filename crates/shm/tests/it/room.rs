@@ -3,8 +3,8 @@
 /// What files of metrics of tests may take that run at once. Docker gives 64 MiB to all.
 const ROOM_BYTES: u64 = 32 << 20;
 
-/// Whether there is room for files of metrics; says so where there is not. What finds no room is counted as lost, and is no fault of who
-/// records.
+/// Whether there is room for files of metrics; says so where there is not. What finds no room is
+/// counted as lost, and is no fault of who records.
 pub(crate) fn has_room() -> bool {
     let free = rustix::fs::statvfs("/dev/shm").map(|found| found.f_bavail * found.f_frsize);
     match free {
