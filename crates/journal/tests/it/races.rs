@@ -10,6 +10,8 @@ use journal::*;
 use crate::processes::{Child, Folder, Part, Random, open, say, sizes, wait_for};
 
 const FEW: Duration = Duration::from_millis(300);
+/// Where nobody is to wait for long: only a machine that hangs takes it.
+const LONG: Duration = Duration::from_secs(60);
 
 fn foreground() -> Options {
     Options { background: false, ..Options::default() }
@@ -411,7 +413,7 @@ fn a_reader_without_a_thread_that_opened_it_first_stalls_no_writer() {
     folder.create(&tiny());
     let mut idle = servant_of(&folder.journal(), "foreground");
     check(&mut idle, "open", "ok");
-    let options = Options { wait_max: FEW, ..Options::default() };
+    let options = Options { wait_max: LONG, ..Options::default() };
     let journal = open(&folder.journal(), &options).unwrap();
     for i in 0..200 {
         let ack = journal.append(&[7; 100], Level::Process);
@@ -428,7 +430,7 @@ fn a_writer_without_a_thread_that_is_idle_stalls_no_other() {
     check(&mut idle, "open", "ok");
     for order in ["append x", "durable x", "large 3000"] {
         check(&mut idle, order, "ok");
-        let options = Options { wait_max: FEW, ..Options::default() };
+        let options = Options { wait_max: LONG, ..Options::default() };
         let journal = open(&folder.journal(), &options).unwrap();
         for i in 0..200 {
             let ack = journal.append(&[7; 100], Level::Process);

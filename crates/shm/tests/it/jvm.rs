@@ -80,7 +80,7 @@ fn read(root: &Path, pid: u32) -> Shown {
         opened.read(&mut bytes).unwrap();
         match hsperf::parse(&bytes) {
             Ok(shown) => return shown,
-            Err(error) => assert!(error.try_again() && begin.elapsed().as_secs() < 30, "{error}"),
+            Err(error) => assert!(error.try_again() && begin.elapsed().as_secs() < 60, "{error}"),
         }
         std::thread::sleep(Duration::from_millis(10));
     }
