@@ -245,17 +245,22 @@ mod tests {
     fn all_who_wait_are_woken() {
         let region = Region::heap(WAKE_BYTES as u64 + 8).unwrap();
         let minute = Some(Duration::from_secs(60));
-        let waiting = std::sync::Barrier::new(4);
+        let (tell, told) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let threads = [0; 3].map(|_| {
-                scope.spawn(|| {
-                    waiting.wait();
+                let (tell, region) = (tell.clone(), &region);
+                scope.spawn(move || {
+                    tell.send(rustix::thread::gettid()).unwrap();
                     region.wait(0, 0, minute)
                 })
             });
-            waiting.wait();
-            std::thread::sleep(Duration::from_millis(100));
-            // Who comes only now need not be woken.
+            for _ in &threads {
+                let stat =
+                    format!("/proc/self/task/{}/stat", told.recv().unwrap().as_raw_nonzero());
+                while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
             region.wake_word(0).store(1, Ordering::Relaxed);
             region.wake(0, u32::MAX);
             assert!(threads.into_iter().all(|thread| !thread.join().unwrap()));

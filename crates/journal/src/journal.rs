@@ -42,6 +42,9 @@ pub struct Options {
     /// How long an append waits for `disk`, or for room in the buffer: 10 s by default. One of those who wait
     /// for `disk` synchronises for all, and waits for the system as long as that takes.
     pub wait_max: Duration,
+    /// How often a reader that waits looks by itself: 500 ms by default. Appenders wake it, but one
+    /// may be killed between its entry and waking anybody.
+    pub recheck_every: Duration,
     /// Where times come from: [`wall_clock`] by default.
     pub clock: Clock,
 }
@@ -54,6 +57,7 @@ impl Default for Options {
             flush_every: Duration::from_millis(10),
             sync_every: Some(Duration::from_secs(1)),
             wait_max: Duration::from_secs(10),
+            recheck_every: Duration::from_millis(500),
             clock: wall_clock(),
         }
     }
@@ -113,7 +117,7 @@ pub(crate) struct Inner {
     arrived: AtomicU64,
     /// Another process had the flusher's role when this one asked last.
     elsewhere: AtomicBool,
-    options: Options,
+    pub(crate) options: Options,
     stop: AtomicBool,
     opened: Opened,
 }

@@ -347,9 +347,8 @@ impl Reader {
     }
 
     fn sleep(&self, timeout: Option<Duration>) {
-        // An appender may be killed between its entry and waking anybody.
-        const LONGEST: Duration = Duration::from_millis(500);
-        let piece = timeout.map_or(LONGEST, |timeout| timeout.min(LONGEST));
+        let longest = self.inner.options.recheck_every;
+        let piece = timeout.map_or(longest, |timeout| timeout.min(longest));
         self.inner.store.buffer.sleep_reader(Some(piece), &mut || self.is_ready());
     }
 

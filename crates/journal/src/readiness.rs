@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -50,7 +49,7 @@ impl Readiness {
                     // Can fail only when 2^64 - 2 events have not been read.
                     let _ = rustix::io::write(&of_thread.fd, &1u64.to_ne_bytes());
                 } else {
-                    let longest = Some(Duration::from_millis(500));
+                    let longest = Some(journal.options.recheck_every);
                     buffer.sleep_reader(longest, &mut || {
                         of_thread.stop.load(Ordering::SeqCst) || readable() > position
                     });

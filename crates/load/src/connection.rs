@@ -54,6 +54,8 @@ pub(crate) struct Connection {
     pub(crate) is_listed: bool,
     /// What is waited for, as the event queue was told.
     pub(crate) waits_to_send: bool,
+    /// The server has closed its side: it answers nothing that is sent from now on.
+    pub(crate) is_half_closed: bool,
 }
 
 /// What reading came to.
@@ -102,6 +104,7 @@ impl Connection {
             is_listed: false,
             // That it is connected is told as room to send.
             waits_to_send: true,
+            is_half_closed: false,
         })
     }
 
@@ -123,12 +126,16 @@ impl Connection {
     pub(crate) fn room(&self) -> usize {
         let is_agreed = self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking());
         // What the socket does not take would be waiting, not sent.
-        if is_agreed && !self.has_unsent() { self.codec.room() } else { 0 }
+        let is_open = !self.is_half_closed;
+        if is_agreed && is_open && !self.has_unsent() { self.codec.room() } else { 0 }
     }
 
     /// Whether nothing is to be expected of it any more.
     pub(crate) fn is_over(&self) -> bool {
-        self.under_way.is_empty() && self.codec.is_ending()
+        // One that never was ready still has to show why it failed: all that the server sent is
+        // read.
+        let is_ending = self.codec.is_ending() || self.is_ready && self.is_half_closed;
+        self.under_way.is_empty() && is_ending
     }
 
     /// Whether some bytes wait for the socket to take them.

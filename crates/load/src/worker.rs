@@ -559,6 +559,7 @@ impl Worker {
         {
             return self.settle(key);
         }
+        connection.is_half_closed |= flags.contains(EventFlags::RDHUP);
         let mut ended = std::mem::take(&mut self.ended);
         let read = connection.receive(&mut self.buffer, &mut self.scratch, &mut ended);
         let now = self.now();

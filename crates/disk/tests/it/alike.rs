@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use disk::{Disk, File, Mode, OsDisk, SimDisk, WAKE_BYTES};
 
-use crate::{TempDir, open, put, read};
+use crate::{Sleeper, TempDir, open, put, read};
 
 /// Runs a test on both disks, in an empty folder.
 #[track_caller]
@@ -240,14 +240,15 @@ fn who_waits_for_a_lock_gets_it() {
     check(|disk, dir| {
         let [a, b] = [0; 2].map(|_| open(disk, dir.join("a")));
         a.lock().unwrap();
-        let freed = AtomicBool::new(false);
+        let (freed, sleeper) = (AtomicBool::new(false), Sleeper::default());
         thread::scope(|scope| {
-            let freed = &freed;
+            let (freed, sleeper) = (&freed, &sleeper);
             let waiter = scope.spawn(move || {
+                sleeper.is_me();
                 b.lock().unwrap();
                 freed.load(SeqCst)
             });
-            thread::sleep(Duration::from_millis(30));
+            sleeper.wait();
             freed.store(true, SeqCst);
             drop(a);
             assert!(waiter.join().unwrap());
@@ -308,13 +309,15 @@ fn waiters_are_woken_through_another_map() {
         let file = open(disk, dir.join("a"));
         file.allocate(8192).unwrap();
         let (one, two) = (file.map(8192).unwrap(), file.map(8192).unwrap());
+        let sleeper = Sleeper::default();
         thread::scope(|scope| {
             let waiter = scope.spawn(|| {
+                sleeper.is_me();
                 while one.wake_word(3).load(SeqCst) == 0 {
                     assert!(!one.wait(3, 0, Some(Duration::from_secs(60))));
                 }
             });
-            thread::sleep(Duration::from_millis(20));
+            sleeper.wait();
             two.wake_word(3).store(1, SeqCst);
             two.wake(3, 1);
             waiter.join().unwrap();

@@ -8,8 +8,10 @@ mod processes;
 mod same;
 mod space;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use disk::{Disk, File, Mode};
 
@@ -19,17 +21,50 @@ struct TempDir(PathBuf);
 impl TempDir {
     fn new() -> TempDir {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("topdeck-disk-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        TempDir(path)
+        loop {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("topdeck-disk-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&path) {
+                // Left by another process of that number.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| TempDir(path)).unwrap(),
+            }
+        }
     }
 }
 
 impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A thread that is about to wait for something: others go on when it sleeps.
+#[derive(Default)]
+struct Sleeper(AtomicU32);
+
+impl Sleeper {
+    /// The calling thread is the one.
+    fn is_me(&self) {
+        self.0.store(
+            rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned(),
+            Ordering::SeqCst,
+        );
+    }
+
+    /// Waits until it sleeps: for a minute, at the most.
+    fn wait(&self) {
+        for _ in 0..60_000 {
+            let tid = self.0.load(Ordering::SeqCst);
+            let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
+            let stat = stat.unwrap_or_default();
+            if stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("the other thread does not wait");
     }
 }
 

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
-use std::time::Duration;
 
 use disk::{Disk, File, Mode, SimDisk, SimProcess, WAKE_BYTES};
 
-use crate::{open, put, read};
+use crate::{Sleeper, open, put, read};
 
 #[test]
 fn a_killed_process_leaves_what_it_wrote_and_no_locks() {
@@ -80,9 +79,13 @@ fn check_waiter(act: impl Fn(&SimDisk, &SimProcess, &dyn File), error: Option<&s
     let (victim, other) = (disk.process(), disk.process());
     let (ours, theirs) = (open(&victim, "/a"), open(&other, "/a"));
     ours.lock().unwrap();
+    let sleeper = Sleeper::default();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| theirs.lock());
-        thread::sleep(Duration::from_millis(20));
+        let waiter = scope.spawn(|| {
+            sleeper.is_me();
+            theirs.lock()
+        });
+        sleeper.wait();
         act(&disk, &victim, &*ours);
         let got = waiter.join().unwrap().map_err(|error| error.to_string());
         assert_eq!(got.err().as_deref(), error);
@@ -95,9 +98,13 @@ fn who_waits_for_a_lock_may_be_killed() {
     let (victim, other) = (disk.process(), disk.process());
     let (ours, theirs) = (open(&other, "/a"), open(&victim, "/a"));
     ours.lock().unwrap();
+    let sleeper = Sleeper::default();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| theirs.lock());
-        thread::sleep(Duration::from_millis(20));
+        let waiter = scope.spawn(|| {
+            sleeper.is_me();
+            theirs.lock()
+        });
+        sleeper.wait();
         victim.kill();
         assert!(waiter.join().unwrap().is_err());
     });

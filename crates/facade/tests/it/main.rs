@@ -1,6 +1,8 @@
 //! One binary for all of the crate's integration tests: what programs tell is what a reader of their memory sees.
 
 mod metrics;
+#[path = "../../../shm/tests/it/room.rs"]
+mod room;
 mod tracing;
 
 use shm::Reader;

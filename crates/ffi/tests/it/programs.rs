@@ -32,6 +32,19 @@ fn library() -> PathBuf {
     own.parent().expect("in a folder").to_owned()
 }
 
+/// Where programs are made: what cargo keeps for it, or a folder of this user's where that is
+/// closed to him.
+fn scratch() -> PathBuf {
+    let own = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    if rustix::fs::access(&own, rustix::fs::Access::WRITE_OK).is_ok() {
+        return own;
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let own = std::env::temp_dir().join(format!("topdeck-ffi-{uid}"));
+    fs::create_dir_all(&own).expect("a folder");
+    own
+}
+
 /// A program of `bindings/c`, compiled without a warning; `None` where there is no compiler.
 fn compiled(source: &str, how: How) -> Option<PathBuf> {
     let compiler = if how == How::Cpp { "c++" } else { "cc" };
@@ -40,7 +53,9 @@ fn compiled(source: &str, how: How) -> Option<PathBuf> {
         return None;
     }
     let library = library();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{source}-{how:?}"));
+    let program = scratch().join(format!("{source}-{how:?}"));
+    // Tests of another run may run the one that is there, or be about to make it too.
+    let made = program.with_extension(std::process::id().to_string());
     let mut command = Command::new(compiler);
     match how {
         How::Cpp => command.args(["-x", "c++", "-std=c++11"]),
@@ -48,7 +63,7 @@ fn compiled(source: &str, how: How) -> Option<PathBuf> {
     };
     command.args(["-O2", "-pthread", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]);
     command.arg(sources()).arg(sources().join(format!("{source}.c"))).args(["-x", "none"]);
-    command.arg("-o").arg(&program);
+    command.arg("-o").arg(&made);
     match how {
         How::Static => {
             command.arg(library.join("libtopdeck.a")).args(["-lgcc_s", "-lm", "-ldl", "-lrt"])
@@ -61,6 +76,7 @@ fn compiled(source: &str, how: How) -> Option<PathBuf> {
     };
     let done = command.output().expect("the compiler runs");
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    fs::rename(&made, &program).expect("a folder of ours");
     Some(program)
 }
 
@@ -315,13 +331,14 @@ fn without_a_file_all_goes_nowhere() {
 fn the_example_compiles() {
     let page = fs::read_to_string(sources().join("README.md")).expect("the page");
     let example = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.c");
+    let program = scratch().join(format!("readme-{}.c", std::process::id()));
     fs::write(&program, example.expect("an example")).expect("room");
     let mut command = Command::new("cc");
     command.args(["-fsyntax-only", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]);
     let Ok(done) = command.arg(sources()).arg(&program).output() else {
         return println!("skipped: there is no cc (Debian package gcc)");
     };
+    let _ = fs::remove_file(&program);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 

@@ -5,7 +5,7 @@
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hist::codec::header::Temporality;
 use host::Settings;
@@ -77,11 +77,7 @@ fn often() -> Settings {
 
 #[track_caller]
 fn wait(place: &Place, is_so: impl Fn(&Told) -> bool) {
-    let began = Instant::now();
-    while !is_so(&place.told()) {
-        assert!(began.elapsed() < Duration::from_secs(60), "it is not told");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    crate::wait("it is told", || is_so(&place.told()));
 }
 
 /// The numbers of a series as they were told, one after the other, and the series.

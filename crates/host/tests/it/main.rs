@@ -5,16 +5,19 @@
 
 mod block_io;
 mod foreign;
+#[path = "../../../shm/tests/it/room.rs"]
+mod memory;
 mod processes;
 mod programs;
 mod room;
 mod rows;
 mod run_queue;
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use disk::{Disk, OsDisk};
 use host::{Host, Settings};
@@ -31,10 +34,7 @@ struct Place {
 
 impl Place {
     fn new(limits: journal::Limits, interval: Duration) -> Place {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("host-{}-{number}", std::process::id());
-        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let dir = folder();
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let settings = journal::Settings {
             segment_bytes: 256 << 10,
@@ -78,6 +78,35 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A new folder: on the disk that cargo builds on, or among temporary files where that disk is
+/// closed to this user.
+fn folder() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let mut places = vec![std::env::temp_dir(), PathBuf::from(env!("CARGO_TARGET_TMPDIR"))];
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let place = places.last().expect("a place");
+        let dir = place.join(format!("topdeck-host-{}-{number}", std::process::id()));
+        match std::fs::create_dir(&dir) {
+            Ok(()) => return dir,
+            // Left by another process of that number.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) if places.len() == 1 => panic!("{}: {error}", dir.display()),
+            Err(_) => drop(places.pop()),
+        }
+    }
+}
+
+/// Waits until it is so. A minute is enough for any machine that works.
+#[track_caller]
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

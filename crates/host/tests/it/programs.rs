@@ -10,17 +10,21 @@ use std::time::Duration;
 use host::Settings;
 use model::Value;
 
-use crate::{Place, Told, nothing, unlimited};
+use crate::{Place, Told, memory, nothing, unlimited, wait};
 
 /// What is read in the programs' names: others may run on this host.
 const NAME: &str = "host_it_programs";
 const ROLE: &str = "TOPDECK_HOST_IT_ROLE";
+/// A program says it when it records, and then when it began what it never ends.
+const READY: &str = "ready ";
 
 /// A program that records as much as it is told to.
 struct Program {
     child: Child,
     orders: ChildStdin,
     answers: BufReader<std::process::ChildStdout>,
+    /// When it began what it never ends, by the clock.
+    stuck_since_ns: u64,
 }
 
 impl Program {
@@ -34,12 +38,14 @@ impl Program {
             .unwrap();
         let orders = child.stdin.take().unwrap();
         let mut answers = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        while line != "ready\n" {
-            line.clear();
+        let stuck_since_ns = loop {
+            let mut line = String::new();
             assert!(answers.read_line(&mut line).unwrap() > 0, "the program did not start");
-        }
-        Program { child, orders, answers }
+            if let Some(number) = line.strip_prefix(READY) {
+                break number.trim().parse().unwrap();
+            }
+        };
+        Program { child, orders, answers, stuck_since_ns }
     }
 
     fn pid(&self) -> String {
@@ -87,9 +93,11 @@ fn program() {
             shm::Description::new(format!("{NAME}_many")).label("number", number.to_string());
         many.label("long", "x".repeat(1_000)).gauge().unwrap().set(number);
     }
-    // Begun an hour ago, as far as anybody knows, and never ended.
-    let _stuck = work.begin_at(clock::now().saturating_sub(3_600_000_000_000), 1, &[device]);
-    println!("ready");
+    // Begun long ago, as far as anybody knows, and never ended: no machine has run for less than
+    // half of its uptime.
+    let stuck_since_ns = clock::now() / 2;
+    let _stuck = work.begin_at(stuck_since_ns, 1, &[device]);
+    println!("\n{READY}{stuck_since_ns}");
     let mut orders = std::io::stdin().lock().bytes();
     while let Some(Ok(count)) = orders.next() {
         for value in 0..u64::from(count) {
@@ -152,6 +160,9 @@ fn check(place: &Place, truth: &[(String, f64)]) {
 
 /// Whether there is memory to record into.
 fn is_possible() -> bool {
+    if !memory::has_room() {
+        return false;
+    }
     match shm::status() {
         Ok(_) => true,
         Err(why) => {
@@ -175,9 +186,9 @@ fn whoever_is_killed_nothing_is_lost_and_nothing_counts_twice() {
     early.record(7);
     let mut killed = Program::start();
     killed.record(150);
-    while place.told().of(&format!("{NAME}_total"), &[("pid", &killed.pid())]).count() == 0 {
-        std::thread::yield_now();
-    }
+    wait("it is told of", || {
+        place.told().of(&format!("{NAME}_total"), &[("pid", &killed.pid())]).count() > 0
+    });
     killed.record(31);
     truth.push((killed.pid(), 181.0));
     killed.kill();
@@ -214,7 +225,12 @@ fn names_labels_texts_and_what_is_in_flight() {
     program.record(5);
     let (pid, mut other) = (program.pid(), Program::start());
     let of = [("pid", pid.as_str()), ("host", "box")];
+    let stuck_since_ns = program.stuck_since_ns;
+    let age_s = || (clock::now() - stuck_since_ns) as f64 / 1e9;
+    let least_s = age_s();
     place.start(often()).stop().unwrap();
+    // Clocks of two processes are as near to each other as this.
+    let ages_s = least_s - 0.001..=age_s() + 0.001;
     let told = place.told();
     let (series, sample) = told.of(&format!("{NAME}_total"), &of).next().unwrap();
     assert_eq!(series.label("exported_host"), Some("theirs"));
@@ -227,12 +243,21 @@ fn names_labels_texts_and_what_is_in_flight() {
     let texts: Vec<_> = told.of(&format!("{NAME}_text"), &of).map(|row| &row.1.value).collect();
     assert_eq!(texts, [&Value::Text("first".to_owned())]);
     let work = [of[0], ("operation", &*format!("{NAME}_work")), ("device", "sda")];
-    let stuck = told.number("process_in_flight", &[&work[..], &[("age", "60s and more")]].concat());
-    assert_eq!(stuck, Some(1.0));
+    // In one of the ages, and in none of the others.
+    let stuck =
+        [("below 1s", 0.0), ("1s to 10s", 1.0), ("10s to 60s", 10.0), ("60s and more", 60.0)];
+    let stuck = stuck.map(|(age, from_s)| {
+        let found = told.number("process_in_flight", &[&work[..], &[("age", age)]].concat());
+        (from_s, found.unwrap_or(0.0))
+    });
+    assert_eq!(stuck.iter().map(|(_, found)| found).sum::<f64>(), 1.0, "{stuck:?}");
+    let from_s = stuck.iter().find(|(_, found)| *found == 1.0).unwrap().0;
+    let to_s = stuck.iter().map(|one| one.0).find(|next| *next > from_s).unwrap_or(f64::MAX);
+    assert!(*ages_s.end() >= from_s && *ages_s.start() < to_s, "{stuck:?} {ages_s:?}");
     assert_eq!(told.number("process_operations_started_total", &work[..2]), Some(6.0));
     assert_eq!(told.number("process_operations_ended_total", &work[..2]), Some(5.0));
     let oldest = told.number("process_in_flight_oldest_seconds", &work[..2]).unwrap();
-    assert!((3_600.0..3_700.0).contains(&oldest), "{oldest}");
+    assert!(ages_s.contains(&oldest), "{oldest} {ages_s:?}");
     assert_eq!(told.number("process_up", &of), Some(1.0));
     // How it ended is said when it is over.
     program.kill();
@@ -240,7 +265,9 @@ fn names_labels_texts_and_what_is_in_flight() {
     let told = place.told();
     assert_eq!(told.number("process_up", &of), Some(0.0));
     let Value::Text(end) = &told.of("process_end", &of).next().unwrap().1.value else { panic!() };
-    assert!(end.starts_with("died with 1 operation in flight, for 36"), "{end}");
+    let said_s = end.strip_prefix("died with 1 operation in flight, for ").expect(end);
+    let said_s: f64 = said_s.strip_suffix(" s").expect(end).parse().unwrap();
+    assert!((*ages_s.start()..=age_s() + 0.001).contains(&said_s), "{end} {ages_s:?}");
     // What we are ourselves is not among them, nor what does not record.
     let own = std::process::id().to_string();
     assert_eq!(told.of("process_up", &[("pid", &own)]).count(), 0);
@@ -259,9 +286,7 @@ fn what_does_not_change_is_told_now_and_then() {
     let readings = |told: &Told| {
         told.of("process_in_flight_oldest_seconds", &[("pid", &program.pid())]).count()
     };
-    while readings(&place.told()) < 5 {
-        std::thread::yield_now();
-    }
+    wait("five readings", || readings(&place.told()) >= 5);
     host.stop().unwrap();
     // The age of what is stuck changes each time, and a count of nothing does not.
     let told = place.told();
@@ -271,7 +296,10 @@ fn what_does_not_change_is_told_now_and_then() {
 
 #[test]
 fn a_file_that_is_none_is_said_and_in_nobodys_way() {
-    let Ok(own) = shm::status() else { return };
+    if !is_possible() {
+        return;
+    }
+    let own = shm::status().unwrap();
     let path = own.with_file_name(format!("1-{}.tdk", std::process::id()));
     std::fs::write(&path, vec![7; 10_000]).unwrap();
     let place = Place::once();

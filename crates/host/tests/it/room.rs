@@ -5,7 +5,7 @@ use std::time::Duration;
 use host::Settings;
 use journal::{Level, Limits, Start};
 
-use crate::{Place, nothing, unlimited};
+use crate::{Place, nothing, unlimited, wait};
 
 #[test]
 fn what_is_not_taken_comes_with_the_next() {
@@ -17,9 +17,7 @@ fn what_is_not_taken_comes_with_the_next() {
     let hiccup = Some(Duration::from_millis(1));
     let host = place.start(Settings { procfs: true, hiccup, ..nothing() });
     let deferred = place.intake.meter().counter("topdeck_host_deferred_total", "", &[]);
-    while deferred.get() < 3 {
-        std::thread::yield_now();
-    }
+    wait("three readings have no room", || deferred.get() >= 3);
     let mut slow = place.journal.subscribe("slow").unwrap();
     while slow.next().unwrap().is_some() {}
     let read = slow.position();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use host::{Error, Settings};
 use model::{Kind, Value};
 
-use crate::{Place, nothing, unlimited};
+use crate::{Place, nothing, unlimited, wait};
 
 #[test]
 fn a_reading_is_in_the_journal() {
@@ -29,9 +29,7 @@ fn a_reading_is_in_the_journal() {
 fn hiccups_follow_each_other_without_a_hole() {
     let place = Place::new(unlimited(), Duration::from_millis(20));
     let host = place.start(Settings { hiccup: Some(Duration::from_millis(1)), ..nothing() });
-    while place.told().of("host_hiccup", &[]).count() < 3 {
-        std::thread::yield_now();
-    }
+    wait("three rows", || place.told().of("host_hiccup", &[]).count() >= 3);
     host.stop().unwrap();
     let told = place.told();
     let rows: Vec<_> = told.of("host_hiccup", &[]).collect();

@@ -59,7 +59,7 @@ fn jlog_2_a_full_disk_is_no_endless_loop() {
     let folder = Folder::new("jlog-2");
     folder.create(&sizes(16 << 10, 64 << 10));
     let disk = Arc::new(Halting { full: true, ..Halting::default() });
-    let options = Options { wait_max: Duration::from_millis(200), ..Options::default() };
+    let options = Options { wait_max: Duration::from_secs(60), ..Options::default() };
     let journal = Journal::open(disk, &folder.journal(), &options).unwrap();
     let refused = (0..1000).find_map(|_| journal.append(&[7; 500], Level::Process).err());
     assert!(matches!(refused, Some(Error::Full(Full::Disk))), "{refused:?}");

@@ -351,8 +351,9 @@ impl World {
             }
         }
         subscriber.commit(subscriber.position(), Level::Process).unwrap();
+        // Not a measurement: who waits for something that is dead waits for longer.
         let took = since.elapsed();
-        assert!(took < Duration::from_secs(5), "opening and reading took {took:?}");
+        assert!(took < Duration::from_secs(60), "opening and reading took {took:?}");
     }
 
     /// Holds what readers noted to what is in the journal, as far as it was audited.
@@ -409,7 +410,7 @@ impl World {
         let end = self.sums.len() as u64;
         let since = Instant::now();
         while self.notes.iter().any(|&(_, next, _)| next < end) {
-            assert!(since.elapsed() < Duration::from_secs(10), "{:?} of {end}", self.notes);
+            assert!(since.elapsed() < Duration::from_secs(60), "{:?} of {end}", self.notes);
             std::thread::sleep(Duration::from_millis(5));
             self.check_notes();
         }

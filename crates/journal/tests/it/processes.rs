@@ -2,10 +2,11 @@
 //! play, and whoever started it may kill, stop or wait for it. A child ends with its parent, however that
 //! ends. Also the folders and the random numbers of these tests.
 //!
-//! Folders are in the build's own, which is on a real disk where `/tmp` may not be.
+//! Folders are in the build's own, which is on a real disk where `/tmp` may not be; among temporary
+//! files where that is closed to this user.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -27,12 +28,19 @@ pub(crate) struct Folder(pub(crate) PathBuf);
 impl Folder {
     pub(crate) fn new(name: &str) -> Folder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("journal-{name}-{}-{number}", std::process::id());
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
+        let mut places = vec![std::env::temp_dir(), PathBuf::from(env!("CARGO_TARGET_TMPDIR"))];
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let place = places.last().expect("a place");
+            let path = place.join(format!("topdeck-{name}-{}-{number}", std::process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Folder(path),
+                // Left by another process of that number.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) if places.len() == 1 => panic!("{}: {error}", path.display()),
+                Err(_) => drop(places.pop()),
+            }
+        }
     }
 
     /// Where the journal is; beside it there is room for what the test notes.
@@ -212,9 +220,9 @@ impl Drop for Child {
     }
 }
 
-/// Says that a test could not run, and why, where the harness does not swallow it: skipped is not passed.
+/// Says that a test could not run, and why: skipped is not passed.
 pub(crate) fn skipped(what: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {what}: {why}");
+    println!("skipped: {what}: {why}");
 }
 
 /// Says something to the parent.

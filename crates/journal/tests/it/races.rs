@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use disk::OsDisk;
 use journal::*;
@@ -10,6 +10,8 @@ use journal::*;
 use crate::processes::{Child, Folder, Part, Random, open, say, sizes, wait_for};
 
 const FEW: Duration = Duration::from_millis(300);
+/// Where nobody is to wait for long: only a machine that hangs takes it.
+const LONG: Duration = Duration::from_secs(60);
 
 fn foreground() -> Options {
     Options { background: false, ..Options::default() }
@@ -291,47 +293,51 @@ fn what_another_process_appended_is_read_at_once() {
     }
 }
 
-/// Who waits is woken, and does not find out by looking twice a second.
+/// Who waits is woken: it never looks by itself here.
 #[test]
 fn who_waits_is_woken_by_another_process() {
     const ROUNDS: u32 = 20;
     let folder = Folder::new("woken");
     folder.create(&Settings::default());
-    let journal = open(&folder.journal(), &lazy()).unwrap();
+    let never = Options { recheck_every: Duration::from_secs(3600), ..lazy() };
+    let journal = open(&folder.journal(), &never).unwrap();
     let mut child = servant_of(&folder.journal(), "lazy");
     check(&mut child, "open", "ok");
     let mut reader = journal.reader(Start::End).unwrap();
-    let mut waited = Duration::ZERO;
     for _ in 0..ROUNDS {
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| {
-                assert!(reader.wait(Some(Duration::from_secs(10))).unwrap());
-                Instant::now()
+            let (tid, is_known) = mpsc::channel();
+            let reader = &mut reader;
+            let waiting = scope.spawn(move || {
+                tid.send(rustix::thread::gettid()).unwrap();
+                reader.wait(Some(Duration::from_secs(60))).unwrap()
             });
-            std::thread::sleep(Duration::from_millis(5));
-            let since = Instant::now();
+            let tid = is_known.recv().unwrap().as_raw_nonzero();
+            wait_for("the reader sleeps", 60, || is_asleep(&format!("self/task/{tid}")));
             check(&mut child, "append x", "ok");
-            waited += waiting.join().unwrap().saturating_duration_since(since);
+            assert!(waiting.join().unwrap(), "nobody woke it");
         });
         while reader.next().unwrap().is_some() {}
     }
-    assert!(waited < ROUNDS * Duration::from_millis(200), "{ROUNDS} waits took {waited:?}");
 
     let fd = reader.readiness().unwrap().try_clone_to_owned().unwrap();
-    let mut waited = Duration::ZERO;
     for _ in 0..ROUNDS {
         assert!(reader.next().unwrap().is_none());
         assert!(rustix::io::read(&fd, &mut [0; 8]).is_err(), "ready for nothing");
-        std::thread::sleep(Duration::from_millis(5));
         check(&mut child, "append x", "ok");
-        waited += wait_for("the descriptor becomes readable", 10, || {
+        wait_for("the descriptor becomes readable", 60, || {
             rustix::io::read(&fd, &mut [0; 8]).is_ok()
         });
         while reader.next().unwrap().is_some() {}
         // What was appended between the two looks may have made it ready again.
         let _ = rustix::io::read(&fd, &mut [0; 8]);
     }
-    assert!(waited < ROUNDS * Duration::from_millis(200), "{ROUNDS} waits took {waited:?}");
+}
+
+/// Whether a thread sleeps, by its folder in `/proc`.
+fn is_asleep(folder: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{folder}/stat")).unwrap();
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
 }
 
 /// The process that writes segments does not run any more, and is not dead either.
@@ -346,16 +352,15 @@ fn while_the_writing_process_is_stopped_appends_end_in_a_clear_error() {
     let journal = open(&folder.journal(), &options).unwrap();
     stopped.stop(true);
     let mut accepted = 1;
-    let (error, took) = loop {
-        let since = Instant::now();
+    // That it ends is all that is asked: it waits for 300 ms by its options.
+    let error = loop {
         match journal.append(&[7; 100], Level::Process) {
             Ok(_) => accepted += 1,
-            Err(error) => break (error, since.elapsed()),
+            Err(error) => break error,
         }
         assert!(accepted < 1000, "the buffer takes all");
     };
     assert!(matches!(error, Error::Stalled { .. }), "{error}");
-    assert!(took < Duration::from_secs(5), "{took:?}");
     assert!(matches!(journal.append(&[7; 3000], Level::Process), Err(Error::Elsewhere { .. })));
     assert!(matches!(journal.flush(Level::Disk), Err(Error::Stalled { .. })));
     assert_eq!(all(&journal).len(), accepted, "reading goes on");
@@ -368,7 +373,7 @@ fn while_the_writing_process_is_stopped_appends_end_in_a_clear_error() {
 
 fn wait_for_append(journal: &Journal) -> Ack {
     let mut last = None;
-    wait_for("an append succeeds", 10, || {
+    wait_for("an append succeeds", 60, || {
         last = journal.append(&[8; 100], Level::Disk).ok();
         last.is_some()
     });
@@ -390,7 +395,7 @@ fn a_process_stopped_anywhere_hangs_nobody() {
         std::thread::sleep(random.micros(3000));
         child.stop(true);
         let same = std::sync::Arc::clone(&journal);
-        match ends("an append", 5, move || same.append(b"x", Level::Process)) {
+        match ends("an append", 60, move || same.append(b"x", Level::Process)) {
             Ok(_) | Err(Error::Stalled { .. }) => {}
             Err(error) => panic!("{error}"),
         }
@@ -408,7 +413,7 @@ fn a_reader_without_a_thread_that_opened_it_first_stalls_no_writer() {
     folder.create(&tiny());
     let mut idle = servant_of(&folder.journal(), "foreground");
     check(&mut idle, "open", "ok");
-    let options = Options { wait_max: FEW, ..Options::default() };
+    let options = Options { wait_max: LONG, ..Options::default() };
     let journal = open(&folder.journal(), &options).unwrap();
     for i in 0..200 {
         let ack = journal.append(&[7; 100], Level::Process);
@@ -425,7 +430,7 @@ fn a_writer_without_a_thread_that_is_idle_stalls_no_other() {
     check(&mut idle, "open", "ok");
     for order in ["append x", "durable x", "large 3000"] {
         check(&mut idle, order, "ok");
-        let options = Options { wait_max: FEW, ..Options::default() };
+        let options = Options { wait_max: LONG, ..Options::default() };
         let journal = open(&folder.journal(), &options).unwrap();
         for i in 0..200 {
             let ack = journal.append(&[7; 100], Level::Process);
@@ -501,8 +506,11 @@ fn a_subscriber_is_not_given_out_after_it_was_removed() {
             }
         });
         let mut had = 0;
-        let since = Instant::now();
-        while had < 1000 && since.elapsed() < Duration::from_secs(5) {
+        // The other one has it for the most part, so that many looks are in vain.
+        for _ in 0..100_000 {
+            if had == 1000 {
+                break;
+            }
             let Ok(mut subscriber) = journal.subscribe("s") else { continue };
             had += 1;
             while subscriber.next().unwrap().is_some() {}

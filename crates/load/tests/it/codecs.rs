@@ -12,7 +12,7 @@ use load::{
 };
 
 use crate::plain;
-use crate::servers::{self, Folder, Hyper};
+use crate::servers::{self, ADDRESS, Folder, Hyper, OTHER_ADDRESS};
 
 /// A codec on a connection.
 struct Talk {
@@ -42,11 +42,11 @@ impl Talk {
 
     /// A connection to a server that was started just now.
     fn patient(target: &str) -> Talk {
-        for _ in 0..600 {
+        for _ in 0..6_000 {
             if let Ok(talk) = Talk::open(target) {
                 return talk;
             }
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(10));
         }
         panic!("the server does not take connections");
     }
@@ -207,7 +207,7 @@ fn postgres() {
     assert_eq!(Talk::open(&target("secure:p%3A%2F%C3%BC", "")).err(), Some(Failure::Status));
     let secure = |mode: &str| {
         let user = "secure:p%3A%2F%C3%BC";
-        format!("postgres://{user}@localhost:{}/postgres?sslmode={mode}", server.port)
+        format!("postgres://{user}@{ADDRESS}:{}/postgres?sslmode={mode}", server.port)
     };
     let none = net::tls::ClientTls::default;
     // An error if it is not what TLS is.
@@ -217,7 +217,7 @@ fn postgres() {
     let found = found_with(server.tls.clone(), &secure("require"), select("", &[]));
     assert!(found.unwrap_err().to_string().contains("sslmode=verify-full"));
     // The certificate does not have this name.
-    let other = secure("verify-full").replace("localhost", "127.0.0.1");
+    let other = secure("verify-full").replace(ADDRESS, OTHER_ADDRESS);
     let tally = found_with(server.tls.clone(), &other, select("", &[])).unwrap().tally;
     assert_eq!(tally.failed[Failure::Tls as usize] + tally.missed, tally.intended);
 
@@ -291,7 +291,7 @@ fn in_tls() {
         ("h2", "GET", "/length/1000", b""),
         ("grpcs", "POST", "/a.B/0", b"message"),
     ] {
-        let target = format!("{scheme}://localhost:{}", server.port);
+        let target = format!("{scheme}://{ADDRESS}:{}", server.port);
         let (method, path) = (method.to_owned(), Template::text(path));
         let body = Template::bytes(body);
         run_with(server.tls.clone(), &target, Request { method, path, body, ..Request::default() });

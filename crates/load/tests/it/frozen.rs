@@ -2,9 +2,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use load::{
@@ -12,9 +12,10 @@ use load::{
 };
 use net::tls::ClientTls;
 
-use crate::freeze::{ATTEMPTS, SLACK, is_the_truth};
+use crate::freeze::{SLACK, compare};
 use crate::plain;
-use crate::servers::{self, Folder, Hyper};
+use crate::servers::{self, ADDRESS, Folder, Hyper};
+use crate::steady::{ATTEMPTS, Ended, Watch, skipped};
 
 const MS: u64 = 1_000_000;
 /// What a server on the same machine takes, about: far less than the test can tell.
@@ -44,26 +45,44 @@ struct Relay {
     port: u16,
     /// When the run began, by the clock; 0: not yet.
     start_ns: Arc<AtomicU64>,
+    ended: Arc<Ended>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 impl Relay {
     fn to(port: u16, freeze: Freeze) -> Relay {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let own_port = listener.local_addr().unwrap().port();
-        let relay = Relay { port: own_port, start_ns: Arc::default() };
-        let start_ns = relay.start_ns.clone();
+        let relay = Relay {
+            port: own_port,
+            start_ns: Arc::default(),
+            ended: Arc::default(),
+            threads: Arc::default(),
+        };
+        let (start_ns, ended) = (relay.start_ns.clone(), relay.ended.clone());
+        let threads = relay.threads.clone();
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
                 for (from, to) in [(&client, &server), (&server, &client)] {
                     from.set_nodelay(true).unwrap();
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    let start_ns = start_ns.clone();
-                    thread::spawn(move || pass(from, to, freeze, &start_ns));
+                    let (start_ns, ended) = (start_ns.clone(), ended.clone());
+                    let thread = thread::spawn(move || {
+                        pass(from, to, freeze, &start_ns);
+                        ended.add_this_thread();
+                    });
+                    threads.lock().unwrap().push(thread);
                 }
             }
         });
         relay
+    }
+
+    /// The longest wait of a thread for a processor, when all connections are closed.
+    fn waited_ns(&self) -> u64 {
+        self.threads.lock().unwrap().drain(..).for_each(|thread| thread.join().unwrap());
+        self.ended.most_ns()
     }
 }
 
@@ -103,7 +122,9 @@ impl Asked<'_> {
     fn check(&self, frozen: Frozen) {
         let Frozen { rate, length_ns, freeze, slack } = frozen;
         println!("{}, {rate}/s, {freeze:?}", (self.target)(self.port));
+        let mut why = "the generator stood still".to_owned();
         for attempt in 0..ATTEMPTS {
+            let watch = Watch::start();
             let relay = Relay::to(self.port, freeze);
             let spacing = match attempt % 2 {
                 0 => Spacing::Even,
@@ -129,10 +150,11 @@ impl Asked<'_> {
                 let due = settings.schedule.arrivals();
                 let end_ns = if is_to_the_end { length_ns } else { u64::MAX };
                 let expected = truth(due, SERVICE_NS, &[freeze], end_ns);
-                return is_the_truth(&tally.response, &expected, slack);
+                let Err(differs) = compare(&tally.response, &expected, slack) else { return };
+                why = watch.disturbance(relay.waited_ns()).expect(&differs);
             }
         }
-        println!("skipped: in {ATTEMPTS} runs this machine let the generator stand still in each");
+        skipped(&why);
     }
 }
 
@@ -172,8 +194,8 @@ fn http_and_grpc(check: fn(&[Asked])) {
     let server = |scheme: &'static str, request| {
         let is_plain = matches!(scheme, "http" | "h2c" | "grpc");
         let (host, port, tls) = match is_plain {
-            true => ("127.0.0.1", plain.port, &none),
-            false => ("localhost", secured.port, &secured.tls),
+            true => (ADDRESS, plain.port, &none),
+            false => (ADDRESS, secured.port, &secured.tls),
         };
         let target = Box::new(move |port| format!("{scheme}://{host}:{port}"));
         Asked { port, target, tls, request }

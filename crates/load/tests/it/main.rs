@@ -12,4 +12,5 @@ mod plain;
 mod protocols;
 mod seconds;
 mod servers;
+mod steady;
 mod stopped;

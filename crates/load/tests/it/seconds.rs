@@ -3,27 +3,36 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use load::{Observer, Schedule, Settings, Tally};
 
-use crate::freeze::ATTEMPTS;
 use crate::plain;
+use crate::steady::{ATTEMPTS, Watch, skipped};
 
 const MS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000 * MS;
 
+struct Server {
+    url: String,
+    /// How many requests have come.
+    asked: Arc<AtomicUsize>,
+}
+
 /// Answers on each connection so long after the request, in the order in which they come.
-fn server(after_ms: [u64; 3]) -> String {
+fn server(after_ms: [u64; 3]) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = Server { url, asked: Arc::default() };
+    let asked = server.asked.clone();
     thread::spawn(move || {
         for (socket, ms) in listener.incoming().map_while(Result::ok).zip(after_ms) {
-            let mut socket = socket;
+            let (mut socket, asked) = (socket, asked.clone());
             thread::spawn(move || {
                 if socket.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {
+                    asked.fetch_add(1, Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(ms));
                     let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
                     // Open until the client has what it waits for.
@@ -32,7 +41,7 @@ fn server(after_ms: [u64; 3]) -> String {
             });
         }
     });
-    url
+    server
 }
 
 /// Three requests, one for each thread, all due at once.
@@ -57,11 +66,13 @@ impl Observer for Told {
 
 #[test]
 fn threads_that_end_far_apart_hold_no_second_back() {
+    let mut why = "the generator stood still".to_owned();
     for _ in 0..ATTEMPTS {
-        let url = server([100, 1_500, 3_300]);
+        let watch = Watch::start();
+        let server = server([100, 1_500, 3_300]);
         let mut told = Told::default();
         let stop = Arc::new(AtomicBool::new(false));
-        let run = load::run(&settings(&url), &stop, &mut told).unwrap();
+        let run = load::run(&settings(&server.url), &stop, &mut told).unwrap();
         let ends: Vec<u64> = told.0.iter().map(|one| one.0).collect();
         let (last, whole) = ends.split_last().unwrap();
         assert_eq!(*last, run.length_ns);
@@ -72,24 +83,43 @@ fn threads_that_end_far_apart_hold_no_second_back() {
         let all = |of: &Tally| (of.intended, of.accounted(), of.response.count(), of.opened);
         assert_eq!(all(&sum), all(&run.tally));
         if run.stalls.is_empty() && run.tally.completed == 3 {
+            // No answer comes early.
             let seconds = run.length_ns.div_ceil(SECOND_NS);
             assert!(seconds >= 4 && whole.len() as u64 == seconds - 1, "{ends:?}");
             let completed: Vec<u64> = told.0.iter().map(|one| one.1.completed).collect();
-            assert_eq!(completed[..4], [1, 1, 0, 1], "{ends:?}");
-            return;
+            if completed[..4] == [1, 1, 0, 1] {
+                return;
+            }
+            why = watch.disturbance(0).unwrap_or_else(|| panic!("{completed:?} {ends:?}"));
         }
     }
-    println!("skipped: in {ATTEMPTS} runs this machine let the generator stand still in each");
+    skipped(&why);
 }
 
-/// Sets `stop` at a moment of the run.
-struct Stopping(Arc<AtomicBool>, u64);
+/// Sets `stop` when the server has been asked so often; at the latest after ten seconds, for what
+/// the generator missed is never asked.
+struct Stopping {
+    stop: Arc<AtomicBool>,
+    server: Server,
+    requests: usize,
+}
+
+impl Stopping {
+    fn at(requests: usize, server: Server) -> Stopping {
+        Stopping { stop: Arc::default(), server, requests }
+    }
+}
 
 impl Observer for Stopping {
-    fn began(&mut self, start_ns: u64, _: i64) {
-        let (stop, until) = (Arc::clone(&self.0), start_ns + self.1);
+    fn began(&mut self, _: u64, _: i64) {
+        let (stop, asked, requests) = (self.stop.clone(), self.server.asked.clone(), self.requests);
         thread::spawn(move || {
-            thread::sleep(Duration::from_nanos(until.saturating_sub(clock::now())));
+            for _ in 0..2_000 {
+                if asked.load(Ordering::Relaxed) >= requests {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
             stop.store(true, Ordering::Relaxed);
         });
     }
@@ -98,31 +128,22 @@ impl Observer for Stopping {
 /// All was sent: a stop finds nothing to keep from being sent, and ends the waiting.
 #[test]
 fn a_stop_while_answers_are_waited_for_ends_that() {
-    for _ in 0..ATTEMPTS {
-        let stop = Arc::new(AtomicBool::new(false));
-        let url = server([60_000; 3]);
-        let settings = Settings { drain_ns: 1_500 * MS, ..settings(&url) };
-        let mut stopping = Stopping(Arc::clone(&stop), SECOND_NS);
-        let run = load::run(&settings, &stop, &mut stopping).unwrap();
-        assert!(!run.is_interrupted);
-        assert_eq!(run.tally.intended, 3);
-        if run.stalls.is_empty() {
-            // Not from the stop on.
-            assert!(run.length_ns < SECOND_NS + settings.drain_ns, "{}", run.length_ns);
-            return;
-        }
-    }
-    println!("skipped: in {ATTEMPTS} runs this machine let the generator stand still in each");
+    let mut stopping = Stopping::at(3, server([600_000; 3]));
+    let usual = settings(&stopping.server.url);
+    let settings = Settings { drain_ns: 300 * SECOND_NS, timeout_ns: 600 * SECOND_NS, ..usual };
+    let run = load::run(&settings, &stopping.stop.clone(), &mut stopping).unwrap();
+    assert!(!run.is_interrupted);
+    assert_eq!((run.tally.intended, run.tally.accounted()), (3, 3));
+    assert!(run.length_ns < settings.drain_ns, "{}", run.length_ns);
 }
 
 #[test]
 fn a_stop_while_something_is_due_is_told() {
-    let stop = Arc::new(AtomicBool::new(false));
-    let url = server([0; 3]);
-    let times = Arc::from([0, 1, 60 * SECOND_NS]);
-    let settings = Settings { schedule: Schedule::Replay(times), ..settings(&url) };
-    let mut stopping = Stopping(Arc::clone(&stop), 200 * MS);
-    let run = load::run(&settings, &stop, &mut stopping).unwrap();
+    let mut stopping = Stopping::at(2, server([0; 3]));
+    let times = Arc::from([0, 1, 600 * SECOND_NS]);
+    let usual = settings(&stopping.server.url);
+    let settings = Settings { schedule: Schedule::Replay(times), ..usual };
+    let run = load::run(&settings, &stopping.stop.clone(), &mut stopping).unwrap();
     assert!(run.is_interrupted);
     assert_eq!((run.tally.intended, run.tally.accounted()), (2, 2));
 }

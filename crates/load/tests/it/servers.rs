@@ -2,8 +2,9 @@
 
 use std::convert::Infallible;
 use std::fs::Permissions;
-use std::net::TcpListener;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,15 +19,24 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use net::tls::{ClientTls, ServerTls};
 use rustix::process::{Pid, Signal};
+use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
+
+/// More than enough for two of them; one takes about 1 MiB.
+const POSTGRES_ROOM_BYTES: u64 = 16 << 20;
+/// Where servers are.
+pub(crate) const ADDRESS: &str = "127.0.0.1";
+/// The same host, by an address that no certificate has.
+pub(crate) const OTHER_ADDRESS: &str = "127.0.0.2";
 
 /// A program that serves until it is dropped, in a folder of its own.
 pub(crate) struct Server {
     child: Child,
     _folder: Folder,
+    _port: Socket,
     pub(crate) port: u16,
-    /// What a client trusts who asks it in TLS, as `localhost`.
+    /// What a client trusts who asks it in TLS, at [`ADDRESS`].
     pub(crate) tls: ClientTls,
     end: Signal,
 }
@@ -43,10 +53,19 @@ pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Folder {
-        let name = format!("topdeck-load-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
+        // Another process of that number may have left one.
+        for number in 0.. {
+            let name = format!("topdeck-load-{name}-{}-{number}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&folder) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                made => {
+                    made.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+                    return Folder(folder);
+                }
+            }
+        }
+        unreachable!("numbers do not end")
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -60,9 +79,10 @@ impl Drop for Folder {
     }
 }
 
-/// A certificate for `localhost` and its key, in files. They are what an authority is too.
+/// A certificate for this host by its address, which needs nobody to look it up, and its key, in
+/// files. They are what an authority is too.
 fn certificate(folder: &Path) -> (ServerTls, ClientTls) {
-    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let own = rcgen::generate_simple_self_signed([ADDRESS.to_owned()]).unwrap();
     let (certificate, key) = (folder.join("certificate"), folder.join("key"));
     std::fs::write(&certificate, own.cert.pem()).unwrap();
     std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
@@ -84,10 +104,23 @@ pub(crate) fn postgres() -> Option<Server> {
         println!("skipped: PostgreSQL is not installed (initdb and postgres)");
         return None;
     };
+    // Its processes share memory there, and it does not start without it.
+    let room = rustix::fs::statvfs("/dev/shm").map_or(0, |found| found.f_bavail * found.f_frsize);
+    if room < POSTGRES_ROOM_BYTES {
+        println!("skipped: PostgreSQL needs {POSTGRES_ROOM_BYTES} bytes in /dev/shm, has {room}");
+        return None;
+    }
     let folder = Folder::new("postgres");
     let database = folder.0.join("data");
     // It refuses to run as root.
     let user = rustix::process::geteuid().is_root().then(|| user("postgres"));
+    let above = folder.0.ancestors().skip(1);
+    if let Some((uid, _)) = user
+        && let Some(closed) = above.into_iter().find(|folder| !lets_in(folder, uid))
+    {
+        println!("skipped: PostgreSQL's user {uid} may not enter {}", closed.display());
+        return None;
+    }
     let run = |program: &Path| {
         let mut command = Command::new(program);
         command.current_dir(&folder.0).arg("-D").arg(&database);
@@ -108,17 +141,21 @@ pub(crate) fn postgres() -> Option<Server> {
     // It refuses a key that others may read.
     std::fs::set_permissions(&own.key, Permissions::from_mode(0o600)).unwrap();
     if let Some((user, group)) = user {
-        chown(&own.key, Some(user), Some(group)).unwrap();
+        for file in [&own.key, &own.certificate] {
+            chown(file, Some(user), Some(group)).unwrap();
+        }
     }
-    let port = free_port();
+    let (socket, port) = own_port();
     let mut command = run(&postgres);
     for (name, file) in [("ssl_cert_file", &own.certificate), ("ssl_key_file", &own.key)] {
         command.args(["-c", "ssl=on", "-c", &format!("{name}={}", file.display())]);
     }
-    command.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]);
+    let addresses = format!("listen_addresses={ADDRESS},{OTHER_ADDRESS}");
+    command.args(["-p", &port.to_string(), "-c", &addresses, "-c", "fsync=off"]);
     command.args(["-c", "unix_socket_directories=", "-c", "shared_buffers=8MB"]);
     // At once, without a checkpoint.
-    Some(Server { child: command.spawn().unwrap(), _folder: folder, port, tls, end: Signal::QUIT })
+    let child = command.spawn().unwrap();
+    Some(Server { child, _folder: folder, _port: socket, port, tls, end: Signal::QUIT })
 }
 
 /// Redis with the password `p@w`.
@@ -127,13 +164,14 @@ pub(crate) fn redis() -> Option<Server> {
         println!("skipped: Redis is not installed (redis-server)");
         return None;
     };
-    let (folder, port) = (Folder::new("redis"), free_port());
+    let (folder, (socket, port)) = (Folder::new("redis"), own_port());
     let mut command = Command::new(redis);
     command.current_dir(&folder.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
     command.args(["--requirepass", "p@w"]);
     let tls = ClientTls::default();
-    Some(Server { child: command.spawn().unwrap(), _folder: folder, port, tls, end: Signal::KILL })
+    let child = command.spawn().unwrap();
+    Some(Server { child, _folder: folder, _port: socket, port, tls, end: Signal::KILL })
 }
 
 /// Where a program is: in the folders where the shell looks, or where distributions put PostgreSQL's.
@@ -143,6 +181,12 @@ fn program(name: &str) -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     folders.extend(versions.map(|version| version.path().join("bin")));
     folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// Whether a user may go through a folder, by its mode.
+fn lets_in(folder: &Path, uid: u32) -> bool {
+    let found = std::fs::metadata(folder).unwrap();
+    found.mode() & 0o001 != 0 || found.uid() == uid && found.mode() & 0o100 != 0
 }
 
 /// The numbers of a user and its group; those of nobody, if it is not known here.
@@ -156,26 +200,31 @@ fn user(name: &str) -> (u32, u32) {
     find(name).or_else(|| find("nobody")).expect("no user to run PostgreSQL as")
 }
 
-/// Waits until a server takes connections: half a minute, at the most.
+/// Waits until a server takes connections: a minute, at the most.
 pub(crate) fn wait_for(port: u16) {
-    for _ in 0..600 {
-        if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+    for _ in 0..6_000 {
+        if std::net::TcpStream::connect((ADDRESS, port)).is_ok() {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("nobody listens on port {port}");
 }
 
-/// One that was free a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// A port for a server, and the socket that keeps it from all others: it is bound, but does not
+/// listen, so that who also reuses the address may have it, and the kernel gives it to nobody.
+fn own_port() -> (Socket, u16) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)))).unwrap();
+    let port = socket.local_addr().unwrap().as_socket().unwrap().port();
+    (socket, port)
 }
 
 /// HTTP/1.1, HTTP/2 and gRPC, as long as this lives.
 pub(crate) struct Hyper {
     pub(crate) port: u16,
-    /// What a client trusts who asks this one in TLS, as `localhost`.
+    /// What a client trusts who asks this one in TLS, at [`ADDRESS`].
     pub(crate) tls: ClientTls,
     _runtime: tokio::runtime::Runtime,
 }

@@ -1,9 +1,13 @@
 //! A folder in memory for a test, removed in the end. Tests of other crates use it too.
 
 use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+#[path = "room.rs"]
+pub(crate) mod room;
 
 /// The folder.
 pub(crate) struct Folder(pub(crate) PathBuf);
@@ -11,15 +15,25 @@ pub(crate) struct Folder(pub(crate) PathBuf);
 impl Folder {
     /// `None`, having said so, where there is no tmpfs. What is below `/dev/shm` and begins with `topdeck-` is found by whoever looks.
     pub(crate) fn new() -> Option<Folder> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!("/dev/shm/topdeck-it-{}-{number}", std::process::id()));
-        // Whatever the mask says: a folder that others may write to is refused.
-        if let Err(error) = DirBuilder::new().mode(0o755).create(&path) {
-            println!("skipped: there is no tmpfs at /dev/shm: {error}");
+        if !room::has_room() {
             return None;
         }
-        Some(Folder(path))
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let path =
+                PathBuf::from(format!("/dev/shm/topdeck-it-{}-{number}", std::process::id()));
+            // Whatever the mask says: a folder that others may write to is refused.
+            match DirBuilder::new().mode(0o755).create(&path) {
+                Ok(()) => return Some(Folder(path)),
+                // Left by another process of that number.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    println!("skipped: there is no tmpfs at /dev/shm: {error}");
+                    return None;
+                }
+            }
+        }
     }
 
     /// What is in it, by name.

@@ -56,7 +56,7 @@ fn start(name: &str, command: impl FnOnce(&Path) -> Command) -> Option<Jvm> {
     let mut line = String::new();
     BufReader::new(jvm.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     if line != "ready\n" {
-        println!("skipped: it says {line:?}, not ready");
+        println!("skipped: a JVM does not start like this here ({name}): it says {line:?}");
         return None;
     }
     Some(jvm)
@@ -80,7 +80,7 @@ fn read(root: &Path, pid: u32) -> Shown {
         opened.read(&mut bytes).unwrap();
         match hsperf::parse(&bytes) {
             Ok(shown) => return shown,
-            Err(error) => assert!(error.try_again() && begin.elapsed().as_secs() < 30, "{error}"),
+            Err(error) => assert!(error.try_again() && begin.elapsed().as_secs() < 60, "{error}"),
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -92,7 +92,7 @@ fn told(pid: u32) -> Option<HashMap<String, String>> {
     let output = match output {
         Ok(output) if output.status.success() => output,
         other => {
-            println!("not compared: jcmd says {other:?}");
+            println!("skipped: jcmd says {other:?}");
             return None;
         }
     };

@@ -1,0 +1,96 @@
+//! Whether this machine kept a run on time: what the kernel knows of threads that had to wait for a
+//! processor.
+//!
+//! A time is compared with the one that is known beforehand. Where they differ, either the
+//! generator is wrong, or the machine let one of the threads of the test wait. The kernel counts
+//! such waits, so a test need not guess.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A thread that waited longer than this, all its waits together, may have made the difference.
+const WAITED_MAX_NS: u64 = 5_000_000;
+
+/// So often a run is tried: where the machine held up each of them, the test says that it was
+/// skipped.
+pub(crate) const ATTEMPTS: usize = 6;
+
+pub(crate) fn skipped(why: &str) {
+    println!(
+        "skipped: in {ATTEMPTS} runs this machine held up the threads of the test, last: {why}"
+    );
+}
+
+/// Waits of all threads of this process and of the processes that it started, from now on.
+pub(crate) struct Watch {
+    waited_ns: HashMap<String, u64>,
+    stolen: u64,
+}
+
+impl Watch {
+    pub(crate) fn start() -> Watch {
+        Watch { waited_ns: all_waited_ns(), stolen: stolen() }
+    }
+
+    /// What held up a thread; `ended_ns`: the longest wait of a thread that has ended meanwhile.
+    pub(crate) fn disturbance(&self, ended_ns: u64) -> Option<String> {
+        let stolen = stolen() - self.stolen;
+        if stolen > 0 {
+            return Some(format!("the hypervisor ran others for {stolen} ticks"));
+        }
+        let now = all_waited_ns();
+        if now.is_empty() {
+            return Some("the kernel keeps no schedstat, so nobody knows who waited".to_owned());
+        }
+        let more = |(thread, ns): (&String, &u64)| {
+            ns.saturating_sub(self.waited_ns.get(thread).copied().unwrap_or(0))
+        };
+        let most = now.iter().map(more).chain([ended_ns]).max().unwrap_or(0);
+        let words = || format!("a thread waited {} µs for a processor", most / 1_000);
+        (most > WAITED_MAX_NS).then(words)
+    }
+}
+
+/// The waits of threads that end before the run is over; each adds its own at its end.
+#[derive(Default)]
+pub(crate) struct Ended(AtomicU64);
+
+impl Ended {
+    pub(crate) fn add_this_thread(&self) {
+        self.0.fetch_max(waited_ns("/proc/thread-self").unwrap_or(0), Ordering::Relaxed);
+    }
+
+    pub(crate) fn most_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The second number of `schedstat`: nanoseconds on the run queue.
+fn waited_ns(folder: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("{folder}/schedstat")).ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+fn all_waited_ns() -> HashMap<String, u64> {
+    let mut all = HashMap::new();
+    let mut processes = vec![std::process::id()];
+    while let Some(pid) = processes.pop() {
+        for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            let folder = task.path().to_string_lossy().into_owned();
+            let children = fs::read_to_string(format!("{folder}/children")).unwrap_or_default();
+            processes.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+            if let Some(ns) = waited_ns(&folder) {
+                all.insert(folder, ns);
+            }
+        }
+    }
+    all
+}
+
+/// Ticks in which a hypervisor ran others.
+fn stolen() -> u64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let all = text.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8));
+    all.and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
+}
