@@ -37,6 +37,6 @@ soak: ## the long checks: ten minutes per fuzz target, loom without bound
 	@sh xtask/setup.sh test
 	cargo xtask soak
 
-dist: ## shell completions and man pages, into target/dist
-	@sh xtask/setup.sh run
+dist: ## static binaries with debug information, completions and man pages, into target/dist
+	@sh xtask/setup.sh dist
 	cargo xtask dist

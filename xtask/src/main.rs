@@ -3,6 +3,7 @@
 //! One file per subcommand; `part` runs parts and counts them, `line` is a command as one types it.
 #![forbid(unsafe_code)]
 
+mod aarch64;
 mod ci;
 mod clients;
 mod conformance;
