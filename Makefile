@@ -41,6 +41,6 @@ bench: ## comparisons with other libraries, side by side in one run
 	@sh xtask/setup.sh run
 	cargo run --release --manifest-path bench/Cargo.toml --locked
 
-dist: ## shell completions and man pages, into target/dist
-	@sh xtask/setup.sh run
+dist: ## static binaries with debug information, completions and man pages, into target/dist
+	@sh xtask/setup.sh dist
 	cargo xtask dist

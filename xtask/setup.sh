@@ -3,6 +3,7 @@
 #
 #   setup.sh run    what building topdeck needs
 #   setup.sh test   and what its tests need; as root on Debian, missing packages are installed
+#   setup.sh dist   what the published binaries need beside what building needs
 #
 # What cargo and rustup can install (nightly, Miri, cargo-fuzz) is the business of `cargo xtask ci`.
 set -eu
@@ -32,8 +33,16 @@ main() {
         want chromium chromium
         want fio fio # block I/O for it to see
         ;;
+    dist)
+        need_compiler
+        need node nodejs # the page: a published binary never lacks it
+        need npm npm
+        # zig, the C compiler for both targets, is in a package of PyPI.
+        [ -n "${TOPDECK_ZIG:-}" ] || need_python
+        want qemu-aarch64-static qemu-user-static # starts the binary for aarch64; without it that is not started
+        ;;
     *)
-        echo "usage: $0 run|test" >&2
+        echo "usage: $0 run|test|dist" >&2
         exit 2
         ;;
     esac
@@ -56,9 +65,17 @@ want() {
 
 # Debian has Python without what makes an environment for packages.
 want_python() {
-    python3 -c 'import ensurepip, venv' 2>/dev/null && return
+    has_python && return
     echo "missing: python3 with venv (Debian package python3-venv)" >&2
     wanted="$wanted python3-venv"
+}
+
+has_python() {
+    python3 -c 'import ensurepip, venv' 2>/dev/null
+}
+
+need_python() {
+    has_python || lack "python3 with venv" python3-venv
 }
 
 # A compiler without the headers and start files of the C library is there and of no use: so try it.

@@ -1,58 +1,243 @@
-//! `cargo xtask dist`: shell completions and man pages, which the binary itself writes.
+//! `cargo xtask dist`: what is published, in target/dist. For each target one static binary, its
+//! debug information beside it; shell completions and man pages, which the binary itself writes.
+//!
+//! A binary is published only if its headers ask for nothing of the system, it is not larger than
+//! `SIZE_MAX_BYTES`, it has the page, and, where it can be started here, it does what `check.rs`
+//! asks of it.
+
+mod check;
+mod elf;
+mod target;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 
-use crate::line::{Line, root};
+use self::elf::Elf;
+use self::target::TARGETS;
+use crate::line::{Line, root, target as builds};
 use crate::log::Log;
+use crate::page;
 
-/// Write shell completions and man pages to target/dist.
+pub(crate) use self::check::{Program, check};
+pub(crate) use self::target::{Starter, Target};
+
+/// Build a static binary per target, with debug information, completions and man pages, into
+/// target/dist
 #[derive(clap::Args)]
-pub(crate) struct Options {}
+pub(crate) struct Options {
+    /// Build for this target only; may be given more than once
+    #[arg(long = "target", value_name = "TRIPLE", value_parser = triples())]
+    targets: Vec<String>,
 
-const DIST: &str = "target/dist";
+    /// Build nothing; check the binaries that are there
+    #[arg(long)]
+    check: bool,
+}
+
+/// As stripped. What is downloaded and copied to hosts is this.
+const SIZE_MAX_BYTES: u64 = 25_000_000;
+
+/// In Cargo.toml.
+const PROFILE: &str = "dist";
 
 /// Each shell and the file name it looks for.
 const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "topdeck.bash"), ("zsh", "_topdeck"), ("fish", "topdeck.fish")];
 
-pub(crate) fn run(_: &Options) -> Result<ExitCode> {
-    let log = Log::console("dist");
-    Line::new("cargo build --release -p topdeck --locked").run(&log)?;
-    let dist = root().join(DIST);
-    // What an older binary wrote and this one does not would stay for ever.
-    if dist.exists() {
-        fs::remove_dir_all(&dist).with_context(|| format!("removing {DIST}"))?;
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let targets: Vec<&Target> = match options.targets.is_empty() {
+        true => TARGETS.iter().collect(),
+        false => options.targets.iter().filter_map(|triple| Target::named(triple)).collect(),
+    };
+    if !options.check {
+        build_page()?;
+        for target in &targets {
+            build(target)?;
+        }
     }
-    write_completions(&dist.join("completions"))?;
-    write_man_pages(&dist.join("man"))?;
+    let mut writer = None;
+    for target in &targets {
+        let path = folder(target).join("topdeck");
+        inspect(target, &path)?;
+        match target.starter() {
+            Ok(starter) => {
+                let program = Program { path: &path, starter };
+                let began = Instant::now();
+                check(&program, &builds().join("dist-check"), true)
+                    .with_context(|| format!("the binary for {} is not sound", target.triple))?;
+                says(&format!("{}: checked, {}", target.triple, seconds(began)));
+                writer.get_or_insert((path, *target));
+            }
+            Err(reason) => says(&format!("{}: NOT STARTED: {reason}", target.triple)),
+        }
+    }
+    if options.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some((path, target)) = writer else {
+        return Err(anyhow!(
+            "completions and man pages are written by the binary, and none was started here; \
+             add --target {}",
+            TARGETS[0].triple
+        ));
+    };
+    let starter = target.starter().map_err(|reason| anyhow!(reason))?;
+    let writer = Program { path: &path, starter };
+    write_completions(&writer, &dist().join("completions"))?;
+    write_man_pages(&writer, &dist().join("man"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_completions(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder)?;
+/// A published binary never lacks its page.
+fn build_page() -> Result<()> {
+    let node = Line::new("node --version").succeeds() && Line::new("npm --version").succeeds();
+    ensure!(
+        node,
+        "the page cannot be built, and a binary without it is not published: \
+         Node.js and npm are missing; run: apt-get install nodejs npm"
+    );
+    page::build(&page::Options {})?;
+    ensure!(
+        root().join("web/dist/index.html").exists(),
+        "the page was not built (the reason is above), and a binary without it is not published; \
+         run: cargo xtask page"
+    );
+    Ok(())
+}
+
+fn build(target: &Target) -> Result<()> {
+    let tools = target.provide(&log())?;
+    let began = Instant::now();
+    let line =
+        format!("cargo build --profile {PROFILE} --locked -p topdeck --target {}", target.triple);
+    tools.on(Line::new(&line), target)?.run(&log())?;
+    says(&format!("{}: built, {}", target.triple, seconds(began)));
+    split(target)
+}
+
+/// The binary without debug information, and that beside it, under the name by which gdb looks for
+/// it.
+fn split(target: &Target) -> Result<()> {
+    let built = builds().join(target.triple).join(PROFILE).join("topdeck");
+    let folder = folder(target);
+    // What an older build wrote and this one does not would stay for ever.
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let objcopy = objcopy()?;
+    let (program, debug) = (folder.join("topdeck"), folder.join("topdeck.debug"));
+    let line = || Ok::<Line, anyhow::Error>(Line::new(text(&objcopy)?));
+    line()?.word("--only-keep-debug").word(text(&built)?).word(text(&debug)?).run(&log())?;
+    let link = format!("--add-gnu-debuglink={}", text(&debug)?);
+    line()?.word("--strip-all").word(&link).word(text(&built)?).word(text(&program)?).run(&log())
+}
+
+/// Of LLVM, for the files of any processor: it comes with Rust.
+fn objcopy() -> Result<PathBuf> {
+    let folder = Line::new("rustc --print target-libdir").stdout()?;
+    let folder = PathBuf::from(String::from_utf8(folder)?.trim());
+    let beside = folder.parent().context("the folder of libraries has no parent")?;
+    let objcopy = beside.join("bin/rust-objcopy");
+    ensure!(
+        objcopy.exists(),
+        "{} is missing, which splits off debug information: a toolchain of rustup has it, \
+         a distribution's may not; run: rustup toolchain install stable",
+        objcopy.display()
+    );
+    Ok(objcopy)
+}
+
+fn inspect(target: &Target, program: &Path) -> Result<()> {
+    let (size_bytes, elf) = read(program)?;
+    let name = program.display();
+    elf.check_static(target.machine).with_context(|| format!("{name} is not static"))?;
+    for section in [".gnu_debuglink", ".note.gnu.build-id"] {
+        ensure!(
+            elf.has_section(section),
+            "{name} has no section {section}: gdb finds no debug information"
+        );
+    }
+    ensure!(!elf.has_section(".debug_info"), "{name} is not stripped");
+    ensure!(
+        size_bytes <= SIZE_MAX_BYTES,
+        "{name} has {size_bytes} bytes; {SIZE_MAX_BYTES} is the limit"
+    );
+    let (debug_bytes, debug) = read(&program.with_extension("debug"))?;
+    ensure!(debug.has_section(".debug_info"), "{name}.debug has no debug information");
+    says(&format!(
+        "{}: static, {:.1} MB, debug information {:.1} MB",
+        target.triple,
+        size_bytes as f64 / 1e6,
+        debug_bytes as f64 / 1e6
+    ));
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<(u64, Elf)> {
+    let bytes = fs::read(path)
+        .with_context(|| format!("cannot read {}; `cargo xtask dist` builds it", path.display()))?;
+    let elf = Elf::read(&bytes).with_context(|| format!("the headers of {}", path.display()))?;
+    Ok((bytes.len() as u64, elf))
+}
+
+fn write_completions(program: &Program, folder: &Path) -> Result<()> {
+    make_anew(folder)?;
     for (shell, file) in COMPLETIONS {
-        let text = topdeck(&format!("completions {shell}")).stdout()?;
+        let text = program.stdout(&["completions", shell])?;
         ensure!(!text.is_empty(), "`topdeck completions {shell}` wrote nothing");
         fs::write(folder.join(file), text)?;
-        println!("== dist: {DIST}/completions/{file}");
     }
+    says(&format!("{} completions in {}", COMPLETIONS.len(), folder.display()));
     Ok(())
 }
 
-fn write_man_pages(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    topdeck(&format!("man {DIST}/man")).run(&Log::console("dist"))?;
+fn write_man_pages(program: &Program, folder: &Path) -> Result<()> {
+    make_anew(folder)?;
+    program.stdout(&["man", text(folder)?])?;
     let page_count = fs::read_dir(folder)?.count();
-    ensure!(page_count > 0, "`topdeck man {DIST}/man` wrote no page");
-    println!("== dist: {page_count} man pages in {DIST}/man");
+    ensure!(page_count > 0, "`topdeck man` wrote no page");
+    says(&format!("{page_count} man pages in {}", folder.display()));
     Ok(())
 }
 
-/// The binary that was just built, wherever cargo put it.
-fn topdeck(arguments: &str) -> Line {
-    Line::new(&format!("cargo run --quiet --release -p topdeck --locked -- {arguments}"))
+/// What an older binary wrote and this one does not would stay for ever.
+fn make_anew(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
+fn triples() -> [&'static str; 2] {
+    TARGETS.each_ref().map(|target| target.triple)
+}
+
+/// Always below the repository, wherever cargo builds.
+fn dist() -> PathBuf {
+    root().join("target/dist")
+}
+
+fn folder(target: &Target) -> PathBuf {
+    dist().join(target.triple)
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
+fn log() -> Log {
+    Log::console("dist")
+}
+
+fn says(what: &str) {
+    log().note(what);
+}
+
+fn seconds(began: Instant) -> String {
+    format!("{:.0} s", began.elapsed().as_secs_f64())
 }

@@ -4,6 +4,7 @@
 //! what they came to; `suite` builds and runs the tests of the workspace.
 #![forbid(unsafe_code)]
 
+mod aarch64;
 mod ci;
 mod clients;
 mod conformance;

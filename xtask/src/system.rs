@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::part::{Part, Show, run_all};
-use crate::{clients, conformance};
+use crate::{aarch64, clients, conformance};
 
 /// Hold topdeck against real peers: all parts, or those named.
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     run_all("cargo xtask system", PARTS.iter().filter(is_named), Show::Everything)
 }
 
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 4] = [
     Part {
         name: "scripts",
         about: "Prometheus' own scripts of questions",
@@ -44,6 +44,13 @@ const PARTS: [Part; 3] = [
         after: &[],
         is_alone: true,
         run: clients::run,
+    },
+    Part {
+        name: "aarch64",
+        about: "the core's tests and the static binary on 64-bit ARM",
+        after: &[],
+        is_alone: true,
+        run: aarch64::run,
     },
 ];
 

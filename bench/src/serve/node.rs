@@ -174,15 +174,15 @@ fn settings(role: Role, port: u16, statsd: u16) -> String {
     text
 }
 
-/// The program as this tree has it, built as it is for people.
+/// The program as this tree has it, optimised as it is published.
 pub(crate) fn topdeck() -> Result<PathBuf> {
     let folder = program::build_folder("topdeck")?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut build = Command::new("cargo");
     build.current_dir(root);
-    build.args(["build", "--release", "--package", "topdeck", "--target-dir"]).arg(&folder);
+    build.args(["build", "--profile", "dist", "--package", "topdeck", "--target-dir"]).arg(&folder);
     program::run_tool(&mut build)?;
-    Ok(folder.join("release/topdeck"))
+    Ok(folder.join("dist/topdeck"))
 }
 
 /// Debian's package, installed or unpacked into the folder of peers.

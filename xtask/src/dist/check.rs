@@ -1,0 +1,184 @@
+//! Whether a program that was built is worth publishing: it is started as people start it, and
+//! asked.
+//!
+//! A server is given a measurement, asked for it, killed (SIGKILL) and asked again: listening, the
+//! journal, the store, the query engine and the page. `topdeck audit` asks it by the name
+//! `localhost`, which is in /etc/hosts.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::target::Starter;
+use crate::line::root;
+
+/// For an answer that takes a moment on an idle machine; qemu on a busy one needs more.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A built `topdeck`, and how it is started on this machine.
+pub(crate) struct Program<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) starter: Starter,
+}
+
+impl Program<'_> {
+    pub(crate) fn command(&self) -> Command {
+        let mut command = match self.starter {
+            Starter::Directly => Command::new(self.path),
+            Starter::By(emulator) => {
+                let mut command = Command::new(emulator);
+                command.arg(self.path);
+                command
+            }
+        };
+        command.current_dir(root()).stdin(Stdio::null());
+        command
+    }
+
+    /// What it writes to its standard output.
+    pub(crate) fn stdout(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.command().args(arguments).output();
+        let output = output.with_context(|| format!("cannot start {}", self.path.display()))?;
+        let (out, err) = (output.stdout, String::from_utf8_lossy(&output.stderr));
+        let words = arguments.join(" ");
+        ensure!(output.status.success(), "`topdeck {words}` ended with {}: {err}", output.status);
+        String::from_utf8(out).with_context(|| format!("`topdeck {words}` wrote no UTF-8"))
+    }
+}
+
+/// `folder` is for what the server keeps; it is made, and removed if all is well. A binary that is
+/// published `has_page`.
+pub(crate) fn check(program: &Program, folder: &Path, has_page: bool) -> Result<()> {
+    let version = program.stdout(&["--version"])?;
+    ensure!(version.starts_with("topdeck "), "`topdeck --version` wrote {version:?}");
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder)?;
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    // The name must be answered by /etc/hosts alone; whether that has ::1 too is not our business.
+    let settings = format!(
+        "[http]\nlisten = [\"127.0.0.1:{port}\"]\n[host]\nprocfs = false\n\
+         block_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n"
+    );
+    fs::write(folder.join("topdeck.toml"), settings)?;
+    let mut server = Server::start(program, folder, port)?;
+    server.request("POST", "/v1/record?metric=took&unit=ms", "1730\n12\n")?;
+    expect_count(&server)?;
+    if has_page {
+        expect_page(&server)?;
+    }
+    let by_name = format!("http://localhost:{port}");
+    program
+        .stdout(&["audit", "--server", &by_name])
+        .context("asking the server by a name of /etc/hosts")?;
+    server.kill()?;
+    let server = Server::start(program, folder, port).context("after SIGKILL")?;
+    expect_count(&server).context("after SIGKILL")?;
+    drop(server);
+    fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))
+}
+
+/// The store reads the journal a moment after the acknowledgement.
+fn expect_count(server: &Server) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let query = "/api/v1/query?query=exact_increase(took%5B1h%5D)";
+        let answers = [
+            server.request("GET", "/v1/histogram?selector=took&above=1.5s", ""),
+            server.request("GET", query, ""),
+        ];
+        let has =
+            |answer: &Result<String>, text: &str| answer.as_ref().is_ok_and(|it| it.contains(text));
+        if has(&answers[0], "\"count\":2") && has(&answers[1], "\"status\":\"success\"") {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < TIMEOUT, "two values were sent; the answers are {answers:?}");
+        sleep(PAUSE);
+    }
+}
+
+/// The page in the program is the one that was built, to the byte.
+fn expect_page(server: &Server) -> Result<()> {
+    let page = server.request("GET", "/index.html", "")?;
+    let built = fs::read_to_string(root().join("web/dist/index.html"));
+    ensure!(built.is_ok_and(|built| built == page), "the program has another page than web/dist");
+    Ok(())
+}
+
+struct Server {
+    child: Child,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Server {
+    fn start(program: &Program, folder: &Path, port: u16) -> Result<Server> {
+        let log = folder.join("log");
+        let file = fs::File::options().create(true).append(true).open(&log)?;
+        let mut command = program.command();
+        command.arg("serve").arg("--config").arg(folder.join("topdeck.toml"));
+        command.arg("--data").arg(folder.join("data"));
+        command.current_dir(folder).stdout(file.try_clone()?).stderr(file);
+        let child =
+            command.spawn().with_context(|| format!("cannot start {}", program.path.display()))?;
+        let mut server = Server { child, port, log };
+        let began = Instant::now();
+        while server.request("GET", "/health", "").is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("`topdeck serve` ended with {status}: {}", server.log());
+            }
+            ensure!(began.elapsed() < TIMEOUT, "`topdeck serve` does not answer: {}", server.log());
+            sleep(PAUSE);
+        }
+        Ok(server)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The body of an answer of success. HTTP/1.0: it ends where the connection does.
+    fn request(&self, method: &str, path: &str, body: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}"
+        )?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, body) = answer.split_once("\r\n\r\n").context("an answer without an end")?;
+        let status = head.split(' ').nth(1).unwrap_or_default();
+        ensure!(
+            status.starts_with('2'),
+            "{method} {path}: {}: {body}",
+            head.lines().next().unwrap_or_default()
+        );
+        Ok(body.to_owned())
+    }
+
+    /// `Child::kill` sends SIGKILL.
+    fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended already if it was killed.
+        let _ = self.kill();
+    }
+}

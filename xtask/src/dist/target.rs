@@ -1,0 +1,289 @@
+//! What is built for, and the tools that this takes: the standard library for the target, a C
+//! compiler, a linker.
+//!
+//! Some dependencies are in C (zstd, ring, the allocator), and no distribution has a compiler for
+//! both targets in one package. PyPI's `ziglang` is one for all: a pinned version goes into an
+//! environment below the build folder, without root. The linker and the C library come with Rust
+//! (`rust-lld`, `libc.a` and start files of the target).
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::elf;
+use crate::line::{Line, target as builds};
+use crate::log::Log;
+
+const ZIGLANG: &str = "ziglang==0.17.1";
+/// A zig to use instead of PyPI's.
+const ZIG: &str = "TOPDECK_ZIG";
+
+/// What profiles cannot say: the linker that comes with Rust; a build id, by which debuggers and
+/// profilers know a program's debug information; and packed relocations, which musl's start files
+/// of Rust 1.93 and later read (4 MB of the unoptimised x86-64 binary were relocations).
+const RUSTFLAGS: &str = "-C linker-flavor=ld.lld -C link-self-contained=yes -C link-arg=--build-id \
+    -C link-arg=--pack-dyn-relocs=relr";
+
+/// A processor with Linux and musl. The names of variables are those that cargo and the crate `cc`
+/// look for.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) triple: &'static str,
+    pub(super) machine: u16,
+    /// As `std::env::consts::ARCH` has it.
+    arch: &'static str,
+    zig: &'static str,
+    cc: &'static str,
+    ar: &'static str,
+    linker: &'static str,
+    rustflags: &'static str,
+    pub(crate) runner: &'static str,
+    /// Names of qemu's emulator of programs: Debian's package qemu-user-static, then qemu-user.
+    emulators: [&'static str; 2],
+}
+
+pub(super) const TARGETS: [Target; 2] = [
+    Target {
+        triple: "x86_64-unknown-linux-musl",
+        machine: elf::X86_64,
+        arch: "x86_64",
+        zig: "x86_64-linux-musl",
+        cc: "CC_x86_64_unknown_linux_musl",
+        ar: "AR_x86_64_unknown_linux_musl",
+        linker: "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER",
+        rustflags: "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS",
+        runner: "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUNNER",
+        emulators: ["qemu-x86_64-static", "qemu-x86_64"],
+    },
+    Target {
+        triple: "aarch64-unknown-linux-musl",
+        machine: elf::AARCH64,
+        arch: "aarch64",
+        zig: "aarch64-linux-musl",
+        cc: "CC_aarch64_unknown_linux_musl",
+        ar: "AR_aarch64_unknown_linux_musl",
+        linker: "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER",
+        rustflags: "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUSTFLAGS",
+        runner: "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER",
+        emulators: ["qemu-aarch64-static", "qemu-aarch64"],
+    },
+];
+
+/// How programs of a target are started on this machine.
+pub(crate) enum Starter {
+    Directly,
+    By(&'static str),
+}
+
+impl Target {
+    pub(crate) fn named(triple: &str) -> Option<&'static Target> {
+        TARGETS.iter().find(|target| target.triple == triple)
+    }
+
+    /// `Err` with the reason if programs of it cannot be started here.
+    pub(crate) fn starter(&self) -> Result<Starter, String> {
+        if self.arch == env::consts::ARCH {
+            return Ok(Starter::Directly);
+        }
+        let starts = |name: &&str| Line::new(&format!("{name} --version")).succeeds();
+        match self.emulators.into_iter().find(|name| starts(&name)) {
+            Some(name) => Ok(Starter::By(name)),
+            None => Err(format!(
+                "{} is not installed (Debian package qemu-user-static)",
+                self.emulators[0]
+            )),
+        }
+    }
+
+    /// All that a build for it needs, fetched where it is missing. Commands write
+    /// to `log`.
+    pub(crate) fn provide(&self, log: &Log) -> Result<Tools> {
+        self.provide_standard_library(log)?;
+        Ok(Tools { compiler: self.provide_compiler(log)? })
+    }
+
+    fn provide_standard_library(&self, log: &Log) -> Result<()> {
+        if self.has_standard_library() {
+            return Ok(());
+        }
+        let add = Line::new(&format!("rustup target add {}", self.triple));
+        if !Line::new("rustup --version").succeeds() {
+            bail!(
+                "the standard library for {} is missing, and so is rustup, which installs it; \
+                 install rustup (https://rustup.rs), then run: {add}",
+                self.triple
+            );
+        }
+        add.run(log).with_context(|| {
+            format!(
+                "the standard library for {} is missing and cannot be fetched; \
+                 with a network, run: {add}",
+                self.triple
+            )
+        })
+    }
+
+    fn has_standard_library(&self) -> bool {
+        let asked = Line::new(&format!("rustc --print target-libdir --target {}", self.triple));
+        let Ok(folder) = asked.stdout() else { return false };
+        let folder = String::from_utf8_lossy(&folder);
+        fs::read_dir(folder.trim()).is_ok_and(|mut files| {
+            files.any(|file| {
+                file.is_ok_and(|file| file.file_name().to_string_lossy().starts_with("libstd-"))
+            })
+        })
+    }
+
+    /// Scripts that are zig's C compiler and archiver for this target; `None` where the user has
+    /// named others.
+    fn provide_compiler(&self, log: &Log) -> Result<Option<Compiler>> {
+        if env::var_os(self.cc).is_some() {
+            return Ok(None);
+        }
+        let zig = match env::var_os(ZIG).filter(|zig| !zig.is_empty()) {
+            Some(zig) => PathBuf::from(zig),
+            None => fetch_zig(log).with_context(|| self.without_zig())?,
+        };
+        let folder = tools_folder().join(self.triple);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let compiler = Compiler { cc: folder.join("cc"), ar: folder.join("ar") };
+        let cache = tools_folder().join("zig-cache");
+        let (zig, cache) = (text(&zig)?, text(&cache)?);
+        write_program(&compiler.cc, &compiler_script(zig, cache, self.zig))?;
+        write_program(&compiler.ar, &archiver_script(zig, cache))?;
+        Ok(Some(compiler))
+    }
+
+    fn without_zig(&self) -> String {
+        format!(
+            "dependencies in C need a compiler for {}, and PyPI's `{ZIGLANG}` cannot be \
+             installed; either provide Python with venv (Debian package python3-venv) and a \
+             network, or set {ZIG} to a zig, or set {} and {} to a compiler and an archiver for \
+             this target (for x86_64: musl-gcc of Debian's musl-tools, and ar)",
+            self.triple, self.cc, self.ar
+        )
+    }
+}
+
+/// What a build is told.
+pub(crate) struct Tools {
+    compiler: Option<Compiler>,
+}
+
+struct Compiler {
+    cc: PathBuf,
+    ar: PathBuf,
+}
+
+impl Tools {
+    /// `line`, a cargo that builds for `target`, with these tools.
+    pub(crate) fn on(&self, line: Line, target: &Target) -> Result<Line> {
+        let line = line.env(target.linker, "rust-lld").env(target.rustflags, RUSTFLAGS);
+        Ok(match &self.compiler {
+            Some(compiler) => {
+                line.env(target.cc, text(&compiler.cc)?).env(target.ar, text(&compiler.ar)?)
+            }
+            None => line,
+        })
+    }
+}
+
+fn tools_folder() -> PathBuf {
+    builds().join("dist-tools")
+}
+
+/// The environment is made anew for another version.
+fn fetch_zig(log: &Log) -> Result<PathBuf> {
+    let home = tools_folder().join(ZIGLANG);
+    let (done, python) = (home.join("zig-path"), home.join("bin/python"));
+    if let Ok(path) = fs::read_to_string(&done) {
+        return Ok(PathBuf::from(path));
+    }
+    Line::new("python3 -m venv --clear").word(text(&home)?).run(log)?;
+    let install = Line::new(text(&python)?);
+    install.word("-m").word("pip").word("install").word("--quiet").word(ZIGLANG).run(log)?;
+    let says_where = "import ziglang, os; print(os.path.dirname(ziglang.__file__), end='')";
+    let folder = Line::new(text(&python)?).word("-c").word(says_where).stdout()?;
+    let zig = Path::new(&String::from_utf8(folder)?).join("zig");
+    fs::write(&done, text(&zig)?).context("cannot write below the build folder")?;
+    Ok(zig)
+}
+
+/// zig does not know Rust's names of targets, which the crate `cc` passes on; its own checks of
+/// undefined behaviour and of the stack call functions that only programs linked by zig have.
+fn compiler_script(zig: &str, cache: &str, target: &str) -> String {
+    format!(
+        "#!/bin/sh\n# Written by `cargo xtask dist`.\n{}\
+         for word; do\n    shift\n    case $word in\n    --target=*) ;;\n\
+         \x20   *) set -- \"$@\" \"$word\" ;;\n    esac\ndone\n\
+         exec '{zig}' cc -target {target} -fno-sanitize=undefined -fno-stack-check \"$@\"\n",
+        cache_lines(cache)
+    )
+}
+
+fn archiver_script(zig: &str, cache: &str) -> String {
+    format!(
+        "#!/bin/sh\n# Written by `cargo xtask dist`.\n{}exec '{zig}' ar \"$@\"\n",
+        cache_lines(cache)
+    )
+}
+
+fn cache_lines(cache: &str) -> String {
+    format!("export ZIG_GLOBAL_CACHE_DIR='{cache}' ZIG_LOCAL_CACHE_DIR='{cache}'\n")
+}
+
+/// Left alone if it is as it should be: cargo builds again what a changed compiler has built.
+fn write_program(path: &Path, script: &str) -> Result<()> {
+    if fs::read_to_string(path).is_ok_and(|written| written == script) {
+        return Ok(());
+    }
+    let write = || {
+        fs::write(path, script)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn the_compiler_does_not_hear_of_rusts_name_of_the_target() {
+        let folder = env::temp_dir().join(format!("topdeck-xtask-cc-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (echo, cc) = (folder.join("echo"), folder.join("cc"));
+        write_program(&echo, "#!/bin/sh\nprintf '<%s>' \"$@\"\n").unwrap();
+        let cache = folder.to_str().unwrap();
+        write_program(&cc, &compiler_script(echo.to_str().unwrap(), cache, "t")).unwrap();
+        let words = ["-c", "--target=x86_64-unknown-linux-musl", "a b.c", "-DX=\"y\"", ""];
+        let output = Command::new(&cc).args(words).output().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            "<cc><-target><t><-fno-sanitize=undefined><-fno-stack-check><-c><a b.c><-DX=\"y\"><>"
+        );
+    }
+
+    #[test]
+    fn variables_are_those_of_the_triple() {
+        for target in &TARGETS {
+            let name = target.triple.replace('-', "_");
+            assert_eq!(target.cc, format!("CC_{name}"));
+            assert_eq!(target.ar, format!("AR_{name}"));
+            let name = name.to_uppercase();
+            assert_eq!(target.linker, format!("CARGO_TARGET_{name}_LINKER"));
+            assert_eq!(target.rustflags, format!("CARGO_TARGET_{name}_RUSTFLAGS"));
+            assert_eq!(target.runner, format!("CARGO_TARGET_{name}_RUNNER"));
+            assert!(target.triple.starts_with(target.arch) && target.zig.starts_with(target.arch));
+        }
+    }
+}
