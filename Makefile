@@ -20,7 +20,7 @@ help: ## this list
 run: ## build topdeck and start it with ARGS
 	@sh xtask/setup.sh run
 	@cargo xtask page
-	cargo run --release --locked -p topdeck -- $(ARGS)
+	cargo run --profile quick --locked -p topdeck -- $(ARGS)
 
 test: ## install or name what is missing, then check everything; CI runs this
 	@sh xtask/setup.sh test

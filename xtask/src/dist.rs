@@ -41,9 +41,6 @@ pub(crate) struct Options {
 /// As stripped. What is downloaded and copied to hosts is this.
 const SIZE_MAX_BYTES: u64 = 25_000_000;
 
-/// In Cargo.toml.
-const PROFILE: &str = "dist";
-
 /// Each shell and the file name it looks for.
 const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "topdeck.bash"), ("zsh", "_topdeck"), ("fish", "topdeck.fish")];
@@ -112,8 +109,7 @@ fn build_page() -> Result<()> {
 fn build(target: &Target) -> Result<()> {
     let tools = target.provide(&log())?;
     let began = Instant::now();
-    let line =
-        format!("cargo build --profile {PROFILE} --locked -p topdeck --target {}", target.triple);
+    let line = format!("cargo build --release --locked -p topdeck --target {}", target.triple);
     tools.on(Line::new(&line), target)?.run(&log())?;
     says(&format!("{}: built, {}", target.triple, seconds(began)));
     split(target)
@@ -122,7 +118,7 @@ fn build(target: &Target) -> Result<()> {
 /// The binary without debug information, and that beside it, under the name by which gdb looks for
 /// it.
 fn split(target: &Target) -> Result<()> {
-    let built = builds().join(target.triple).join(PROFILE).join("topdeck");
+    let built = builds().join(target.triple).join("release").join("topdeck");
     let folder = folder(target);
     // What an older build wrote and this one does not would stay for ever.
     if folder.exists() {

@@ -1,6 +1,7 @@
 //! The page: its packages, its checks, and what `web/` is built into, which the program packs.
 
 use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -42,7 +43,7 @@ pub(crate) fn check(log: &Log) -> Result<Outcome> {
     }
     unless_unchanged(log, &["web/"], &[], || {
         npm("run check").run(log)?;
-        vitest(log, "test")
+        vitest(log, "test", None)
     })
 }
 
@@ -56,17 +57,21 @@ pub(crate) fn browser(log: &Log) -> Result<Outcome> {
         return Ok(Outcome::Skipped(reason));
     }
     let topdeck = suite::topdeck()?;
-    unless_unchanged(log, &["web/"], &[&topdeck], || vitest(log, "browser"))
+    unless_unchanged(log, &["web/"], &[&topdeck], || vitest(log, "browser", Some(&topdeck)))
 }
 
-/// Runs the script `name` of web/package.json, which is a run of Vitest, and reads its report.
-fn vitest(log: &Log, name: &str) -> Result<Outcome> {
+/// Runs the script `name` of web/package.json, which is a run of Vitest, and reads its report. `topdeck`:
+/// the program whose page a browser looks at.
+fn vitest(log: &Log, name: &str, topdeck: Option<&Path>) -> Result<Outcome> {
     let path = target().join(format!("ci/vitest-{name}.json"));
     // What an earlier run wrote says nothing of this one.
     drop(fs::remove_file(&path));
     let report = format!("--outputFile={}", path.display());
     let line = npm("run").word(name).word("--").word("--reporter=default");
-    let line = line.word("--reporter=json").word(&report);
+    let mut line = line.word("--reporter=json").word(&report);
+    if let Some(topdeck) = topdeck {
+        line = line.env("TOPDECK_BIN", topdeck.to_str().context("its path is not UTF-8")?);
+    }
     let ended = line.run(log);
     let report = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let report = report.map(|report| read_vitest(&report, &line.to_string()));

@@ -46,7 +46,7 @@ const FUZZ_SECONDS: u32 = 600;
 
 fn test(log: &Log) -> Result<Outcome> {
     let command =
-        "cargo test --workspace --release --locked --no-fail-fast -- --include-ignored soak_";
+        "cargo test --workspace --profile quick --locked --no-fail-fast -- --include-ignored soak_";
     let report = run_cargo_test(log, &Line::new(command), command)?;
     match report.count() {
         0 => Ok(Outcome::Skipped("no test is named soak_".to_owned())),

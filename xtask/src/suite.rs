@@ -323,10 +323,10 @@ fn linted(line: Line) -> Line {
     line.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", arguments)
 }
 
-/// The program `topdeck` of the build for tests.
+/// The program `topdeck` as `make run` builds it.
 pub(crate) fn topdeck() -> Result<PathBuf> {
-    let path = target().join("debug/topdeck");
-    ensure!(path.exists(), "{} is missing: the part `build` did not make it", path.display());
+    let path = target().join("quick/topdeck");
+    ensure!(path.exists(), "{} is missing: the part `binary` makes it", path.display());
     Ok(path)
 }
 
