@@ -32,7 +32,7 @@ impl Prometheus {
     /// Starts the program, and waits until it takes requests.
     pub(crate) fn start(program: &Path) -> Prometheus {
         let name = format!("compliance-{}", std::process::id());
-        let folder = std::env::temp_dir().join(format!("topdeck-{name}"));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&folder).expect("a folder can be made");
         let (config, log) = (folder.join("prometheus.yml"), folder.join("log"));
         fs::write(&config, "global: {}\n").expect("a file can be written");

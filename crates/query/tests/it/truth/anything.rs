@@ -1,6 +1,7 @@
 //! Any expression over any data: nothing panics, goes on for ever, or exceeds its limits.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use crate::checks::{self, Outcome};
 
@@ -28,8 +29,9 @@ fn bytes(seed: u64) -> Vec<u8> {
     (0..words).flat_map(|_| random.next().to_le_bytes()).collect()
 }
 
-/// Asks what each seed stands for; how many it were, by what became of them.
-fn run(seeds: std::ops::Range<u64>) -> BTreeMap<Outcome, u64> {
+/// Asks what each seed stands for, for so long at the most; how many it were, by what became of them.
+fn run(seeds: std::ops::Range<u64>, most: Duration) -> BTreeMap<Outcome, u64> {
+    let began = Instant::now();
     let mut counts = BTreeMap::new();
     for seed in seeds {
         let bytes = bytes(seed);
@@ -44,16 +46,19 @@ fn run(seeds: std::ops::Range<u64>) -> BTreeMap<Outcome, u64> {
         });
         // A megabyte is the limit; what is read and what is made of it may both be there, and twice as they grow.
         assert!(measured.bytes_max < 16 << 20, "seed {seed}: {} bytes", measured.bytes_max);
+        if began.elapsed() > most {
+            break;
+        }
     }
     counts
 }
 
 #[test]
 fn anything_can_be_asked() {
-    let counts = run(0..20_000);
+    let counts = run(0..20_000, Duration::from_secs(20));
     println!("{counts:?}");
     let all: u64 = counts.values().sum();
-    assert!(counts[&Outcome::Answered] * 10 > all, "{counts:?}");
+    assert!(all > 500 && counts[&Outcome::Answered] * 10 > all, "{counts:?}");
 }
 
 #[test]
@@ -61,7 +66,7 @@ fn anything_can_be_asked() {
 fn soak_anything_can_be_asked() {
     let from = std::env::var("TOPDECK_SEED").ok().and_then(|seed| seed.parse().ok());
     let from: u64 = from.unwrap_or(1 << 32);
-    println!("{:?}", run(from..from + 10_000_000));
+    println!("{:?}", run(from..from + 10_000_000, Duration::MAX));
 }
 
 /// Says what a seed asks: `TOPDECK_SEED=7 cargo test … one_question -- --ignored`.
@@ -70,5 +75,5 @@ fn soak_anything_can_be_asked() {
 fn one_question() {
     let seed = std::env::var("TOPDECK_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.expect("TOPDECK_SEED is a seed");
-    println!("{:?}", run(seed..seed + 1));
+    println!("{:?}", run(seed..seed + 1, Duration::MAX));
 }

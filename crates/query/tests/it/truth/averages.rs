@@ -1,25 +1,16 @@
 //! Averages of quantiles: all are refused with what to ask instead, which can be asked; nothing else is refused.
 
-use std::sync::OnceLock;
-
 use query::{Answer, Data, Language, Question, Result, Settings, Stored, promql};
-use store::{MINUTE, Store};
+use store::MINUTE;
 
 use super::anything::Random;
 use super::raw::{BEGIN, Raw, stored};
 
-/// Made once for all questions: they only read.
-fn store() -> &'static Store {
-    static STORE: OnceLock<Store> = OnceLock::new();
-    STORE.get_or_init(|| {
-        let mut random = Random(3);
-        let raw = Raw::new(&mut random);
-        stored(&raw, &mut random)
-    })
-}
-
 fn ask(text: &str, options: promql::Options) -> Result<Answer> {
-    let view = store().view().unwrap();
+    let mut random = Random(3);
+    let raw = Raw::new(&mut random);
+    let store = stored(&raw, &mut random);
+    let view = store.view().unwrap();
     let start = BEGIN + 30 * MINUTE;
     let question =
         Question { text, language: Language::PromQl, start, end: start, step: 0, options };
