@@ -10,10 +10,13 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 fn main() {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/dist");
+    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
+    let built = web.join("dist");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where to"));
-    // A folder that is not there is looked for again with each build.
-    println!("cargo::rerun-if-changed={}", built.display());
+    // Cargo treats a missing path as changed on every build, and would recompile this crate, `api`
+    // and the binary each time. Until `web/dist` exists, its parent is watched instead.
+    let watched = if built.exists() { &built } else { &web };
+    println!("cargo::rerun-if-changed={}", watched.display());
     let mut files = Vec::new();
     if built.join("index.html").exists() {
         gather(&built, &built, &mut files);

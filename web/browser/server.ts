@@ -2,7 +2,6 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
@@ -18,24 +17,27 @@ export class Server {
   /** `host` has this host's own measurements too, or those that its settings say. `all` are settings of everything. */
   static async start(host: boolean | string, all = ""): Promise<Server> {
     const folder = await mkdtemp(join(tmpdir(), "topdeck-page-"));
-    const port = await freePort();
     const config = join(folder, "topdeck.toml");
     const off = "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n";
     const told = typeof host === "string" ? `[host]\n${host}` : host ? "" : off;
-    await writeFile(config, `${all}\n[http]\nlisten = ["127.0.0.1:${port}"]\n[statsd]\nudp = []\n${told}`);
+    await writeFile(config, `${all}\n[http]\nlisten = ["127.0.0.1:0"]\n[statsd]\nudp = []\n${told}`);
     const program = process.env["TOPDECK_BIN"] ?? resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
     const child = spawn(program, ["serve", "--config", config, "--data", join(folder, "data")], { stdio: ["ignore", "pipe", "pipe"] });
     let said = "";
     child.stdout.on("data", (data) => (said += data));
     child.stderr.on("data", (data) => (said += data));
-    const server = new Server(child, folder, `http://127.0.0.1:${port}`);
-    for (let tries = 0; tries < 200; tries++) {
-      if (child.exitCode !== null) break;
-      const answer = await fetch(`${server.url}/health`).catch(() => null);
-      if (answer?.ok) return server;
-      await new Promise((done) => setTimeout(done, 50));
-    }
-    await server.stop();
+    // The kernel chooses the port; topdeck logs it when it is ready.
+    const url = await new Promise<string | undefined>((done) => {
+      const look = () => {
+        const address = /HTTP and OTLP at (http:[^\s,]+)\n/.exec(said);
+        if (address) done(address[1]);
+      };
+      child.stdout.on("data", look);
+      child.stderr.on("data", look);
+      child.once("exit", () => done(undefined));
+    });
+    if (url) return new Server(child, folder, url);
+    await rm(folder, { recursive: true, force: true });
     throw new Error(`topdeck did not start: ${said}`);
   }
 
@@ -113,15 +115,4 @@ function document(metric: string, points: readonly Point[]): string {
   });
   const metrics = [{ name: metric, unit: "s", exponentialHistogram: { aggregationTemporality: 1, dataPoints } }];
   return JSON.stringify({ resourceMetrics: [{ scopeMetrics: [{ metrics }] }] });
-}
-
-function freePort(): Promise<number> {
-  return new Promise((done, failed) => {
-    const probe = createServer();
-    probe.once("error", failed);
-    probe.listen(0, "127.0.0.1", () => {
-      const address = probe.address();
-      probe.close(() => (address && typeof address === "object" ? done(address.port) : failed(new Error("no port"))));
-    });
-  });
 }

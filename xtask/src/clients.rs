@@ -11,6 +11,7 @@ mod sent;
 mod tools;
 
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -265,8 +266,10 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Folder> {
-        let path = std::env::temp_dir().join(format!("topdeck-clients-{}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        // Numbers of processes come again, and what one left that was killed would be in the way.
+        let number = RandomState::new().hash_one(std::process::id());
+        let path = std::env::temp_dir().join(format!("topdeck-clients-{number:x}"));
+        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Folder(path))
     }
 }

@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn batches_are_kept_with_the_reason_up_to_the_limit() {
-        let dir = std::env::temp_dir().join(format!("topdeck-aside-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("topdeck-aside-{:x}", journal::random_id()));
         let aside = Aside { bytes_max: 10, ..Aside::new(&dir, "site") };
         let path = aside.put(7, &Kept::Batch(b"batch"), "no").unwrap().unwrap();
         assert_eq!(path, dir.join("site/00000000000000000007.batch"));

@@ -22,10 +22,7 @@ use crate::write::{self, POINTS_MAX};
 const BATCH_BYTES: usize = 768 << 10;
 /// Intervals that are kept while the intake is full, before they are merged.
 const KEPT_MAX: usize = 8;
-/// How long the flusher sleeps at the most: so a clock that was set is noticed, and what was kept is tried again.
-const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// How long stopping waits for room in the journal.
-const STOP_MAX: Duration = Duration::from_secs(5);
+/// Between one look for room in the journal and the next, at a stop.
 const STOP_RETRY: Duration = Duration::from_millis(50);
 
 /// How the flusher is woken before its time.
@@ -99,7 +96,8 @@ impl Flusher {
             let left = u64::try_from(end.saturating_sub(now)).unwrap_or(0);
             let has_room = self.has_room();
             self.common.is_stuck.store(!has_room, Ordering::Relaxed);
-            let rung = bell.wait(Duration::from_nanos(left).min(SLEEP_MAX), has_room);
+            let rung =
+                bell.wait(Duration::from_nanos(left).min(self.common.limits.sleep_max), has_room);
             if has_room || rung.stop {
                 self.collect(rung.stop || rung.pressed);
             }
@@ -118,7 +116,7 @@ impl Flusher {
     }
 
     fn finish(&mut self) {
-        let until = Instant::now() + STOP_MAX;
+        let until = Instant::now() + self.common.limits.stop_max;
         while !self.kept.is_empty() && Instant::now() < until {
             std::thread::sleep(STOP_RETRY);
             self.write();

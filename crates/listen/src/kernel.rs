@@ -65,9 +65,16 @@ mod tests {
 
     #[test]
     fn this_kernel_has_it() {
-        for address in ["127.0.0.1:0", "[::1]:0"] {
-            let Ok(socket) = UdpSocket::bind(address) else { continue };
-            assert_eq!(Drops::of(&socket).unwrap().more().unwrap(), 0);
-        }
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(Drops::of(&socket).unwrap().more().unwrap(), 0);
+    }
+
+    #[test]
+    fn this_kernel_has_it_for_ipv6() {
+        let Ok(socket) = UdpSocket::bind("[::1]:0") else {
+            println!("skipped: there is no IPv6 here");
+            return;
+        };
+        assert_eq!(Drops::of(&socket).unwrap().more().unwrap(), 0);
     }
 }

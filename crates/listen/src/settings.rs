@@ -69,6 +69,11 @@ pub struct Limits {
     pub line_bytes_max: usize,
     /// After how long without a line a connection is closed: 10 min by default.
     pub idle_max: Duration,
+    /// Longest sleep of the flusher: 1 s by default. After it, a clock step is noticed and a
+    /// refused write is retried.
+    pub sleep_max: Duration,
+    /// Longest wait of a stop for free space in the journal: 5 s by default.
+    pub stop_max: Duration,
 }
 
 impl Default for Limits {
@@ -80,6 +85,8 @@ impl Default for Limits {
             connections_max: 1024,
             line_bytes_max: 8 << 10,
             idle_max: Duration::from_secs(600),
+            sleep_max: Duration::from_secs(1),
+            stop_max: Duration::from_secs(5),
         }
     }
 }

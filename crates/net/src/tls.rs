@@ -240,9 +240,10 @@ mod tests {
 
     impl Files {
         fn new(name: &str) -> Files {
-            let dir =
-                std::env::temp_dir().join(format!("topdeck-net-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&dir).unwrap();
+            // The number of a process comes again, and so would what one that was killed left.
+            let number = std::hash::RandomState::new().hash_one(name);
+            let dir = std::env::temp_dir().join(format!("topdeck-net-{name}-{number:x}"));
+            std::fs::create_dir(&dir).unwrap();
             for name in ["a", "b"] {
                 let key = KeyPair::generate().unwrap();
                 let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();

@@ -19,8 +19,7 @@ use crate::settings::{Check, Scrape, Settings};
 const ATTEMPTS_MAX: usize = 1024;
 /// Attempts of a job beyond those that fit its timeout: what was found is being stored.
 const ATTEMPTS_STORING: u128 = 2;
-/// How long attempts that are on their way are waited for at a stop, and then what was found is stored.
-const STOP_MAX: Duration = Duration::from_secs(5);
+/// How long is waited at a stop until what was found is stored, after attempts were waited for.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Jobs that run.
@@ -29,6 +28,7 @@ pub struct Pull {
     intake: Arc<Intake>,
     room: Arc<Semaphore>,
     jobs: Vec<Running>,
+    stop_max: Duration,
 }
 
 /// One of them.
@@ -104,7 +104,12 @@ impl Pull {
     pub fn start(settings: &Settings, intake: &Arc<Intake>) -> Result<Pull> {
         let plans = plans(settings)?;
         let room = Arc::new(Semaphore::new(ATTEMPTS_MAX));
-        let mut pull = Pull { intake: Arc::clone(intake), room, jobs: Vec::new() };
+        let mut pull = Pull {
+            intake: Arc::clone(intake),
+            room,
+            jobs: Vec::new(),
+            stop_max: settings.stop_max,
+        };
         plans.into_iter().for_each(|(what, plan)| pull.begin(what, plan));
         Ok(pull)
     }
@@ -120,7 +125,8 @@ impl Pull {
         let (staying, ending): (Vec<_>, Vec<_>) =
             before.into_iter().partition(|job| stays(&job.what));
         self.jobs = staying;
-        close(ending, State::Ends).await;
+        close(ending, State::Ends, self.stop_max).await;
+        self.stop_max = settings.stop_max;
         for (what, plan) in plans {
             if !self.jobs.iter().any(|job| job.what == what) {
                 self.begin(what, plan);
@@ -137,12 +143,15 @@ impl Pull {
             "how long after its intended beginning an attempt began, by this process' fault",
             &[],
         );
+        let (intake, stop_max) = (&self.intake, self.stop_max);
         let task = match plan {
             Plan::Scrape(plan) => {
-                tokio::spawn(run(Arc::new(Scraping::new(plan, &self.intake)), seen, room, late))
+                let job = Arc::new(Scraping::new(plan, intake));
+                tokio::spawn(run(job, seen, room, late, stop_max))
             }
             Plan::Check(plan) => {
-                tokio::spawn(run(Arc::new(Checking::new(plan, &self.intake)), seen, room, late))
+                let job = Arc::new(Checking::new(plan, intake));
+                tokio::spawn(run(job, seen, room, late, stop_max))
             }
         };
         self.jobs.push(Running { what, state, task });
@@ -150,7 +159,7 @@ impl Pull {
 
     /// Begins nothing more, waits a little for what is on its way, and says of the rest that it was cut off.
     pub async fn stop(mut self) {
-        close(std::mem::take(&mut self.jobs), State::Stops).await;
+        close(std::mem::take(&mut self.jobs), State::Stops, self.stop_max).await;
     }
 }
 
@@ -160,12 +169,12 @@ impl Drop for Pull {
     }
 }
 
-async fn close(jobs: Vec<Running>, state: State) {
+async fn close(jobs: Vec<Running>, state: State, stop_max: Duration) {
     // A job that is over hears nothing, and need not.
     for job in &jobs {
         let _ = job.state.send(state);
     }
-    let end = Instant::now() + STOP_MAX + CLOSE_MAX;
+    let end = Instant::now() + stop_max + CLOSE_MAX;
     for mut job in jobs {
         let left = end.saturating_duration_since(Instant::now());
         if timeout(left, &mut job.task).await.is_err() {
@@ -179,6 +188,7 @@ async fn run<J: Job>(
     mut state: watch::Receiver<State>,
     room: Arc<Semaphore>,
     late: Timer,
+    stop_max: Duration,
 ) {
     let (interval, longest) = job.times();
     let attempts_max = longest.as_nanos().div_ceil(interval.as_nanos().max(1)) + ATTEMPTS_STORING;
@@ -211,7 +221,7 @@ async fn run<J: Job>(
         }
     }
     let all = async { while attempts.join_next().await.is_some() {} };
-    if timeout(STOP_MAX, all).await.is_err() {
+    if timeout(stop_max, all).await.is_err() {
         while attempts.try_join_next().is_some() {}
         miss(&*job, attempts.len() as u64, Instant::now(), "topdeck or the job was stopped");
         attempts.abort_all();

@@ -18,12 +18,21 @@ pub(crate) const BEYOND: u32 = 2;
 const INTERVALS_MAX: u32 = 60;
 
 /// Everything that is fetched.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Pages of metrics.
     pub scrapes: Vec<Scrape>,
     /// Things that are tried.
     pub checks: Vec<Check>,
+    /// Attempts in flight are waited for so long at a stop: 5 s by default.
+    pub stop_max: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let stop_max = Duration::from_secs(5);
+        Settings { scrapes: Vec::new(), checks: Vec::new(), stop_max }
+    }
 }
 
 /// A page of metrics: Prometheus text, OpenMetrics, or protocol buffers with native histograms.

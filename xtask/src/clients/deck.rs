@@ -1,7 +1,6 @@
 //! A `topdeck serve` as a process, and questions to it by curl.
 
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -13,48 +12,52 @@ use serde_json::Value;
 use super::sent::{Answer, Ask, Sent};
 
 /// How long anything may take that should take a moment, on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Between one question and the same again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Deck {
     program: PathBuf,
     folder: PathBuf,
-    http: u16,
-    udp: u16,
-    tcp: u16,
+    /// What it said before it was started last.
+    before: usize,
     child: Option<Child>,
 }
 
 impl Deck {
     /// Everything of it is in `folder`; `more` are settings beside the addresses.
     pub(super) fn start(program: &Path, folder: &Path, more: &str) -> Result<Deck> {
-        // A port that was free a moment ago: it is the same after a restart.
-        let tcp = || anyhow::Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port());
-        let (http, lines) = (tcp()?, tcp()?);
-        let udp = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
+        // The system chooses the ports, after a restart others; topdeck says which.
         let settings = format!(
-            "interval = \"1s\"\n[http]\nlisten = [\"127.0.0.1:{http}\"]\n\
-             [statsd]\nudp = [\"127.0.0.1:{udp}\"]\ntcp = [\"127.0.0.1:{lines}\"]\nunix = \"statsd.sock\"\n\
+            "interval = \"1s\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n\
+             [statsd]\nudp = [\"127.0.0.1:0\"]\ntcp = [\"127.0.0.1:0\"]\nunix = \"statsd.sock\"\n\
              [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n{more}"
         );
         fs::write(folder.join("topdeck.toml"), settings)?;
         let (program, folder) = (program.to_owned(), folder.to_owned());
-        let mut deck = Deck { program, folder, http, udp, tcp: lines, child: None };
+        let mut deck = Deck { program, folder, before: 0, child: None };
         deck.spawn()?;
         Ok(deck)
     }
 
     pub(super) fn http(&self) -> String {
-        format!("127.0.0.1:{}", self.http)
+        self.address("http://")
     }
 
     pub(super) fn udp(&self) -> String {
-        format!("127.0.0.1:{}", self.udp)
+        self.address("udp ")
     }
 
     pub(super) fn tcp(&self) -> String {
-        format!("127.0.0.1:{}", self.tcp)
+        self.address("tcp ")
+    }
+
+    /// What it says that stands behind a word; nothing before it is ready.
+    fn address(&self, word: &str) -> String {
+        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let log = log.get(self.before..).unwrap_or_default();
+        let address = log.split(word).nth(1).unwrap_or_default();
+        address.split([',', '\n']).next().unwrap_or_default().to_owned()
     }
 
     /// The end of what it said.
@@ -66,6 +69,7 @@ impl Deck {
 
     fn spawn(&mut self) -> Result<()> {
         let log = fs::File::options().create(true).append(true).open(self.folder.join("log"))?;
+        self.before = usize::try_from(log.metadata()?.len())?;
         let child = Command::new(&self.program)
             .arg("serve")
             .arg("--config")

@@ -89,7 +89,7 @@ impl Target {
             return Ok(Starter::Directly);
         }
         let starts = |name: &&str| Line::new(&format!("{name} --version")).succeeds();
-        match self.emulators.into_iter().find(|name| starts(&name)) {
+        match self.emulators.into_iter().find(|name| starts(name)) {
             Some(name) => Ok(Starter::By(name)),
             None => Err(format!(
                 "{} is not installed (Debian package qemu-user-static)",

@@ -1,7 +1,6 @@
 //! Against journals and stores of this process, in one call and over a connection.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use disk::{Disk, OsDisk};
@@ -30,9 +29,7 @@ impl Drop for Here {
 }
 
 fn folder() -> PathBuf {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("topdeck-batches-{}-{number}", std::process::id()))
+    std::env::temp_dir().join(format!("topdeck-batches-{:x}", journal::random_id()))
 }
 
 fn here(folder: PathBuf, home: Home) -> Here {

@@ -26,7 +26,7 @@ async fn ask(trial: &Trial, method: &str, uri: &str, body: &str) -> (StatusCode,
 #[tokio::test]
 async fn boards_are_kept_as_they_were_written() {
     let folder =
-        Folder(std::env::temp_dir().join(format!("topdeck-boards-{}", std::process::id())));
+        Folder(std::env::temp_dir().join(format!("topdeck-boards-{:x}", journal::random_id())));
     let boards = Some(folder.0.join("boards"));
     let trial = Trial::over(store(), DeskSettings { boards, ..Default::default() });
     let none = (StatusCode::OK, "{\"schema\":1,\"boards\":[]}\n".to_owned());
@@ -68,7 +68,7 @@ async fn ask_with(
 #[tokio::test]
 async fn what_somebody_else_kept_meanwhile_is_not_lost() {
     let folder =
-        Folder(std::env::temp_dir().join(format!("topdeck-boards-two-{}", std::process::id())));
+        Folder(std::env::temp_dir().join(format!("topdeck-boards-two-{:x}", journal::random_id())));
     let boards = Some(folder.0.join("boards"));
     let trial = Trial::over(store(), DeskSettings { boards, ..Default::default() });
     let gone = StatusCode::PRECONDITION_FAILED;
@@ -92,8 +92,9 @@ async fn what_somebody_else_kept_meanwhile_is_not_lost() {
 
 #[tokio::test]
 async fn what_cannot_be_kept_leaves_nothing_behind() {
-    let folder =
-        Folder(std::env::temp_dir().join(format!("topdeck-boards-full-{}", std::process::id())));
+    let folder = Folder(
+        std::env::temp_dir().join(format!("topdeck-boards-full-{:x}", journal::random_id())),
+    );
     let boards = folder.0.join("boards");
     let settings = DeskSettings { boards: Some(boards.clone()), ..Default::default() };
     let trial = Trial::over(store(), settings);

@@ -26,7 +26,8 @@ async fn ask(trial: &Trial, method: &str, uri: &str) -> (StatusCode, String) {
 
 #[tokio::test]
 async fn snapshots_are_made_and_removed() {
-    let folder = Folder(std::env::temp_dir().join(format!("topdeck-api-{}", std::process::id())));
+    let folder =
+        Folder(std::env::temp_dir().join(format!("topdeck-api-{:x}", journal::random_id())));
     let store = store_in(Arc::new(disk::OsDisk), &folder.0.join("store"));
     let snapshots = Some(folder.0.join("snapshots"));
     let trial = Trial::over(store, DeskSettings { snapshots, ..Default::default() });

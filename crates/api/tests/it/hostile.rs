@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::client::{answer, ask, connect, request};
 use crate::fixture::{Fixture, local};
 
-const SOON: Duration = Duration::from_millis(50);
+/// A short limit of a test's server. A client that sends all at once keeps it, busy machine or not.
+const SOON: Duration = Duration::from_millis(200);
 
 /// Waits until the other end is gone.
 #[track_caller]
@@ -52,7 +53,7 @@ fn who_sends_a_body_slowly_is_told_and_left() {
     let mut slow = connect(it.address);
     let whole = request("POST", "/v1/record?metric=a", "", &[b'1'; 100]);
     slow.write_all(&whole[..whole.len() - 1]).unwrap();
-    answer(&mut slow).unwrap().is(408, "the body took more than 0.05 s to come");
+    answer(&mut slow).unwrap().is(408, "the body took more than 0.2 s to come");
     ends(&mut slow);
     assert_eq!(it.refused("body_time"), 1);
     assert_eq!(it.count("a"), 0);
@@ -122,6 +123,12 @@ fn garbage_and_halves_do_no_harm() {
 #[test]
 fn a_thousand_idle_connections_are_held() {
     let it = Fixture::new();
+    // Both ends are in this process. The server has raised the limit as far as it may.
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    if files.is_some_and(|files| files < 2_500) {
+        println!("skipped: this process may have {files:?} open files, and needs 2,500");
+        return;
+    }
     let mut idle: Vec<TcpStream> = (0..1000).map(|_| connect(it.address)).collect();
     still_answers(&it);
     for stream in idle.iter_mut().step_by(100) {

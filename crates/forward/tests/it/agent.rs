@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use collect::Rows;
@@ -19,10 +18,7 @@ pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new() -> Folder {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("topdeck-forward-{}-{number}", std::process::id());
-        Folder(std::env::temp_dir().join(name))
+        Folder(std::env::temp_dir().join(format!("topdeck-forward-{:x}", journal::random_id())))
     }
 }
 

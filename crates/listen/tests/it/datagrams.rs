@@ -164,8 +164,10 @@ fn what_the_kernel_drops_is_counted() {
 
 #[test]
 fn both_versions_of_ip_side_by_side() {
-    let Ok(probe) = UdpSocket::bind("[::1]:0") else { return };
-    drop(probe);
+    if UdpSocket::bind("[::1]:0").is_err() {
+        println!("skipped: there is no IPv6 here");
+        return;
+    }
     let world = World::new();
     let settings =
         Settings { udp: vec![loopback(), "[::1]:0".parse().unwrap()], ..Settings::statsd() };

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
 use journal::{AtLimit, Codec, Limits, Settings, Start};
 use listen::{Limits as Bounds, Listener};
@@ -30,10 +31,17 @@ fn without_room() -> World {
     world
 }
 
+/// Room is looked for often, and not for long at a stop.
+fn hasty() -> Bounds {
+    let (sleep_max, stop_max) = (Duration::from_millis(10), Duration::from_millis(100));
+    Bounds { sleep_max, stop_max, ..Bounds::default() }
+}
+
 #[test]
 fn an_interval_that_finds_no_room_is_kept() {
     let world = without_room();
-    let settings = listen::Settings { udp: vec![loopback()], ..listen::Settings::statsd() };
+    let limits = Bounds { stop_max: Duration::from_secs(60), ..hasty() };
+    let settings = listen::Settings { udp: vec![loopback()], limits, ..listen::Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let mut received = 0;
@@ -59,13 +67,16 @@ fn an_interval_that_finds_no_room_is_kept() {
 #[test]
 fn what_finds_no_room_until_the_end_is_counted() {
     let world = without_room();
-    let settings = listen::Settings { udp: vec![loopback()], ..listen::Settings::statsd() };
+    let limits = hasty();
+    let settings = listen::Settings { udp: vec![loopback()], limits, ..listen::Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let line = format!("{:0>900}:1:2:3|ms\n", "").repeat(50);
     for n in 0..20 {
         let line = line.replace("000:", &format!("{n}:"));
         socket.send_to(line.as_bytes(), ip(&listener.addresses()[0])).unwrap();
+        // The kernel's buffer may hold only a few datagrams of this size.
+        world.wait("topdeck_listen_values_total", "received", 150 * (n + 1));
     }
     let line = (0..60).map(|n| format!("{:0>900}{n}:1|ms\n", "")).collect::<String>();
     socket.send_to(line.as_bytes(), ip(&listener.addresses()[0])).unwrap();
@@ -82,7 +93,8 @@ fn lines(count: u64) -> Vec<String> {
 #[test]
 fn connections_wait_until_there_is_room_again_and_lose_nothing() {
     let world = without_room();
-    let limits = Bounds { memory_bytes_max: 32 << 10, ..Bounds::default() };
+    let stop_max = Duration::from_secs(60);
+    let limits = Bounds { memory_bytes_max: 32 << 10, stop_max, ..hasty() };
     let settings = listen::Settings { tcp: vec![loopback()], limits, ..listen::Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let to = ip(&listener.addresses()[0]);
@@ -114,7 +126,7 @@ fn connections_wait_until_there_is_room_again_and_lose_nothing() {
 #[test]
 fn datagrams_that_find_no_memory_are_lost_and_counted() {
     let world = without_room();
-    let limits = Bounds { memory_bytes_max: 32 << 10, ..Bounds::default() };
+    let limits = Bounds { memory_bytes_max: 32 << 10, ..hasty() };
     let settings = listen::Settings { udp: vec![loopback()], limits, ..listen::Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use disk::{Disk, SimDisk};
@@ -158,10 +158,7 @@ pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new() -> Folder {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("topdeck-listen-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = std::env::temp_dir().join(format!("topdeck-listen-{:x}", journal::random_id()));
         std::fs::create_dir_all(&path).unwrap();
         Folder(path)
     }

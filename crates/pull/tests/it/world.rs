@@ -17,6 +17,13 @@ use pull::{Pull, Settings};
 
 /// Longer than any test takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A wall clock time at which the job `j` is due, for every interval that divides an hour. A job's
+/// phase is the FNV-1a hash of its name; without this each test waits for up to an interval.
+const DUE: i64 = {
+    const HOUR: u64 = 3_600_000_000_000;
+    let place = (0xcbf2_9ce4_8422_2325_u64 ^ b'j' as u64).wrapping_mul(0x0100_0000_01b3);
+    (HOUR * 470_000 + place % HOUR) as i64
+};
 /// The bits of Prometheus' stale marker.
 pub(crate) const STALE: u64 = 0x7ff0_0000_0000_0002;
 
@@ -89,12 +96,25 @@ impl Gate {
         Gate(AtomicUsize::new(0), connections)
     }
 
-    pub(crate) fn pass(&self) {
+    /// Waits for the others; how long.
+    pub(crate) fn pass(&self) -> Duration {
         let began = Instant::now();
         self.0.fetch_add(1, Ordering::SeqCst);
-        while self.0.load(Ordering::SeqCst) < self.1 && began.elapsed() < PATIENCE {
+        while self.0.load(Ordering::SeqCst) < self.1 {
+            assert!(began.elapsed() < PATIENCE, "{} of {}", self.0.load(Ordering::SeqCst), self.1);
             thread::sleep(Duration::from_millis(1));
         }
+        began.elapsed()
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -118,8 +138,13 @@ impl World {
         let wait_max = Duration::from_millis(20);
         let options = journal::Options { wait_max, ..journal::Options::default() };
         let journal = Arc::new(Journal::open(disk, dir, &options).unwrap());
-        // Nothing of topdeck's own is written.
-        let settings = intake::Settings { background: false, ..intake::Settings::default() };
+        let settings = intake::Settings {
+            // It stands still: schedules go by another one.
+            clock: Arc::new(|| DUE),
+            // Nothing of topdeck's own is written.
+            background: false,
+            ..intake::Settings::default()
+        };
         let intake = Arc::new(Intake::new(Home::Journal(Arc::clone(&journal)), settings).unwrap());
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -147,11 +172,12 @@ impl World {
     /// Waits for a counter of the job `j`.
     #[track_caller]
     pub(crate) fn wait(&self, kind: &str, outcome: &str, count: u64) {
-        let began = Instant::now();
-        while self.count(kind, "j", outcome) < count {
-            assert!(began.elapsed() < PATIENCE, "{outcome}: {}", self.count(kind, "j", outcome));
-            thread::sleep(Duration::from_millis(1));
-        }
+        self.wait_for(kind, "j", outcome, count);
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for(&self, kind: &str, job: &str, outcome: &str, count: u64) {
+        until(outcome, || self.count(kind, job, outcome) >= count);
     }
 
     /// All that is in the journal.

@@ -140,6 +140,7 @@ impl Settings {
         Ok(pull::Settings {
             scrapes: self.scrapes.iter().map(scrape).collect::<Result<_>>()?,
             checks: self.checks.iter().map(check).collect::<Result<_>>()?,
+            ..pull::Settings::default()
         })
     }
 

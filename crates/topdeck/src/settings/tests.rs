@@ -54,7 +54,7 @@ fn the_example_is_read() {
 }
 
 fn tempdir() -> std::path::PathBuf {
-    let folder = std::env::temp_dir().join(format!("topdeck-settings-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("topdeck-settings-{:x}", journal::random_id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }

@@ -5,6 +5,7 @@ use std::fs;
 use expect_test::expect_file;
 use serde_json::Value;
 
+use crate::journal::Folder;
 use crate::{hist, hist_of, root, topdeck};
 
 #[track_caller]
@@ -81,6 +82,7 @@ fn json_numbers_read_back_to_the_same_bits() {
 
 #[test]
 fn svg_is_well_formed() {
+    let folder = Folder::new();
     for (name, line, input) in [
         ("numbers", "--unit ms --above 100ms --above 1ms testdata/cli/web.txt", ""),
         ("prometheus", "--above 1.5s testdata/cli/page.prom", ""),
@@ -89,11 +91,10 @@ fn svg_is_well_formed() {
         ("zero", "-", "0\n"),
         ("extreme", "-", "1e-320\n1e308\n"),
     ] {
-        let path = std::env::temp_dir().join(format!("topdeck-{}-{name}.svg", std::process::id()));
+        let path = folder.path().join(format!("{name}.svg"));
         let run = hist_of(&format!("--svg {} {line}", path.display()), input.as_bytes());
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{name}");
         let svg = fs::read_to_string(&path).unwrap();
-        fs::remove_file(&path).unwrap();
         check_xml(&svg);
         assert!(svg.contains("<title id=\"title\">") && svg.contains("<desc id=\"desc\">"));
         assert!(svg.contains("prefers-color-scheme:dark"));
@@ -108,12 +109,12 @@ fn svg_is_well_formed() {
 /// The picture in `docs/hist.md`.
 #[test]
 fn a_heatmap_as_svg() {
-    let path = std::env::temp_dir().join(format!("topdeck-{}-heatmap.svg", std::process::id()));
+    let folder = Folder::new();
+    let path = folder.path().join("heatmap.svg");
     let line = "--heatmap --above 10us testdata/hist/hdr/ycsb.logV1.hlog";
     let run = hist(&format!("--svg {} {line}", path.display()));
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
     let svg = fs::read_to_string(&path).unwrap();
-    fs::remove_file(&path).unwrap();
     check_xml(&svg);
     expect_file!["../../../../docs/heatmap.svg"].assert_eq(&svg);
 }
@@ -146,7 +147,9 @@ fn check_xml(text: &str) {
 
 #[test]
 fn every_subcommand_has_a_page_and_completions() {
-    let folder = std::env::temp_dir().join(format!("topdeck-man-{}", std::process::id()));
+    let parent = Folder::new();
+    // It is made.
+    let folder = parent.path().join("man");
     let run = topdeck(&["man", folder.to_str().unwrap()], b"");
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
     let mut pages: Vec<String> = fs::read_dir(&folder)

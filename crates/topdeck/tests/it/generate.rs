@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::journal::Folder;
 use crate::{Run, counts, hist_of, topdeck};
 
 #[track_caller]
@@ -20,9 +21,8 @@ fn report(input: &str, line: &str) -> Value {
 
 #[test]
 fn frames_are_read_back_with_all_that_is_exact() {
-    let folder = std::env::temp_dir().join(format!("topdeck-gen-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (out, truth) = (folder.join("b.frames"), folder.join("b.csv"));
+    let folder = Folder::new();
+    let (out, truth) = (folder.path().join("b.frames"), folder.path().join("b.csv"));
     let line = "b --series 45 --minutes 8";
     generate(&format!("{line} --out {} --truth {}", out.display(), truth.display()));
     let frames = std::fs::read_to_string(&out).unwrap();
@@ -31,7 +31,6 @@ fn frames_are_read_back_with_all_that_is_exact() {
     let document = report(&frames, "--json --above 12.3ms -");
     let group = &document["groups"][0];
     let truth = std::fs::read_to_string(&truth).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
     let rows: Vec<Vec<&str>> = truth.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(rows[0][..4], ["start_s", "length_s", "count", "at_or_below_12.3ms"]);
     // Two windows, and all of it.

@@ -1,45 +1,71 @@
 //! `topdeck hiccup`: a stall that is known is found again.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::machine::{fresh_name, sleeps, until};
 use crate::topdeck;
 
 fn signal(name: &str, pid: u32) {
     assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
 }
 
+/// How long a process is stopped.
+const STALL: Duration = Duration::from_millis(300);
+
+/// Waits until it has been woken a hundred times more: nothing but the measurement sleeps so often.
+#[track_caller]
+fn await_measuring(pid: u32) {
+    let before = sleeps(pid);
+    until("it measures", || sleeps(pid) >= before + 100);
+}
+
+#[test]
+fn a_measurement_is_as_long_as_it_should_be() {
+    let (began, length) = (Instant::now(), Duration::from_millis(200));
+    let run = topdeck(&["hiccup", "--duration", "200ms", "--json"], b"");
+    // A lower bound holds on every machine.
+    assert!(run.status == 0 && began.elapsed() >= length, "{}", run.all());
+    let found: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert!(found["length_ns"].as_f64().unwrap() > 0.0, "{found}");
+}
+
 #[test]
 fn a_stall_counts_with_each_moment_in_it() {
     let child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
-        .args(["hiccup", "--duration", "1500ms", "--json"])
+        .args(["hiccup", "--json"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    thread::sleep(Duration::from_millis(500));
+    await_measuring(child.id());
     signal("-STOP", child.id());
-    thread::sleep(Duration::from_millis(300));
+    thread::sleep(STALL);
     signal("-CONT", child.id());
+    await_measuring(child.id());
+    signal("-INT", child.id());
     let output = child.wait_with_output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let number = |value: &Value| value.as_f64().unwrap();
     assert_eq!((&found["schema"], &found["whose"]), (&1.into(), &"this host".into()));
-    assert!(number(&found["max_ns"]) >= 290e6, "{found}");
+    let stall_ns = STALL.as_nanos() as f64 - 10e6;
+    assert!(number(&found["max_ns"]) >= stall_ns, "{found}");
     let above_100_ms = &found["stalls"][2];
     assert!(above_100_ms["longer_than_ns"] == 100_000_000 && number(&above_100_ms["count"]) >= 1.0);
-    assert!(number(&found["longest"][0]["late_ns"]) >= 290e6);
+    assert!(number(&found["longest"][0]["late_ns"]) >= stall_ns);
     // One for each millisecond, also of those in which it was stopped.
     let (moments, length_ms) = (number(&found["moments"]), number(&found["length_ns"]) * 1e-6);
-    assert!(length_ms >= 1_490.0 && (moments - length_ms).abs() <= 2.0, "{moments} {length_ms}");
-    // 300 of 1,500 moments fall into it: p90 is within.
+    assert!(length_ms * 1e6 >= stall_ns && (moments - length_ms).abs() <= 2.0, "{found}");
+    // Each moment in the stall waits for its end. The latest tenth of all moments therefore waits
+    // at least the stall less a tenth of the length; a bucket's width (1 %) is allowed below.
     let p90 = found["quantiles"].as_array().unwrap().iter().find(|one| one["q"] == 0.9).unwrap();
-    assert!(number(&p90["ns"]) >= 130e6, "{found}");
+    let least_ns = (stall_ns - length_ms * 1e6 / 10.0) * 0.98;
+    assert!(number(&p90["ns"]) >= least_ns, "{least_ns}: {found}");
     let rows = found["rows"].as_array().unwrap().iter().map(|row| number(&row["moments"]));
     assert_eq!(rows.sum::<f64>(), moments);
 }
@@ -69,15 +95,29 @@ fn a_command_ends_as_it_would_where_nobody_can_be_told() {
 /// It is not left behind.
 #[test]
 fn a_command_ends_where_nothing_can_be_measured() {
-    let folder = crate::serve::deck::Folder::new();
-    let said = folder.path("said");
-    let command = format!("sleep 2; echo > {}", said.display());
-    // Who holds standard output open is waited for.
-    let run = topdeck(&["hiccup", "--cgroup", "/no/such/cgroup", "--", "sh", "-c", &command], b"");
-    assert!(run.status == 1 && run.stderr.contains("no cgroup"), "{}", run.stderr);
-    let run = topdeck(&["hiccup", "--pid", "2147483647", "--", "sh", "-c", &command], b"");
-    assert!(run.status == 1 && run.stderr.contains("cannot be looked at"), "{}", run.stderr);
-    assert!(!said.exists());
+    // No other process sleeps for exactly so long.
+    let length = format!("30.{}", std::process::id());
+    let is_left = |pid: &str| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split('\0').collect::<Vec<_>>() == ["sleep", &length, ""]
+    };
+    let check = |options: [&str; 2], why: &str| {
+        // Into nothing: who held a pipe open would be waited for.
+        let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+            .arg("hiccup")
+            .args(options)
+            .args(["--", "sh", "-c", "exec 2>/dev/null; exec sleep $0", &length])
+            .stdout(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains(why), "{said}");
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let left = all.filter(|entry| entry.file_name().to_str().is_some_and(is_left));
+        assert_eq!(left.count(), 0, "it is left behind");
+    };
+    check(["--cgroup", "/no/such/cgroup"], "no cgroup");
+    check(["--pid", "2147483647"], "cannot be looked at");
 }
 
 #[test]
@@ -99,22 +139,30 @@ fn who_ends_the_measurement_ends_the_command() {
 
 #[test]
 fn a_process_is_joined_until_it_ends() {
-    let mut child = Command::new("sleep").arg("0.5").spawn().unwrap();
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let pid = child.id().to_string();
-    let waiter = thread::spawn(move || child.wait());
-    let run = topdeck(&["hiccup", "--pid", &pid], b"");
-    waiter.join().unwrap().unwrap();
-    assert_eq!(run.status, 0, "{}", run.stderr);
-    let first = format!("hiccups of process {pid} (sleep): ");
-    assert!(run.stdout.starts_with(&first), "{}", run.stdout);
-    assert!(run.stdout.contains("as it: processors "), "{}", run.stdout);
+    let measuring = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        .args(["hiccup", "--pid", &pid])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    await_measuring(measuring.id());
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let output = measuring.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let first = format!("hiccups of process {pid} (cat): ");
+    assert!(text.starts_with(&first), "{text}");
+    assert!(text.contains("as it: processors "), "{text}");
     let run = topdeck(&["hiccup", "--pid", &pid], b"");
     assert_eq!(run.status, 1);
     let run = topdeck(&["hiccup", "--cgroup", "/no/such/cgroup"], b"");
     assert!(run.status == 1 && run.stderr.contains("no cgroup"), "{}", run.stderr);
 }
 
-/// A cgroup that may use a fifth of a processor, and something in it that wants a whole one.
+/// A cgroup with a quota of a twentieth of a processor, and a busy loop in it. The quota is so low
+/// that the loop reaches it on a busy machine too.
 struct Narrow {
     folder: PathBuf,
     busy: Child,
@@ -124,12 +172,12 @@ impl Narrow {
     fn new() -> std::io::Result<Narrow> {
         let is_second = fs::exists("/sys/fs/cgroup/cgroup.controllers")?;
         let root = if is_second { "/sys/fs/cgroup" } else { "/sys/fs/cgroup/cpu" };
-        let folder = PathBuf::from(format!("{root}/topdeck-it-hiccup-{}", std::process::id()));
+        let folder = PathBuf::from(format!("{root}/{}", fresh_name()));
         fs::create_dir(&folder)?;
         let quota = match is_second {
-            true => fs::write(folder.join("cpu.max"), "20000 100000"),
+            true => fs::write(folder.join("cpu.max"), "5000 100000"),
             false => fs::write(folder.join("cpu.cfs_period_us"), "100000")
-                .and_then(|()| fs::write(folder.join("cpu.cfs_quota_us"), "20000")),
+                .and_then(|()| fs::write(folder.join("cpu.cfs_quota_us"), "5000")),
         };
         let busy =
             quota.and_then(|()| Command::new("sh").args(["-c", "while :; do :; done"]).spawn());
@@ -145,22 +193,17 @@ impl Drop for Narrow {
         let _ = self.busy.kill();
         let _ = self.busy.wait();
         // It is empty some moments after the last process of it ended.
-        for _ in 0..50 {
-            if fs::remove_dir(&self.folder).is_ok() {
-                return;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
+        until("the cgroup is empty", || fs::remove_dir(&self.folder).is_ok());
     }
 }
 
-/// Of each 100 ms it may run 20: the rest is a stall for all who are in it.
+/// Of each 100 ms it may run 5: the rest is a stall for all who are in it.
 #[test]
 fn a_quota_is_felt_in_its_cgroup() {
     let narrow = match Narrow::new() {
         Ok(narrow) => narrow,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "skipped: no cgroup with a quota: {error}");
+            println!("skipped: no cgroup with a quota can be made: {error}");
             return;
         }
     };

@@ -7,7 +7,6 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -26,11 +25,7 @@ struct Run {
 
 impl Folder {
     pub(crate) fn new() -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("topdeck-cli-{}-{n}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder for the test");
-        Folder(path)
+        Folder(crate::machine::fresh_folder(&std::env::temp_dir()))
     }
 
     pub(crate) fn path(&self) -> &Path {

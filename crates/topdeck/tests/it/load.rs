@@ -6,6 +6,7 @@ use std::time::Duration;
 use load::{Answers, Stub};
 use serde_json::Value;
 
+use super::machine::{free_port, until};
 use super::serve::deck::{Deck, Folder};
 use super::{Run, topdeck};
 
@@ -19,20 +20,24 @@ fn url(stub: &Stub) -> String {
     format!("http://{}/", stub.address())
 }
 
-/// Runs it, and again where this machine let the generator stand still: then it says so itself.
+/// Runs it, up to four times while the report says that the generator stalled: a stalled generator
+/// sends less than intended.
 #[track_caller]
 fn trusted(arguments: &[&str]) -> Option<Run> {
-    for _ in 0..6 {
+    for _ in 0..4 {
         let run = topdeck(&[&["load", "--no-calibration"], arguments].concat(), b"");
-        if run.status != 3 {
+        if run.status != UNTRUSTED {
             return Some(run);
         }
         let told = [&run.stdout, &run.stderr].map(|text| text.contains("NOT TO BE TRUSTED"));
         assert!(told.contains(&true), "{}", run.all());
     }
-    println!("skipped: this machine let the generator stand still each time");
+    println!("skipped: the generator stalled in each of four runs");
     None
 }
+
+/// Exit status of a run whose generator stalled.
+const UNTRUSTED: i32 = 3;
 
 fn number(text: &str, after: &str) -> u64 {
     let at = text.find(after).unwrap_or_else(|| panic!("{after} is not in {text}"));
@@ -132,9 +137,7 @@ fn what_is_required_decides_the_exit_status() {
 /// Nobody listens: every request is accounted for, and times that never were are not made up.
 #[test]
 fn an_absent_server_fails_each_request() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    drop(listener);
+    let url = format!("http://127.0.0.1:{}/", free_port());
     let arguments = [&url, "--rate", "50", "--duration", "500ms", "--quiet"];
     let Some(run) = trusted(&[&arguments[..], &["--require", "p50<1h"]].concat()) else { return };
     assert_eq!(run.status, 4, "{}", run.all());
@@ -230,7 +233,8 @@ fn commands_come_from_a_file() {
     let Some(run) = trusted(&[&arguments[..], &["--quiet"]].concat()) else { return };
     assert_eq!(run.status, 0, "{}", run.all());
     assert_eq!(number(&run.stdout, "completed"), 10, "{}", run.stdout);
-    assert!(run.stdout.starts_with("2 commands of /"), "{}", run.stdout);
+    let is_told = |line: &str| line.starts_with("2 commands of /");
+    assert!(run.stdout.lines().any(is_told), "{}", run.stdout);
     assert!(run.stdout.contains("request 2: cat"), "{}", run.stdout);
 }
 
@@ -254,20 +258,21 @@ fn processes_end_with_an_interrupted_run() {
         .spawn()
         .expect("the binary starts");
     let pid = child.id().to_string();
-    for _ in 0..2 {
-        // So that the second one is not taken for the first.
-        for _ in 0..500 {
-            if sleeping() > 2 {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
+    until("processes run", || sleeping() > 2);
+    let mut signals = 0;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it can be waited for") {
+            break status;
         }
         let killed = std::process::Command::new("kill").args(["-INT", &pid]).status();
         assert!(killed.expect("kill runs").success());
+        signals += 1;
+        assert!(signals < 200, "it does not end");
+        // A signal sent before the last one is handled merges with it, so it is sent again.
         std::thread::sleep(Duration::from_millis(300));
-    }
-    let status = child.wait().expect("it ends");
+    };
     assert_eq!(status.code(), Some(130));
+    assert!(signals > 1, "the first waits for what has begun");
     assert_eq!(sleeping(), 0);
 }
 
@@ -302,13 +307,14 @@ fn queue() -> String {
     url
 }
 
+// slow: a search has about ten steps of 0.5 s each, and more where the generator stalls.
 #[test]
 fn a_search_finds_what_a_server_holds() {
     let url = queue();
     let arguments = ["--search", "--require", "p90<100ms", "--precision", "25%", "--json", "-"];
     let steps = ["--rate", "60", "--duration", "500ms", "--connections-max", "128"];
     let (mut last, mut is_generators) = (String::new(), false);
-    for _ in 0..3 {
+    for _ in 0..2 {
         let run =
             topdeck(&[&["load", &url, "--no-calibration"], &arguments[..], &steps].concat(), b"");
         assert!(matches!(run.status, 0 | 3 | 4), "{}", run.all());
@@ -330,7 +336,7 @@ fn a_search_finds_what_a_server_holds() {
     }
     // The server is a program on this machine too, so only the generator's own word excuses it.
     assert!(is_generators, "{last}");
-    println!("skipped: this machine did not keep going\n{last}");
+    println!("skipped: the generator stalled in both searches");
 }
 
 /// What holds all that is asked for holds at least that.
@@ -340,9 +346,14 @@ fn a_search_ends_at_the_highest_rate_that_is_asked_for() {
     let url = url(&stub);
     let arguments = ["--search", "--require", "p50<1s", "--duration", "200ms", "--quiet"];
     let rates = ["--rate", "50", "--rate-max", "100"];
-    let Some(run) = trusted(&[&[url.as_str()], &arguments[..], &rates].concat()) else { return };
-    assert_eq!(run.status, 0, "{}", run.all());
-    assert!(run.stdout.contains("held: at least 100/s"), "{}", run.stdout);
+    let all = [&["load", "--no-calibration", &url], &arguments[..], &rates].concat();
+    let run = topdeck(&all, b"");
+    let is_held = run.status == 0 && run.stdout.contains("held: at least 100/s");
+    if !is_held && run.stdout.contains("  generator  ") {
+        println!("skipped: the generator stalled");
+        return;
+    }
+    assert!(is_held, "{}", run.all());
     assert_eq!(run.stderr, "");
 }
 
@@ -399,9 +410,7 @@ fn an_interrupt_ends_it_and_tells_what_there_is() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    while stub.answered() < 20 {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("answers come", || stub.answered() >= 20);
     let pid = child.id().to_string();
     let killed = std::process::Command::new("kill").args(["-INT", &pid]).status();
     assert!(killed.expect("kill runs").success());
@@ -409,7 +418,7 @@ fn an_interrupt_ends_it_and_tells_what_there_is() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("ended before its time"), "{text}");
     let intended = number(&text, "intended");
-    assert!((20..1000).contains(&intended), "{text}");
+    assert!((20..3000).contains(&intended), "{text}");
     assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}", output.status);
 }
 
@@ -458,23 +467,26 @@ fn a_run_is_written_in_every_form() {
 fn a_slower_server_is_no_chance() {
     let folder = Folder::new();
     let paths = ["fast.json", "slow.json"].map(|name| folder.path(name));
-    for (path, service_ms) in paths.iter().zip([2, 40]) {
+    let load = |path: &str, service_ms: u64| {
         let stub = Stub::start(Answers::Http1, service_ms * MS).expect("a stub starts");
         let url = url(&stub);
-        let path = path.to_str().unwrap();
-        // Doubted or not: it is what is compared that counts.
-        topdeck(
-            &[
-                &["load", &url, "--rate", "40", "--duration", "5s", "--quiet", "--no-calibration"],
-                &["--json", path][..],
-            ]
-            .concat(),
-            b"",
-        );
-    }
+        // The test permutes whole seconds: five of each run allow a probability of 1 in 126.
+        let rate = ["--rate", "40", "--duration", "5s", "--quiet", "--no-calibration"];
+        topdeck(&[&["load", &url, "--json", path], &rate[..]].concat(), b"").status
+    };
+    // The difference exceeds the noise of a busy machine, and runs side by side share that noise.
     let [fast, slow] = paths.each_ref().map(|path| path.to_str().unwrap());
+    let statuses = std::thread::scope(|scope| {
+        let runs = [(fast, 2), (slow, 400)];
+        let runs = runs.map(|(path, service_ms)| scope.spawn(move || load(path, service_ms)));
+        runs.map(|run| run.join().unwrap())
+    });
     let compared = topdeck(&["load", "compare", fast, slow, "--json"], b"");
     let compared: Value = serde_json::from_str(&compared.stdout).unwrap();
+    if compared["chance"]["value"].is_null() && statuses.contains(&UNTRUSTED) {
+        println!("skipped: the generator stalled for whole seconds");
+        return;
+    }
     assert!(compared["chance"]["value"].as_f64().unwrap() < 0.02, "{compared}");
     assert!(compared["wasserstein"]["estimate"].as_f64().unwrap() > 30e6, "{compared}");
 }
@@ -492,17 +504,10 @@ fn a_run_is_pushed_into_a_server() {
     let run = topdeck(&[&left_out, &arguments[..], &["--push", &to, "--run", "a b"]].concat(), b"");
     assert!(run.stdout.contains("pushed to") && run.stdout.contains(": all "), "{}", run.all());
     let completed = number(&run.stdout, "completed");
-    let mut found = 0;
-    for _ in 0..100 {
-        let asked = "/v1/histogram?selector=load_response%7Brun%3D%22a%20b%22%7D&from=-1h";
-        let answer = deck.ask("GET", asked).expect("it answers");
-        found = answer.json()["count"].as_u64().unwrap_or(0);
-        if found == completed {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert_eq!(found, completed, "{}", deck.log());
+    let asked = "/v1/histogram?selector=load_response%7Brun%3D%22a%20b%22%7D&from=-1h";
+    let stored = || deck.get(asked).json()["count"].as_u64().unwrap_or(0);
+    until("all of it is stored", || stored() >= completed);
+    assert_eq!(stored(), completed, "{}", deck.log());
     let asked = "/v1/labels?selector=load_failed";
     let labels = deck.ask("GET", asked).expect("it answers").text();
     assert!(labels.contains("protocol") && labels.contains("kind"), "{labels}");
@@ -512,9 +517,7 @@ fn a_run_is_pushed_into_a_server() {
 #[test]
 fn a_push_to_nobody_is_told() {
     let stub = stub();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    let to = format!("http://127.0.0.1:{}", free_port());
     let url = url(&stub);
     let arguments = [&url, "--rate", "50", "--duration", "1s", "--quiet", "--push", &to];
     let Some(run) = trusted(&arguments) else { return };

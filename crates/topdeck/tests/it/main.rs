@@ -9,6 +9,7 @@ mod hiccup;
 mod interference;
 mod journal;
 mod load;
+mod machine;
 mod page;
 mod processes;
 mod query;

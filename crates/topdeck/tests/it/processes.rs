@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
+use crate::machine::{Memory, fresh_folder, until};
 use crate::{Run, counts, root};
 
 #[path = "../../../shm/examples/sample.rs"]
@@ -40,26 +41,23 @@ fn hostile() {
     let table = shm::Description::new("work").in_flight(&["device"]).expect("a table");
     let _stuck = table.begin(7, &[tag]);
     println!("ready");
-    std::thread::sleep(std::time::Duration::from_secs(60));
+    // Until it is killed.
+    loop {
+        std::thread::park();
+    }
 }
 
 /// A folder of metrics of a test's own.
 struct Folder {
-    memory: PathBuf,
+    memory: Memory,
     programs: PathBuf,
 }
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let name = format!("test-{}-{name}", std::process::id());
-        let folder = Folder {
-            memory: Path::new("/dev/shm").join(&name),
-            programs: Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name),
-        };
-        for path in [&folder.memory, &folder.programs] {
-            fs::create_dir_all(path).expect("a folder");
-        }
-        folder
+    /// None where there is no memory for it, which is said.
+    fn new() -> Option<Folder> {
+        let memory = Memory::new()?;
+        Some(Folder { memory, programs: fresh_folder(&std::env::temp_dir()) })
     }
 
     /// Starts a program, and waits until it is ready.
@@ -67,18 +65,24 @@ impl Folder {
     fn start(&self, name: &str, wanted: &str) -> Program {
         let path = self.programs.join(name);
         if !path.exists() {
-            fs::hard_link(std::env::current_exe().expect("a path"), &path).expect("a link");
+            let own = std::env::current_exe().expect("a path");
+            // Nobody may link to what belongs to somebody else, or is on another file system.
+            if fs::hard_link(&own, &path).is_err() {
+                fs::copy(&own, &path).expect("a copy");
+            }
         }
         let mut child = Command::new(&path)
             .args(["--exact", "processes::a_sample_program", "--nocapture"])
-            .env(WANTED, wanted)
-            .env("TOPDECK_SHM", &self.memory)
+            // Until it is killed, unless it is to end by itself.
+            .env(WANTED, wanted.replace("--requests", "--seconds 3600 --requests"))
+            .env("TOPDECK_SHM", &self.memory.path)
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().expect("it was asked for"));
         let mut line = String::new();
-        while line.trim_end() != "ready" {
+        // With one processor libtest prints the test's name first, on the same line.
+        while !line.trim_end().ends_with("ready") {
             line.clear();
             assert!(
                 lines.read_line(&mut line).expect("a line") > 0,
@@ -96,7 +100,7 @@ impl Folder {
             .current_dir(root())
             .env_clear()
             .env("LC_ALL", "C.UTF-8")
-            .env("TOPDECK_SHM", &self.memory)
+            .env("TOPDECK_SHM", &self.memory.path)
             .stdin(Stdio::null())
             .output()
             .expect("it runs");
@@ -115,21 +119,20 @@ impl Folder {
     }
 
     fn steady(&self, text: &str) -> String {
-        let text = text.replace(&*self.memory.to_string_lossy(), "FOLDER");
+        let text = text.replace(&*self.memory.path.to_string_lossy(), "FOLDER");
         let text = text.replace(&*self.programs.to_string_lossy(), "PROGRAMS");
         text.lines().map(|line| steady_line(line) + "\n").collect()
     }
 
     /// Its only file of metrics.
     fn file(&self) -> PathBuf {
-        let mut files = fs::read_dir(&self.memory).expect("a folder");
+        let mut files = fs::read_dir(&self.memory.path).expect("a folder");
         files.next().expect("a file").expect("an entry").path()
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.memory);
         let _ = fs::remove_dir_all(&self.programs);
     }
 }
@@ -199,7 +202,7 @@ impl Drop for Program {
 
 #[test]
 fn a_process_is_listed_and_shown() {
-    let folder = Folder::new("shown");
+    let Some(folder) = Folder::new() else { return };
     let _program = folder.start("sample-shown", "--requests 400");
     let list = folder.topdeck("ls");
     let line = list.stdout.lines().find(|line| line.contains("sample-shown")).expect("a line");
@@ -290,7 +293,7 @@ fn a_process_is_listed_and_shown() {
 
 #[test]
 fn json_of_a_process() {
-    let folder = Folder::new("json");
+    let Some(folder) = Folder::new() else { return };
     let _program = folder.start("sample-json", "--requests 100 --stuck 7");
     let document = |line: &str| -> Value {
         let run = folder.topdeck(line);
@@ -315,7 +318,7 @@ fn json_of_a_process() {
 
 #[test]
 fn a_histogram_of_a_process_has_all_views() {
-    let folder = Folder::new("hist");
+    let Some(folder) = Folder::new() else { return };
     let _program = folder.start("sample-hist", "--requests 400");
     let run = folder.topdeck("hist sample-hist answer_duration");
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
@@ -343,7 +346,7 @@ fn a_histogram_of_a_process_has_all_views() {
 
 #[test]
 fn post_mortem_says_on_which_devices_operations_were_outstanding() {
-    let folder = Folder::new("killed");
+    let Some(folder) = Folder::new() else { return };
     let program = folder.start("sample-killed", "--requests 100 --stuck 4798");
     let by = "inflight sample-killed --by device";
     folder.check(
@@ -433,10 +436,10 @@ fn post_mortem_says_on_which_devices_operations_were_outstanding() {
 
 #[test]
 fn how_a_process_ended_is_told() {
-    let folder = Folder::new("ended");
+    let Some(folder) = Folder::new() else { return };
     let mut program = folder.start("sample-aborted", "--abort --requests 10 --stuck 3");
     program.child.wait().expect("it ends");
-    let mut program = folder.start("sample-ended", "--seconds 0 --requests 10 --stuck 3");
+    let mut program = folder.start("sample-ended", "--requests 10 --seconds 0 --stuck 3");
     program.child.wait().expect("it ends");
     for (name, state, in_flight) in [
         ("sample-aborted", "died", "3 operations were in flight"),
@@ -456,16 +459,21 @@ fn how_a_process_ended_is_told() {
 
 #[test]
 fn what_is_watched_ends_with_its_process() {
-    let folder = Folder::new("watched");
+    let Some(folder) = Folder::new() else { return };
     let program = folder.start("sample-watched", "--requests 10");
     let watch = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(["watch", "-i", "1min", "sample-watched"])
-        .env("TOPDECK_SHM", &folder.memory)
+        .env("TOPDECK_SHM", &folder.memory.path)
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
-    // It may not have begun to wait: then it says that there is nothing to watch.
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    // Before it holds what wakes it, it may say that there is nothing to watch.
+    let descriptors = format!("/proc/{}/fd", watch.id());
+    let wakes = |entry: fs::DirEntry| {
+        let to = fs::read_link(entry.path()).unwrap_or_default();
+        to.to_string_lossy().contains("[eventfd]")
+    };
+    until("it watches", || fs::read_dir(&descriptors).is_ok_and(|all| all.flatten().any(wakes)));
     program.kill();
     let output = watch.wait_with_output().expect("it ends long before the minute is over");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
@@ -478,7 +486,7 @@ fn what_is_watched_ends_with_its_process() {
 
 #[test]
 fn several_of_one_name_are_listed() {
-    let folder = Folder::new("two");
+    let Some(folder) = Folder::new() else { return };
     let one = folder.start("sample-two", "--requests 1");
     let _two = folder.start("sample-two", "--requests 2");
     let run = folder.topdeck("cat sample-two");
@@ -493,9 +501,9 @@ fn several_of_one_name_are_listed() {
 
 #[test]
 fn nothing_of_a_program_gets_to_the_terminal_as_it_is() {
-    let folder = Folder::new("hostile");
+    let Some(folder) = Folder::new() else { return };
     let program = folder.start("sample\x1b[31m\x07", "hostile");
-    fs::write(folder.memory.join("\x1b[2Jdamaged.tdk"), [7; 8192]).expect("a file");
+    fs::write(folder.memory.path.join("\x1b[2Jdamaged.tdk"), [7; 8192]).expect("a file");
     let pid = program.child.id();
     let by = ["cat", "cat --json", "inflight", "inflight --by device", "watch -i 1ms --count 1"];
     let mut runs: Vec<Run> =

@@ -1,10 +1,10 @@
 //! `topdeck top --once` on a process that measures itself: this test program, run again.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use crate::machine::Memory;
 use crate::{Run, root, topdeck};
 
 shm::label! {
@@ -53,16 +53,16 @@ struct Measured {
     stdin: Option<ChildStdin>,
     /// It has somebody to write to for as long as it runs.
     _stdout: BufReader<ChildStdout>,
-    folder: PathBuf,
+    memory: Memory,
 }
 
 impl Measured {
-    fn start(name: &str) -> Measured {
-        let folder = PathBuf::from(format!("/dev/shm/it-top-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder in memory");
+    /// None where there is no memory for it, which is said.
+    fn start() -> Option<Measured> {
+        let memory = Memory::new()?;
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .args(["top::measured", "--exact", "--ignored", "--nocapture"])
-            .env("TOPDECK_SHM", &folder)
+            .env("TOPDECK_SHM", &memory.path)
             .env(MARK, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -76,7 +76,7 @@ impl Measured {
             .map_while(Result::ok)
             .any(|line| line.contains("measured: ready"));
         assert!(is_ready, "it ended before it began");
-        Measured { child, stdin, _stdout: stdout, folder }
+        Some(Measured { child, stdin, _stdout: stdout, memory })
     }
 
     #[track_caller]
@@ -85,7 +85,7 @@ impl Measured {
         let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
             .args(["top", "--once", "--interval", "300ms", "--process", &pid])
             .current_dir(root())
-            .env("TOPDECK_SHM", &self.folder)
+            .env("TOPDECK_SHM", &self.memory.path)
             .output()
             .expect("it runs");
         Run {
@@ -100,13 +100,12 @@ impl Drop for Measured {
     fn drop(&mut self) {
         drop(self.stdin.take());
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
 #[test]
 fn a_process_is_shown_with_units_and_its_exact_maximum() {
-    let measured = Measured::start("shown");
+    let Some(measured) = Measured::start() else { return };
     let run = measured.top();
     assert_eq!(run.status, 0, "{}", run.all());
     let lines: Vec<&str> = run.stdout.lines().collect();
@@ -129,7 +128,7 @@ fn a_process_is_shown_with_units_and_its_exact_maximum() {
 
 #[test]
 fn one_that_was_killed_is_not_shown() {
-    let mut measured = Measured::start("killed");
+    let Some(mut measured) = Measured::start() else { return };
     measured.child.kill().expect("it is killed");
     measured.child.wait().expect("it ends");
     let run = measured.top();

@@ -23,8 +23,8 @@ impl Answer {
     }
 }
 
-/// How long a server may be silent: one that is frozen is left alone after this.
-const SILENCE: Duration = Duration::from_secs(5);
+/// How long a server may be silent: only one that hangs is longer.
+const SILENCE: Duration = crate::machine::PATIENCE;
 
 /// One request to a server of this host.
 pub(crate) fn request(
@@ -45,9 +45,21 @@ pub(crate) fn request_at(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> io::Result<Answer> {
-    let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
-    stream.set_read_timeout(Some(SILENCE))?;
-    stream.set_write_timeout(Some(SILENCE))?;
+    request_within(SILENCE, address, method, path, headers, body)
+}
+
+/// The same, from a server that may be silent for so long.
+pub(crate) fn request_within(
+    silence: Duration,
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Answer> {
+    let mut stream = TcpStream::connect_timeout(&address, silence)?;
+    stream.set_read_timeout(Some(silence))?;
+    stream.set_write_timeout(Some(silence))?;
     let mut head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n",
         body.len()

@@ -1,30 +1,25 @@
 //! A `topdeck serve` or `topdeck agent` as a process: started, stopped, killed, frozen.
 
-use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+
 use std::time::{Duration, Instant};
 
 use super::client::{Answer, request_at};
+use crate::machine::{PATIENCE, fresh_folder};
+pub(crate) use crate::machine::{free_port, until};
 
-/// How long anything may take that should take a moment, on a machine that is busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Between one look at a process and the next.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A folder that goes when the test ends.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new() -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path =
-            std::env::temp_dir().join(format!("topdeck-serve-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder can be made");
-        Folder(path)
+        Folder(fresh_folder(&std::env::temp_dir()))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -35,20 +30,6 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A port that was free a moment ago, for streams and datagrams. A process that is started again needs the same one,
-/// so none is given twice.
-pub(crate) fn free_port() -> u16 {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it has an address").port();
-        let is_free = UdpSocket::bind(("127.0.0.1", port)).is_ok();
-        if is_free && GIVEN.lock().expect("no thread panics with it").insert(port) {
-            return port;
-        }
     }
 }
 
@@ -65,6 +46,8 @@ pub(crate) struct Deck {
     /// It is started without its file of settings.
     is_bare: bool,
     child: Option<Child>,
+    /// Bytes of what it had said before it was started last.
+    said: usize,
 }
 
 impl Deck {
@@ -78,7 +61,17 @@ impl Deck {
         );
         std::fs::write(folder.path("topdeck.toml"), settings).expect("settings are written");
         let host = Ipv4Addr::LOCALHOST;
-        Deck { role, folder, port, host, network: None, token: None, is_bare: false, child: None }
+        Deck {
+            role,
+            folder,
+            port,
+            host,
+            network: None,
+            token: None,
+            is_bare: false,
+            child: None,
+            said: 0,
+        }
     }
 
     /// A server in another network, reached at an address.
@@ -103,9 +96,27 @@ impl Deck {
     pub(crate) fn bare() -> Option<Deck> {
         let mut deck = Deck::new("serve", "");
         (deck.port, deck.is_bare) = (7717, true);
-        TcpListener::bind(deck.address()).ok()?;
-        UdpSocket::bind("127.0.0.1:8125").ok()?;
+        let wanted = SocketAddr::from((deck.host, 8125));
+        if TcpListener::bind(deck.address()).is_err() || UdpSocket::bind(wanted).is_err() {
+            println!("skipped: the ports that it wants without settings, 7717 or 8125, are in use");
+            return None;
+        }
         Some(deck)
+    }
+
+    /// UDP port of the listener "StatsD" or "Graphite" of the running process; the settings say 0.
+    #[track_caller]
+    pub(crate) fn udp_port(&self, of: &str) -> u16 {
+        let start = format!("topdeck: {of} at ");
+        let port = || {
+            let log = self.log();
+            let line = log.get(self.said..)?.lines().find(|line| line.starts_with(&start))?;
+            let rest = line.split("udp 127.0.0.1:").nth(1)?;
+            rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+        };
+        // It answers a moment before it logs its addresses.
+        until("it says where it takes datagrams", || port().is_some());
+        port().expect("it has said so")
     }
 
     pub(crate) fn token(&self) -> &str {
@@ -146,6 +157,7 @@ impl Deck {
             .append(true)
             .open(self.folder.path("log"))
             .expect("a log can be written");
+        self.said = self.log().len();
         let again = log.try_clone().expect("a descriptor is free");
         let binary = env!("CARGO_BIN_EXE_topdeck");
         let mut command = match &self.network {
@@ -195,7 +207,7 @@ impl Deck {
                 self.role,
                 self.log()
             );
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -243,7 +255,7 @@ impl Deck {
                 self.role,
                 self.log()
             );
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -290,7 +302,7 @@ impl Deck {
                 let _ = child.kill();
                 panic!("it does not end");
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(PAUSE);
         };
         let mut said = String::new();
         let mut stderr = child.stderr.take().expect("it was asked for");
@@ -335,16 +347,6 @@ impl Drop for Deck {
             let _ = child.kill();
             let _ = child.wait();
         }
-    }
-}
-
-/// Waits until something is so.
-#[track_caller]
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -1,15 +1,13 @@
 //! A cable that is unplugged: the site is in a network of its own. Nobody is told then that a connection is over, as a
 //! proxy would tell; with tokens, as between any two hosts.
 
+use std::net::Ipv4Addr;
 use std::process::Command;
 
 use super::deck::{Deck, append};
 use super::matrix::{await_stored, pause};
 use super::sender::Sender;
-
-/// The two ends of the cable.
-const HERE: &str = "10.213.77.1";
-const SITE: [u8; 4] = [10, 213, 77, 2];
+use crate::machine::fresh_name;
 
 fn ip(line: &str) -> bool {
     Command::new("ip").args(line.split(' ')).output().is_ok_and(|output| output.status.success())
@@ -19,24 +17,32 @@ fn ip(line: &str) -> bool {
 struct Network {
     name: String,
     ends: [String; 2],
+    /// The address of each end.
+    addresses: [Ipv4Addr; 2],
 }
 
 impl Network {
     fn new() -> Option<Network> {
-        let number = std::process::id();
+        let name = fresh_name();
+        // The name of an interface has 15 characters at the most.
+        let number = &name[name.len() - 8..];
         let ends = [format!("td{number}a"), format!("td{number}b")];
-        let network = Network { name: format!("topdeck-{number}"), ends };
+        // Two addresses of the 2^15 pairs in 198.18.0.0/15, which is for tests (RFC 2544).
+        let pair = u32::from_str_radix(number, 16).expect("digits") % (1 << 15);
+        let first = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + 4 * pair;
+        let addresses = [first + 1, first + 2].map(Ipv4Addr::from);
+        let network = Network { name: name.clone(), ends, addresses };
         let (name, [here, there]) = (&network.name, &network.ends);
-        let [a, b, c, d] = SITE;
+        let [own, site] = addresses;
         let is_made = ip(&format!("netns add {name}"))
             && ip(&format!("link add {here} type veth peer name {there} netns {name}"))
-            && ip(&format!("addr add {HERE}/30 dev {here}"))
+            && ip(&format!("addr add {own}/30 dev {here}"))
             && ip(&format!("link set {here} up"))
-            && ip(&format!("-n {name} addr add {a}.{b}.{c}.{d}/30 dev {there}"))
+            && ip(&format!("-n {name} addr add {site}/30 dev {there}"))
             && ip(&format!("-n {name} link set {there} up"))
             && ip(&format!("-n {name} link set lo up"));
         if !is_made {
-            eprintln!("skipped: this process may not make networks");
+            println!("skipped: this process may not make networks");
             return None;
         }
         Some(network)
@@ -56,7 +62,7 @@ impl Drop for Network {
 
 fn unplugged(rounds: u32) {
     let Some(network) = Network::new() else { return };
-    let mut site = Deck::within(&network.name, SITE);
+    let mut site = Deck::within(&network.name, network.addresses[1]);
     site.start();
     let mut agent = Deck::new("agent", "");
     std::fs::write(agent.folder.path("token"), site.token()).expect("it can be written");

@@ -4,7 +4,6 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
-use std::time::Duration;
 
 use super::client::request;
 use super::deck::{Deck, free_port, until};
@@ -21,11 +20,16 @@ struct Ports {
 }
 
 fn server() -> (Deck, Ports) {
+    server_with("")
+}
+
+/// With settings beside those of what it listens to.
+fn server_with(more: &str) -> (Deck, Ports) {
     let (statsd, graphite) = (free_port(), free_port());
     let listen = |name: &str, port: u16| {
-        format!("[{name}]\nudp = [\"127.0.0.1:{port}\"]\ntcp = [\"127.0.0.1:{port}\"]\n")
+        format!("[{name}]\nudp = [\"127.0.0.1:0\"]\ntcp = [\"127.0.0.1:{port}\"]\n")
     };
-    let more = listen("statsd", statsd) + &listen("graphite", graphite);
+    let more = [listen("statsd", statsd), listen("graphite", graphite), more.to_owned()].concat();
     let mut deck = Deck::new("serve", &more);
     deck.start();
     let ports = Ports { http: deck.port, statsd, graphite };
@@ -35,7 +39,7 @@ fn server() -> (Deck, Ports) {
 fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let stream = stream.expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time can be set");
+    stream.set_read_timeout(Some(crate::machine::PATIENCE)).expect("a time can be set");
     stream
 }
 
@@ -53,7 +57,7 @@ fn check_alive(deck: &Deck, values: u64) {
 /// Who sends a byte now and then holds nobody up, and is sent away.
 #[test]
 fn slow_clients_are_sent_away() {
-    let (deck, ports) = server();
+    let (deck, ports) = server_with("[http.limits]\nhead_time = \"1s\"\n");
     let mut slow: Vec<TcpStream> = (0..200).map(|_| connect(ports.http)).collect();
     for stream in &mut slow {
         stream
@@ -108,7 +112,7 @@ fn garbage_on_each_port_harms_nobody() {
             let _ = stream.shutdown(Shutdown::Write);
         }
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
-        for port in [ports.statsd, ports.graphite] {
+        for port in ["StatsD", "Graphite"].map(|of| deck.udp_port(of)) {
             socket
                 .send_to(&garbage(1 + round * 61), ("127.0.0.1", port))
                 .expect("loopback takes it");
@@ -205,7 +209,7 @@ fn idle(n: usize) {
     let files = format!("--nofile={}:", n + 1000);
     let raised = Command::new("prlimit").args(["--pid", &own, &files]).output();
     if !raised.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: {n} connections are more than this process may have open");
+        println!("skipped: {n} connections are more than this process may have open files");
         return;
     }
     let (deck, ports) = server();
@@ -213,7 +217,7 @@ fn idle(n: usize) {
     let mut streams: Vec<TcpStream> = (0..n).map(|_| connect(ports.http)).collect();
     check_alive(&deck, 1);
     let each = deck.resident_bytes().saturating_sub(before) / n as u64;
-    eprintln!("{n} idle connections take {each} bytes each");
+    println!("{n} idle connections take {each} bytes each");
     // Those that are idle are served when they ask.
     let every = (n / 50).max(1);
     for stream in streams.iter_mut().step_by(every) {
