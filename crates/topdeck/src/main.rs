@@ -40,6 +40,12 @@ mod watch;
 
 use std::process::ExitCode;
 
+/// musl's allocator takes one lock for all threads. With another C library its own allocator stays:
+/// docs/dist.md has what was measured. Libraries set none.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match command::parse().run() {
         Ok(status) => status,
