@@ -24,6 +24,7 @@ use self::tools::Tools;
 use crate::line::Line;
 use crate::log::Log;
 use crate::part::Outcome;
+use crate::report::{SkippedTest, TestReport};
 
 /// How many numbers curl sends.
 const NUMBERS: u64 = 5_000;
@@ -37,7 +38,7 @@ pub(crate) fn run(log: &Log) -> Result<Outcome> {
     }
     let tools = Tools::provide(log)?;
     let folder = Folder::new()?;
-    let mut skipped = tools.missing.clone();
+    let skipped = tools.missing.clone();
     let mut sent = Vec::new();
 
     let mut exporter = tools.go.as_deref().map(Exporter::start).transpose()?;
@@ -83,13 +84,12 @@ pub(crate) fn run(log: &Log) -> Result<Outcome> {
     let (series, names) = (sent.len(), clients(&sent));
     log.note(&format!("{series} series of {names} clients, before and after a restart"));
     deck.stop()?;
-    match skipped.is_empty() {
-        true => Ok(Outcome::Passed),
-        false => {
-            skipped.insert(0, format!("{} clients were right", clients(&sent)));
-            Ok(Outcome::Skipped(skipped.join("; ")))
-        }
-    }
+    let skipped = skipped.into_iter().map(|reason| {
+        let (name, reason) = reason.split_once(": ").unwrap_or((&reason, "it is not here"));
+        SkippedTest { name: name.to_owned(), reason: reason.to_owned() }
+    });
+    let (passed, skipped) = (clients(&sent) as u64, skipped.collect());
+    Ok(Outcome::Tests(TestReport { passed, skipped, ..TestReport::default() }))
 }
 
 fn clients(sent: &[Sent]) -> usize {

@@ -30,6 +30,9 @@ const SELECTION: &str = "--workspace --locked --no-fail-fast";
 /// A program that reports nothing for this long is stuck. The slowest test takes a tenth of it.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
 
+/// Threads of a program whose tests measure time: each waits far longer than it computes.
+const THREADS_ALONE: usize = 2;
+
 /// How often the console hears how far the tests are.
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 
@@ -47,13 +50,13 @@ struct TestProgram {
     /// `cargo test -p topdeck-hist --test it`.
     command: String,
     threads: usize,
-    /// Nothing else may run beside it: it measures time.
-    is_alone: bool,
+    /// What the names of its tests hold that measure time.
+    alone: Vec<String>,
     /// Programs of the same package, which its tests start.
     started: Vec<PathBuf>,
 }
 
-/// Which programs a part runs.
+/// Which tests a part runs.
 #[derive(Clone, Copy, PartialEq)]
 enum Choice {
     /// Those that may run side by side.
@@ -69,12 +72,12 @@ pub(crate) fn build(log: &Log) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs the test programs that may run side by side.
+/// Runs the tests that may run side by side.
 pub(crate) fn shared(log: &Log) -> Result<Outcome> {
     run(log, Choice::Shared)
 }
 
-/// Runs the test programs that measure time, one after the other.
+/// Runs the tests that measure time, one after the other.
 pub(crate) fn alone(log: &Log) -> Result<Outcome> {
     run(log, Choice::Alone)
 }
@@ -92,7 +95,7 @@ pub(crate) fn documentation(log: &Log) -> Result<Outcome> {
 pub(crate) fn ignored(log: &Log, name: &str, env: &[(&'static str, &str)]) -> Result<Outcome> {
     let mut report = TestReport::default();
     for program in programs(log)?.iter().filter(|program| program.name.ends_with(" it")) {
-        let mut command = program.command();
+        let mut command = program.command(program.threads);
         command.args(["--ignored", name]).envs(env.iter().copied());
         report.add(run_program(log, program, command, |_| ())?);
     }
@@ -109,7 +112,7 @@ pub(crate) fn write_golden(log: &Log) -> Result<()> {
 
 fn run(log: &Log, choice: Choice) -> Result<Outcome> {
     let programs = programs(log)?;
-    let is_chosen = |program: &&TestProgram| program.is_alone == (choice == Choice::Alone);
+    let is_chosen = |program: &&TestProgram| choice == Choice::Shared || !program.alone.is_empty();
     let mut chosen: Vec<&TestProgram> = programs.iter().filter(is_chosen).collect();
     if chosen.is_empty() {
         return Ok(Outcome::Skipped("no crate has tests of this kind".to_owned()));
@@ -118,12 +121,13 @@ fn run(log: &Log, choice: Choice) -> Result<Outcome> {
     // The last one to end should be a short one.
     chosen.sort_by(|a, b| passed.seconds(&b.name).total_cmp(&passed.seconds(&a.name)));
     let at_once = if choice == Choice::Alone { 1 } else { cores().max(2) };
-    run_all(log, &chosen, at_once, &passed).map(Outcome::Tests)
+    run_all(log, &chosen, choice, at_once, &passed).map(Outcome::Tests)
 }
 
 fn run_all(
     log: &Log,
     programs: &[&TestProgram],
+    choice: Choice,
     at_once: usize,
     passed: &PassedTests,
 ) -> Result<TestReport> {
@@ -135,7 +139,7 @@ fn run_all(
             loop {
                 let next = queue.lock().expect("BUG: a worker panicked").next();
                 let Some(program) = next else { return Ok(()) };
-                let report = run_unless_unchanged(log, program, passed, &progress)?;
+                let report = run_unless_unchanged(log, program, choice, passed, &progress)?;
                 progress.end_program();
                 sum.lock().expect("BUG: a worker panicked").add(report);
             }
@@ -149,21 +153,36 @@ fn run_all(
 fn run_unless_unchanged(
     log: &Log,
     program: &TestProgram,
+    choice: Choice,
     passed: &PassedTests,
     progress: &Progress,
 ) -> Result<TestReport> {
     let files: Vec<&Path> =
         std::iter::once(&program.path).chain(&program.started).map(PathBuf::as_path).collect();
     let key = PassedTests::key(&files)?;
-    if let Some(report) = passed.find(&program.name, &key) {
+    let threads = if choice == Choice::Alone { THREADS_ALONE } else { program.threads };
+    let mut command = program.command(threads);
+    let name = match choice {
+        Choice::Shared => {
+            for name in &program.alone {
+                command.args(["--skip", name]);
+            }
+            program.name.clone()
+        }
+        Choice::Alone => {
+            command.args(&program.alone);
+            format!("{} (alone)", program.name)
+        }
+    };
+    if let Some(report) = passed.find(&name, &key) {
         return Ok(report);
     }
     let mut known = 0;
-    let report = run_program(log, program, program.command(), |count| {
+    let report = run_program(log, program, command, |count| {
         progress.add(log, count - known);
         known = count;
     })?;
-    PassedTests::update(|passed| passed.insert(&program.name, key, &report))?;
+    PassedTests::update(|passed| passed.insert(&name, key, &report))?;
     Ok(report)
 }
 
@@ -274,17 +293,17 @@ impl TestProgram {
             folder: Path::new(&manifest).parent().expect("BUG: it is in a folder").to_owned(),
             command: format!("cargo test -p {} {option}", package.name),
             threads: package.tests.threads,
-            is_alone: package.tests.is_alone && kind == "test",
+            alone: if kind == "test" { package.tests.alone.clone() } else { Vec::new() },
             started: started(messages, &manifest),
         })
     }
 
     /// The program as cargo would run it, with output as events.
-    fn command(&self) -> Command {
+    fn command(&self, threads: usize) -> Command {
         let mut command = Command::new(&self.path);
         command
             .args(JSON_ARGUMENTS.split(' '))
-            .arg(format!("--test-threads={}", self.threads))
+            .arg(format!("--test-threads={threads}"))
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .env("CARGO_MANIFEST_DIR", &self.folder)

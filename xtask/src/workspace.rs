@@ -20,12 +20,12 @@ pub(crate) struct Package {
 }
 
 /// What a manifest says of its tests, as `[package.metadata.topdeck.tests]`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TestSettings {
     /// Threads of a test program: more than cores where tests wait; the number of cores by default.
     pub(crate) threads: usize,
-    /// Nothing else may run beside its integration tests: they measure time.
-    pub(crate) is_alone: bool,
+    /// What the names of integration tests hold that measure time: nothing else may run beside them.
+    pub(crate) alone: Vec<String>,
 }
 
 impl Workspace {
@@ -71,12 +71,12 @@ impl Workspace {
 
 impl TestSettings {
     fn read(table: &Value) -> Result<TestSettings> {
-        let mut settings = TestSettings { threads: cores(), is_alone: false };
+        let mut settings = TestSettings { threads: cores(), alone: Vec::new() };
         for (key, value) in table.as_object().into_iter().flatten() {
-            match (key.as_str(), value.as_u64(), value.as_bool()) {
+            match (key.as_str(), value.as_u64(), value.as_array()) {
                 ("threads", Some(threads @ 1..), _) => settings.threads = threads as usize,
-                ("alone", _, Some(is_alone)) => settings.is_alone = is_alone,
-                _ => bail!("{key} = {value} is unknown; known are threads = 1…, alone = true"),
+                ("alone", _, Some(names)) => settings.alone = names.iter().map(text).collect(),
+                _ => bail!("{key} = {value} is unknown; known are threads = 1…, alone = [names]"),
             }
         }
         Ok(settings)
@@ -94,12 +94,12 @@ mod tests {
 
     #[test]
     fn a_crate_may_say_how_its_tests_run() {
-        let default = TestSettings { threads: cores(), is_alone: false };
+        let default = TestSettings { threads: cores(), alone: Vec::new() };
         assert_eq!(TestSettings::read(&Value::Null).unwrap(), default);
-        let both = TestSettings::read(&json!({"threads": 6, "alone": true})).unwrap();
-        assert_eq!(both, TestSettings { threads: 6, is_alone: true });
+        let both = TestSettings::read(&json!({"threads": 6, "alone": ["load::"]})).unwrap();
+        assert_eq!(both, TestSettings { threads: 6, alone: vec!["load::".to_owned()] });
         let error = TestSettings::read(&json!({"thread": 6})).unwrap_err().to_string();
-        assert_eq!(error, "thread = 6 is unknown; known are threads = 1…, alone = true");
+        assert_eq!(error, "thread = 6 is unknown; known are threads = 1…, alone = [names]");
         assert!(TestSettings::read(&json!({"threads": 0})).is_err());
     }
 

@@ -180,9 +180,9 @@ pub(crate) fn topdeck() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut build = Command::new("cargo");
     build.current_dir(root);
-    build.args(["build", "--profile", "dist", "--package", "topdeck", "--target-dir"]).arg(&folder);
+    build.args(["build", "--release", "--package", "topdeck", "--target-dir"]).arg(&folder);
     program::run_tool(&mut build)?;
-    Ok(folder.join("dist/topdeck"))
+    Ok(folder.join("release/topdeck"))
 }
 
 /// Debian's package, installed or unpacked into the folder of peers.

@@ -241,7 +241,7 @@ mod tests {
     impl Files {
         fn new(name: &str) -> Files {
             // The number of a process comes again, and so would what one that was killed left.
-            let number = std::hash::RandomState::new().hash_one(name);
+            let number = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), name);
             let dir = std::env::temp_dir().join(format!("topdeck-net-{name}-{number:x}"));
             std::fs::create_dir(&dir).unwrap();
             for name in ["a", "b"] {

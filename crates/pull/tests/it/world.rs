@@ -130,21 +130,27 @@ impl World {
         World::with(journal::Settings::default())
     }
 
+    /// With a clock that runs: for what depends on the order of times. It may wait for an interval.
+    pub(crate) fn with_running_clock() -> World {
+        World::build(&journal::Settings::default(), intake::Settings::default())
+    }
+
     pub(crate) fn with(settings: journal::Settings) -> World {
+        // It stands still: schedules go by another one.
+        let clock = Arc::new(|| DUE);
+        World::build(&settings, intake::Settings { clock, ..intake::Settings::default() })
+    }
+
+    fn build(settings: &journal::Settings, intake: intake::Settings) -> World {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/journal");
-        Journal::create(&*disk, dir, 7, 0, &settings).unwrap();
+        Journal::create(&*disk, dir, 7, 0, settings).unwrap();
         // A journal that is full says so at once.
         let wait_max = Duration::from_millis(20);
         let options = journal::Options { wait_max, ..journal::Options::default() };
         let journal = Arc::new(Journal::open(disk, dir, &options).unwrap());
-        let settings = intake::Settings {
-            // It stands still: schedules go by another one.
-            clock: Arc::new(|| DUE),
-            // Nothing of topdeck's own is written.
-            background: false,
-            ..intake::Settings::default()
-        };
+        // Nothing of topdeck's own is written.
+        let settings = intake::Settings { background: false, ..intake };
         let intake = Arc::new(Intake::new(Home::Journal(Arc::clone(&journal)), settings).unwrap());
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

@@ -296,8 +296,9 @@ fn nothing_is_made_where_it_is_switched_off_or_not_in_memory() {
 
 /// Whether it is in no memory, and this user may write there.
 fn is_on_disk(place: &Path) -> bool {
-    const TMPFS: i64 = 0x0102_1994;
-    let is_tmpfs = rustix::fs::statfs(place).is_ok_and(|found| found.f_type as i64 == TMPFS);
+    // The type of the field depends on the C library.
+    const TMPFS: u32 = 0x0102_1994;
+    let is_tmpfs = rustix::fs::statfs(place).is_ok_and(|found| found.f_type == TMPFS.into());
     !is_tmpfs && rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
