@@ -23,9 +23,6 @@ use crate::limits::{Held, Limits, Refused, Room, Why};
 use crate::problem::Problem;
 use crate::snapshots;
 
-/// Bodies that are decoded at a time, for each processor: one waits for the journal while another is decoded.
-const DECODING_PER_PROCESSOR: usize = 2;
-
 /// What all requests share.
 pub(crate) struct Gate {
     pub(crate) access: Access,
@@ -42,7 +39,6 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(access: Access, limits: Limits, router: Router, meter: &Arc<Meter>) -> Gate {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Gate {
             access,
             refused: Arc::new(Refused::new(meter)),
@@ -52,7 +48,7 @@ impl Gate {
                 "times that the file of tokens could not be read; those before go on counting",
                 &[],
             ),
-            decoding: Arc::new(Semaphore::new(processors * DECODING_PER_PROCESSOR)),
+            decoding: Arc::new(Semaphore::new(limits.decoding)),
             router: router.layer(from_fn(remember_route)),
             times: Times { meter: Arc::clone(meter), known: RwLock::default() },
             limits,

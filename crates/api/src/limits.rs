@@ -27,6 +27,9 @@ pub struct Limits {
     pub idle_time: Duration,
     /// Connections at a time: 16,384. One more is closed at once.
     pub connections: usize,
+    /// Bodies that are decoded at a time: two for each processor, as one waits for the journal while
+    /// another is decoded. One more waits.
+    pub decoding: usize,
 }
 
 impl Default for Limits {
@@ -41,6 +44,7 @@ impl Default for Limits {
             write_time: Duration::from_secs(60),
             idle_time: Duration::from_secs(300),
             connections: 16_384,
+            decoding: 2 * std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
 }

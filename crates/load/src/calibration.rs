@@ -104,11 +104,15 @@ pub fn calibrate(stop: &Arc<AtomicBool>) -> Result<Calibration, Error> {
         clock_error_ns: clock::error_bound_ns(),
         clock_disruptions: status.disruptions,
         rate_max,
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        processors: processors(),
         freeze,
         attempts,
         is_steady,
     })
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The highest rate that is sent on time, and what a request takes that nothing is done for.
@@ -194,6 +198,7 @@ fn settings(stub: &Stub, rate: f64, length_ns: u64) -> Settings {
         requests: Requests::one(request),
         seed: 1,
         threads: 1,
+        processors: processors(),
         connections: 64,
         connections_max: 1_000,
         timeout_ns: 10_000 * MS,

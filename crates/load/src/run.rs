@@ -38,6 +38,8 @@ pub struct Settings {
     pub seed: u64,
     /// Threads that send; each keeps a processor busy when it has much to do.
     pub threads: usize,
+    /// Processors of this machine. Only with more of them than threads a thread stays awake near an answer.
+    pub processors: usize,
     /// Connections that there are when the run begins; nothing of commands.
     pub connections: usize,
     /// Connections, or processes, that there are at the most. What finds none waits, and its response time goes on.
@@ -211,7 +213,6 @@ pub fn run(
     let files_of_each = if is_command { FILES_OF_PROCESS } else { 1 };
     let files = raise_files(settings.connections_max * files_of_each + FILES_ELSE)?;
     let share_of = |all: usize, number: usize| all / threads + usize::from(number < all % threads);
-    let processors = thread::available_parallelism().map_or(1, usize::from);
     let mut seeds = seeds(settings.seed);
     let mut workers = Vec::new();
     for number in 0..threads {
@@ -228,7 +229,7 @@ pub fn run(
             timeout_ns: settings.timeout_ns,
             length_ns: settings.schedule.length_ns(),
             drain_ns: settings.drain_ns,
-            has_processor: threads < processors,
+            has_processor: threads < settings.processors,
             stop: stop.clone(),
             give_up: settings.give_up.clone(),
         })?);

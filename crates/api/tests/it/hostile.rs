@@ -138,6 +138,21 @@ fn a_thousand_idle_connections_are_held() {
     assert_eq!(it.refused("connections"), 0);
 }
 
+/// How many bodies are decoded at a time follows from the number of processors, and no answer does.
+#[test]
+fn many_senders_are_answered_on_one_processor_two_and_64() {
+    for processors in [1, 2, 64] {
+        let mut settings = local(None);
+        settings.limits.decoding = 2 * processors;
+        let it = Fixture::with(settings);
+        let body = request("POST", "/v1/record?metric=a", "", b"1");
+        let mut senders: Vec<TcpStream> = (0..16).map(|_| connect(it.address)).collect();
+        senders.iter_mut().for_each(|stream| stream.write_all(&body).unwrap());
+        senders.iter_mut().for_each(|stream| answer(stream).expect("an answer").is(200, ""));
+        assert_eq!(it.count("a"), 16, "{processors}");
+    }
+}
+
 #[test]
 fn one_connection_too_many_is_closed() {
     let mut settings = local(None);

@@ -116,6 +116,20 @@ fn frozen_on_any_schedule() {
     }
 }
 
+/// Whether a thread has a processor of its own decides how it waits, and nothing of what it counts.
+#[test]
+fn a_run_is_whole_on_one_processor_two_and_64() {
+    for processors in [1, 2, 64] {
+        let stub = Stub::start(Answers::Http1, MS).unwrap();
+        let schedule = Schedule::constant(500.0, 200 * MS, Spacing::Even);
+        let settings = Settings { processors, ..settings(&stub, Answers::Http1, schedule) };
+        let run = load::run(&settings, &Arc::default(), &mut ()).unwrap();
+        let tally = &run.tally;
+        assert_eq!((tally.accounted(), tally.intended), (100, 100), "{processors}");
+        assert_eq!(tally.response.count(), tally.completed, "{processors}");
+    }
+}
+
 /// With fewer connections than requests wait, they wait in the generator: their response time goes on, and it is told.
 #[test]
 fn too_few_connections_are_waited_for() {

@@ -19,6 +19,7 @@ pub(crate) fn settings(target: &str, schedule: Schedule) -> Settings {
         requests: Requests::one(request),
         seed: 1,
         threads: 1,
+        processors: 2,
         connections: 16,
         connections_max: 4_000,
         timeout_ns: 60_000 * MS,

@@ -56,6 +56,7 @@ impl Plan {
         let connections = options.connections.unwrap_or(CONNECTIONS).min(connections_max);
         let connections = if is_command { 0 } else { connections };
         let words = words(options, &schedule);
+        let machine = Machine::this();
         let settings = Settings {
             target,
             tls: net::tls::ClientTls {
@@ -67,6 +68,7 @@ impl Plan {
             requests,
             seed,
             threads: options.threads,
+            processors: machine.processors,
             connections,
             connections_max,
             timeout_ns: options.timeout,
@@ -75,8 +77,7 @@ impl Plan {
         };
         // Before the calibration, which takes its time.
         settings.check()?;
-        let (target, machine) = (shown, Machine::this());
-        Ok(Plan { settings, target, protocol, schedule: words, machine })
+        Ok(Plan { settings, target: shown, protocol, schedule: words, machine })
     }
 
     /// Whether requests are commands: then there are processes, and no connections.

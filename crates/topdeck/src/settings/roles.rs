@@ -55,6 +55,7 @@ impl Settings {
                 write_time: length(limits.write_time, default.write_time),
                 idle_time: length(limits.idle_time, default.idle_time),
                 connections: limits.connections.unwrap_or(default.connections),
+                decoding: default.decoding,
             },
         }
     }

@@ -77,6 +77,7 @@ pub(crate) fn report() -> Report {
         requests: Requests::one(Request::default()),
         seed: 7,
         threads: 1,
+        processors: 2,
         connections: 16,
         connections_max: 10_000,
         timeout_ns: 60_000 * MS,
