@@ -6,19 +6,15 @@
 
 mod append;
 mod chronicle;
-mod commitlog;
 mod cost;
 mod durable;
 mod fjall;
 mod jlog;
 mod messages;
-mod nats;
-mod okaywal;
 pub(crate) mod program;
 mod raft_engine;
 mod read;
 pub(crate) mod scratch;
-mod sqlite;
 mod topdeck;
 mod turns;
 
@@ -124,38 +120,23 @@ fn file_system() -> String {
 fn appending() -> Vec<Box<dyn Append>> {
     let mut all: Vec<Box<dyn Append>> = topdeck::appending();
     all.extend(jlog::appending());
-    all.extend(okaywal::appending());
-    all.extend(commitlog::appending());
     all.extend(raft_engine::appending());
     all.extend(fjall::appending());
-    all.extend(sqlite::appending());
     all.extend(chronicle::appending());
-    all.extend(nats::appending());
     all
 }
 
 fn acknowledging() -> Vec<Box<dyn Acknowledge>> {
-    vec![
-        Box::new(topdeck::Durable),
-        Box::new(okaywal::Durable),
-        Box::new(raft_engine::Durable),
-        Box::new(fjall::Durable),
-        Box::new(sqlite::Durable),
-        Box::new(nats::Durable),
-    ]
+    vec![Box::new(topdeck::Durable), Box::new(raft_engine::Durable), Box::new(fjall::Durable)]
 }
 
 fn reading() -> Vec<Box<dyn Read>> {
     let mut all: Vec<Box<dyn Read>> = topdeck::reading();
     all.extend(jlog::reading());
     all.extend([
-        Box::new(okaywal::Reader) as Box<dyn Read>,
-        Box::new(commitlog::Reader),
-        Box::new(raft_engine::Reader),
+        Box::new(raft_engine::Reader) as Box<dyn Read>,
         Box::new(fjall::Reader),
-        Box::new(sqlite::Reader),
         Box::new(chronicle::Reader),
-        Box::new(nats::Reader),
     ]);
     all
 }
@@ -182,24 +163,15 @@ mod tests {
     #[test]
     fn what_is_read_is_what_was_appended() {
         topdeck::READERS.iter().for_each(|reader| check(reader));
-        check(&okaywal::Reader);
-        check(&commitlog::Reader);
         check(&raft_engine::Reader);
         check(&fjall::Reader);
-        check(&sqlite::Reader);
     }
 
     #[test]
     fn every_way_of_appending_appends() {
         let messages = Messages::new(COUNT);
-        let logs = [
-            topdeck::appending(),
-            okaywal::appending(),
-            commitlog::appending(),
-            raft_engine::appending(),
-        ];
-        let stores = [fjall::appending(), sqlite::appending()];
-        for way in logs.into_iter().chain(stores).flatten() {
+        let all = [topdeck::appending(), raft_engine::appending(), fjall::appending()];
+        for way in all.into_iter().flatten() {
             let folder = tempfile::tempdir().unwrap();
             let cost = way.append(folder.path(), messages.first(COUNT)).unwrap();
             assert_eq!(cost.messages, COUNT);
@@ -213,7 +185,7 @@ mod tests {
         let messages = Messages::new(100);
         let folder = tempfile::tempdir().unwrap();
         let time = Duration::from_millis(30);
-        let result = okaywal::Durable.acknowledge(folder.path(), 3, time, &messages).unwrap();
+        let result = raft_engine::Durable.acknowledge(folder.path(), 3, time, &messages).unwrap();
         assert!(result.count >= 3 && result.passed >= time);
         assert!(result.median_us <= result.p99_us && result.p99_us <= result.max_us);
     }

@@ -6,18 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Peers and codecs whose versions a reader needs.
 const PACKAGES: [&str; 16] = [
-    "commitlog",
     "fjall",
     "flate2",
     "hdrhistogram",
     "histogram",
-    "libsqlite3-sys",
-    "okaywal",
     "openhistogram",
     "opentelemetry_sdk",
     "prometheus-client",
     "raft-engine",
-    "rusqlite",
     "sketches-ddsketch",
     "topdeck-hist",
     "zstd",

@@ -19,10 +19,8 @@ topdeck appends into memory that all processes share, from which a thread of its
 stops when that thread has written all of it, and both threads' time counts. Its files are counted with the \
 buffer.
 
-okaywal has no way of writing without fsync: its row does more than is asked. raft-engine as \
-it comes compresses batches above 8 KiB with LZ4. fjall, SQLite and raft-engine are stores with an index rather than journals, and are \
-here because people use them as such. NATS JetStream is a server in the same process as its one client; the \
-client publishes without waiting and the clock stops at the last acknowledgement. Chronicle Queue's virtual \
+raft-engine as it comes compresses batches above 8 KiB with LZ4. fjall and raft-engine are stores with an index rather than \
+journals, and are here because people use them as such. Chronicle Queue's virtual \
 machine has run a fifth as many messages through another queue before the clock starts. JLog, where it is \
 measured, is a program that writes its own lines of 100 bytes.";
 

@@ -29,13 +29,8 @@ percentile and maximum are those of a round, and the table shows their median ov
 machine, per byte of message: what other programs wrote at that time is in it.
 
 In topdeck, whoever comes first synchronises for all who wait, after a moment for those on their way back. \
-In okaywal and raft-engine those who wait share one fdatasync; okaywal's segments are never recycled, since a \
-journal keeps its messages, and each of raft-engine's producers writes to a region of its own. fjall has one fdatasync per commit, \
-one after another. SQLite is one connection in WAL mode with `synchronous = FULL` behind a mutex, which is \
-faster than a connection per thread. NATS JetStream syncs always, has no group commit, and its producers are \
-goroutines of the server's process. **commitlog is not here**: its `flush` \
-brings its index to the disk but calls no fsync for the messages, so it has no durable acknowledgement. Chronicle \
-Queue is not here either: its appender has a `sync`, which nobody has measured here yet.";
+In raft-engine those who wait share one fdatasync, and each producer writes to a region of its own. fjall has one fdatasync \
+per commit, one after another. **Chronicle Queue is not here**: its appender has a `sync`, which nobody has measured here yet.";
 
 /// What became of the appends of all producers.
 pub(crate) struct Acknowledged {

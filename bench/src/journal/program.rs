@@ -1,6 +1,6 @@
 //! Peers that are programs of their own: built and started when their tools are on this machine.
 //!
-//! Such a program gets the same messages in a file, may say `begin` when its clock starts, and prints its figures
+//! Such a program gets the same messages in a file, and prints its figures
 //! as the last line, separated by tabs. It measures its own processor time, so that starting it and making
 //! its journal ready costs nothing.
 
@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::cost::{Cost, Device, stored_bytes, write_back};
-use super::durable::Acknowledged;
-use super::messages::{Messages, SIZE};
+use super::cost::{Cost, stored_bytes};
+use super::messages::SIZE;
 use super::scratch;
 
 /// A folder in cargo's target folder for what a peer's build makes.
@@ -60,7 +59,7 @@ impl Places {
 }
 
 /// Starts a program and returns the numbers of its last line.
-pub(crate) fn numbers(command: &mut Command, mut on_begin: impl FnMut()) -> Result<Vec<f64>> {
+pub(crate) fn numbers(command: &mut Command) -> Result<Vec<f64>> {
     let mut errors = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors.try_clone()?);
     let name = command.get_program().to_string_lossy().into_owned();
@@ -72,9 +71,6 @@ pub(crate) fn numbers(command: &mut Command, mut on_begin: impl FnMut()) -> Resu
     let mut last = String::new();
     for line in BufReader::new(child.stdout.take().expect("is piped")).lines() {
         last = line?;
-        if last == "begin" {
-            on_begin();
-        }
     }
     let status = child.wait()?;
     ensure!(status.success(), "{name} failed, {status}, and said: {}", last_line(&mut errors)?);
@@ -93,7 +89,7 @@ fn last_line(file: &mut File) -> Result<String> {
 /// The cost that a program measured: seconds passed, seconds of processor time, and bytes left and bytes written,
 /// which are negative or missing if it does not know them.
 pub(crate) fn cost(command: &mut Command, places: &Places, messages: usize) -> Result<Cost> {
-    let numbers = numbers(command, || ())?;
+    let numbers = numbers(command)?;
     let [passed, cpu] = numbers.get(..2).context("two figures or more")? else { unreachable!() };
     let known =
         |at: usize| numbers.get(at).filter(|&&bytes| bytes >= 0.0).map(|&bytes| bytes as u64);
@@ -107,33 +103,6 @@ pub(crate) fn cost(command: &mut Command, places: &Places, messages: usize) -> R
         cpu: Duration::try_from_secs_f64(*cpu)?,
         written_bytes: known(3),
         left_bytes,
-    })
-}
-
-/// What a program's producers were acknowledged: their count, seconds passed, and microseconds of the median, the
-/// 99th percentile and the maximum.
-pub(crate) fn acknowledged(
-    folder: &Path,
-    messages: &Messages,
-    command: impl FnOnce(&Places) -> Result<Command>,
-) -> Result<Acknowledged> {
-    let places = Places::new(folder, messages.first(messages.len()))?;
-    write_back(folder)?;
-    let device = Device::of(folder);
-    let written = || device.as_ref().and_then(Device::written_bytes);
-    let mut before = None;
-    let numbers = numbers(&mut command(&places)?, || before = written())?;
-    let after = written();
-    let [count, passed, median_us, p99_us, max_us] = numbers[..] else {
-        bail!("{} figures instead of five", numbers.len());
-    };
-    Ok(Acknowledged {
-        count: count as usize,
-        passed: Duration::try_from_secs_f64(passed)?,
-        median_us,
-        p99_us,
-        max_us,
-        device_bytes: after.zip(before).map(|(after, before)| after - before),
     })
 }
 

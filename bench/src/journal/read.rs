@@ -21,10 +21,8 @@ The journal is open before the clock starts. Processor time is that of all threa
 topdeck's subscribers read segments, not the buffer, with every checksum verified; four of them are four threads, \
 whose messages are added up.
 
-okaywal reads messages only while it opens, and that is what is measured. raft-engine is read in calls of \
-1000 entries, commitlog in calls of 1 MiB; fjall and SQLite scan a range of keys. Chronicle Queue reads with one \
-tailer after as many messages from another queue have warmed its virtual machine; NATS JetStream has an ordered \
-consumer in the server's process.";
+raft-engine is read in calls of 1000 entries; fjall scans a range of keys. Chronicle Queue reads with one \
+tailer after as many messages from another queue have warmed its virtual machine.";
 
 pub(crate) fn run(effort: &Effort) -> Section {
     let mut section = Section {
