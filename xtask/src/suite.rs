@@ -25,7 +25,7 @@ use crate::workspace::Workspace;
 
 /// The selection of packages of every build of tests. Another selection has other features of shared
 /// dependencies, and cargo would build most of the tree again.
-const SELECTION: &str = "--workspace --locked --no-fail-fast";
+const SELECTION: &str = "--workspace --locked";
 
 /// A program that reports nothing for this long is stuck. The slowest test takes a tenth of it.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
@@ -84,7 +84,7 @@ pub(crate) fn alone(log: &Log) -> Result<Outcome> {
 
 /// Runs the examples in the documentation.
 pub(crate) fn documentation(log: &Log) -> Result<Outcome> {
-    let line = Line::new(&format!("cargo test {SELECTION} --doc"));
+    let line = Line::new(&format!("cargo test {SELECTION} --no-fail-fast --doc"));
     let report = run_cargo_test(log, &linted(line), "cargo test --workspace --doc")?;
     ensure!(report.count() > 0, "no example was run");
     Ok(Outcome::Tests(report))
@@ -106,7 +106,7 @@ pub(crate) fn ignored(log: &Log, name: &str, env: &[(&'static str, &str)]) -> Re
 
 /// Runs all tests with `UPDATE_EXPECT`, which makes them write what they expect.
 pub(crate) fn write_golden(log: &Log) -> Result<()> {
-    let line = linted(Line::new(&format!("cargo test {SELECTION}")));
+    let line = linted(Line::new(&format!("cargo test {SELECTION} --no-fail-fast")));
     line.env("UPDATE_EXPECT", "1").run(log)
 }
 
@@ -331,7 +331,8 @@ fn target_option(kind: &str, target: &str) -> Result<String> {
 
 /// Builds all targets of all packages, with clippy's lints.
 fn build_line() -> Line {
-    let build = format!("cargo test {SELECTION} --all-targets --no-run");
+    // Not `cargo test --no-run`, which starts nothing more once something does not compile.
+    let build = format!("cargo build {SELECTION} --keep-going --all-targets");
     linted(Line::new(&build)).word("--message-format=json-render-diagnostics")
 }
 

@@ -75,7 +75,7 @@ const ALLOWED: Allowance = Allowance { time: PATIENCE, bytes: 1 << 16 };
 
 fn dialer(tls: Option<Arc<ClientConfig>>) -> Dialer {
     let limits = Limits { resolve: PATIENCE, connect: PATIENCE, tls: PATIENCE };
-    Dialer { tls, limits, ..Dialer::default() }
+    Dialer { tls, limits }
 }
 
 /// The name that the certificates are for, where this machine knows its address; the address itself

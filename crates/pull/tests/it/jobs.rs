@@ -52,7 +52,7 @@ fn a_reload_ends_what_is_no_more_and_leaves_the_rest() {
     let scrape = Scrape { interval: often, timeout: often, ..slowly(server.url()) };
     let named = |name: &str| Scrape { name: name.to_owned(), ..scrape.clone() };
     let both = Settings { scrapes: vec![named("j"), named("k")], ..Settings::default() };
-    let mut world = World::new();
+    let mut world = World::with_running_clock(&journal::Settings::default());
     world.start(&both);
     for job in ["j", "k"] {
         world.wait_for("scrape", job, "well", 1);
@@ -85,7 +85,7 @@ fn a_page_that_finds_no_room_leaves_a_gap() {
         limits: Limits { bytes_max, age_max: None, at_limit: AtLimit::Refuse },
         ..journal::Settings::default()
     };
-    let mut world = World::with(settings);
+    let mut world = World::with_running_clock(&settings);
     world.journal.add_subscriber("slow", Start::Begin, true).unwrap();
     while world.journal.append(&[7; 4000], journal::Level::Disk).is_ok() {}
     // Larger than what may be left of the last segment.

@@ -202,7 +202,7 @@ fn series_that_go_are_ended() {
         1 => text("a 4\n"),
         _ => Vec::new(),
     });
-    let mut world = World::with_running_clock();
+    let mut world = World::with_running_clock(&journal::Settings::default());
     let long = Duration::from_secs(1);
     world.start(&only(Scrape { interval: long, timeout: long, ..slowly(server.url()) }));
     world.wait("scrape", "failed", 2);

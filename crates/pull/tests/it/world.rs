@@ -127,18 +127,15 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> World {
-        World::with(journal::Settings::default())
-    }
-
-    /// With a clock that runs: for what depends on the order of times. It may wait for an interval.
-    pub(crate) fn with_running_clock() -> World {
-        World::build(&journal::Settings::default(), intake::Settings::default())
-    }
-
-    pub(crate) fn with(settings: journal::Settings) -> World {
         // It stands still: schedules go by another one.
         let clock = Arc::new(|| DUE);
-        World::build(&settings, intake::Settings { clock, ..intake::Settings::default() })
+        let intake = intake::Settings { clock, ..intake::Settings::default() };
+        World::build(&journal::Settings::default(), intake)
+    }
+
+    /// With a clock that runs, for what depends on the order of times: an attempt may be an interval away.
+    pub(crate) fn with_running_clock(settings: &journal::Settings) -> World {
+        World::build(settings, intake::Settings::default())
     }
 
     fn build(settings: &journal::Settings, intake: intake::Settings) -> World {
