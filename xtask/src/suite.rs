@@ -340,7 +340,10 @@ fn build_line() -> Line {
 fn linted(line: Line) -> Line {
     // As `cargo clippy -- -D warnings` tells it to its driver.
     let arguments = "-Dwarnings__CLIPPY_HACKERY__";
-    line.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", arguments)
+    let line = line.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", arguments);
+    // The wrapper makes this a build of its own, so it need not have what a debugger wants. A panic says
+    // its line anyway.
+    line.env("CARGO_PROFILE_DEV_DEBUG", "0")
 }
 
 /// The program `topdeck` as `make run` builds it.

@@ -56,6 +56,7 @@ pub(crate) fn run(what: &[String]) -> Result<()> {
         requests: Requests::one(request),
         seed: 1,
         threads: 1,
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
         connections: connections.parse()?,
         connections_max: connections_max.parse()?,
         timeout_ns: 300_000_000_000,

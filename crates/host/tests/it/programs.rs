@@ -3,8 +3,12 @@
 //! Programs are this binary again, told what to do by [`ROLE`].
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::fs;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use host::Settings;
@@ -28,10 +32,11 @@ struct Program {
 }
 
 impl Program {
-    fn start() -> Program {
+    fn start(memory: &MemoryFolder) -> Program {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "programs::program", "--ignored", "--nocapture"])
             .env(ROLE, "program")
+            .env(shm::VARIABLE, &memory.0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -158,33 +163,52 @@ fn check(place: &Place, truth: &[(String, f64)]) {
     }
 }
 
-/// Whether there is memory to record into.
-fn is_possible() -> bool {
-    if !memory::has_room() {
-        return false;
-    }
-    match shm::status() {
-        Ok(_) => true,
-        Err(why) => {
-            println!("skipped: {why}");
-            false
+/// A folder for the files of a test's programs. What others leave in the usual one decides there how
+/// long the file of a program that died is kept.
+struct MemoryFolder(PathBuf);
+
+impl MemoryFolder {
+    /// `None`, having said so, where there is no memory to record into.
+    fn new() -> Option<MemoryFolder> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        if !memory::has_room() {
+            return None;
         }
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("/dev/shm/topdeck-host-it-{}-{number}", std::process::id());
+            let path = PathBuf::from(name);
+            // Whatever the mask says: a folder that others may write to is refused.
+            match fs::DirBuilder::new().mode(0o755).create(&path) {
+                Ok(()) => return Some(MemoryFolder(path)),
+                // Left by another process of that number.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    println!("skipped: there is no tmpfs at /dev/shm: {error}");
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for MemoryFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 #[test]
 fn whoever_is_killed_nothing_is_lost_and_nothing_counts_twice() {
-    if !is_possible() {
-        return;
-    }
+    let Some(memory) = MemoryFolder::new() else { return };
     let place = Place::new(unlimited(), Duration::from_secs(1));
     let mut truth = Vec::new();
     // It was there before anybody collected.
-    let mut early = Program::start();
+    let mut early = Program::start(&memory);
     early.record(200);
     let host = place.start(often());
     early.record(7);
-    let mut killed = Program::start();
+    let mut killed = Program::start(&memory);
     killed.record(150);
     wait("it is told of", || {
         place.told().of(&format!("{NAME}_total"), &[("pid", &killed.pid())]).count() > 0
@@ -193,14 +217,14 @@ fn whoever_is_killed_nothing_is_lost_and_nothing_counts_twice() {
     truth.push((killed.pid(), 181.0));
     killed.kill();
     // Started anew, and over before anybody sees it.
-    let mut short = Program::start();
+    let mut short = Program::start(&memory);
     short.record(3);
     truth.push((short.pid(), 3.0));
     short.end();
     host.stop().unwrap();
     // Nobody collects, and all goes on.
     early.record(11);
-    let mut unseen = Program::start();
+    let mut unseen = Program::start(&memory);
     unseen.record(250);
     truth.push((unseen.pid(), 250.0));
     unseen.kill();
@@ -217,13 +241,11 @@ fn whoever_is_killed_nothing_is_lost_and_nothing_counts_twice() {
 
 #[test]
 fn names_labels_texts_and_what_is_in_flight() {
-    if !is_possible() {
-        return;
-    }
+    let Some(memory) = MemoryFolder::new() else { return };
     let place = Place::once();
-    let mut program = Program::start();
+    let mut program = Program::start(&memory);
     program.record(5);
-    let (pid, mut other) = (program.pid(), Program::start());
+    let (pid, mut other) = (program.pid(), Program::start(&memory));
     let of = [("pid", pid.as_str()), ("host", "box")];
     let stuck_since_ns = program.stuck_since_ns;
     let age_s = || (clock::now() - stuck_since_ns) as f64 / 1e9;
@@ -277,11 +299,9 @@ fn names_labels_texts_and_what_is_in_flight() {
 
 #[test]
 fn what_does_not_change_is_told_now_and_then() {
-    if !is_possible() {
-        return;
-    }
+    let Some(memory) = MemoryFolder::new() else { return };
     let place = Place::new(unlimited(), Duration::from_secs(365 * 86_400));
-    let program = Program::start();
+    let program = Program::start(&memory);
     let host = place.start(often());
     let readings = |told: &Told| {
         told.of("process_in_flight_oldest_seconds", &[("pid", &program.pid())]).count()
@@ -296,17 +316,14 @@ fn what_does_not_change_is_told_now_and_then() {
 
 #[test]
 fn a_file_that_is_none_is_said_and_in_nobodys_way() {
-    if !is_possible() {
-        return;
-    }
-    let own = shm::status().unwrap();
-    let path = own.with_file_name(format!("1-{}.tdk", std::process::id()));
-    std::fs::write(&path, vec![7; 10_000]).unwrap();
+    let Some(memory) = MemoryFolder::new() else { return };
+    let path = memory.0.join(format!("1-{}.tdk", std::process::id()));
+    fs::write(&path, vec![7; 10_000]).unwrap();
     let place = Place::once();
-    let mut program = Program::start();
+    let mut program = Program::start(&memory);
     program.record(9);
     place.start(often()).stop().unwrap();
-    std::fs::remove_file(&path).unwrap();
+    fs::remove_file(&path).unwrap();
     let told = place.told();
     assert_eq!(told.number(&format!("{NAME}_total"), &[("pid", &program.pid())]), Some(9.0));
     let name = path.to_string_lossy().into_owned();
