@@ -98,7 +98,8 @@ mount_caches() {
     cargo=${CARGO_HOME:-$HOME/.cargo}
     share "${RUSTUP_HOME:-$HOME/.rustup}" /opt/rustup
     share "$cargo/bin" /opt/cargo/bin
-    for part in index cache src; do
+    # Not src: it has files that only their owner may read, and cargo unpacks it anew.
+    for part in index cache; do
         share "$cargo/registry/$part" "/opt/cargo/registry/$part"
     done
     if command -v go >/dev/null; then
@@ -111,7 +112,7 @@ mount_caches() {
         home=$(chroot "$root" sh -c "echo ~$user")
         mkdir -p "$root$home/.cargo/registry" "$root$home/go/pkg"
         ln -sfn /opt/cargo/bin "$root$home/.cargo/bin"
-        for part in index cache src; do
+        for part in index cache; do
             ln -sfn "/opt/cargo/registry/$part" "$root$home/.cargo/registry/$part"
         done
         chroot "$root" chown -R "$user" "$home/.cargo" "$home/go"
