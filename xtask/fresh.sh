@@ -20,6 +20,10 @@ main() {
         inside
     fi
     check_tools
+    mkdir -p "$folder"
+    # A second one would remove the root of the first.
+    exec 9>"$folder.lock"
+    flock --nonblock 9 || fail "another make fresh runs, in $folder"
     rm -rf "$folder"
     mkdir -p "$folder"
     : >"$steps"
