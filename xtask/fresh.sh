@@ -155,7 +155,7 @@ run_and_ask() {
     as "$user" 'git config --global --add safe.directory /home/dev/topdeck; setsid make run >/tmp/run-'"$user"'.log 2>&1 & echo $! >/tmp/run-'"$user"'.pid'
     pid=$(cat "$root/tmp/run-$user.pid")
     while kill -0 "$pid" 2>/dev/null; do
-        if as "$user" "bash -c 'exec 3<>/dev/tcp/127.0.0.1/7717 && printf \"GET /health HTTP/1.0\r\n\r\n\" >&3 && head -n 1 <&3'" 2>/dev/null | grep -q ' 200 '; then
+        if as "$user" "bash -c 'exec 3<>/dev/tcp/127.0.0.1/7717 && printf \"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n\" >&3 && head -n 1 <&3'" 2>/dev/null | grep -q ' 200 '; then
             kill -TERM -- "-$pid"
             while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
             return 0
