@@ -159,7 +159,11 @@ fn run_unless_unchanged(
 ) -> Result<TestReport> {
     let files: Vec<&Path> =
         std::iter::once(&program.path).chain(&program.started).map(PathBuf::as_path).collect();
-    let key = PassedTests::key(&files)?;
+    // The tidy test reads the sources of all crates; what others read is in their programs, or no source.
+    let key = match program.name.starts_with("xtask ") {
+        true => PassedTests::key_of_sources(&[String::new()], &files)?,
+        false => PassedTests::key(&files)?,
+    };
     let threads = if choice == Choice::Alone { THREADS_ALONE } else { program.threads };
     let mut command = program.command(threads);
     let name = match choice {
