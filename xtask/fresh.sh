@@ -156,7 +156,7 @@ run_and_ask() {
     pid=$(cat "$root/tmp/run-$user.pid")
     while kill -0 "$pid" 2>/dev/null; do
         if as "$user" "bash -c 'exec 3<>/dev/tcp/127.0.0.1/7717 && printf \"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n\" >&3 && head -n 1 <&3'" 2>/dev/null | grep -q ' 200 '; then
-            kill -TERM -- "-$pid"
+            kill -s TERM -- "-$pid"
             while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
             return 0
         fi

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { Refused } from "../src/lib/api";
 import { exact } from "../src/lib/distribution";
 import type { Answer } from "../src/lib/question";
-import { covered, FIGURES, questions, rows, without, type Row, type Told } from "../src/lib/use";
+import { covered, FIGURES, otherNotes, questions, rows, without, type Row, type Told } from "../src/lib/use";
 
 const WINDOW = 10e3;
 const ENDS = [10e3, 20e3, 30e3];
@@ -110,4 +110,6 @@ test("why a program in the kernel is not at work", () => {
   expect(without("block_io", false, notes)).toBe(notes[0]);
   expect(without("run_queue", false, notes)).toBe(notes[1]);
   expect(without("run_queue", false, [])).toMatch(/host_note/);
+  const programs = "processes are read out of /proc, at more cost: run as root";
+  expect(otherNotes([...notes, programs])).toEqual([programs]);
 });

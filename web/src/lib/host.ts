@@ -4,7 +4,7 @@ import { ask, heatmap, isAborted, Refused, type Heatmap, type Series } from "./a
 import { programs, type Programs } from "./programs";
 import { question } from "./question";
 import { quoted } from "./selector";
-import { questions, selector, without, type Row, type Told } from "./use";
+import { otherNotes, questions, selector, without, type Row, type Told } from "./use";
 import * as time from "./time";
 
 /** A distribution of a resource, small. */
@@ -101,7 +101,7 @@ export async function told(host: string, isOnly: boolean, stretch: readonly [num
       tiles.set(key, some.length > 0 ? await Promise.all(some.map(drawn)) : "More than a page has room for: see Explore.");
     }
   }
-  return { ...base, span: stretch[1] - stretch[0], tiles, programs: running, notes: isOnly ? [] : notes };
+  return { ...base, span: stretch[1] - stretch[0], tiles, programs: running, notes: isOnly ? otherNotes(notes) : notes };
 }
 
 /** Whether its programs in the kernel are at work, as the host said last in this time; null where it did not. */

@@ -235,3 +235,8 @@ export function without(program: keyof typeof PROGRAMS, isAtWork: boolean | null
   if (isAtWork) return "nothing of it has happened yet";
   return notes.find((note) => note.startsWith(PROGRAMS[program])) ?? "its kernel does not let topdeck's program in, for a reason that host_note has";
 }
+
+/** Those notes that `without` shows in no place: they are about other things than programs in the kernel. */
+export function otherNotes(notes: readonly string[]): string[] {
+  return notes.filter((note) => !Object.values(PROGRAMS).some((begin) => note.startsWith(begin)));
+}

@@ -57,6 +57,7 @@ proptest! {
         check_reference(&block_of(&histograms, meaning), &histograms, meaning);
     }
 
+    // slow: that reader is written to be plain, not fast.
     #[test]
     fn a_reader_made_from_the_page_reads_longer_series(
         rows in 1usize..60,
@@ -463,6 +464,7 @@ fn golden_lines() -> Vec<(Golden, Vec<Histogram>, Meaning)> {
 }
 
 /// What the golden file of version 1 holds has not changed, and is read.
+// slow: each byte of each block is damaged in turn.
 #[test]
 fn golden_blocks_of_version_1_are_read() {
     let kept = golden::kept("block/v1.tsv");

@@ -115,6 +115,7 @@ fn flips(step: u64) {
     assert!(told > 100);
 }
 
+// slow: a store is opened and read for each byte of its files.
 #[test]
 fn a_flipped_bit_of_any_byte_is_found_or_harmless() {
     flips(1);

@@ -146,6 +146,7 @@ fn a_store_that_cannot_be_seen_now_is_not_made_anew() {
     assert!(matches!(life.create(), Err(Stop::Error(Error::Exists { .. }))));
 }
 
+// slow: one life of a store for each operation that can fail.
 #[test]
 fn an_error_of_any_operation_that_changes_something_loses_nothing() {
     let struck = fails(&CHANGING, 1, 60) + fails(&CHANGING[..2], u64::MAX, 60);
@@ -153,6 +154,7 @@ fn an_error_of_any_operation_that_changes_something_loses_nothing() {
     assert!(struck > 200, "only {struck}");
 }
 
+// slow: one life of a store for each sync.
 #[test]
 fn a_sync_that_fails_acknowledges_nothing() {
     let struck = fails(&[Operation::Sync, Operation::SyncDir], 1, 60);
@@ -160,6 +162,7 @@ fn a_sync_that_fails_acknowledges_nothing() {
     assert!(struck > 100, "only {struck}");
 }
 
+// slow: one life of a store for each read.
 #[test]
 fn what_cannot_be_read_now_is_there_the_next_time() {
     let reading = [Operation::Read, Operation::Open, Operation::List, Operation::Lock];

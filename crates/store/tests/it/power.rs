@@ -82,6 +82,7 @@ fn crash_in_all(how: How, order: NameOrder, seeds: Range<u64>, every: usize) -> 
     CRASHES.get()
 }
 
+// slow: three lives of a store for each operation.
 #[test]
 fn a_power_cut_anywhere_loses_nothing_acknowledged() {
     let crashes = crash_in_all(How::Power, NameOrder::Journal, 1..2, 1);
@@ -96,6 +97,7 @@ fn a_power_cut_that_leaves_names_in_any_order_loses_nothing_acknowledged() {
     assert!(crashes > 400, "only {crashes}");
 }
 
+// slow: one life of a store for each operation.
 #[test]
 fn a_kill_anywhere_loses_nothing_acknowledged() {
     let crashes = crash_in_all(How::Kill, NameOrder::Journal, 1..2, 1);

@@ -109,6 +109,7 @@ fn check(seed: u64) {
     }
 }
 
+// slow: thousands of queries, each also answered from raw values.
 #[test]
 fn answers_are_true() {
     (0..24).for_each(check);

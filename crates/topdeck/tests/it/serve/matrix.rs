@@ -149,6 +149,7 @@ fn cut_link(fleet: &mut Fleet, sender: &Sender) {
     fleet.link.mend();
 }
 
+// slow: a fleet of processes is killed and started again.
 #[test]
 fn agents_and_sites_may_be_killed() {
     Fleet::run(ROUNDS, |fleet, sender| {
