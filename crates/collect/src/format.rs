@@ -93,15 +93,37 @@ pub fn read(
             Ok(())
         }
         Format::Circllhist => {
-            let start = input.fill_buf()?.trim_ascii_start();
-            if start.starts_with(b"{") || start.starts_with(b"[") || start.starts_with(b"\"") {
-                if let Some(bytes) = document(input, sink)? {
+            let space = leading_space(input)?;
+            let first = input.fill_buf()?.first().copied();
+            let mut input = space.as_slice().chain(input);
+            if let Some(b'{' | b'[' | b'"') = first {
+                if let Some(bytes) = document(&mut input, sink)? {
                     circllhist::read_json(&bytes, sink);
                 }
                 Ok(())
             } else {
-                circllhist::read_lines(input, sink)
+                circllhist::read_lines(&mut input, sink)
             }
+        }
+    }
+}
+
+/// Whitespace before a document that is looked through for its first character. No writer leaves more.
+const LEADING_SPACE_BYTES_MAX: usize = 64 << 10;
+
+/// Takes the whitespace that the input begins with, however few bytes it gives at a time.
+fn leading_space(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
+    let mut space = Vec::new();
+    loop {
+        let held = input.fill_buf()?;
+        let room = LEADING_SPACE_BYTES_MAX - space.len();
+        let is_space = |byte: &&u8| byte.is_ascii_whitespace();
+        let len = held.iter().take(room).take_while(is_space).count();
+        let is_end = held.is_empty() || len < held.len();
+        space.extend_from_slice(&held[..len]);
+        input.consume(len);
+        if is_end {
+            return Ok(space);
         }
     }
 }
