@@ -5,7 +5,7 @@
 #   setup.sh test   and what its tests need; as root on Debian, missing packages are installed
 #   setup.sh dist   what the published binaries need beside what building needs
 #
-# What cargo and rustup can install (nightly, Miri, cargo-fuzz) is the business of `cargo xtask ci`.
+# What cargo and rustup can install (nightly, Miri) is the business of `cargo xtask ci`.
 set -eu
 cd "$(dirname "$0")/.."
 # apt-get calls programs of the administrator, which a clean environment may not have in PATH.
@@ -32,6 +32,11 @@ main() {
         want npm npm
         want chromium chromium
         want fio fio # block I/O for it to see
+        # Servers that the load generator asks, and tools of the journal's tests; these are skipped likewise.
+        want redis-server redis-server
+        want_postgresql
+        want strace strace
+        want mkfs.ext4 e2fsprogs
         ;;
     dist)
         need_compiler
@@ -68,6 +73,15 @@ want_python() {
     has_python && return
     echo "missing: python3 with venv (Debian package python3-venv)" >&2
     wanted="$wanted python3-venv"
+}
+
+# Debian keeps PostgreSQL's programs out of PATH.
+want_postgresql() {
+    for program in /usr/lib/postgresql/*/bin/initdb $(command -v initdb); do
+        [ -x "$program" ] && return
+    done
+    echo "missing: PostgreSQL (Debian package postgresql)" >&2
+    wanted="$wanted postgresql"
 }
 
 has_python() {

@@ -81,7 +81,9 @@ def parse_options():
     parser.add_argument("--settle", type=float, default=12.0)
     parser.add_argument("binaries", nargs="+", metavar="NAME=BINARY")
     options = parser.parse_args()
-    options.binaries = [tuple(one.split("=", 1)) for one in options.binaries]
+    pairs = [one.split("=", 1) for one in options.binaries]
+    # A server runs in a folder of its own.
+    options.binaries = [(name, os.path.abspath(binary)) for name, binary in pairs]
     return options
 
 
