@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use disk::OsDisk;
 use journal::*;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 const PART: &str = "TOPDECK_JOURNAL_PART";
 
@@ -196,12 +197,17 @@ impl Child {
         self.process.wait().unwrap();
     }
 
-    /// Stops it where it is (SIGSTOP), or lets it go on.
+    /// Stops it where it is (SIGSTOP), or lets it go on. On return no thread of it runs any more, or
+    /// the signal to go on is sent.
     pub(crate) fn stop(&mut self, stop: bool) {
         self.stopped = stop;
-        let signal = if stop { "-STOP" } else { "-CONT" };
-        let done = Command::new("kill").args([signal, &self.process.id().to_string()]).status();
-        assert!(done.unwrap().success());
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, if stop { Signal::STOP } else { Signal::CONT }).unwrap();
+        if stop {
+            // A signal that was sent is not yet one that was taken.
+            let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+            assert!(status.stopped(), "{status:?}");
+        }
     }
 
     /// Waits until it ends by itself, well.

@@ -12,7 +12,7 @@ use load::{Answers, Doubt, Observer, Schedule, Settings, Spacing, Stub};
 
 use crate::plain;
 use crate::steady::{ATTEMPTS, Watch, skipped};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// Tells the child where load goes.
 const TARGET: &str = "TOPDECK_TEST_LOAD_TARGET";
@@ -119,6 +119,8 @@ fn stopped() -> Result<(), String> {
     until(start_ns + 600 * MS);
     let pid = Pid::from_child(&child.0);
     kill_process(pid, Signal::STOP).unwrap();
+    let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+    assert!(status.stopped(), "{status:?}");
     let from_ns = clock::now();
     let stopped_ns = until(from_ns + STOPPED_NS) - from_ns;
     kill_process(pid, Signal::CONT).unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::machine::{fresh_name, sleeps, until};
+use crate::machine::{fresh_name, sleeps, stop, until};
 use crate::topdeck;
 
 fn signal(name: &str, pid: u32) {
@@ -44,7 +44,7 @@ fn a_stall_counts_with_each_moment_in_it() {
         .spawn()
         .unwrap();
     await_measuring(child.id());
-    signal("-STOP", child.id());
+    stop(child.id());
     thread::sleep(STALL);
     signal("-CONT", child.id());
     await_measuring(child.id());

@@ -13,6 +13,8 @@ use std::time::Duration;
 use expect_test::{Expect, expect, expect_file};
 use serde_json::Value;
 
+use crate::machine::stop;
+
 /// A folder that goes when the test ends.
 pub(crate) struct Folder(PathBuf);
 
@@ -706,8 +708,7 @@ fn a_reader_that_is_stopped_keeps_no_writer_waiting() {
     let mut tail = Running(folder.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let stop = Command::new("kill").args(["-STOP", &tail.0.id().to_string()]).status().unwrap();
-    assert!(stop.success());
+    stop(tail.0.id());
     // Many times what the buffer holds.
     folder.good("append j", &b"0123456789\n".repeat(10_000));
 }

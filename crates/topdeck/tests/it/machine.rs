@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// Deadline of every wait. Only a system that hangs takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,6 +30,15 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSES.end);
     }
+}
+
+/// Stops a child of this process (SIGSTOP). On return none of its threads runs: a signal that was sent
+/// is not yet one that was taken.
+pub(crate) fn stop(pid: u32) {
+    let pid = Pid::from_raw(pid.cast_signed()).expect("a process has a number");
+    kill_process(pid, Signal::STOP).expect("it is a child");
+    let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).expect("it is a child").expect("it is");
+    assert!(status.stopped(), "{status:?}");
 }
 
 /// A unique name. A process id is not: ids repeat, and a killed run leaves its folders.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::client::{Answer, request_at};
-use crate::machine::{PATIENCE, fresh_folder};
+use crate::machine::{PATIENCE, fresh_folder, stop};
 pub(crate) use crate::machine::{free_port, until};
 
 /// Between one look at a process and the next.
@@ -260,7 +260,7 @@ impl Deck {
     }
 
     pub(crate) fn freeze(&self) {
-        self.signal("-STOP");
+        stop(self.pid());
     }
 
     pub(crate) fn thaw(&self) {
