@@ -37,7 +37,8 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub(crate) fn stop(pid: u32) {
     let pid = Pid::from_raw(pid.cast_signed()).expect("a process has a number");
     kill_process(pid, Signal::STOP).expect("it is a child");
-    let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).expect("it is a child").expect("it is");
+    let (_, status) =
+        waitpid(Some(pid), WaitOptions::UNTRACED).expect("it is a child").expect("it is");
     assert!(status.stopped(), "{status:?}");
 }
 
