@@ -33,7 +33,9 @@ fn folder() -> PathBuf {
 }
 
 fn here(folder: PathBuf, home: Home) -> Here {
-    let intake = Arc::new(Intake::new(home, intake::Settings::default()).unwrap());
+    // Only what a test sends is counted: topdeck's own measurements do not go into the journal.
+    let settings = intake::Settings { interval: Duration::MAX, ..Default::default() };
+    let intake = Arc::new(Intake::new(home, settings).unwrap());
     Here { folder, context: Context::new(intake, crate::DeskSettings::default()) }
 }
 
