@@ -30,7 +30,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 /// In the order in which they start. Fast ones first: who broke the format should not wait for the
 /// fuzzers to hear it. Then those that others wait for.
-const PARTS: [Part; 16] = [
+const PARTS: [Part; 15] = [
     Part { name: "fmt", about: "rustfmt finds nothing to change", run: fmt, ..PART },
     Part { name: "page", about: "the page is built", run: page::run, ..PART },
     Part {
@@ -70,24 +70,17 @@ const PARTS: [Part; 16] = [
         ..PART
     },
     Part {
-        name: "binary",
-        about: "the program as `make run` builds it",
-        after: &["page"],
-        run: binary,
-        ..PART
-    },
-    Part {
         name: "clients",
         about: "libraries of others send to topdeck",
-        after: &["binary"],
-        run: clients::run,
+        after: &["build"],
+        run: |log| clients::run(log, &suite::topdeck()?),
         ..PART
     },
     Part {
         name: "browser",
         about: "a browser looks at the page",
-        after: &["binary"],
-        run: page::browser,
+        after: &["build"],
+        run: |log| page::browser(log, &suite::topdeck()?),
         ..PART
     },
     Part {
@@ -136,11 +129,6 @@ fn fmt(log: &Log) -> Result<Outcome> {
     for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml", "loom/Cargo.toml"] {
         Line::new(&format!("cargo fmt --manifest-path {manifest} --check")).run(log)?;
     }
-    Ok(Outcome::Passed)
-}
-
-fn binary(log: &Log) -> Result<Outcome> {
-    Line::new("cargo build --profile quick --locked -p topdeck").run(log)?;
     Ok(Outcome::Passed)
 }
 

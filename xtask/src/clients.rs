@@ -31,7 +31,7 @@ const NUMBERS: u64 = 5_000;
 /// How long Prometheus may take to have sent everything, on a machine that is busy.
 const SHARDS_WAIT: &str = "100ms";
 
-pub(crate) fn run(log: &Log) -> Result<Outcome> {
+pub(crate) fn run(log: &Log, topdeck: &Path) -> Result<Outcome> {
     if !Line::new("curl --version").succeeds() {
         let reason = "curl is not installed (Debian package curl)";
         return Ok(Outcome::Skipped(reason.to_owned()));
@@ -43,7 +43,7 @@ pub(crate) fn run(log: &Log) -> Result<Outcome> {
 
     let mut exporter = tools.go.as_deref().map(Exporter::start).transpose()?;
     let scrapes = exporter.as_ref().map_or_else(String::new, |exporter| scrapes(&exporter.address));
-    let mut deck = Deck::start(&tools.topdeck, &folder.0, &scrapes)?;
+    let mut deck = Deck::start(topdeck, &folder.0, &scrapes)?;
     let prometheus = match (&exporter, &tools.prometheus) {
         (Some(exporter), Some(program)) => {
             Some(prometheus(program, &folder.0, &exporter.address, &deck)?)

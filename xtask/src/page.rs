@@ -12,7 +12,6 @@ use crate::log::Log;
 use crate::part::Outcome;
 use crate::passed::unless_unchanged;
 use crate::report::{Failure, TestEnd, TestReport, Timing};
-use crate::suite;
 
 /// Build the page, so that the program built next has it; does nothing where Node.js is missing.
 #[derive(clap::Args)]
@@ -47,8 +46,8 @@ pub(crate) fn check(log: &Log) -> Result<Outcome> {
     })
 }
 
-/// A browser looks at the page of a real server.
-pub(crate) fn browser(log: &Log) -> Result<Outcome> {
+/// A browser looks at the page of a real server, which is the program `topdeck`.
+pub(crate) fn browser(log: &Log, topdeck: &Path) -> Result<Outcome> {
     if !Line::new("chromium --version").succeeds() {
         let reason = "chromium is not installed (Debian package chromium)";
         return Ok(Outcome::Skipped(reason.to_owned()));
@@ -56,8 +55,7 @@ pub(crate) fn browser(log: &Log) -> Result<Outcome> {
     if let Some(reason) = provide(log)? {
         return Ok(Outcome::Skipped(reason));
     }
-    let topdeck = suite::topdeck()?;
-    unless_unchanged(log, &["web/"], &[&topdeck], || vitest(log, "browser", Some(&topdeck)))
+    unless_unchanged(log, &["web/"], &[topdeck], || vitest(log, "browser", Some(topdeck)))
 }
 
 /// Runs the script `name` of web/package.json, which is a run of Vitest, and reads its report. `topdeck`:

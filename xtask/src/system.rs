@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::part::{Part, Show, run_all};
-use crate::{aarch64, clients, conformance};
+use crate::{aarch64, clients, conformance, page, suite};
 
 /// Hold topdeck against real peers: all parts, or those named.
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     run_all("cargo xtask system", PARTS.iter().filter(is_named), Show::Everything)
 }
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     Part {
         name: "scripts",
         about: "Prometheus' own scripts of questions",
@@ -43,7 +43,14 @@ const PARTS: [Part; 4] = [
         about: "libraries of others, and a Prometheus if built, send to topdeck",
         after: &[],
         is_alone: true,
-        run: clients::run,
+        run: |log| clients::run(log, &suite::build_topdeck(log)?),
+    },
+    Part {
+        name: "browser",
+        about: "a browser looks at the page of the program that `make run` builds",
+        after: &[],
+        is_alone: true,
+        run: |log| page::browser(log, &suite::build_topdeck(log)?),
     },
     Part {
         name: "aarch64",

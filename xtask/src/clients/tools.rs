@@ -1,4 +1,4 @@
-//! What the part needs: topdeck, and the clients, built once and kept under target/clients.
+//! What the part needs beside topdeck: the clients, built once and kept under target/clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,12 @@ use anyhow::{Context as _, Result, ensure};
 use crate::conformance;
 use crate::line::{Line, root, target};
 use crate::log::Log;
-use crate::suite;
 
 const GO: &str = "testdata/clients/go";
 const REQUIREMENTS: &str = "testdata/clients/python/requirements.txt";
 
 /// Programs that are there, and why others are not.
 pub(super) struct Tools {
-    pub(super) topdeck: PathBuf,
     pub(super) go: Option<PathBuf>,
     /// Of an environment that has the packages.
     pub(super) python: Option<PathBuf>,
@@ -25,7 +23,6 @@ pub(super) struct Tools {
 
 impl Tools {
     pub(super) fn provide(log: &Log) -> Result<Tools> {
-        let topdeck = suite::topdeck()?;
         let folder = target().join("clients");
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let mut missing = Vec::new();
@@ -43,7 +40,7 @@ impl Tools {
         };
         let python = or_missing(python(log, &folder));
         let prometheus = or_missing(prometheus());
-        Ok(Tools { topdeck, go, python, prometheus, missing })
+        Ok(Tools { go, python, prometheus, missing })
     }
 }
 
