@@ -14,6 +14,7 @@
 //! values are stands beside the id as a byte, 0 frame, 1 number, 2 text. In the place of samples a group
 //! of gaps has gaps, see `gap.rs`. `docs/formats/batch.md` says the same to a stranger.
 
+use hist::Histogram;
 use hist::codec::header::{Meaning, Temporality, Unit};
 
 use crate::error::{Error, Result};
@@ -30,6 +31,9 @@ const VERSION: u8 = 1;
 const BY_ID: u8 = 0;
 const BY_FORM: u8 = 1;
 const GAPS: u8 = 2;
+
+/// Values of one histogram of a batch at the most, those that are no number among them.
+pub const HISTOGRAM_COUNT_MAX: u64 = 1 << 56;
 
 /// Makes a batch.
 #[derive(Clone, Debug)]
@@ -107,6 +111,9 @@ impl BatchWriter {
             let (kind, found) = (kind.name(), sample.value.name());
             return Err(Error::Kind { series: self.name.clone(), kind, found });
         }
+        if let Value::Histogram(histogram) = &sample.value {
+            check_count(&self.name, histogram)?;
+        }
         let (start, end) = (sample.start, sample.end);
         let Some(span) = end.checked_sub(start).filter(|&span| span >= 0) else {
             return Err(Error::Backwards { series: self.name.clone(), start, end });
@@ -168,6 +175,15 @@ impl BatchWriter {
     }
 }
 
+/// A histogram of more could not be added up with 255 others. A billion values a second make so many in two years.
+fn check_count(series: &str, histogram: &Histogram) -> Result<()> {
+    let count = u128::from(histogram.count()) + u128::from(histogram.nan_count());
+    if count > u128::from(HISTOGRAM_COUNT_MAX) {
+        return Err(Error::TooMany { series: series.to_owned(), count, max: HISTOGRAM_COUNT_MAX });
+    }
+    Ok(())
+}
+
 /// A batch of which every byte has been looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
@@ -180,7 +196,10 @@ impl Batch {
     pub fn check(bytes: Vec<u8>) -> Result<Batch> {
         let mut samples = 0;
         for entry in BatchReader::new(&bytes)? {
-            entry?.decode()?;
+            let entry = entry?;
+            if let Value::Histogram(histogram) = entry.decode()? {
+                check_count(&format!("series {}", entry.series.id()), &histogram)?;
+            }
             samples += 1;
         }
         Ok(Batch { bytes, samples })
@@ -453,7 +472,6 @@ impl<'a> Iterator for BatchReader<'a> {
 
 #[cfg(test)]
 mod tests {
-    use hist::Histogram;
     use proptest::prelude::*;
 
     use super::*;

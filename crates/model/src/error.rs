@@ -67,6 +67,18 @@ pub enum Error {
         /// What the value is.
         found: &'static str,
     },
+    /// A histogram that counts more than is taken.
+    #[error(
+        "a histogram of {series} counts {count} values, at most {max} are taken; the sender multiplies them"
+    )]
+    TooMany {
+        /// Whose.
+        series: String,
+        /// How many values, those that are no number among them.
+        count: u128,
+        /// The most.
+        max: u64,
+    },
     /// A histogram that cannot be read.
     #[error("histogram at byte {offset}: {source}")]
     Histogram {

@@ -35,7 +35,7 @@ pub mod selector;
 mod series;
 pub mod wire;
 
-pub use batch::{Batch, BatchReader, BatchWriter, Entry, SeriesRef};
+pub use batch::{Batch, BatchReader, BatchWriter, Entry, HISTOGRAM_COUNT_MAX, SeriesRef};
 pub use error::{Error, Result};
 pub use gap::Gap;
 pub use parcel::{PARCEL_BYTES_MAX, Parcel, ParcelWriter};

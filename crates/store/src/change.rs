@@ -7,10 +7,13 @@ use model::{Kind, SeriesId};
 use crate::backend::PartWriter;
 use crate::chunk;
 use crate::error::{Error, Result};
+use crate::gather;
 use crate::head::Head;
+use crate::index::Number;
 use crate::manifest::{Covers, Manifest, PartInfo};
 use crate::resolution::Resolution;
-use crate::row::Rows;
+use crate::roll::BaseParts;
+use crate::row::{Predecessor, Rows};
 use crate::store::Inner;
 
 /// A change that is being prepared. Dropped, it takes with it the parts that it began: on a full disk they would be
@@ -64,7 +67,7 @@ impl<'a> Change<'a> {
         let forms: Vec<Vec<u8>> = {
             let index = self.inner.index();
             let new = self.series..index.len() as u64;
-            new.map(|number| index.form(crate::index::Number(number as u32)).to_owned()).collect()
+            new.map(|number| index.form(Number(number as u32)).to_owned()).collect()
         };
         self.inner.backend.add_series(&forms)?;
         self.series += forms.len() as u64;
@@ -112,13 +115,52 @@ impl<'a> Change<'a> {
         };
         series.sort_unstable_by_key(|&(id, ..)| id);
         let mut writing = self.write(Resolution::Base);
+        let base = BaseParts::of(&self.before);
         for (id, number, kind) in series {
             let rows = head.rows_of(number, kind, range);
             let mut rows = rows.expect("BUG: the head has rows of it");
             rows.settle(kind);
-            writing.put(id, kind, rows)?;
+            let predecessor = match kind.is_cumulative() {
+                true => self.predecessor_in_head(&base, head, (number, id, kind), &rows),
+                false => Predecessor::Unknown,
+            };
+            writing.put(id, kind, rows, predecessor)?;
         }
         self.add(writing, Covers::new()).map(|_| ())
+    }
+
+    /// What the first of some readings of a head followed: an earlier one of the head, or one that is stored.
+    fn predecessor_in_head(
+        &self,
+        base: &BaseParts<'_>,
+        head: &Head,
+        (number, id, kind): (Number, SeriesId, Kind),
+        rows: &Rows,
+    ) -> Predecessor {
+        let Some((end, _)) = rows.first_time() else { return Predecessor::Unknown };
+        let before = end.saturating_sub(1);
+        let is_first = |covers: (i64, i64)| covers.0 >= end;
+        let mut held = match head.covers(number).is_none_or(is_first) {
+            true => None,
+            false => head.rows_of(number, kind, &(i64::MIN..before)).and_then(|mut rows| {
+                rows.settle(kind);
+                rows.last_reading(before)
+            }),
+        };
+        let is_new = u64::from(number.0) >= self.before.series;
+        if !is_new {
+            // What cannot be read is told by whoever asks for it; the head must not wait for it.
+            let mut gaps = Vec::new();
+            match self.inner.reading_before(base, &id, kind, before, None, &mut gaps) {
+                Ok(stored) => held = gather::later(held, stored, kind),
+                Err(_) => return Predecessor::Unknown,
+            }
+        }
+        match held {
+            Some(reading) => Predecessor::Reading(reading),
+            None if is_new => Predecessor::Nothing,
+            None => Predecessor::Unknown,
+        }
     }
 
     /// Takes a part away.
@@ -176,15 +218,21 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Adds settled rows of a series.
-    pub(crate) fn put(&mut self, series: SeriesId, kind: Kind, rows: Rows) -> Result<()> {
+    /// Adds settled rows of a series; of readings of what grows, which one the first followed.
+    pub(crate) fn put(
+        &mut self,
+        series: SeriesId,
+        kind: Kind,
+        rows: Rows,
+        predecessor: Predecessor,
+    ) -> Result<()> {
         if rows.len() == 0 {
             return Ok(());
         }
         self.begin()?;
         let Writing { info, writer, .. } = self;
         let writer = writer.as_mut().expect("BUG: the part was begun");
-        chunk::encode(series, info.resolution, kind, rows, |header, bytes| {
+        chunk::encode(series, info.resolution, kind, rows, predecessor, |header, bytes| {
             info.start = info.start.min(header.start);
             info.end = info.end.max(header.end);
             info.chunks += 1;

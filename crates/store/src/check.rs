@@ -178,7 +178,7 @@ impl Inner {
             let read = read.and_then(|read| read.map_err(|gap| gap.reason));
             let read = read.and_then(|header| chunk::decode(&header, &bytes));
             match read {
-                Ok(found) => rows += found.len() as u64,
+                Ok((found, _)) => rows += found.len() as u64,
                 Err(what) => {
                     report.damage.push(damage(&name, what, Some(place.rows.into())));
                     rows += u64::from(place.rows);

@@ -4,7 +4,8 @@
 //! offset  size  field
 //!      0     4  magic       b"tdck"
 //!      4     1  version     1; readers refuse any other
-//!      5     1  content     0 histograms, 1 cumulative histograms, 2 numbers, 3 summaries, 4 texts
+//!      5     1  content     0 histograms, 1 cumulative histograms, 2 numbers, 3 summaries, 4 texts,
+//!                          5 cumulative histograms after a reading, 6 numbers after a reading
 //!      6     1  resolution  0 base, 1 a minute, 2 five minutes, 3 an hour, 4 a day
 //!      7     1  reserved    0
 //!      8    16  series      its id
@@ -24,18 +25,29 @@
 //! 2 numbers      a column of f64
 //! 3 summaries    columns of count, nan (u64), sum's high and low words, min, max, first, last (f64)
 //! 4 texts        zstd of each text as length and UTF-8
+//! 5 cumulative   the predecessor (below); length and frame of the first row unless it is told by what it adds;
+//!                then as 1
+//! 6 numbers      the predecessor; a column of f64
+//! ```
+//! The predecessor is the reading that the first row followed when the chunk was written, so that what happened
+//! between the two is known when its own chunk is gone:
+//!
+//! ```text
+//! standing  u8      0 there was none; 1 the first row is told by what it adds to it; 2 it is not
+//! time      zigzag ns end, varint ns end less start   unless there was none
+//! value     length and frame, or f64                  unless there was none
 //! ```
 //! A column is a length and a pco stream. `docs/formats/chunk.md` says the same to a stranger.
 
 use hist::codec::block;
 use hist::codec::header::{Meaning, Temporality};
-use hist::{Buckets, Histogram, Side, Sum};
-use model::wire::{Reader, put_bytes};
+use hist::{Accumulator, Buckets, Histogram, Side, Sum};
+use model::wire::{Reader, put_bytes, put_varint, put_zigzag};
 use model::{Kind, SeriesId};
 
 use crate::column;
 use crate::resolution::Resolution;
-use crate::row::{Row, Rows, Summary};
+use crate::row::{Predecessor, Row, Rows, Summary};
 use crate::times;
 
 /// First bytes of a chunk.
@@ -101,20 +113,29 @@ pub(crate) enum Content {
     Summaries,
     /// Texts.
     Texts,
+    /// Everything since a start, after a reading that is known.
+    CumulativeAfter,
+    /// Plain numbers, after a reading that is known.
+    NumbersAfter,
 }
 
 impl Content {
-    const ALL: [Content; 5] = [
+    const ALL: [Content; 7] = [
         Content::Histograms,
         Content::Cumulative,
         Content::Numbers,
         Content::Summaries,
         Content::Texts,
+        Content::CumulativeAfter,
+        Content::NumbersAfter,
     ];
 
-    fn of(rows: &Rows) -> Content {
+    fn of(rows: &Rows, predecessor: &Predecessor) -> Content {
+        let is_known = *predecessor != Predecessor::Unknown;
         match rows {
             Rows::Histograms(_) => Content::Histograms,
+            Rows::Cumulative(_) if is_known => Content::CumulativeAfter,
+            Rows::Numbers(_) if is_known => Content::NumbersAfter,
             Rows::Cumulative(_) => Content::Cumulative,
             Rows::Numbers(_) => Content::Numbers,
             Rows::Summaries(_) => Content::Summaries,
@@ -179,31 +200,44 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..CHECKSUM_AT]), &bytes[HEADER_BYTES..])
 }
 
-/// Appends settled rows as chunks, and gives each one's header and bytes to `each`.
+/// Appends settled rows as chunks, and gives each one's header and bytes to `each`. Of readings of what grows,
+/// `predecessor` is what the first followed; it says nothing of other rows.
 pub(crate) fn encode(
     series: SeriesId,
     resolution: Resolution,
     kind: Kind,
     rows: Rows,
+    mut predecessor: Predecessor,
     mut each: impl FnMut(Header, &[u8]) -> crate::Result<()>,
 ) -> crate::Result<()> {
-    // What grows may do so since long ago; it is to be found where it was read.
     let are_readings = resolution == Resolution::Base && kind.is_cumulative();
     let mut bytes = Vec::new();
     for rows in divided(rows) {
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
         let times = rows.times();
-        let (content, count) = (Content::of(&rows), rows.len());
+        if !are_readings {
+            predecessor = Predecessor::Unknown;
+        }
+        let (content, count) = (Content::of(&rows, &predecessor), rows.len());
+        let last = match are_readings {
+            true => rows.last_reading(i64::MAX),
+            false => None,
+        };
         times::put(&mut bytes, &times);
-        put_values(&mut bytes, rows);
+        put_values(&mut bytes, rows, &predecessor);
+        predecessor = last.map_or(predecessor, Predecessor::Reading);
         let header = Header {
             content,
             resolution,
             series,
             start: times
                 .iter()
-                .map(|time| if are_readings { time.1 } else { time.0 })
+                .map(
+                    |&time| {
+                        if resolution == Resolution::Base { begins(kind, time) } else { time.0 }
+                    },
+                )
                 .min()
                 .unwrap_or(0),
             end: times.iter().map(|time| time.1).max().unwrap_or(0),
@@ -214,6 +248,16 @@ pub(crate) fn encode(
         each(header, &bytes)?;
     }
     Ok(())
+}
+
+/// When a row is said to begin. Readings of what grows may count since long ago and are to be found where they were
+/// read. A distribution of a moment belongs to the nanosecond before it, as all does by its end.
+pub(crate) fn begins(kind: Kind, (start, end): (i64, i64)) -> i64 {
+    match kind {
+        _ if kind.is_cumulative() => end,
+        Kind::Histogram(_) => start.min(end.saturating_sub(1)),
+        _ => start,
+    }
 }
 
 fn put_header(bytes: &mut [u8], header: &Header) {
@@ -423,18 +467,47 @@ impl Sides {
 const PLAIN: Meaning =
     Meaning { unit: hist::codec::header::Unit::None, temporality: Temporality::Delta };
 
-fn put_values(out: &mut Vec<u8>, rows: Rows) {
+/// There was no reading before the first row.
+const NOTHING_BEFORE: u8 = 0;
+/// The first row is told by what it adds to the reading before.
+const ADDED: u8 = 1;
+/// The first row stands for itself.
+const APART: u8 = 2;
+
+fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
     match rows {
         Rows::Histograms(rows) => put_block(out, rows.into_iter().map(|row| row.value).collect()),
         Rows::Cumulative(rows) => {
-            let mut frame = Vec::new();
-            hist::codec::frame::encode(&rows[0].value, PLAIN, &mut frame);
-            put_bytes(out, &frame);
-            let steps = rows.windows(2).map(|pair| {
-                added(&pair[0].value, &pair[1].value).expect("BUG: such rows are in another chunk")
-            });
+            let step = |before: &Histogram, after: &Histogram| {
+                added(before, after).expect("BUG: such rows are in another chunk")
+            };
+            let mut steps = Vec::with_capacity(rows.len());
+            match predecessor {
+                Predecessor::Unknown => put_frame(out, &rows[0].value),
+                Predecessor::Nothing => {
+                    out.push(NOTHING_BEFORE);
+                    put_frame(out, &rows[0].value);
+                }
+                Predecessor::Reading(Rows::Cumulative(before)) => {
+                    let before = &before[0];
+                    // Steps of one chunk are alike: the second is asked about as if it were the first.
+                    let is_step = follows(std::slice::from_ref(before), &rows[0])
+                        && rows.get(1).is_none_or(|second| {
+                            follows(&[before.clone(), rows[0].clone()], second)
+                        });
+                    out.push(if is_step { ADDED } else { APART });
+                    put_time(out, before);
+                    put_frame(out, &before.value);
+                    match is_step {
+                        true => steps.push(step(&before.value, &rows[0].value)),
+                        false => put_frame(out, &rows[0].value),
+                    }
+                }
+                Predecessor::Reading(other) => panic!("BUG: before histograms there are {other:?}"),
+            }
+            steps.extend(rows.windows(2).map(|pair| step(&pair[0].value, &pair[1].value)));
             let mut block = Vec::new();
-            put_block(&mut block, steps.collect());
+            put_block(&mut block, steps);
             put_bytes(out, &block);
             let sides: Vec<Sides> = rows.iter().map(|row| Sides::of(&row.value)).collect();
             out.extend(sides.iter().map(Sides::standings));
@@ -444,6 +517,16 @@ fn put_values(out: &mut Vec<u8>, rows: Rows) {
             }
         }
         Rows::Numbers(rows) => {
+            match predecessor {
+                Predecessor::Unknown => {}
+                Predecessor::Nothing => out.push(NOTHING_BEFORE),
+                Predecessor::Reading(Rows::Numbers(before)) => {
+                    out.push(APART);
+                    put_time(out, &before[0]);
+                    out.extend(before[0].value.to_le_bytes());
+                }
+                Predecessor::Reading(other) => panic!("BUG: before numbers there are {other:?}"),
+            }
             let numbers: Vec<f64> = rows.iter().map(|row| row.value).collect();
             put_bytes(out, &column::put(&numbers));
         }
@@ -470,6 +553,17 @@ fn put_values(out: &mut Vec<u8>, rows: Rows) {
     }
 }
 
+fn put_frame(out: &mut Vec<u8>, histogram: &Histogram) {
+    let mut frame = Vec::new();
+    hist::codec::frame::encode(histogram, PLAIN, &mut frame);
+    put_bytes(out, &frame);
+}
+
+fn put_time<T>(out: &mut Vec<u8>, row: &Row<T>) {
+    put_zigzag(out, row.end);
+    put_varint(out, row.end.wrapping_sub(row.start) as u64);
+}
+
 const SUMMARY_NUMBERS: [fn(&Summary) -> f64; 6] =
     [|s| s.sum.parts().0, |s| s.sum.parts().1, |s| s.min, |s| s.max, |s| s.first, |s| s.last];
 
@@ -488,22 +582,50 @@ pub(crate) fn times<'a>(header: &Header, bytes: &'a [u8]) -> Result<(Times, &'a 
     Ok((times, rest))
 }
 
-/// All rows of a checked chunk.
-pub(crate) fn decode(header: &Header, bytes: &[u8]) -> Result<Rows, Fault> {
+/// All rows of a checked chunk, and of readings of what grows which reading they followed.
+pub(crate) fn decode(header: &Header, bytes: &[u8]) -> Result<(Rows, Predecessor), Fault> {
     let (times, rest) = times(header, bytes)?;
     let mut reader = Reader::new(rest);
+    let mut predecessor = Predecessor::Unknown;
     let rows = match header.content {
         Content::Histograms => {
             let (histograms, _) = block::decode(rest).map_err(|error| error.to_string())?;
-            return Ok(Rows::Histograms(rows(&times, histograms)?));
+            return Ok((Rows::Histograms(rows(&times, histograms)?), predecessor));
         }
-        Content::Cumulative => Rows::Cumulative(cumulative(&mut reader, &times)?),
+        Content::Cumulative | Content::CumulativeAfter => {
+            let readings = Readings::read(&mut reader, header.content, times.len())?;
+            let values = readings.values()?;
+            predecessor = readings.predecessor;
+            Rows::Cumulative(rows(&times, values)?)
+        }
+        Content::NumbersAfter => {
+            predecessor = number_before(&mut reader)?;
+            Rows::Numbers(rows(&times, get(&mut reader, times.len())?)?)
+        }
         Content::Numbers => Rows::Numbers(rows(&times, get(&mut reader, times.len())?)?),
         Content::Summaries => Rows::Summaries(rows(&times, summaries(&mut reader, times.len())?)?),
         Content::Texts => Rows::Texts(rows(&times, texts(&mut reader, times.len())?)?),
     };
     reader.finish().map_err(|error| error.to_string())?;
-    Ok(rows)
+    Ok((rows, predecessor))
+}
+
+/// The last reading of a checked chunk that ended by `time`, alone, as [`Rows::last_reading`]. Of a chunk that ended
+/// by then only that one is worked out.
+pub(crate) fn last_reading(
+    header: &Header,
+    bytes: &[u8],
+    time: i64,
+) -> Result<Option<Rows>, Fault> {
+    let is_cumulative = matches!(header.content, Content::Cumulative | Content::CumulativeAfter);
+    if !is_cumulative || header.end > time {
+        return Ok(decode(header, bytes)?.0.last_reading(time));
+    }
+    let (times, rest) = times(header, bytes)?;
+    let Some(&(start, end)) = times.last() else { return Ok(None) };
+    let mut reader = Reader::new(rest);
+    let value = Readings::read(&mut reader, header.content, times.len())?.last()?;
+    Ok(Some(Rows::Cumulative(vec![Row { start, end, value }])))
 }
 
 fn rows<T>(times: &[(i64, i64)], values: Vec<T>) -> Result<Vec<Row<T>>, Fault> {
@@ -521,28 +643,122 @@ fn get<T: pco::data_types::Number + Default>(
     column::read(bytes, rows).map_err(|error| error.to_string())
 }
 
-fn cumulative(reader: &mut Reader<'_>, times: &[(i64, i64)]) -> Result<Vec<Row<Histogram>>, Fault> {
-    let bytes = |reader: &mut Reader<'_>, field| {
-        reader.bytes(field).map(<[u8]>::to_owned).map_err(|error| error.to_string())
+/// Cumulative histograms as their chunk has them: one reading in full, and what each other adds.
+struct Readings {
+    predecessor: Predecessor,
+    /// The first reading, or the one that it followed if the first too is told by what it adds.
+    base: Histogram,
+    /// A block: what each reading adds to the one before.
+    steps: Vec<u8>,
+    rows: usize,
+    is_first_added: bool,
+    standings: Vec<u8>,
+    columns: Vec<Vec<f64>>,
+}
+
+impl Readings {
+    fn read(reader: &mut Reader<'_>, content: Content, rows: usize) -> Result<Readings, Fault> {
+        let mut predecessor = Predecessor::Unknown;
+        let mut before = None;
+        let mut is_first_added = false;
+        if content == Content::CumulativeAfter {
+            predecessor = Predecessor::Nothing;
+            let standing = reader.u8("standing").map_err(|error| error.to_string())?;
+            if standing_is_known(standing)? {
+                let (start, end) = time(reader)?;
+                let value = frame(reader, "reading before")?;
+                is_first_added = standing == ADDED;
+                before = is_first_added.then(|| value.clone());
+                predecessor =
+                    Predecessor::Reading(Rows::Cumulative(vec![Row { start, end, value }]));
+            }
+        }
+        let base = match before {
+            Some(before) => before,
+            None => frame(reader, "first reading")?,
+        };
+        let text = |error: model::Error| error.to_string();
+        let steps = reader.bytes("steps").map_err(text)?.to_owned();
+        let standings = reader.take(rows, "standings").map_err(text)?.to_owned();
+        let columns = (0..4).map(|_| get(reader, rows)).collect::<Result<_, _>>()?;
+        Ok(Readings { predecessor, base, steps, rows, is_first_added, standings, columns })
+    }
+
+    fn sides(&self, row: usize) -> Sides {
+        Sides::read(self.standings[row], std::array::from_fn(|column| self.columns[column][row]))
+    }
+
+    fn values(&self) -> Result<Vec<Histogram>, Fault> {
+        let (steps, _) = block::decode(&self.steps).map_err(|error| error.to_string())?;
+        let told = usize::from(!self.is_first_added);
+        if steps.len() + told != self.rows {
+            return Err(format!("{} steps for {} rows", steps.len(), self.rows));
+        }
+        let mut values = Vec::with_capacity(self.rows);
+        let mut last = self.base.clone();
+        if !self.is_first_added {
+            values.push(last.clone());
+        }
+        for step in &steps {
+            let sides = self.sides(values.len());
+            last = rebuilt(&last, step, &sides).ok_or("a step that does not fit")?;
+            values.push(last.clone());
+        }
+        Ok(values)
+    }
+
+    /// The last of the values, which are not none.
+    fn last(&self) -> Result<Histogram, Fault> {
+        if self.rows == 1 && !self.is_first_added {
+            return Ok(self.base.clone());
+        }
+        let scheme = block::scheme(&self.steps).map_err(|error| error.to_string())?;
+        let mut added = Accumulator::new(scheme);
+        block::merge_into(&self.steps, 0..self.rows, &mut added)
+            .map_err(|error| error.to_string())?;
+        let mut parts = added.to_histogram().into_parts();
+        (parts.sum, parts.min, parts.max) = (Side::Absent, Side::Absent, Side::Absent);
+        let added = Histogram::from_parts(parts).map_err(|error| error.to_string())?;
+        let last = rebuilt(&self.base, &added, &self.sides(self.rows - 1));
+        last.ok_or_else(|| "a step that does not fit".to_owned())
+    }
+}
+
+/// Whether there is a reading before, by its standing.
+fn standing_is_known(standing: u8) -> Result<bool, Fault> {
+    match standing {
+        NOTHING_BEFORE => Ok(false),
+        ADDED | APART => Ok(true),
+        other => Err(format!("a reading before of the unknown standing {other}")),
+    }
+}
+
+fn time(reader: &mut Reader<'_>) -> Result<(i64, i64), Fault> {
+    let mut read = || -> model::Result<_> {
+        let end = reader.zigzag("end of the reading before")?;
+        Ok((end.wrapping_sub(reader.varint("span of the reading before")? as i64), end))
     };
-    let first = bytes(reader, "first reading")?;
-    let (mut last, _) = hist::codec::frame::decode(&first).map_err(|error| error.to_string())?;
-    let steps = bytes(reader, "steps")?;
-    let (steps, _) = block::decode(&steps).map_err(|error| error.to_string())?;
-    let standings = reader.take(times.len(), "standings").map_err(|error| error.to_string())?;
-    let columns: Vec<Vec<f64>> =
-        (0..4).map(|_| get(reader, times.len())).collect::<Result<_, _>>()?;
-    if steps.len() + 1 != times.len() {
-        return Err(format!("{} steps for {} rows", steps.len(), times.len()));
+    match read().map_err(|error| error.to_string())? {
+        (start, end) if start <= end => Ok((start, end)),
+        (start, end) => Err(format!("a reading before from {start} to {end}")),
     }
-    let mut values = vec![last.clone()];
-    for (at, step) in steps.iter().enumerate() {
-        let sides =
-            Sides::read(standings[at + 1], std::array::from_fn(|column| columns[column][at + 1]));
-        last = rebuilt(&last, step, &sides).ok_or("a step that does not fit")?;
-        values.push(last.clone());
+}
+
+fn frame(reader: &mut Reader<'_>, field: &'static str) -> Result<Histogram, Fault> {
+    let bytes = reader.bytes(field).map_err(|error| error.to_string())?;
+    let (histogram, _) = hist::codec::frame::decode(bytes).map_err(|error| error.to_string())?;
+    Ok(histogram)
+}
+
+fn number_before(reader: &mut Reader<'_>) -> Result<Predecessor, Fault> {
+    let standing = reader.u8("standing").map_err(|error| error.to_string())?;
+    if !standing_is_known(standing)? {
+        return Ok(Predecessor::Nothing);
     }
-    rows(times, values)
+    let (start, end) = time(reader)?;
+    let bytes = reader.array("reading before").map_err(|error| error.to_string())?;
+    let row = Row { start, end, value: f64::from_le_bytes(bytes) };
+    Ok(Predecessor::Reading(Rows::Numbers(vec![row])))
 }
 
 fn summaries(reader: &mut Reader<'_>, rows: usize) -> Result<Vec<Summary>, Fault> {

@@ -23,8 +23,12 @@ impl Inner {
         let (mut changed, mut failed) = (false, None);
         let mut left: BTreeSet<u64> = BTreeSet::new();
         while let Some(parts) = self.parts_to_put_together(&left) {
-            match self.merge_parts(&parts) {
-                Ok(()) => changed = true,
+            let numbers: Vec<String> =
+                parts.iter().map(|part| format!("{:016x}", part.number)).collect();
+            let name = format!("putting together parts {}", numbers.join(", "));
+            match self.guarded(&name, || self.merge_parts(&parts).map(|()| true)) {
+                Ok(true) => changed = true,
+                Ok(false) => left.extend(parts.iter().map(|part| part.number)),
                 // Parts that cannot be read are no reason to leave the others.
                 Err(error) => {
                     left.extend(parts.iter().map(|part| part.number));
@@ -80,9 +84,9 @@ impl Inner {
             }
         }
         for (id, kind) in self.series_in(&parts, &mut gaps)? {
-            let Some(mut rows) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? else { continue };
-            rows.settle(kind);
-            writing.put(id, kind, rows)?;
+            let Some(gathered) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? else { continue };
+            let (rows, predecessor) = gathered.settled(kind);
+            writing.put(id, kind, rows, predecessor)?;
         }
         change.add(writing, covers)?;
         change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))

@@ -120,6 +120,18 @@ pub enum Error {
         /// What it may be.
         expected: &'static str,
     },
+    /// A piece of maintenance panicked: topdeck has a defect there. The rest is kept in order.
+    #[error(
+        "{doing} met a defect of topdeck and is tried again in {seconds} s; please report it: {message}"
+    )]
+    Defect {
+        /// What was being done, and to what.
+        doing: String,
+        /// What the panic said.
+        message: String,
+        /// When it is tried again.
+        seconds: u64,
+    },
     /// An earlier error left memory and disk apart; opening the store again brings them together.
     #[error("the store stopped after an error: {why}; open it again")]
     Stopped {

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use model::{Gap, SeriesId};
+use model::{Gap, Kind, SeriesId};
 
 use crate::backend::{Part, Place};
 use crate::chunk::{self, Header};
 use crate::error::Result;
 use crate::manifest::PartInfo;
-use crate::row::Rows;
+use crate::row::{Predecessor, Rows};
 use crate::store::Inner;
 
 /// Reads a chunk and compares its checksum and what it is. What is damaged is a gap; what cannot be read now is
@@ -72,14 +72,70 @@ impl Inner {
     }
 }
 
-/// All rows of a series in some parts that pass `wanted`, unsettled; `None` if there are none.
+/// What chunks of a series of readings say of the reading that their first followed. A chunk that was written before
+/// a late reading came says an older one; a chunk says of one that is gone what nothing else says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Predecessors(Vec<((i64, i64), Predecessor)>);
+
+impl Predecessors {
+    /// Adds what a chunk says whose rows these are.
+    pub(crate) fn add(&mut self, rows: &Rows, predecessor: Predecessor) {
+        self.0.extend(rows.first_time().map(|first| (first, predecessor)));
+    }
+
+    /// Forgets readings that `keep` refuses, by when they ended.
+    pub(crate) fn retain(&mut self, keep: impl Fn(i64) -> bool) {
+        for (_, predecessor) in &mut self.0 {
+            if predecessor.time().is_some_and(|time| !keep(time.0)) {
+                *predecessor = Predecessor::Unknown;
+            }
+        }
+    }
+
+    /// What the reading followed that ended and began then, as far as chunks say.
+    pub(crate) fn of(&self, first: (i64, i64)) -> Predecessor {
+        let known = self.0.iter().filter(|held| held.1.time().is_some_and(|time| time < first));
+        if let Some((_, last)) = known.max_by_key(|held| held.1.time()) {
+            return last.clone();
+        }
+        let at = self.0.iter().filter(|held| held.0 <= first).max_by_key(|held| held.0);
+        match at {
+            Some((_, Predecessor::Nothing)) => Predecessor::Nothing,
+            _ => Predecessor::Unknown,
+        }
+    }
+
+    /// What the chunk says whose first row that is.
+    pub(crate) fn at(&self, first: (i64, i64)) -> Option<&Predecessor> {
+        self.0.iter().find(|held| held.0 == first).map(|held| &held.1)
+    }
+}
+
+/// Rows of a series out of parts.
+pub(crate) struct Gathered {
+    /// Unsettled.
+    pub(crate) rows: Rows,
+    pub(crate) predecessors: Predecessors,
+}
+
+impl Gathered {
+    /// Rows in order, and what chunks say of the reading that the first followed.
+    pub(crate) fn settled(mut self, kind: Kind) -> (Rows, Predecessor) {
+        self.rows.settle(kind);
+        let first = self.rows.first_time();
+        let predecessor = first.map_or(Predecessor::Unknown, |first| self.predecessors.of(first));
+        (self.rows, predecessor)
+    }
+}
+
+/// All rows of a series in some parts that ended within `range`, unsettled; `None` if there are none.
 pub(crate) fn rows(
     parts: &[Arc<dyn Part>],
     series: &SeriesId,
     range: &Range<i64>,
     gaps: &mut Vec<Gap>,
-) -> Result<Option<Rows>> {
-    let mut found: Option<Rows> = None;
+) -> Result<Option<Gathered>> {
+    let mut found: Option<Gathered> = None;
     let mut bytes = Vec::new();
     for part in parts {
         for place in part.find(series)? {
@@ -89,19 +145,36 @@ pub(crate) fn rows(
             let read = read(&**part, &place, &mut bytes)?.and_then(|header| {
                 chunk::decode(&header, &bytes).map_err(|why| gap(&**part, &place, &why))
             });
-            let mut rows = match read {
-                Ok(rows) => rows,
+            let (mut rows, predecessor) = match read {
+                Ok(read) => read,
                 Err(gap) => {
                     gaps.push(gap);
                     continue;
                 }
             };
+            let mut predecessors = Predecessors::default();
+            predecessors.add(&rows, predecessor);
             rows.retain(|_, end| range.contains(&end.saturating_sub(1)));
             match &mut found {
-                Some(found) => found.append(rows),
-                None => found = Some(rows),
+                Some(found) => {
+                    found.rows.append(rows);
+                    found.predecessors.0.extend(predecessors.0);
+                }
+                None => found = Some(Gathered { rows, predecessors }),
             }
         }
     }
     Ok(found)
+}
+
+/// The later of two readings; of those of one time the one that counts.
+pub(crate) fn later(a: Option<Rows>, b: Option<Rows>, kind: Kind) -> Option<Rows> {
+    match (a, b) {
+        (Some(mut a), Some(b)) => {
+            a.append(b);
+            a.settle(kind);
+            a.last_reading(i64::MAX)
+        }
+        (a, b) => a.or(b),
+    }
 }

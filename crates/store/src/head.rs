@@ -11,6 +11,7 @@ use hist::codec::frame;
 use model::wire::{Reader, put_bytes, put_varint, put_zigzag};
 use model::{Entry, Gap, Kind};
 
+use crate::chunk::begins;
 use crate::index::Number;
 use crate::resolution::{Resolution, slot};
 use crate::row::{Row, Rows};
@@ -32,7 +33,7 @@ struct Pending {
     /// Rows as they came: start zigzag less the end before, span varint, value.
     bytes: Vec<u8>,
     end: i64,
-    /// When the earliest row began (or was read, of what grows), and the latest ended.
+    /// When the earliest row began, as chunks say it, and the latest ended.
     covers: (i64, i64),
 }
 
@@ -76,7 +77,7 @@ impl Head {
             Kind::Histogram(_) | Kind::Text => put_bytes(&mut pending.bytes, entry.value),
         }
         pending.end = entry.end;
-        let start = if kind.is_cumulative() { entry.end } else { entry.start };
+        let start = begins(kind, (entry.start, entry.end));
         pending.covers = (pending.covers.0.min(start), pending.covers.1.max(entry.end));
         self.bytes += pending.bytes.capacity() - before;
         self.rows += 1;

@@ -71,7 +71,7 @@ pub mod fuzzing {
         let mut bytes = bytes.to_vec();
         chunk::put_right(&mut bytes);
         let header = chunk::check(&bytes).ok()?;
-        let rows = chunk::decode(&header, &bytes).ok()?.len();
+        let rows = chunk::decode(&header, &bytes).ok()?.0.len();
         assert_eq!(rows, header.rows, "BUG: other rows than the header says");
         Some(rows)
     }

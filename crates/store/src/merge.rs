@@ -1,5 +1,6 @@
 //! Histograms put together in columns, straight from the bytes of chunks.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use hist::codec::block;
@@ -11,12 +12,24 @@ use crate::grid::Run;
 pub(crate) struct Merge {
     columns: usize,
     sets: Vec<(Scheme, Vec<Accumulator>)>,
+    full: BTreeSet<usize>,
 }
+
+/// What is in each column.
+pub(crate) struct Merged {
+    pub(crate) columns: Vec<Mixture>,
+    /// Columns that lack what would have made them count more than 2^64 - 1 values.
+    pub(crate) full: BTreeSet<usize>,
+}
+
+/// Why a column that is full lacks something.
+pub(crate) const FULL: &str =
+    "more values than can be counted (2^64 - 1); histograms that did not fit are left out";
 
 impl Merge {
     /// Of so many columns.
     pub(crate) fn new(columns: usize) -> Merge {
-        Merge { columns, sets: Vec::new() }
+        Merge { columns, sets: Vec::new(), full: BTreeSet::new() }
     }
 
     fn set(&mut self, scheme: &Scheme) -> &mut Vec<Accumulator> {
@@ -31,8 +44,9 @@ impl Merge {
 
     /// Adds one to a column.
     pub(crate) fn add(&mut self, column: usize, histogram: &Histogram) {
-        let set = self.set(histogram.scheme());
-        set[column].add(histogram).expect("BUG: it is of this grid");
+        if self.set(histogram.scheme())[column].add(histogram).is_err() {
+            self.full.insert(column);
+        }
     }
 
     /// Adds rows of a block to columns.
@@ -50,17 +64,19 @@ impl Merge {
     }
 
     /// What is in each column.
-    pub(crate) fn finish(self) -> Vec<Mixture> {
-        let mut mixtures: Vec<Mixture> = vec![Mixture::default(); self.columns];
+    pub(crate) fn finish(self) -> Merged {
+        let mut columns: Vec<Mixture> = vec![Mixture::default(); self.columns];
+        let mut full = self.full;
         for (_, set) in self.sets {
-            for (mixture, accumulator) in mixtures.iter_mut().zip(set) {
+            for (at, (mixture, accumulator)) in columns.iter_mut().zip(set).enumerate() {
                 let histogram = accumulator.to_histogram();
-                if !histogram.is_empty() || histogram.nan_count() > 0 {
-                    mixture.add(&histogram).expect("BUG: more than 2^64 values");
+                let is_something = !histogram.is_empty() || histogram.nan_count() > 0;
+                if is_something && mixture.add(&histogram).is_err() {
+                    full.insert(at);
                 }
             }
         }
-        mixtures
+        Merged { columns, full }
     }
 }
 

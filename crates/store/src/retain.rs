@@ -11,7 +11,8 @@ use crate::error::Result;
 use crate::gather;
 use crate::manifest::{Covers, Keep, Manifest, PartInfo};
 use crate::resolution::{DAY, Resolution, slot};
-use crate::roll::{ALL_TIME, Filter, unrolled};
+use crate::roll::{ALL_TIME, BaseParts, Filter, unrolled};
+use crate::row::Predecessor;
 use crate::store::{Deleted, Inner};
 
 /// The rule that counts for a series.
@@ -49,7 +50,8 @@ impl Inner {
             if waits || !rules.iter().any(is_old) {
                 continue;
             }
-            match self.drop_from(&part, &keep) {
+            let name = format!("dropping rows of part {:016x}", part.number);
+            match self.guarded(&name, || self.drop_from(&part, &keep)) {
                 Ok(dropped) => changed |= dropped,
                 // A part that cannot be read is no reason to leave the others.
                 Err(error) => failed = failed.or(Some(error)),
@@ -100,8 +102,9 @@ impl Inner {
         }
         let mut writing = change.write(info.resolution);
         for (id, kind) in series.into_iter().filter(|(id, _)| !expires.contains(id)) {
-            if let Some(rows) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? {
-                writing.put(id, kind, rows)?;
+            if let Some(gathered) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? {
+                let (rows, predecessor) = gathered.settled(kind);
+                writing.put(id, kind, rows, predecessor)?;
             }
         }
         let new = change.add(writing, info.covers.clone())?;
@@ -184,8 +187,9 @@ impl Inner {
         Ok(rows(&before).saturating_sub(rows(&self.state().manifest)))
     }
 
-    /// A part of the base without the rows that `keep` refuses; the new one's number.
-    fn rewrite(
+    /// A part of the base without the rows that `keep` refuses, each series after the reading that it follows now;
+    /// the new one's number.
+    pub(crate) fn rewrite(
         &self,
         change: &mut Change<'_>,
         info: &PartInfo,
@@ -195,10 +199,11 @@ impl Inner {
         let parts = [self.part(info.number)?];
         change.remove(info.number);
         let mut writing = change.write(info.resolution);
+        let base = BaseParts::of(&change.before);
         for (id, kind) in self.series_in(&parts, gaps)? {
-            let Some(mut rows) = gather::rows(&parts, &id, &ALL_TIME, gaps)? else { continue };
-            rows.retain(|_, end| keep(&id, end));
-            writing.put(id, kind, rows)?;
+            let Some(gathered) = gather::rows(&parts, &id, &ALL_TIME, gaps)? else { continue };
+            let (rows, predecessor) = self.after(&base, &id, kind, gathered, Some(keep), gaps)?;
+            writing.put(id, kind, rows, predecessor)?;
         }
         change.add(writing, Covers::new())
     }
@@ -218,7 +223,8 @@ impl Inner {
         writing.spans(info.start..info.end)?;
         let (mut gone, mut kept) = (0, 0);
         for (id, kind) in self.series_in(&parts, &mut gaps)? {
-            let Some(mut rows) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? else { continue };
+            let Some(gathered) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? else { continue };
+            let mut rows = gathered.rows;
             if ids.contains(&id) {
                 let before = rows.len() as u64;
                 let is_of = |end: i64| days.contains(&slot(end, DAY));
@@ -231,7 +237,7 @@ impl Inner {
                 rows.retain(|start, end| !(overlaps(start, end) && within(start, end)));
                 gone += before - rows.len() as u64;
             }
-            writing.put(id, kind, rows)?;
+            writing.put(id, kind, rows, Predecessor::Unknown)?;
         }
         deleted.kept += kept;
         if gone == 0 {

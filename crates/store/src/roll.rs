@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,12 +20,12 @@ use crate::change::{Change, Writing};
 use crate::chunk;
 use crate::delta::deltas;
 use crate::error::Result;
-use crate::gather;
+use crate::gather::{self, Gathered, Predecessors};
 use crate::grid::Run;
 use crate::manifest::{Covers, Keep, Manifest, PartInfo};
-use crate::merge::{Merge, rows_of};
+use crate::merge::{FULL, Merge, rows_of};
 use crate::resolution::{DAY, Resolution, SECOND, slot};
-use crate::row::{Row, Rows, Summary, add_to};
+use crate::row::{Predecessor, Row, Rows, Summary, add_to};
 use crate::store::Inner;
 
 /// Whether a row of a series that ended at a time stays.
@@ -80,15 +81,13 @@ impl Manifest {
             )
     }
 
-    /// Of settled readings without one before them: the first must not count all since its start if what it
-    /// followed was dropped, for that stands in rollups. What happened since is then not known.
+    /// Of settled readings of which nobody knows what the first followed: it must not count all since its start if
+    /// that was dropped, for that stands in rollups. What happened since is then not known.
     pub(crate) fn without_dropped(&self, id: &SeriesId, rows: &mut Rows) -> Option<Gap> {
-        let (start, end) = match rows {
-            Rows::Cumulative(rows) => rows.first().map(|row| (row.start, row.end))?,
-            Rows::Numbers(rows) => rows.first().map(|row| (row.start, row.end))?,
-            _ => return None,
-        };
-        if start == end || !self.may_follow_dropped((start, end)) {
+        let (end, start) = rows.first_time()?;
+        // One that does not say since when it counts may follow whatever was dropped.
+        let since = if start == end { i64::MIN } else { start };
+        if !self.may_follow_dropped((since, end)) {
             return None;
         }
         match rows {
@@ -98,6 +97,21 @@ impl Manifest {
         }
         let reason = format!("readings of series {id} before this one were dropped");
         Some(Gap { start: end.saturating_sub(1), end, producer: None, lost: None, reason })
+    }
+
+    /// Of the reading before some others that is stored, and what their chunks say that they followed, the one that
+    /// counts. A reading that came after those of its day were dropped is in no rollup: what followed them follows
+    /// them still, or what happened in between would be lost.
+    pub(crate) fn predecessor(&self, stored: Option<Rows>, told: Predecessor) -> Predecessor {
+        let Some(reading) = stored else { return told };
+        let time = reading.first_time();
+        let is_newer = match &told {
+            Predecessor::Unknown => true,
+            told => {
+                time > told.time() && time.is_some_and(|(end, _)| self.is_whole(slot(end, DAY)))
+            }
+        };
+        if is_newer { Predecessor::Reading(reading) } else { told }
     }
 
     /// Rollups of a day that have what was in the part `old` cover its successor too.
@@ -129,8 +143,9 @@ impl Inner {
             let Some(&day) = due else { return failed.map_or(Ok(changed), Err) };
             // A day that cannot be read is no reason to leave the others.
             tried.insert(day);
-            match self.roll(day) {
-                Ok(()) => changed = true,
+            let name = format!("rolling up day {}", day.div_euclid(DAY));
+            match self.guarded(&name, || self.roll(day).map(|()| true)) {
+                Ok(rolled) => changed |= rolled,
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -268,10 +283,10 @@ impl Inner {
         writing.spans(first..last.saturating_add(DAY))?;
         let parts = self.parts([part], gaps)?;
         for (id, kind) in self.series_in(&parts, gaps)? {
-            let rows = gather::rows(&parts, &id, &ALL_TIME, gaps)?;
-            let Some(mut rows) = rows else { continue };
+            let gathered = gather::rows(&parts, &id, &ALL_TIME, gaps)?;
+            let Some(mut rows) = gathered.map(|gathered| gathered.rows) else { continue };
             rows.retain(|_, end| covers.contains_key(&slot(end, DAY)));
-            writing.put(id, kind, rows)?;
+            writing.put(id, kind, rows, Predecessor::Unknown)?;
         }
         change.add(writing, covers).map(|_| ())
     }
@@ -309,6 +324,7 @@ impl Inner {
         let mut rollups: Vec<Writing<'_>> =
             Resolution::ROLLUPS.map(|resolution| change.write(resolution)).into();
         let goes = |keep: &Keep| keep.resolution == Resolution::Base && keep.duration.is_some();
+        let base_parts = BaseParts::of(&change.before);
         let minutes_pay = change.before.keep.iter().any(goes) || self.do_minutes_pay(&parts)?;
         let finest = if minutes_pay { Resolution::Minute } else { Resolution::FiveMinutes };
         for (id, kind) in self.series_in(&parts, gaps)? {
@@ -318,26 +334,29 @@ impl Inner {
                 put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
                 continue;
             }
-            let mut rows = gather::rows(&parts, &id, &(day..day + DAY), gaps)?
-                .unwrap_or_else(|| Rows::none_of(kind));
-            if let Some(keep) = filter {
-                rows.retain(|_, end| keep(&id, end));
-            }
-            rows.settle(kind);
-            rebuilt.put(id, kind, &rows)?;
+            let gathered = gather::rows(&parts, &id, &(day..day + DAY), gaps)?;
+            let Some(gathered) = gathered else { continue };
+            let told = gathered.predecessors.clone();
+            let (mut rows, predecessor) =
+                self.after(&base_parts, &id, kind, gathered, filter, gaps)?;
+            rebuilt.put(id, kind, &rows, &predecessor)?;
             if kind.is_cumulative() && !is_whole {
                 gaps.extend(too_late(&id, &rows));
                 continue;
             }
-            let before = match kind.is_cumulative() {
-                true => self.reading_before(&change.before, &id, kind, day, filter, gaps)?,
-                false => None,
-            };
-            if kind.is_cumulative() && before.is_none() {
-                gaps.extend(change.before.without_dropped(&id, &mut rows));
+            if kind.is_cumulative() {
+                rebuilt.renew_outdated(&rows, &predecessor, &told);
+                if predecessor == Predecessor::Unknown {
+                    gaps.extend(change.before.without_dropped(&id, &mut rows));
+                }
             }
-            let mut finer = happened(kind, rows, before, day);
+            let mut finer = happened(kind, rows, predecessor.into_reading(), day);
             put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
+        }
+        for number in rebuilt.take_outdated() {
+            let info = &change.before.parts[&number].clone();
+            let renewed = self.rewrite(change, info, &|_, _| true, gaps)?;
+            rebuilt.kept.extend(renewed);
         }
         let numbers = rebuilt.finish(change)?;
         let covers = Covers::from([(day, numbers)]);
@@ -363,44 +382,132 @@ impl Inner {
         Ok(false)
     }
 
-    /// The last reading of a series up to `time`.
+    /// The last stored reading of a series up to `time`. Of one that `filter` refuses, the one that it followed, if
+    /// nothing else says what came before.
     pub(crate) fn reading_before(
         &self,
-        manifest: &Manifest,
+        base: &BaseParts<'_>,
         id: &SeriesId,
         kind: Kind,
         time: i64,
         filter: Option<&Filter<'_>>,
         gaps: &mut Vec<Gap>,
     ) -> Result<Option<Rows>> {
+        let mut refused: Option<Rows> = None;
+        for parts in base.partitions.values().rev() {
+            let started = parts.iter().copied().filter(|part| part.start <= time);
+            let parts = self.parts(started, gaps)?;
+            let found = match filter {
+                None => last_reading(&parts, id, kind, time, gaps)?,
+                Some(keep) => {
+                    let before = i64::MIN..time;
+                    let Some(mut gathered) = gather::rows(&parts, id, &before, gaps)? else {
+                        continue;
+                    };
+                    gathered.rows.retain(|_, end| keep(id, end));
+                    gathered.predecessors.retain(|end| keep(id, end));
+                    let told = gathered.predecessors.of((time, i64::MAX)).into_reading();
+                    refused = gather::later(refused, told, kind);
+                    gathered.rows.settle(kind);
+                    gathered.rows.last_reading(time)
+                }
+            };
+            if found.is_some() {
+                return Ok(gather::later(found, refused, kind));
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Rows that `filter` lets pass, in order, and the reading that the first follows now.
+    pub(crate) fn after(
+        &self,
+        base: &BaseParts<'_>,
+        id: &SeriesId,
+        kind: Kind,
+        mut gathered: Gathered,
+        filter: Option<&Filter<'_>>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<(Rows, Predecessor)> {
+        if let Some(keep) = filter {
+            gathered.rows.retain(|_, end| keep(id, end));
+            gathered.predecessors.retain(|end| keep(id, end));
+        }
+        let (rows, told) = gathered.settled(kind);
+        let Some((end, _)) = rows.first_time().filter(|_| kind.is_cumulative()) else {
+            return Ok((rows, Predecessor::Unknown));
+        };
+        let before = end.saturating_sub(1);
+        let stored = self.reading_before(base, id, kind, before, filter, gaps)?;
+        Ok((rows, base.manifest.predecessor(stored, told)))
+    }
+}
+
+/// Parts of the base by the start of their partition.
+pub(crate) struct BaseParts<'a> {
+    manifest: &'a Manifest,
+    partitions: BTreeMap<i64, Vec<&'a PartInfo>>,
+}
+
+impl<'a> BaseParts<'a> {
+    pub(crate) fn of(manifest: &'a Manifest) -> BaseParts<'a> {
         let mut partitions: BTreeMap<i64, Vec<&PartInfo>> = BTreeMap::new();
-        for part in manifest.base_parts().filter(|part| part.start <= time) {
+        for part in manifest.base_parts() {
             partitions.entry(part.partition().start).or_default().push(part);
         }
-        for parts in partitions.values().rev() {
-            let parts = self.parts(parts.iter().copied(), gaps)?;
-            let Some(mut rows) = gather::rows(&parts, id, &(i64::MIN..time), gaps)? else {
-                continue;
-            };
-            if let Some(keep) = filter {
-                rows.retain(|_, end| keep(id, end));
-            }
-            if rows.len() > 0 {
-                rows.settle(kind);
-                return Ok(Some(rows.last()));
-            }
-        }
-        Ok(None)
+        BaseParts { manifest, partitions }
     }
+}
+
+/// The last reading of a series in some parts that ended by `time`.
+fn last_reading(
+    parts: &[Arc<dyn Part>],
+    id: &SeriesId,
+    kind: Kind,
+    time: i64,
+    gaps: &mut Vec<Gap>,
+) -> Result<Option<Rows>> {
+    let mut places = Vec::new();
+    for part in parts {
+        let found = part.find(id)?.into_iter().filter(|place| place.start <= time);
+        places.extend(found.map(|place| (part, place)));
+    }
+    places.sort_by_key(|(_, place)| Reverse(place.end.min(time)));
+    let mut last: Option<Rows> = None;
+    let mut bytes = Vec::new();
+    for (part, place) in places {
+        let is_later = |held: &Rows| held.first_time().is_some_and(|held| held.0 > place.end);
+        if last.as_ref().is_some_and(is_later) {
+            break;
+        }
+        let read = gather::read(&**part, &place, &mut bytes)?.and_then(|header| {
+            chunk::last_reading(&header, &bytes, time)
+                .map_err(|why| gather::gap(&**part, &place, &why))
+        });
+        match read {
+            Ok(found) => last = gather::later(last, found, kind),
+            Err(gap) => gaps.push(gap),
+        }
+    }
+    Ok(last)
 }
 
 pub(crate) const ALL_TIME: Range<i64> = i64::MIN..i64::MAX;
 
 /// Base parts of one day, written anew where several lie in one partition or rows go.
+#[derive(Default)]
 struct Rebuilt<'a> {
     writings: BTreeMap<i64, Writing<'a>>,
     removed: Vec<u64>,
     kept: BTreeSet<u64>,
+    /// Of a partition whose part is kept, its number.
+    kept_at: BTreeMap<i64, u64>,
+    outdated: BTreeSet<u64>,
+}
+
+/// What readings of a partition follow: an earlier one of the same day, or what the day's first follows.
+fn before_partition(rows: &Rows, start: i64, predecessor: &Predecessor) -> Predecessor {
+    rows.last_reading(start).map_or_else(|| predecessor.clone(), Predecessor::Reading)
 }
 
 impl<'a> Rebuilt<'a> {
@@ -414,27 +521,60 @@ impl<'a> Rebuilt<'a> {
         for part in base {
             partitions.entry(part.partition().start).or_default().push(part.number);
         }
-        let mut rebuilt =
-            Rebuilt { writings: BTreeMap::new(), removed: Vec::new(), kept: BTreeSet::new() };
+        let mut rebuilt = Rebuilt::default();
         for (start, numbers) in partitions {
             if numbers.len() > 1 || filters {
                 rebuilt.writings.insert(start, change.write(Resolution::Base));
                 rebuilt.removed.extend(numbers);
             } else {
+                rebuilt.kept_at.extend(numbers.iter().map(|&number| (start, number)));
                 rebuilt.kept.extend(numbers);
             }
         }
         rebuilt
     }
 
-    fn put(&mut self, id: SeriesId, kind: Kind, rows: &Rows) -> Result<()> {
+    fn put(
+        &mut self,
+        id: SeriesId,
+        kind: Kind,
+        rows: &Rows,
+        predecessor: &Predecessor,
+    ) -> Result<()> {
         for (&start, writing) in &mut self.writings {
             let range = start..start + Resolution::Base.partition();
+            let predecessor = match kind.is_cumulative() {
+                true => before_partition(rows, start, predecessor),
+                false => Predecessor::Unknown,
+            };
             let mut rows = rows.clone();
             rows.retain(|_, end| range.contains(&end.saturating_sub(1)));
-            writing.put(id, kind, rows)?;
+            writing.put(id, kind, rows, predecessor)?;
         }
         Ok(())
+    }
+
+    /// Notes parts that stay as they are although the first reading of a series follows a later one than they say:
+    /// it came late. When that one is dropped, nobody would know what happened in between.
+    fn renew_outdated(&mut self, rows: &Rows, predecessor: &Predecessor, told: &Predecessors) {
+        for (&start, &number) in &self.kept_at {
+            let partition = start..start + Resolution::Base.partition();
+            let is_of = |end: i64| partition.contains(&end.saturating_sub(1));
+            let first = rows.times().into_iter().find(|&(_, end)| is_of(end));
+            let Some((began, end)) = first else { continue };
+            let now = before_partition(rows, start, predecessor);
+            let then = told.at((end, began)).and_then(Predecessor::time);
+            if now.time().is_some() && then < now.time() {
+                self.outdated.insert(number);
+            }
+        }
+    }
+
+    /// Parts that are to be written anew, which are kept no longer.
+    fn take_outdated(&mut self) -> BTreeSet<u64> {
+        let outdated = std::mem::take(&mut self.outdated);
+        self.kept.retain(|number| !outdated.contains(number));
+        outdated
     }
 
     fn finish(self, change: &mut Change<'_>) -> Result<BTreeSet<u64>> {
@@ -501,7 +641,7 @@ fn put_rollups(
     for (writing, resolution) in rollups.iter_mut().zip(Resolution::ROLLUPS) {
         if resolution >= finest {
             *finer = rolled_up(finer, resolution.period().expect("BUG: a rollup has a period"));
-            writing.put(id, kind, finer.clone())?;
+            writing.put(id, kind, finer.clone(), Predecessor::Unknown)?;
         }
     }
     Ok(())
@@ -535,7 +675,13 @@ fn merged(
         }
     }
     let mut rows = Vec::new();
-    for (at, mixture) in merge.finish().into_iter().enumerate() {
+    let merged = merge.finish();
+    gaps.extend(merged.full.into_iter().map(|at| {
+        let (start, end) = (slot(at), slot(at + 1));
+        let reason = format!("series {id}: {FULL}");
+        Gap { start, end, producer: None, lost: None, reason }
+    }));
+    for (at, mixture) in merged.columns.into_iter().enumerate() {
         let (start, end) = (slot(at), slot(at + 1));
         rows.extend(mixture.into_parts().into_iter().map(|value| Row { start, end, value }));
     }

@@ -4,6 +4,8 @@ use hist::codec::header::Temporality;
 use hist::{Histogram, Sum};
 use model::Kind;
 
+use crate::delta::Grows;
+
 /// A value for `[start, end)`, in nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row<T> {
@@ -54,11 +56,11 @@ impl Summary {
 
     /// Adds numbers that came later, or at the same time.
     pub fn add(&mut self, later: &Summary) {
-        let nan = self.nan + later.nan;
+        let nan = self.nan.saturating_add(later.nan);
         if self.count == 0 {
             *self = *later;
         } else if later.count > 0 {
-            self.count += later.count;
+            self.count = self.count.saturating_add(later.count);
             self.sum = self.sum.plus(later.sum);
             self.min = least(self.min, later.min);
             self.max = -least(-self.max, -later.max);
@@ -76,6 +78,35 @@ impl Summary {
 /// Of two numbers that are; −0 is below 0, so that the order of adding does not show.
 fn least(a: f64, b: f64) -> f64 {
     if a.total_cmp(&b).is_le() { a } else { b }
+}
+
+/// The reading of what grows that the first of some readings followed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Predecessor {
+    /// Nobody knows whether there was one: it may have been dropped.
+    Unknown,
+    /// There was none: the first is the first of its series.
+    Nothing,
+    /// This one, as the only row.
+    Reading(Rows),
+}
+
+impl Predecessor {
+    /// When it ended and began, if it is known.
+    pub(crate) fn time(&self) -> Option<(i64, i64)> {
+        match self {
+            Predecessor::Reading(row) => row.first_time(),
+            _ => None,
+        }
+    }
+
+    /// Its row.
+    pub(crate) fn into_reading(self) -> Option<Rows> {
+        match self {
+            Predecessor::Reading(row) => Some(row),
+            _ => None,
+        }
+    }
 }
 
 /// Rows of one series, of whatever it holds, by time.
@@ -112,17 +143,26 @@ impl Rows {
         }
     }
 
-    /// The last row alone.
-    pub(crate) fn last(self) -> Rows {
-        fn of<T>(mut rows: Vec<Row<T>>) -> Vec<Row<T>> {
-            rows.split_off(rows.len().saturating_sub(1))
+    /// When the first row ended and began.
+    pub(crate) fn first_time(&self) -> Option<(i64, i64)> {
+        match self {
+            Rows::Histograms(rows) | Rows::Cumulative(rows) => rows.first().map(Row::time),
+            Rows::Numbers(rows) => rows.first().map(Row::time),
+            Rows::Summaries(rows) => rows.first().map(Row::time),
+            Rows::Texts(rows) => rows.first().map(Row::time),
+        }
+    }
+
+    /// The last reading of what grows that ended by `time` and says how much there is, alone. Rows are settled.
+    pub(crate) fn last_reading(&self, time: i64) -> Option<Rows> {
+        fn of<T: Grows>(rows: &[Row<T>], time: i64) -> Option<Vec<Row<T>>> {
+            let ended = rows.partition_point(|row| row.end <= time);
+            rows[..ended].iter().rfind(|row| row.value.is_amount()).map(|row| vec![row.clone()])
         }
         match self {
-            Rows::Histograms(rows) => Rows::Histograms(of(rows)),
-            Rows::Cumulative(rows) => Rows::Cumulative(of(rows)),
-            Rows::Numbers(rows) => Rows::Numbers(of(rows)),
-            Rows::Summaries(rows) => Rows::Summaries(of(rows)),
-            Rows::Texts(rows) => Rows::Texts(of(rows)),
+            Rows::Cumulative(rows) => of(rows, time).map(Rows::Cumulative),
+            Rows::Numbers(rows) => of(rows, time).map(Rows::Numbers),
+            other => panic!("BUG: {other:?} do not grow"),
         }
     }
 

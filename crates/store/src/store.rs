@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -132,8 +133,16 @@ pub(crate) struct Inner {
     pub(crate) work: Mutex<()>,
     pub(crate) options: Options,
     stop: AtomicBool,
+    /// Work of maintenance that panicked, and when it is tried again.
+    resting: Mutex<HashMap<String, Rest>>,
     /// Told when there is something to do.
     wake: (Mutex<bool>, Condvar),
+}
+
+/// How long work that panicked is left alone.
+struct Rest {
+    until: Instant,
+    wait: Duration,
 }
 
 pub(crate) struct State {
@@ -247,6 +256,7 @@ impl Store {
             work: Mutex::new(()),
             options: options.clone(),
             stop: AtomicBool::new(false),
+            resting: Mutex::default(),
             wake: (Mutex::new(false), Condvar::new()),
         });
         // On a full disk nothing can be sealed, and what was acknowledged is wanted all the same.
@@ -596,12 +606,44 @@ impl Inner {
         self.wake.1.notify_one();
     }
 
+    /// Does a piece of maintenance, named for people. If it panics, that is an error like others, and whatever it
+    /// was about is left alone for a minute, then for twice as long each time: what cannot be worked on must not
+    /// keep the rest from being kept in order. Says `false` if it is left alone. Whoever keeps the store in order
+    /// without its thread meets the panic itself.
+    pub(crate) fn guarded(&self, name: &str, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        const WAIT: Duration = Duration::from_secs(60);
+        const WAIT_MAX: Duration = Duration::from_secs(3600);
+        if !self.options.background {
+            return work();
+        }
+        let rest = locked(&self.resting).get(name).map(|rest| (rest.until, rest.wait));
+        if rest.is_some_and(|(until, _)| Instant::now() < until) {
+            return Ok(false);
+        }
+        match std::panic::catch_unwind(AssertUnwindSafe(work)) {
+            Ok(done) => {
+                locked(&self.resting).remove(name);
+                done
+            }
+            Err(panic) => {
+                let wait = rest.map_or(WAIT, |(_, wait)| (2 * wait).min(WAIT_MAX));
+                let rest = Rest { until: Instant::now() + wait, wait };
+                locked(&self.resting).insert(name.to_owned(), rest);
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                let message = text.unwrap_or("it does not say why").to_owned();
+                let seconds = wait.as_secs();
+                Err(Error::Defect { doing: name.to_owned(), message, seconds })
+            }
+        }
+    }
+
     /// What the thread does.
     fn run(&self) {
         const PAUSE: Duration = Duration::from_millis(100);
         let (mut round, mut looked) = (Round::default(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
-            if let Err(error) = self.maintain() {
+            if let Err(error) = self.guarded("maintenance", || self.maintain()) {
                 self.note(format!("maintenance: {error}"));
                 if self.check_running().is_err() {
                     return;
@@ -625,4 +667,26 @@ pub struct Found {
     pub(crate) number: crate::index::Number,
     /// What it is.
     pub series: Series,
+}
+
+#[cfg(test)]
+mod tests {
+    use disk::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn work_that_panics_is_left_alone_and_the_rest_goes_on() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        Store::create(&disk, Path::new("/store"), &journal::Settings::default()).unwrap();
+        let store = Store::open(disk, Path::new("/store"), &Options::default()).unwrap();
+        let panics = || store.inner().guarded("rolling up day 7", || panic!("a count overflows"));
+        let error = panics().unwrap_err().to_string();
+        let expected = "rolling up day 7 met a defect of topdeck and is tried again in 60 s; please report it: \
+                        a count overflows";
+        assert_eq!(error, expected);
+        assert!(!panics().unwrap(), "it is left alone");
+        assert!(store.inner().guarded("rolling up day 8", || Ok(true)).unwrap());
+        assert!(!store.inner().resting.lock().unwrap().contains_key("rolling up day 8"));
+    }
 }

@@ -14,14 +14,14 @@ use model::{Gap, Kind, Sample, Selector, Series, SeriesId, Value};
 use crate::backend::Place;
 use crate::chunk;
 use crate::error::{Error, Result};
-use crate::gather;
+use crate::gather::{self, Gathered, Predecessors};
 use crate::grid::{Grid, Run, plan};
 use crate::head::Head;
 use crate::manifest::{Manifest, PartInfo};
-use crate::merge::{Merge, rows_of};
+use crate::merge::{FULL, Merge, rows_of};
 use crate::resolution::{DAY, Resolution, slot};
 use crate::roll::{happened, too_late};
-use crate::row::{Row, Rows, Summary};
+use crate::row::{Predecessor, Row, Rows, Summary};
 use crate::store::{Found, Inner};
 
 /// Columns that are worked on at a time; an answer of more is given in pieces, and takes no more memory.
@@ -277,9 +277,8 @@ impl View {
                 continue;
             }
             let found = Found::clone(series);
-            let mut rows = self.base_rows(&Asked { found, id }, &piece, |_| true, &mut gaps)?;
-            rows.settle(kind);
-            for_each_sample(rows, each);
+            let gathered = self.base_rows(&Asked { found, id }, &piece, |_| true, &mut gaps)?;
+            for_each_sample(gathered.settled(kind).0, each);
         }
         Ok(gaps)
     }
@@ -355,16 +354,18 @@ impl View {
         range: &Range<i64>,
         wanted: impl Fn(&PartInfo) -> bool,
         gaps: &mut Vec<Gap>,
-    ) -> Result<Rows> {
+    ) -> Result<Gathered> {
         let kind = series.found.series.kind();
         let mut rows = Rows::none_of(kind);
+        let mut predecessors = Predecessors::default();
         self.check()?;
         for info in self.manifest.base_parts() {
             if info.end <= range.start || info.start > range.end || !wanted(info) {
                 continue;
             }
             self.chunks(info, &series.id, range, gaps, &mut |_, header, bytes| {
-                let mut more = chunk::decode(header, bytes)?;
+                let (mut more, predecessor) = chunk::decode(header, bytes)?;
+                predecessors.add(&more, predecessor);
                 more.retain(|_, end| range.contains(&end.saturating_sub(1)));
                 rows.append(more);
                 Ok(())
@@ -375,7 +376,7 @@ impl View {
                 rows.append(more);
             }
         }
-        Ok(rows)
+        Ok(Gathered { rows, predecessors })
     }
 
     /// Days of which coarser rows are kept than some piece needs: they are not empty.
@@ -481,7 +482,12 @@ impl View {
                 }
             }
         }
-        Ok(merge.finish())
+        let merged = merge.finish();
+        gaps.extend(merged.full.into_iter().map(|at| {
+            let Range { start, end } = columns[at].clone();
+            Gap { start, end, producer: None, lost: None, reason: FULL.to_owned() }
+        }));
+        Ok(merged.columns)
     }
 
     /// Histograms of rollups, as far as the plan wants them.
@@ -644,7 +650,7 @@ impl View {
             let found = self.base_rows(series, &range, is_loose, gaps)?;
             // Between which of those that are gone a reading lies is not known any more.
             match kind.is_cumulative() {
-                true => gaps.extend(too_late(&series.id, &found)),
+                true => gaps.extend(too_late(&series.id, &found.rows)),
                 false => rows.append(self.as_happened(series, found, range.start, gaps)?),
             }
         }
@@ -670,7 +676,7 @@ impl View {
                 continue;
             }
             self.chunks(info, &series.id, &hull, gaps, &mut |_, header, bytes| {
-                let mut more = chunk::decode(header, bytes)?;
+                let (mut more, _) = chunk::decode(header, bytes)?;
                 more.retain(|_, end| {
                     ranges.iter().any(|range| range.contains(&end.saturating_sub(1)))
                 });
@@ -685,20 +691,22 @@ impl View {
     fn as_happened(
         &self,
         series: &Asked,
-        mut rows: Rows,
+        gathered: Gathered,
         start: i64,
         gaps: &mut Vec<Gap>,
     ) -> Result<Rows> {
         let kind = series.found.series.kind();
-        rows.settle(kind);
-        let before = match kind.is_cumulative() {
-            true => self.reading_before(series, start, gaps)?,
-            false => None,
-        };
-        if kind.is_cumulative() && before.is_none() {
-            gaps.extend(self.manifest.without_dropped(&series.id, &mut rows));
+        let (mut rows, mut predecessor) = gathered.settled(kind);
+        if kind.is_cumulative() && rows.len() > 0 {
+            let stored = self.reading_before(series, start, gaps)?;
+            predecessor = self.manifest.predecessor(stored, predecessor);
+            // A series of which nothing is in a part had no reading that could have been dropped.
+            let is_new = u64::from(series.found.number.0) >= self.manifest.series;
+            if predecessor == Predecessor::Unknown && !is_new {
+                gaps.extend(self.manifest.without_dropped(&series.id, &mut rows));
+            }
         }
-        Ok(match happened(kind, rows, before, start) {
+        Ok(match happened(kind, rows, predecessor.into_reading(), start) {
             Rows::Numbers(rows) => {
                 let summary = |row: Row<f64>| Row {
                     start: row.start,
@@ -730,10 +738,10 @@ impl View {
         }
         for start in partitions.into_iter().rev() {
             let range = start..start.saturating_add(Resolution::Base.partition()).min(time);
-            let mut rows = self.base_rows(series, &range, |_| true, gaps)?;
-            if rows.len() > 0 {
-                rows.settle(kind);
-                return Ok(Some(rows.last()));
+            let (rows, _) = self.base_rows(series, &range, |_| true, gaps)?.settled(kind);
+            let last = rows.last_reading(time);
+            if last.is_some() {
+                return Ok(last);
             }
         }
         Ok(None)
@@ -809,7 +817,7 @@ impl View {
         }
         for start in partitions {
             let range = start.max(time)..start.saturating_add(Resolution::Base.partition());
-            let rows = self.base_rows(series, &range, |_| true, gaps)?;
+            let rows = self.base_rows(series, &range, |_| true, gaps)?.rows;
             if let Some(end) = rows.times().iter().map(|time| time.1).min() {
                 return Ok(Some(end));
             }

@@ -9,8 +9,12 @@ use crate::resolution::MINUTE;
 const SERIES: SeriesId = SeriesId([7; 16]);
 
 fn chunks(rows: Rows) -> Vec<(Header, Vec<u8>)> {
+    chunks_after(Kind::Gauge, rows, Predecessor::Unknown)
+}
+
+fn chunks_after(kind: Kind, rows: Rows, predecessor: Predecessor) -> Vec<(Header, Vec<u8>)> {
     let mut chunks = Vec::new();
-    encode(SERIES, Resolution::Base, Kind::Gauge, rows, |header, bytes| {
+    encode(SERIES, Resolution::Base, kind, rows, predecessor, |header, bytes| {
         chunks.push((header, bytes.to_owned()));
         Ok(())
     })
@@ -25,7 +29,7 @@ fn check(rows: Rows) -> Vec<(Header, Vec<u8>)> {
     let mut found: Option<Rows> = None;
     for (header, bytes) in &chunks {
         assert_eq!(self::check_header(bytes), *header);
-        let rows = decode(header, bytes).unwrap();
+        let (rows, _) = decode(header, bytes).unwrap();
         match &mut found {
             Some(found) => found.append(rows),
             None => found = Some(rows),
@@ -146,7 +150,73 @@ fn every_flipped_bit_is_found() {
 fn nan_keeps_its_bits() {
     let odd = f64::from_bits(0x7ff8_0000_0000_1234);
     let (header, bytes) = chunks(Rows::Numbers(timed(vec![odd, -0.0]))).remove(0);
-    let Rows::Numbers(rows) = decode(&header, &bytes).unwrap() else { panic!("numbers") };
+    let (Rows::Numbers(rows), _) = decode(&header, &bytes).unwrap() else { panic!("numbers") };
     assert_eq!(rows[0].value.to_bits(), odd.to_bits());
     assert!(rows[1].value.is_sign_negative());
+}
+
+/// Readings after another, or none, come back with it; the last is found without the others.
+#[track_caller]
+fn check_after(kind: Kind, mut rows: Rows, predecessor: Predecessor) {
+    let chunks = chunks_after(kind, rows.clone(), predecessor.clone());
+    let mut before = predecessor;
+    let mut found = Rows::none_of(kind);
+    for (header, bytes) in &chunks {
+        assert_eq!(check_header(bytes), *header);
+        let (some, told) = decode(header, bytes).unwrap();
+        assert_eq!(told, before);
+        for time in [header.start, header.end - 1, header.end, i64::MAX] {
+            assert_eq!(
+                last_reading(header, bytes, time).unwrap(),
+                some.last_reading(time),
+                "{time}"
+            );
+        }
+        before = some.last_reading(i64::MAX).map_or(before, Predecessor::Reading);
+        found.append(some);
+    }
+    found.settle(kind);
+    rows.settle(kind);
+    assert_eq!(found, rows);
+}
+
+proptest! {
+    #[test]
+    fn cumulative_histograms_come_back_after_a_reading(
+        rows in prop::collection::vec((0u8..10, prop::collection::vec(-1e2f64..1e6, 0..30)), 1..40),
+        known in 0u8..3,
+    ) {
+        let mut values = Vec::new();
+        let mut held = Histogram::default();
+        for (reset, more) in &rows {
+            if *reset == 0 {
+                held = Histogram::default();
+            }
+            held.merge(&histogram(held.scheme(), more)).unwrap();
+            values.push(held.clone());
+        }
+        let mut rows = timed(values);
+        let first = rows.remove(0);
+        let predecessor = match known {
+            0 => Predecessor::Unknown,
+            1 => Predecessor::Nothing,
+            _ => Predecessor::Reading(Rows::Cumulative(vec![first])),
+        };
+        check_after(Kind::Histogram(Temporality::Cumulative), Rows::Cumulative(rows), predecessor);
+    }
+
+    #[test]
+    fn numbers_come_back_after_a_reading(
+        numbers in prop::collection::vec(any::<f64>().prop_filter("equal", |x| !x.is_nan()), 1..800),
+        known in 0u8..3,
+    ) {
+        let mut rows = timed(numbers);
+        let first = rows.remove(0);
+        let predecessor = match known {
+            0 => Predecessor::Unknown,
+            1 => Predecessor::Nothing,
+            _ => Predecessor::Reading(Rows::Numbers(vec![first])),
+        };
+        check_after(Kind::Counter(Temporality::Cumulative), Rows::Numbers(rows), predecessor);
+    }
 }

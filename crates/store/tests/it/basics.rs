@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use model::Selector;
 use store::{DAY, Found, Grid, HOUR, MINUTE, Resolution, View};
 
 use crate::world::{World, columns, histogram, ingest, latency, sample};
@@ -184,4 +185,26 @@ fn columns_over_a_stretch_have_the_first_reading() {
     world.set_now(3 * DAY);
     assert!(store.maintain().unwrap());
     check("rolled up");
+}
+
+#[test]
+fn the_first_distribution_of_a_moment_is_found() {
+    let world = World::new();
+    let begin = 20_000 * DAY;
+    world.set_now(begin);
+    let store = world.open().unwrap();
+    // As gauge histograms come, or deltas without a start.
+    for at in 0..12 {
+        let end = begin + at * HOUR;
+        ingest(&store, at as u64 + 1, &[(&latency("a"), sample(end, end, histogram(&[1.0])))]);
+    }
+    for what in ["in memory", "in a part"] {
+        let view = store.view().unwrap();
+        let found = view.select(&Selector::parse("latency").unwrap());
+        let stretch = view.stretch(&found).unwrap().unwrap();
+        assert_eq!(stretch, begin - 1..begin + 11 * HOUR, "{what}");
+        let whole = Grid { start: stretch.start, step: stretch.end - stretch.start, columns: 1 };
+        assert_eq!(columns(&store, "latency", whole)[0].value.count(), 12, "{what}");
+        store.seal().unwrap();
+    }
 }

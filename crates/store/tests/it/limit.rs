@@ -117,3 +117,46 @@ fn a_journal_that_is_full_on_account_of_a_site_goes_on_with_it() {
     }
     small.finish();
 }
+
+#[test]
+fn more_values_in_a_minute_than_can_be_counted_stop_nothing() {
+    use crate::world::{columns, histogram, ingest, latency, sample};
+    use store::{DAY, Grid, HOUR, MINUTE};
+
+    let world = World::new();
+    let begin = 20_000 * DAY;
+    world.set_now(begin);
+    let store = world.open().unwrap();
+    // Two senders with different bounds say so of one minute: each is within what is taken.
+    let full = |bounds: &[f64]| {
+        let explicit = hist::Explicit::new(bounds).unwrap();
+        let parts = hist::Parts {
+            positive: vec![(0, model::HISTOGRAM_COUNT_MAX)],
+            ..hist::Parts::new(hist::Scheme::Explicit(explicit))
+        };
+        hist::Histogram::from_parts(parts).unwrap()
+    };
+    let kinds = [full(&[1.0, 2.0]), full(&[1.0, 3.0])];
+    let end = begin + HOUR;
+    for at in 0..300 {
+        let value = kinds[at as usize % 2].clone();
+        let start = end - MINUTE + at;
+        ingest(&store, at as u64 + 1, &[(&latency("a"), sample(start, end, value))]);
+    }
+    ingest(&store, 1000, &[(&latency("b"), sample(end - MINUTE, end, histogram(&[5.0, 6.0])))]);
+    let ask = |name: &str| {
+        let grid = Grid { start: begin, step: DAY, columns: 1 };
+        let column = columns(&store, name, grid).remove(0);
+        (column.value.count(), column.gaps)
+    };
+    for what in ["in memory", "rolled up"] {
+        let (count, gaps) = ask("latency{host=\"a\"}");
+        assert!(gaps.iter().any(|gap| gap.reason.contains("2^64")), "{what}: {gaps:?}");
+        assert_eq!(count, 150 << 56, "{what}: those of one sender fit");
+        assert_eq!(ask("latency{host=\"b\"}").0, 2, "{what}");
+        world.set_now(begin + 2 * DAY);
+        store.seal().unwrap();
+        while store.maintain().unwrap() {}
+    }
+    assert_eq!(store.stat().unwrap().notes, Vec::<String>::new());
+}

@@ -9,6 +9,7 @@ mod flips;
 mod full;
 mod fuzzed;
 mod golden;
+mod increases;
 mod kill;
 mod layout;
 mod life;

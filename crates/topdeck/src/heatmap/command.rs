@@ -186,6 +186,16 @@ impl Drawn<'_> {
             let n = columns.len();
             progress.show(|_| format!("column {n} of {}", steps.grid.columns));
         }
+        // Columns that begin later than they are shown to leave out what shorter rows have before the first of them.
+        if let (Some(first), Some(early)) = (columns.first_mut(), steps.early(&self.range)) {
+            for column in self.view.histograms(&self.found, early).map_err(&told)? {
+                let column = column.map_err(&told)?;
+                for histogram in column.value.into_parts() {
+                    first.value.add(&histogram).context("the first column has too many values")?;
+                }
+                first.gaps.extend(column.gaps);
+            }
+        }
         Ok(columns)
     }
 

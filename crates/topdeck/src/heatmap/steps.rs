@@ -137,6 +137,12 @@ impl Steps {
         Steps { grid: Grid { start, step, columns }, late: 0 }
     }
 
+    /// What of `range` lies before all that is asked of the store, as one column; it is of the first one.
+    pub(crate) fn early(&self, range: &Range<i64>) -> Option<Grid> {
+        let length = self.asked().start.min(range.end).saturating_sub(range.start);
+        (length > 0).then_some(Grid { start: range.start, step: length, columns: 1 })
+    }
+
     /// What is asked of the store.
     pub(crate) fn asked(&self) -> Grid {
         Grid { start: self.grid.start.saturating_add(self.late), ..self.grid }
@@ -207,6 +213,10 @@ mod tests {
             rows.iter().map(|row| (row.1 - 1 - asked.start).div_euclid(asked.step)).collect();
         assert_eq!(columns, (0..60).collect::<Vec<i64>>());
         assert_eq!(steps.grid.columns, 60);
+        // Shorter rows of another series may end before the first column.
+        let early = steps.early(&(rows[0].0..end)).unwrap();
+        assert_eq!((early.start, early.range().end), (rows[0].0, asked.start));
+        assert_eq!(Steps::over(0..HOUR, None, 100).early(&(0..HOUR)), None);
     }
 
     #[test]

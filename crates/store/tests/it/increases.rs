@@ -1,0 +1,261 @@
+//! What cumulative series grew by stays what it was, whatever is dropped, deleted or late.
+
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use model::{Gap, Kind, Selector, Series};
+use store::{DAY, Grid, HOUR, Keep, MINUTE, Resolution, SECOND, Store};
+
+use crate::world::{World, ingest, sample};
+
+const BEGIN: i64 = 20_000 * DAY;
+const DAYS: i64 = 4;
+/// Between two readings: long enough that days have no rollups of a minute unless a rule asks for them.
+const STEP: i64 = 10 * MINUTE;
+/// What a series grows by between two readings, and in a day.
+const STEP_GROWS: u64 = 600;
+const DAY_GROWS: u64 = 86_400;
+
+fn counter() -> Series {
+    Series::new("requests", Kind::Counter(Temporality::Cumulative)).checked().unwrap()
+}
+
+fn latencies() -> Series {
+    Series::new("latency", Kind::Histogram(Temporality::Cumulative)).checked().unwrap()
+}
+
+fn other() -> Series {
+    Series::new("other", Kind::Gauge).checked().unwrap()
+}
+
+/// A store and what its series have grown to.
+struct Growing {
+    world: World,
+    store: Store,
+    /// Readings say since when they count.
+    says_since: bool,
+    batches: u64,
+}
+
+impl Growing {
+    fn new(says_since: bool) -> Growing {
+        let world = World::new();
+        world.set_now(BEGIN);
+        let store = world.open().unwrap();
+        Growing { world, store, says_since, batches: 0 }
+    }
+
+    /// All days are read as they pass, and rolled up.
+    fn over_all_days(says_since: bool) -> Growing {
+        let mut growing = Growing::new(says_since);
+        for day in 0..DAYS {
+            for at in 1..=DAY / STEP {
+                growing.read(BEGIN + day * DAY + at * STEP);
+            }
+            growing.world.set_now(BEGIN + (day + 1) * DAY + HOUR);
+            growing.settle();
+        }
+        growing
+    }
+
+    /// Reads everything at a moment; in a second it grows by one.
+    fn read(&mut self, end: i64) {
+        let grown = ((end - BEGIN) / SECOND) as u64;
+        let start = if self.says_since { BEGIN } else { end };
+        let mut histogram = Histogram::default();
+        histogram.record_n(7.0, grown);
+        self.batches += 1;
+        let rows = [
+            (&counter(), sample(start, end, grown as f64)),
+            (&latencies(), sample(start, end, histogram)),
+            (&other(), sample(end, end, 1.0)),
+        ];
+        ingest(&self.store, self.batches, &rows);
+    }
+
+    fn settle(&self) {
+        self.store.seal().unwrap();
+        while self.store.maintain().unwrap() {}
+    }
+
+    fn keep_base(&self, duration: i64) {
+        let selector = Selector::parse("*").unwrap();
+        let rule = Keep { resolution: Resolution::Base, duration: Some(duration), selector };
+        self.store.set_keep(vec![rule]).unwrap();
+        self.settle();
+    }
+
+    fn base_rows_before(&self, time: i64) -> u64 {
+        let parts = self.store.stat().unwrap().parts;
+        let base = parts.iter().filter(|part| part.resolution == Resolution::Base);
+        base.filter(|part| part.start < time).map(|part| part.rows).sum()
+    }
+
+    /// What the counter and the histogram grew by in each column, and what is missing.
+    fn grown(&self, grid: Grid) -> (Vec<(u64, u64)>, Vec<Gap>) {
+        let view = self.store.view().unwrap();
+        let select = |series: &Series| view.select(&Selector::parse(series.name()).unwrap());
+        let numbers = view.numbers(&select(&counter()), grid).unwrap();
+        let histograms = view.histograms(&select(&latencies()), grid).unwrap();
+        let (mut grown, mut gaps) = (Vec::new(), Vec::new());
+        for (number, mixture) in numbers.zip(histograms) {
+            let (number, mixture) = (number.unwrap(), mixture.unwrap());
+            gaps.extend(number.gaps.into_iter().chain(mixture.gaps));
+            let sum = number.value.map_or(0.0, |summary| summary.sum.value());
+            grown.push((sum as u64, mixture.value.count()));
+        }
+        (grown, gaps)
+    }
+
+    /// Every day has what it had, in each way of asking.
+    #[track_caller]
+    fn check(&self, what: &str) {
+        let what = format!("{what}, says since when: {}", self.says_since);
+        let lost = if self.says_since { 0 } else { STEP_GROWS };
+        let mut expected = vec![(DAY_GROWS, DAY_GROWS); DAYS as usize];
+        // Of a series' first reading nothing is known unless it says since when it counts.
+        expected[0] = (DAY_GROWS - lost, DAY_GROWS - lost);
+        let days = Grid { start: BEGIN, step: DAY, columns: DAYS as u64 };
+        assert_eq!(self.grown(days), (expected, Vec::new()), "{what}: by days");
+        let all = DAYS as u64 * DAY_GROWS - lost;
+        let whole = Grid { start: BEGIN, step: DAYS * DAY, columns: 1 };
+        assert_eq!(self.grown(whole), (vec![(all, all)], Vec::new()), "{what}: as a whole");
+        let hours = Grid { start: BEGIN, step: HOUR, columns: DAYS as u64 * 24 };
+        let (by_hours, gaps) = self.grown(hours);
+        let sum = by_hours.iter().fold((0, 0), |sum, hour| (sum.0 + hour.0, sum.1 + hour.1));
+        assert_eq!((sum, gaps), ((all, all), Vec::new()), "{what}: by hours");
+    }
+}
+
+#[test]
+fn a_rule_for_rows_as_they_came_that_is_added_later_changes_no_total() {
+    for says_since in [false, true] {
+        let growing = Growing::over_all_days(says_since);
+        growing.check("before");
+        growing.keep_base(2 * DAY);
+        assert_eq!(growing.base_rows_before(BEGIN + DAY), 0);
+        assert_ne!(growing.base_rows_before(BEGIN + 3 * DAY), 0);
+        growing.check("after");
+        growing.keep_base(DAY);
+        assert_eq!(growing.base_rows_before(BEGIN + 2 * DAY), 0);
+        growing.check("after the second");
+    }
+}
+
+#[test]
+fn a_late_reading_in_the_first_day_that_is_left_changes_no_total() {
+    // Between two readings; before the first, which followed one that is gone.
+    for late in [6 * HOUR + 5 * MINUTE, 5 * MINUTE] {
+        for says_since in [false, true] {
+            let mut growing = Growing::over_all_days(says_since);
+            // Two days and an hour after its end: the third goes in six hours.
+            growing.keep_base(2 * DAY);
+            growing.read(BEGIN + 2 * DAY + late);
+            growing.check("in memory");
+            growing.settle();
+            growing.check("rolled up");
+            growing.keep_base(DAY);
+            growing.check("dropped");
+        }
+    }
+}
+
+#[test]
+fn a_late_reading_of_a_day_that_is_dropped_changes_no_total() {
+    for says_since in [false, true] {
+        let mut growing = Growing::over_all_days(says_since);
+        growing.keep_base(2 * DAY);
+        // After the last of that day.
+        growing.read(BEGIN + DAY + 18 * HOUR + 5 * MINUTE);
+        for what in ["in memory", "rolled up"] {
+            let days = Grid { start: BEGIN, step: DAY, columns: DAYS as u64 };
+            let (grown, gaps) = growing.grown(days);
+            let days = grown.iter().map(|day| day.0).collect::<Vec<_>>();
+            assert_eq!(days[1..], [DAY_GROWS; 3], "{what}, says since when: {says_since}");
+            assert!(gaps.iter().all(|gap| gap.reason.contains("came after those of their day")));
+            assert_ne!(gaps.len(), 0, "{what}: it is in no rollup, which is told");
+            growing.settle();
+        }
+    }
+}
+
+#[test]
+fn a_late_reading_is_the_one_before_when_its_day_is_dropped() {
+    for says_since in [false, true] {
+        let mut growing = Growing::new(says_since);
+        // The last reading of the day comes after those of the next.
+        for at in (1..=2 * DAY / STEP).filter(|&at| at != DAY / STEP) {
+            growing.read(BEGIN + at * STEP);
+        }
+        growing.world.set_now(BEGIN + 2 * DAY + HOUR);
+        growing.settle();
+        growing.read(BEGIN + DAY);
+        for at in 2 * DAY / STEP + 1..=DAYS * DAY / STEP {
+            growing.read(BEGIN + at * STEP);
+        }
+        growing.settle();
+        growing.world.set_now(BEGIN + DAYS * DAY + HOUR);
+        growing.settle();
+        growing.check("before");
+        growing.keep_base(3 * DAY);
+        assert_eq!(growing.base_rows_before(BEGIN + DAY), 0);
+        growing.check("after");
+        growing.read(BEGIN + DAY + 7 * HOUR + MINUTE);
+        growing.settle();
+        growing.check("rolled up anew");
+    }
+}
+
+#[test]
+fn deleting_another_series_changes_no_total() {
+    for says_since in [false, true] {
+        let growing = Growing::over_all_days(says_since);
+        growing.keep_base(2 * DAY);
+        let selector = Selector::parse("other").unwrap();
+        let first = BEGIN + 2 * DAY;
+        assert_ne!(growing.store.delete(&selector, first..first + DAY).unwrap().rows, 0);
+        growing.check("deleted");
+        growing.settle();
+        growing.check("settled");
+    }
+}
+
+#[test]
+fn a_window_from_the_first_reading_that_is_left_has_what_it_grew_by() {
+    for says_since in [false, true] {
+        let growing = Growing::over_all_days(says_since);
+        // The day's first quarter goes.
+        growing.keep_base(2 * DAY - 5 * HOUR);
+        let left = BEGIN + 2 * DAY + 6 * HOUR;
+        assert_eq!(growing.base_rows_before(left), 0);
+        assert_ne!(growing.base_rows_before(left + HOUR), 0);
+        let grid = Grid { start: left + SECOND, step: 2 * STEP, columns: 1 };
+        let expected = (2 * STEP_GROWS, 2 * STEP_GROWS);
+        let (grown, gaps) = growing.grown(grid);
+        assert_eq!(grown, [expected], "says since when: {says_since}, {gaps:?}");
+    }
+}
+
+#[test]
+fn what_is_not_a_number_between_two_days_loses_no_step() {
+    let world = World::new();
+    world.set_now(BEGIN);
+    let store = world.open().unwrap();
+    // Prometheus marks the end of a series so; it is there again the next day.
+    let readings = [(23 * HOUR, 10.0), (24 * HOUR, f64::NAN), (25 * HOUR, 25.0), (26 * HOUR, 30.0)];
+    for (at, (after, value)) in readings.into_iter().enumerate() {
+        let end = BEGIN + after;
+        ingest(&store, at as u64 + 1, &[(&counter(), sample(end, end, value))]);
+    }
+    let total = || {
+        let view = store.view().unwrap();
+        let series = view.select(&Selector::parse("requests").unwrap());
+        let grid = Grid { start: BEGIN + DAY, step: DAY, columns: 1 };
+        let column = view.numbers(&series, grid).unwrap().next().unwrap().unwrap();
+        column.value.unwrap().sum.value()
+    };
+    assert_eq!(total(), 20.0);
+    world.set_now(BEGIN + 3 * DAY);
+    store.seal().unwrap();
+    while store.maintain().unwrap() {}
+    assert_eq!(total(), 20.0);
+}
