@@ -181,11 +181,16 @@ fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     uri.authority().map(|authority| authority.as_str()).or(named)
 }
 
-/// A host without its port and brackets.
+/// A host without its port and brackets; nothing of what is no host with or without a port (RFC 9110, 7.2).
 fn name_of(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
+    let (name, rest) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    match rest.strip_prefix(':').map_or(rest.is_empty(), is_port) {
+        true => name,
+        false => "",
     }
 }
 
@@ -278,6 +283,11 @@ mod tests {
         check(&[HOST], Ok(None));
         check(&[], Ok(None));
         check(&[("host", "LOCALHOST")], Ok(None));
+        for host in
+            ["localhost:7717@example.com", "localhost:x", "[::1", "[::1]x", "localhost:1:2", ""]
+        {
+            check(&[("host", host)], Err((403, "")));
+        }
         check(&[("host", "[::1]:7717")], Ok(None));
         check(&[("host", "proxy.example")], Ok(None));
         check(&[("host", "evil.example:7717")], Err((403, "not \"evil.example\"")));

@@ -10,7 +10,8 @@ use axum::extract::MatchedPath;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode, header};
+use http::header::{HOST, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use intake::{Counter, Meter, Timer};
 use model::PARCEL_BYTES_MAX;
 use tokio::sync::Semaphore;
@@ -62,7 +63,16 @@ impl Gate {
     {
         let began = Instant::now();
         let is_grpc = grpc::is_grpc(request.headers());
-        let mut response = self.pass(peer, request).await;
+        let mut response = match request.headers().get_all(HOST).iter().nth(1) {
+            None => self.pass(peer, request).await,
+            // Whoever stands between may have looked at the other one (RFC 9112, 3.2).
+            Some(_) => {
+                let what = "there are two headers Host: send one".to_owned();
+                Problem::new(StatusCode::BAD_REQUEST, what).into_response()
+            }
+        };
+        let sniffing = response.headers_mut().entry(X_CONTENT_TYPE_OPTIONS);
+        sniffing.or_insert(HeaderValue::from_static("nosniff"));
         match response.status() {
             StatusCode::UNAUTHORIZED => self.refused.count(Why::Token),
             StatusCode::FORBIDDEN => self.refused.count(Why::Forbidden),

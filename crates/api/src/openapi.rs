@@ -8,12 +8,15 @@ mod document;
 #[cfg(test)]
 mod tests;
 
+use std::sync::LazyLock;
+
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{self, MethodRouter};
+use bytes::Bytes;
+use http::{HeaderValue, header};
 
 use crate::context::Context;
-use crate::desk::Written;
 use crate::token::Scope;
 use crate::{
     annotations, audit, batches, boards, health, ingest, metrics, processes, prometheus, query,
@@ -184,8 +187,14 @@ pub(crate) fn routes(scope: Option<Scope>) -> Router<Context> {
         .fold(Router::new(), |router, (path, handler)| router.route(path, handler()))
 }
 
+/// Written once: whoever asks needs no token, and may ask as often as they like.
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document::text().into());
+
 pub(crate) const ROUTES: &[Route] =
     &[Route::get("/v1/openapi.json", "This document.", &[], || {
-        routing::get(async |State(_): State<Context>| Written(document::text()))
+        routing::get(async |State(_): State<Context>| {
+            let kind = HeaderValue::from_static("application/json");
+            ([(header::CONTENT_TYPE, kind)], DOCUMENT.clone())
+        })
     })
     .with_scope(None)];

@@ -1,8 +1,12 @@
 //! The page: files of the program itself, for browsers. They need no token; what they ask does.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use ::page::File;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
     IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
@@ -32,7 +36,7 @@ fn of(file: &File, headers: &HeaderMap) -> Response {
     let body = match (is_known, is_packed) {
         (true, _) => Body::empty(),
         (false, true) => Body::from(file.packed),
-        (false, false) => Body::from(file.bytes()),
+        (false, false) => Body::from(unpacked(file)),
     };
     let mut response = Response::new(body);
     if is_known {
@@ -51,6 +55,15 @@ fn of(file: &File, headers: &HeaderMap) -> Response {
         told.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response
+}
+
+/// A file for those who do not take gzip. All are unpacked once: whoever asks needs no token, and may ask as often as
+/// they like.
+fn unpacked(file: &File) -> Bytes {
+    static UNPACKED: LazyLock<HashMap<&'static str, Bytes>> = LazyLock::new(|| {
+        ::page::files().iter().map(|file| (file.path, file.bytes().into())).collect()
+    });
+    UNPACKED[file.path].clone()
 }
 
 /// Whether gzip is among what is taken; with a weight of zero it is not (RFC 9110, 12.5.3).

@@ -122,17 +122,11 @@ impl Lengths {
         let step = match self {
             Lengths::Round => return Ok(vec![Grid::over(range.clone(), COLUMNS)]),
             Lengths::Step(step) => step,
-            Lengths::Columns(columns) if columns as i64 > length => {
-                let (found, expected) = (
-                    columns.to_string(),
-                    format!("as many as the time has nanoseconds, {length}, at the most"),
-                );
-                return Err(Refusal::parameter("columns", &found, &expected));
-            }
-            Lengths::Columns(columns) => length / columns as i64,
+            // The time of a single reading is a nanosecond: no column is shorter.
+            Lengths::Columns(columns) => (length / columns as i64).max(1),
         };
         let columns = match self {
-            Lengths::Columns(columns) => columns,
+            Lengths::Columns(columns) => columns.min(length as u64),
             _ => (length as u64).div_ceil(step as u64),
         };
         if columns > COLUMNS_MAX {
@@ -168,6 +162,8 @@ mod tests {
         check(Lengths::Step(40), 0..10, &[(0, 10, 1)]);
         let refused = |lengths: Lengths| lengths.grids(&(0..20_000)).unwrap_err().status();
         assert_eq!(refused(Lengths::Step(1)), 400);
-        assert_eq!(Lengths::Columns(11).grids(&(0..10)).unwrap_err().status(), 400);
+        // No column is shorter than a nanosecond.
+        check(Lengths::Columns(11), 0..10, &[(0, 1, 9), (9, 1, 1)]);
+        check(Lengths::Columns(11), 5..6, &[(5, 1, 1)]);
     }
 }
