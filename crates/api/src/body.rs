@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::watch;
@@ -91,18 +91,23 @@ fn problem(why: Why, bytes_max: usize, time_max: Duration) -> Problem {
     }
 }
 
-/// The body of a request.
+/// The body of a request, in pieces that take about as much memory as they have bytes: one that comes byte by byte
+/// would take dozens of times as much in the pieces in which it comes.
 pub(crate) struct Limited<B> {
     inner: B,
     bound: Arc<Bound>,
     bytes: usize,
+    /// What came and is not given yet.
+    pending: BytesMut,
+    trailers: Option<Frame<Bytes>>,
     deadline: Pin<Box<Sleep>>,
 }
 
 impl<B> Limited<B> {
     pub(crate) fn new(inner: B, bound: Arc<Bound>) -> Limited<B> {
         let deadline = Box::pin(tokio::time::sleep_until(Instant::now() + bound.time_max));
-        Limited { inner, bound, bytes: 0, deadline }
+        let pending = BytesMut::new();
+        Limited { inner, bound, bytes: 0, pending, trailers: None, deadline }
     }
 }
 
@@ -120,30 +125,44 @@ where
         if self.deadline.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Some(Err(self.bound.broken(Why::BodyTime))));
         }
-        let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
-            Some(Ok(frame)) => frame,
-            Some(Err(error)) => {
-                let problem = Problem::bad(format!("the body broke off: {error}"));
-                return Poll::Ready(Some(Err(problem)));
-            }
-            None => return Poll::Ready(None),
-        };
-        if let Some(data) = frame.data_ref() {
-            let more = data.len();
-            self.bytes = self.bytes.saturating_add(more);
-            if let Err(problem) = self.bound.unpacked(self.bytes, more) {
-                return Poll::Ready(Some(Err(problem)));
+        while self.pending.len() < PIECE_BYTES && self.trailers.is_none() {
+            match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => {
+                        self.bytes = self.bytes.saturating_add(data.len());
+                        if let Err(problem) = self.bound.unpacked(self.bytes, data.len()) {
+                            return Poll::Ready(Some(Err(problem)));
+                        }
+                        self.pending.extend_from_slice(&data);
+                    }
+                    Err(trailers) => self.trailers = Some(trailers),
+                },
+                Some(Err(error)) => {
+                    let problem = Problem::bad(format!("the body broke off: {error}"));
+                    return Poll::Ready(Some(Err(problem)));
+                }
+                None => break,
             }
         }
-        Poll::Ready(Some(Ok(frame)))
+        let piece = match self.pending.is_empty() {
+            true => self.trailers.take(),
+            false => Some(Frame::data(self.pending.split().freeze())),
+        };
+        Poll::Ready(piece.map(Ok))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.pending.is_empty() && self.trailers.is_none() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        let inner = self.inner.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower().saturating_add(self.pending.len() as u64));
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper.saturating_add(self.pending.len() as u64));
+        }
+        hint
     }
 }
 
@@ -157,7 +176,7 @@ pub(crate) struct Answer {
     request: InFlight,
 }
 
-/// Bytes of an answer that are handed on at once: what comes after them waits until they were taken.
+/// Bytes of a body that are handed on at once; what comes after them in an answer waits until they were taken.
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Answer {
@@ -220,5 +239,48 @@ impl Body for Answer {
             hint.set_upper(upper + rest);
         }
         hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+    use crate::limits::Room;
+
+    /// A body that comes byte by byte.
+    struct Bytewise(usize);
+
+    impl Body for Bytewise {
+        type Data = Bytes;
+        type Error = hyper::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+            if self.0 == 0 {
+                return Poll::Ready(None);
+            }
+            self.0 -= 1;
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_comes_byte_by_byte_is_held_in_few_pieces() {
+        const BYTES: usize = 300_000;
+        let room = Room::new(1 << 20);
+        let refused = Arc::new(Refused::new(&intake::Meter::default()));
+        let bound = Bound::new(Held::new(&room), &refused, 1 << 20, Duration::from_secs(60));
+        let mut body = pin!(Limited::new(Bytewise(BYTES), Arc::new(bound)));
+        let (mut bytes, mut pieces) = (0, 0);
+        while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+            bytes += frame.unwrap().into_data().unwrap().len();
+            pieces += 1;
+        }
+        assert_eq!((bytes, pieces), (BYTES, BYTES.div_ceil(PIECE_BYTES)));
+        assert_eq!(room.used(), BYTES);
     }
 }

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use disk::Disk;
-use journal::{Ack, Clock, Identity, Journal, Level, Subscriber};
+use journal::{Ack, Clock, Identity, Journal, Level, Start, Subscriber};
 use model::{Batch, Gap, Selector, Series, SeriesRef};
 
 use crate::backend::{Backend, Part};
@@ -227,7 +227,26 @@ impl Store {
         if let Some(expected) = manifest.journal.filter(|&expected| expected != found) {
             return Err(Error::OtherJournal { dir: path, found, expected });
         }
-        let mut subscriber = journal.subscribe(SUBSCRIBER)?;
+        let mut subscriber = match journal.subscribe(SUBSCRIBER) {
+            // What it says is in the manifest too, which is never ahead of it.
+            Err(
+                lost @ (journal::Error::NoCheckpoint { .. } | journal::Error::Checkpoint { .. }),
+            ) => {
+                let start = Start::At(manifest.position);
+                match lost {
+                    journal::Error::NoCheckpoint { .. } => {
+                        journal.add_subscriber(SUBSCRIBER, start, true)?
+                    }
+                    _ => journal.set_checkpoint(SUBSCRIBER, start)?,
+                };
+                notes.push(format!(
+                    "{lost}; it was made anew from the manifest, at position {}",
+                    manifest.position
+                ));
+                journal.subscribe(SUBSCRIBER)?
+            }
+            found => found?,
+        };
         if subscriber.position() < manifest.position {
             subscriber.seek(manifest.position)?;
         }

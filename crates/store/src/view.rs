@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use hist::Mixture;
 use hist::codec::header::Temporality;
@@ -37,6 +37,8 @@ pub struct View {
     inner: Arc<Inner>,
     manifest: Arc<Manifest>,
     heads: Vec<Arc<RwLock<Head>>>,
+    /// Days of which rows as they came were dropped, if only in part.
+    dropped_days: OnceLock<BTreeSet<i64>>,
     is_over: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
@@ -71,7 +73,7 @@ impl View {
             let state = inner.state();
             (Arc::clone(&state.manifest), state.heads())
         };
-        View { inner, manifest, heads, is_over: None }
+        View { inner, manifest, heads, dropped_days: OnceLock::new(), is_over: None }
     }
 
     /// Every read stops with [`Error::Over`] when this says so: it is asked at each part and series. Give it what the
@@ -267,6 +269,8 @@ impl View {
         let kind = series.series.kind();
         let id = self.inner.index().id(series.number);
         let mut gaps = self.known_gaps(&range);
+        let asked = Asked { found: Found::clone(series), id };
+        gaps.extend(self.dropped_samples(&asked, &range)?);
         let partition = Resolution::Base.partition();
         let mut starts: BTreeSet<i64> =
             self.manifest.base_parts().map(|part| part.partition().start).collect();
@@ -276,8 +280,7 @@ impl View {
             if piece.is_empty() {
                 continue;
             }
-            let found = Found::clone(series);
-            let gathered = self.base_rows(&Asked { found, id }, &piece, |_| true, &mut gaps)?;
+            let gathered = self.base_rows(&asked, &piece, |_| true, &mut gaps)?;
             for_each_sample(gathered.settled(kind).0, each);
         }
         Ok(gaps)
@@ -396,17 +399,19 @@ impl View {
             };
             let lacking: BTreeSet<i64> =
                 known.iter().filter(|part| !is_there(part)).map(|part| part.0).collect();
-            let mut days = BTreeMap::new();
-            for piece in plan[resolution as usize].iter().flat_map(|(range, _)| by_days(range)) {
-                let day = slot(piece.end, DAY);
-                if lacking.contains(&day) {
-                    let held = days.entry(day).or_insert(piece.clone());
+            // Rows as they came go by partitions, of which a day has several.
+            let period = DAY.min(resolution.partition());
+            let mut pieces = BTreeMap::new();
+            for (range, _) in &plan[resolution as usize] {
+                for piece in within_days(range, &lacking).flat_map(|day| by_slots(&day, period)) {
+                    let held = pieces.entry(slot(piece.end, period)).or_insert(piece.clone());
                     *held = held.start.min(piece.start)..held.end.max(piece.end);
                 }
             }
-            for (day, Range { start, end }) in days {
+            for (first, Range { start, end }) in pieces {
+                let day = first.saturating_sub(first.rem_euclid(DAY));
                 let finer = |part: &PartInfo| match part.resolution {
-                    Resolution::Base => part.day() == day,
+                    Resolution::Base => slot(part.end, period) == first,
                     other => other == resolution && part.covers.contains_key(&day),
                 };
                 let coarser = |part: &PartInfo| {
@@ -419,7 +424,7 @@ impl View {
                     }
                     let series = &series.found.series;
                     let reason = format!(
-                        "rows of {series} finer than rollups were dropped; ask for longer columns"
+                        "rows of {series} finer than rollups were dropped; rollups answer for longer columns"
                     );
                     gaps.push(Gap { start, end, producer: None, lost: None, reason });
                     break;
@@ -427,6 +432,21 @@ impl View {
             }
         }
         Ok(gaps)
+    }
+
+    /// Where rows of a series as they came were dropped and rollups have them: it is not empty there.
+    fn dropped_samples(&self, series: &Asked, range: &Range<i64>) -> Result<Vec<Gap>> {
+        let days = self.dropped_days.get_or_init(|| {
+            let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
+            let covers = self.manifest.parts.values().flat_map(|part| &part.covers);
+            covers.filter(|(_, numbers)| !numbers.is_subset(&live)).map(|(&day, _)| day).collect()
+        });
+        if within_days(range, days).next().is_none() {
+            return Ok(Vec::new());
+        }
+        let mut plan: [Vec<Run>; 5] = Default::default();
+        plan[Resolution::Base as usize].push((range.clone(), 0));
+        self.dropped(std::slice::from_ref(series), &plan, &self.covered())
     }
 
     /// Whether a series has rows of a day in parts that are wanted. A part that cannot be read has none: who
@@ -861,10 +881,23 @@ fn hull<'a>(ranges: impl Iterator<Item = &'a Range<i64>>) -> Option<Range<i64>> 
 
 /// A stretch of time in pieces that each lie in one day.
 fn by_days(range: &Range<i64>) -> Vec<Range<i64>> {
+    by_slots(range, DAY)
+}
+
+/// The pieces of a stretch of time that lie in some days.
+fn within_days(range: &Range<i64>, days: &BTreeSet<i64>) -> impl Iterator<Item = Range<i64>> {
+    let Range { start, end } = range.clone();
+    days.range(start.saturating_sub(DAY).min(end)..end)
+        .map(move |&day| start.max(day)..end.min(day.saturating_add(DAY)))
+        .filter(|piece| !piece.is_empty())
+}
+
+/// A stretch of time in pieces that each lie in one slot of a length.
+fn by_slots(range: &Range<i64>, period: i64) -> Vec<Range<i64>> {
     let mut pieces = Vec::new();
     let mut start = range.start;
     while start < range.end {
-        let next = start.saturating_add(DAY - start.rem_euclid(DAY)).min(range.end);
+        let next = start.saturating_add(period - start.rem_euclid(period)).min(range.end);
         pieces.push(start..next);
         start = next;
     }

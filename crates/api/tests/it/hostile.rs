@@ -173,3 +173,16 @@ fn snapshots_take_as_long_as_they_take() {
     let it = Fixture::with(settings);
     it.ask("GET", "/v1/snapshots", "", b"").is(200, "\"snapshots\":[]");
 }
+
+#[test]
+fn two_headers_host_are_refused_and_nothing_is_guessed_from_bytes() {
+    let it = Fixture::new();
+    let answered = it.ask("GET", "/v1/status", "", b"");
+    assert_eq!(
+        (answered.status, answered.header("x-content-type-options")),
+        (200, Some("nosniff"))
+    );
+    let refused = it.ask("GET", "/v1/status", "Host: evil.example\r\n", b"");
+    refused.is(400, "two headers Host");
+    assert_eq!(refused.header("x-content-type-options"), Some("nosniff"));
+}

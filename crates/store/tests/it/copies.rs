@@ -142,3 +142,32 @@ fn a_store_looks_at_its_parts_by_itself() {
     });
     assert!(noted, "{:?}", store.stat().unwrap().notes);
 }
+
+#[test]
+fn what_says_nothing_new_may_be_lost_and_the_store_opens() {
+    let checkpoint = Path::new("/store/journal/checkpoints/store");
+    for lost in ["manifest", "manifest.copy", "checkpoint", "checkpoint's bytes"] {
+        let world = World::new();
+        let store = filled(&world);
+        // Not sealed: only the journal has it.
+        let more = sample(6 * DAY, 6 * DAY + MINUTE, histogram(&[3.0]));
+        ingest(&store, 100, &[(&latency("a"), more)]);
+        let expected = counts(&store);
+        drop(store);
+        match lost {
+            "checkpoint" => world.disk.remove(checkpoint).unwrap(),
+            "checkpoint's bytes" => {
+                let file = world.disk.open(checkpoint, disk::Mode::Write).unwrap();
+                let zeros = vec![0; file.len().unwrap() as usize];
+                file.write_all_at(&zeros, 0).unwrap();
+            }
+            name => world.disk.remove(&Path::new(DIR).join(name)).unwrap(),
+        }
+        let store = world.open().unwrap();
+        assert_eq!(counts(&store), expected, "{lost}");
+        let notes = store.stat().unwrap().notes;
+        assert_eq!(notes.len(), 1, "{lost}: {notes:?}");
+        drop(store);
+        assert!(world.open().unwrap().stat().unwrap().notes.is_empty(), "{lost}");
+    }
+}

@@ -232,6 +232,11 @@ fn a_window_from_the_first_reading_that_is_left_has_what_it_grew_by() {
         let expected = (2 * STEP_GROWS, 2 * STEP_GROWS);
         let (grown, gaps) = growing.grown(grid);
         assert_eq!(grown, [expected], "says since when: {says_since}, {gaps:?}");
+        // The reading at that moment belongs to the quarter that went, and the window cuts its minute.
+        let grid = Grid { start: left - 30 * SECOND, step: 2 * STEP + MINUTE, columns: 1 };
+        let (grown, gaps) = growing.grown(grid);
+        let all = (3 * STEP_GROWS, 3 * STEP_GROWS);
+        assert!(grown == [all] || !gaps.is_empty(), "says since when: {says_since}, {grown:?}");
     }
 }
 
@@ -258,4 +263,24 @@ fn what_is_not_a_number_between_two_days_loses_no_step() {
     store.seal().unwrap();
     while store.maintain().unwrap() {}
     assert_eq!(total(), 20.0);
+}
+
+#[test]
+fn samples_that_were_dropped_are_a_gap() {
+    let growing = Growing::over_all_days(true);
+    let gaps = |range: std::ops::Range<i64>| {
+        let view = growing.store.view().unwrap();
+        let series = view.select(&Selector::parse("requests").unwrap()).remove(0);
+        let gaps = view.samples(&series, range, &mut |_| {}).unwrap();
+        gaps.into_iter().map(|gap| (gap.start, gap.end)).collect::<Vec<_>>()
+    };
+    let all = i64::MIN..i64::MAX;
+    assert_eq!(gaps(all.clone()), []);
+    // Two days, and a quarter of the third.
+    growing.keep_base(2 * DAY - 5 * HOUR);
+    let quarters = (0..9).map(|at| (BEGIN + at * 6 * HOUR, BEGIN + (at + 1) * 6 * HOUR));
+    assert_eq!(gaps(all), quarters.collect::<Vec<_>>());
+    let left = BEGIN + 2 * DAY + 6 * HOUR;
+    assert_eq!(gaps(left - HOUR..left + HOUR), [(left - HOUR, left)]);
+    assert_eq!(gaps(left..left + DAY), []);
 }
