@@ -84,6 +84,16 @@ pub enum ServerError {
         /// Why.
         why: io::Error,
     },
+    /// Somebody else has the address, and kept it.
+    #[error(
+        "cannot listen on {address}: the port is in use by another program, or is a connection's own; \
+         `ss -tanp 'sport = :{port}'` says whose, and [http] listen = [\"ADDRESS:PORT\"] chooses another",
+        port = address.port()
+    )]
+    Taken {
+        /// Which.
+        address: SocketAddr,
+    },
     /// The address is not this host's own, and everybody would come in.
     #[error(
         "will not listen on {address} without tokens, because whoever reaches it could read and write: \
@@ -193,6 +203,13 @@ impl Server {
         self.listeners.iter().map(|listener| listener.0).collect()
     }
 
+    /// How many connections it holds at the most, and how many the settings ask for, if the limit of open files leaves
+    /// fewer.
+    pub fn connections_cut(&self) -> Option<(usize, usize)> {
+        let wanted = self.settings.limits.connections.min(Semaphore::MAX_PERMITS);
+        (self.connections_max < wanted).then_some((self.connections_max, wanted))
+    }
+
     /// Reads tokens and certificates again. After an error all is as before.
     pub fn reload(&self) -> Result<(), ServerError> {
         let tokens = tokens(&self.settings)?;
@@ -293,6 +310,10 @@ fn put(gate: &Gate, tokens: Tokens) {
     *gate.access.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
 }
 
+/// How often a port that is in use is tried again, and after how long each time: three seconds in all.
+const BIND_TRIES: u32 = 30;
+const BIND_PAUSE: Duration = Duration::from_millis(100);
+
 async fn bind(listen: &Listen) -> Result<(TcpListener, SocketAddr, Secured), ServerError> {
     let address = listen.address;
     let secured = match &listen.tls {
@@ -303,7 +324,20 @@ async fn bind(listen: &Listen) -> Result<(TcpListener, SocketAddr, Secured), Ser
         }
     };
     let wrong = |why| ServerError::Listen { address, why };
-    let listener = TcpListener::bind(address).await.map_err(wrong)?;
+    let mut tries = 0;
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            // The kernel may have given the port to a connection of somebody's, which soon ends.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < BIND_TRIES => {
+                tries += 1;
+                tokio::time::sleep(BIND_PAUSE).await;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                return Err(ServerError::Taken { address });
+            }
+            bound => break bound.map_err(wrong)?,
+        }
+    };
     let bound = listener.local_addr().map_err(wrong)?;
     Ok((listener, bound, secured))
 }

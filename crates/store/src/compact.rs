@@ -84,6 +84,7 @@ impl Inner {
             }
         }
         for (id, kind) in self.series_in(&parts, &mut gaps)? {
+            self.check_open()?;
             let Some(gathered) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? else { continue };
             let (rows, predecessor) = gathered.settled(kind);
             writing.put(id, kind, rows, predecessor)?;

@@ -132,6 +132,9 @@ pub enum Error {
         /// When it is tried again.
         seconds: u64,
     },
+    /// The store is being closed: what was begun is left as it was before, and done after the next opening.
+    #[error("the store is being closed")]
+    Closing,
     /// An earlier error left memory and disk apart; opening the store again brings them together.
     #[error("the store stopped after an error: {why}; open it again")]
     Stopped {

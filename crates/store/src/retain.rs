@@ -102,6 +102,7 @@ impl Inner {
         }
         let mut writing = change.write(info.resolution);
         for (id, kind) in series.into_iter().filter(|(id, _)| !expires.contains(id)) {
+            self.check_open()?;
             if let Some(gathered) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? {
                 let (rows, predecessor) = gathered.settled(kind);
                 writing.put(id, kind, rows, predecessor)?;

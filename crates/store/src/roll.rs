@@ -283,6 +283,7 @@ impl Inner {
         writing.spans(first..last.saturating_add(DAY))?;
         let parts = self.parts([part], gaps)?;
         for (id, kind) in self.series_in(&parts, gaps)? {
+            self.check_open()?;
             let gathered = gather::rows(&parts, &id, &ALL_TIME, gaps)?;
             let Some(mut rows) = gathered.map(|gathered| gathered.rows) else { continue };
             rows.retain(|_, end| covers.contains_key(&slot(end, DAY)));
@@ -328,6 +329,7 @@ impl Inner {
         let minutes_pay = change.before.keep.iter().any(goes) || self.do_minutes_pay(&parts)?;
         let finest = if minutes_pay { Resolution::Minute } else { Resolution::FiveMinutes };
         for (id, kind) in self.series_in(&parts, gaps)? {
+            self.check_open()?;
             if kind == Kind::Histogram(Temporality::Delta) && rebuilt.is_kept() {
                 // What adds up, and is not written anew, need not be taken apart.
                 let mut finer = merged(&parts, &id, day, finest, gaps)?;

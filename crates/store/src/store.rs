@@ -445,6 +445,14 @@ impl Inner {
         }
     }
 
+    /// An error once the store is being closed: long work ends here, and nothing of it has begun to count.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Error::Closing),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn stop_for(&self, why: &str) {
         self.state().stopped.get_or_insert_with(|| why.to_owned());
     }
@@ -663,6 +671,9 @@ impl Inner {
         let (mut round, mut looked) = (Round::default(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
             if let Err(error) = self.guarded("maintenance", || self.maintain()) {
+                if matches!(error, Error::Closing) {
+                    return;
+                }
                 self.note(format!("maintenance: {error}"));
                 if self.check_running().is_err() {
                     return;
@@ -707,5 +718,31 @@ mod tests {
         assert!(!panics().unwrap(), "it is left alone");
         assert!(store.inner().guarded("rolling up day 8", || Ok(true)).unwrap());
         assert!(!store.inner().resting.lock().unwrap().contains_key("rolling up day 8"));
+    }
+
+    #[test]
+    fn closing_does_not_wait_for_a_day_to_be_rolled_up() {
+        use crate::resolution::DAY;
+
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        Store::create(&disk, Path::new("/store"), &journal::Settings::default()).unwrap();
+        let clock: Clock = Arc::new(|| 9 * DAY);
+        let options = Options { background: false, clock, ..Options::default() };
+        let store = Store::open(Arc::clone(&disk), Path::new("/store"), &options).unwrap();
+        let series = Series::new("load", model::Kind::Gauge).checked().unwrap();
+        let mut batch = model::BatchWriter::default();
+        batch.series(&series);
+        let value = model::Value::Number(1.0);
+        batch.sample(&model::Sample { start: DAY, end: DAY, value }).unwrap();
+        let _ack = store.ingest(None, &batch.finish(), Level::Disk).unwrap();
+        store.seal().unwrap();
+        let before = disk.list(Path::new("/store/parts")).unwrap();
+        store.inner().stop.store(true, Ordering::Relaxed);
+        assert!(matches!(store.maintain(), Err(Error::Closing)));
+        assert_eq!(disk.list(Path::new("/store/parts")).unwrap(), before, "what was begun is gone");
+        drop(store);
+        let store = Store::open(disk, Path::new("/store"), &options).unwrap();
+        assert!(store.maintain().unwrap());
+        assert_eq!(store.stat().unwrap().parts.len(), 4, "a day of one row has three rollups");
     }
 }

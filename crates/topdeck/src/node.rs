@@ -103,6 +103,12 @@ impl Node {
             lines.push(format!("{name} at {}", addresses.join(", ")));
         }
         lines.push(format!("all is kept in {}", self.data.display()));
+        if let Some((connections, wanted)) = self.server.connections_cut() {
+            lines.push(format!(
+                "{connections} connections at the most, not {wanted}: the limit of open files (`ulimit -Hn`, \
+                 LimitNOFILE of systemd) leaves no more"
+            ));
+        }
         lines.extend(self.host.iter().flat_map(|(_, host)| host.notes()));
         for orphan in self.forward.orphans().unwrap_or_default() {
             lines.push(format!(

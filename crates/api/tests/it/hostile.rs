@@ -175,6 +175,27 @@ fn snapshots_take_as_long_as_they_take() {
 }
 
 #[test]
+fn a_port_that_is_in_use_is_tried_again_and_then_told() {
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = held.local_addr().unwrap();
+    let on_it = || {
+        let mut settings = local(None);
+        settings.listen[0].address = address;
+        settings
+    };
+    let Err(error) = Fixture::start(on_it()) else { panic!("two listen on {address}") };
+    let error = error.to_string();
+    assert!(error.contains(&format!("cannot listen on {address}")), "{error}");
+    assert!(error.contains(&format!("sport = :{}", address.port())), "{error}");
+    let freed = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(held);
+    });
+    assert_eq!(Fixture::start(on_it()).unwrap().address, address);
+    freed.join().unwrap();
+}
+
+#[test]
 fn two_headers_host_are_refused_and_nothing_is_guessed_from_bytes() {
     let it = Fixture::new();
     let answered = it.ask("GET", "/v1/status", "", b"");
