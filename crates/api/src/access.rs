@@ -181,7 +181,8 @@ fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     uri.authority().map(|authority| authority.as_str()).or(named)
 }
 
-/// A host without its port and brackets; nothing of what is no host with or without a port (RFC 9110, 7.2).
+/// A host without its port and brackets; nothing of what is no host with or without a port (RFC
+/// 9110, 7.2).
 fn name_of(host: &str) -> &str {
     let (name, rest) = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or_default(),

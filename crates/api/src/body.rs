@@ -91,8 +91,8 @@ fn problem(why: Why, bytes_max: usize, time_max: Duration) -> Problem {
     }
 }
 
-/// The body of a request, in pieces that take about as much memory as they have bytes: one that comes byte by byte
-/// would take dozens of times as much in the pieces in which it comes.
+/// The body of a request, in pieces that take about as much memory as they have bytes: one that
+/// comes byte by byte would take dozens of times as much in the pieces in which it comes.
 pub(crate) struct Limited<B> {
     inner: B,
     bound: Arc<Bound>,
@@ -176,7 +176,8 @@ pub(crate) struct Answer {
     request: InFlight,
 }
 
-/// Bytes of a body that are handed on at once; what comes after them in an answer waits until they were taken.
+/// Bytes of a body that are handed on at once; what comes after them in an answer waits until they
+/// were taken.
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Answer {

@@ -57,8 +57,8 @@ fn of(file: &File, headers: &HeaderMap) -> Response {
     response
 }
 
-/// A file for those who do not take gzip. All are unpacked once: whoever asks needs no token, and may ask as often as
-/// they like.
+/// A file for those who do not take gzip. All are unpacked once: whoever asks needs no token, and
+/// may ask as often as they like.
 fn unpacked(file: &File) -> Bytes {
     static UNPACKED: LazyLock<HashMap<&'static str, Bytes>> = LazyLock::new(|| {
         ::page::files().iter().map(|file| (file.path, file.bytes().into())).collect()

@@ -203,8 +203,8 @@ impl Server {
         self.listeners.iter().map(|listener| listener.0).collect()
     }
 
-    /// How many connections it holds at the most, and how many the settings ask for, if the limit of open files leaves
-    /// fewer.
+    /// How many connections it holds at the most, and how many the settings ask for, if the limit
+    /// of open files leaves fewer.
     pub fn connections_cut(&self) -> Option<(usize, usize)> {
         let wanted = self.settings.limits.connections.min(Semaphore::MAX_PERMITS);
         (self.connections_max < wanted).then_some((self.connections_max, wanted))
@@ -310,7 +310,8 @@ fn put(gate: &Gate, tokens: Tokens) {
     *gate.access.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
 }
 
-/// How often a port that is in use is tried again, and after how long each time: three seconds in all.
+/// How often a port that is in use is tried again, and after how long each time: three seconds in
+/// all.
 const BIND_TRIES: u32 = 30;
 const BIND_PAUSE: Duration = Duration::from_millis(100);
 

@@ -39,8 +39,9 @@ const TELLING_MAX: Duration = Duration::from_secs(1);
 pub struct Settings {
     /// When a sender is told: [`Level::Disk`] by default.
     pub level: Level,
-    /// How often sources write what they have put together, and what the boundaries of their intervals are
-    /// multiples of: 10 s by default. With [`Duration::MAX`] there is no boundary before the year 2262.
+    /// How often sources write what they have put together, and what the boundaries of their
+    /// intervals are multiples of: 10 s by default. With [`Duration::MAX`] there is no boundary
+    /// before the year 2262.
     pub interval: Duration,
     /// Bytes of batches that may be on their way to the disk at once: 256 MiB by default. Beyond, senders are asked
     /// to wait.

@@ -175,7 +175,8 @@ impl BatchWriter {
     }
 }
 
-/// A histogram of more could not be added up with 255 others. A billion values a second make so many in two years.
+/// A histogram of more could not be added up with 255 others. A billion values a second make so
+/// many in two years.
 fn check_count(series: &str, histogram: &Histogram) -> Result<()> {
     let count = u128::from(histogram.count()) + u128::from(histogram.nan_count());
     if count > u128::from(HISTOGRAM_COUNT_MAX) {

@@ -129,7 +129,8 @@ impl<'a> Change<'a> {
         self.add(writing, Covers::new()).map(|_| ())
     }
 
-    /// What the first of some readings of a head followed: an earlier one of the head, or one that is stored.
+    /// What the first of some readings of a head followed: an earlier one of the head, or one that
+    /// is stored.
     fn predecessor_in_head(
         &self,
         base: &BaseParts<'_>,

@@ -200,8 +200,8 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..CHECKSUM_AT]), &bytes[HEADER_BYTES..])
 }
 
-/// Appends settled rows as chunks, and gives each one's header and bytes to `each`. Of readings of what grows,
-/// `predecessor` is what the first followed; it says nothing of other rows.
+/// Appends settled rows as chunks, and gives each one's header and bytes to `each`. Of readings of
+/// what grows, `predecessor` is what the first followed; it says nothing of other rows.
 pub(crate) fn encode(
     series: SeriesId,
     resolution: Resolution,
@@ -250,8 +250,9 @@ pub(crate) fn encode(
     Ok(())
 }
 
-/// When a row is said to begin. Readings of what grows may count since long ago and are to be found where they were
-/// read. A distribution of a moment belongs to the nanosecond before it, as all does by its end.
+/// When a row is said to begin. Readings of what grows may count since long ago and are to be found
+/// where they were read. A distribution of a moment belongs to the nanosecond before it, as all
+/// does by its end.
 pub(crate) fn begins(kind: Kind, (start, end): (i64, i64)) -> i64 {
     match kind {
         _ if kind.is_cumulative() => end,
@@ -490,7 +491,8 @@ fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
                 }
                 Predecessor::Reading(Rows::Cumulative(before)) => {
                     let before = &before[0];
-                    // Steps of one chunk are alike: the second is asked about as if it were the first.
+                    // Steps of one chunk are alike: the second is asked about as if it were the
+                    // first.
                     let is_step = follows(std::slice::from_ref(before), &rows[0])
                         && rows.get(1).is_none_or(|second| {
                             follows(&[before.clone(), rows[0].clone()], second)
@@ -610,8 +612,8 @@ pub(crate) fn decode(header: &Header, bytes: &[u8]) -> Result<(Rows, Predecessor
     Ok((rows, predecessor))
 }
 
-/// The last reading of a checked chunk that ended by `time`, alone, as [`Rows::last_reading`]. Of a chunk that ended
-/// by then only that one is worked out.
+/// The last reading of a checked chunk that ended by `time`, alone, as [`Rows::last_reading`]. Of a
+/// chunk that ended by then only that one is worked out.
 pub(crate) fn last_reading(
     header: &Header,
     bytes: &[u8],

@@ -132,7 +132,8 @@ pub enum Error {
         /// When it is tried again.
         seconds: u64,
     },
-    /// The store is being closed: what was begun is left as it was before, and done after the next opening.
+    /// The store is being closed: what was begun is left as it was before, and done after the next
+    /// opening.
     #[error("the store is being closed")]
     Closing,
     /// An earlier error left memory and disk apart; opening the store again brings them together.

@@ -72,8 +72,9 @@ impl Inner {
     }
 }
 
-/// What chunks of a series of readings say of the reading that their first followed. A chunk that was written before
-/// a late reading came says an older one; a chunk says of one that is gone what nothing else says.
+/// What chunks of a series of readings say of the reading that their first followed. A chunk that
+/// was written before a late reading came says an older one; a chunk says of one that is gone what
+/// nothing else says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Predecessors(Vec<((i64, i64), Predecessor)>);
 
@@ -128,7 +129,8 @@ impl Gathered {
     }
 }
 
-/// All rows of a series in some parts that ended within `range`, unsettled; `None` if there are none.
+/// All rows of a series in some parts that ended within `range`, unsettled; `None` if there are
+/// none.
 pub(crate) fn rows(
     parts: &[Arc<dyn Part>],
     series: &SeriesId,

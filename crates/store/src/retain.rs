@@ -188,8 +188,8 @@ impl Inner {
         Ok(rows(&before).saturating_sub(rows(&self.state().manifest)))
     }
 
-    /// A part of the base without the rows that `keep` refuses, each series after the reading that it follows now;
-    /// the new one's number.
+    /// A part of the base without the rows that `keep` refuses, each series after the reading that
+    /// it follows now; the new one's number.
     pub(crate) fn rewrite(
         &self,
         change: &mut Change<'_>,

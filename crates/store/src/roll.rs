@@ -81,8 +81,9 @@ impl Manifest {
             )
     }
 
-    /// Of settled readings of which nobody knows what the first followed: it must not count all since its start if
-    /// that was dropped, for that stands in rollups. What happened since is then not known.
+    /// Of settled readings of which nobody knows what the first followed: it must not count all
+    /// since its start if that was dropped, for that stands in rollups. What happened since is then
+    /// not known.
     pub(crate) fn without_dropped(&self, id: &SeriesId, rows: &mut Rows) -> Option<Gap> {
         let (end, start) = rows.first_time()?;
         // One that does not say since when it counts may follow whatever was dropped.
@@ -99,9 +100,9 @@ impl Manifest {
         Some(Gap { start: end.saturating_sub(1), end, producer: None, lost: None, reason })
     }
 
-    /// Of the reading before some others that is stored, and what their chunks say that they followed, the one that
-    /// counts. A reading that came after those of its day were dropped is in no rollup: what followed them follows
-    /// them still, or what happened in between would be lost.
+    /// Of the reading before some others that is stored, and what their chunks say that they
+    /// followed, the one that counts. A reading that came after those of its day were dropped is in
+    /// no rollup: what followed them follows them still, or what happened in between would be lost.
     pub(crate) fn predecessor(&self, stored: Option<Rows>, told: Predecessor) -> Predecessor {
         let Some(reading) = stored else { return told };
         let time = reading.first_time();
@@ -384,8 +385,8 @@ impl Inner {
         Ok(false)
     }
 
-    /// The last stored reading of a series up to `time`. Of one that `filter` refuses, the one that it followed, if
-    /// nothing else says what came before.
+    /// The last stored reading of a series up to `time`. Of one that `filter` refuses, the one that
+    /// it followed, if nothing else says what came before.
     pub(crate) fn reading_before(
         &self,
         base: &BaseParts<'_>,
@@ -507,7 +508,8 @@ struct Rebuilt<'a> {
     outdated: BTreeSet<u64>,
 }
 
-/// What readings of a partition follow: an earlier one of the same day, or what the day's first follows.
+/// What readings of a partition follow: an earlier one of the same day, or what the day's first
+/// follows.
 fn before_partition(rows: &Rows, start: i64, predecessor: &Predecessor) -> Predecessor {
     rows.last_reading(start).map_or_else(|| predecessor.clone(), Predecessor::Reading)
 }
@@ -556,8 +558,9 @@ impl<'a> Rebuilt<'a> {
         Ok(())
     }
 
-    /// Notes parts that stay as they are although the first reading of a series follows a later one than they say:
-    /// it came late. When that one is dropped, nobody would know what happened in between.
+    /// Notes parts that stay as they are although the first reading of a series follows a later one
+    /// than they say: it came late. When that one is dropped, nobody would know what happened in
+    /// between.
     fn renew_outdated(&mut self, rows: &Rows, predecessor: &Predecessor, told: &Predecessors) {
         for (&start, &number) in &self.kept_at {
             let partition = start..start + Resolution::Base.partition();

@@ -153,7 +153,8 @@ impl Rows {
         }
     }
 
-    /// The last reading of what grows that ended by `time` and says how much there is, alone. Rows are settled.
+    /// The last reading of what grows that ended by `time` and says how much there is, alone. Rows
+    /// are settled.
     pub(crate) fn last_reading(&self, time: i64) -> Option<Rows> {
         fn of<T: Grows>(rows: &[Row<T>], time: i64) -> Option<Vec<Row<T>>> {
             let ended = rows.partition_point(|row| row.end <= time);

@@ -445,7 +445,8 @@ impl Inner {
         }
     }
 
-    /// An error once the store is being closed: long work ends here, and nothing of it has begun to count.
+    /// An error once the store is being closed: long work ends here, and nothing of it has begun to
+    /// count.
     pub(crate) fn check_open(&self) -> Result<()> {
         match self.stop.load(Ordering::Relaxed) {
             true => Err(Error::Closing),
@@ -633,10 +634,10 @@ impl Inner {
         self.wake.1.notify_one();
     }
 
-    /// Does a piece of maintenance, named for people. If it panics, that is an error like others, and whatever it
-    /// was about is left alone for a minute, then for twice as long each time: what cannot be worked on must not
-    /// keep the rest from being kept in order. Says `false` if it is left alone. Whoever keeps the store in order
-    /// without its thread meets the panic itself.
+    /// Does a piece of maintenance, named for people. If it panics, that is an error like others,
+    /// and whatever it was about is left alone for a minute, then for twice as long each time: what
+    /// cannot be worked on must not keep the rest from being kept in order. Says `false` if it is
+    /// left alone. Whoever keeps the store in order without its thread meets the panic itself.
     pub(crate) fn guarded(&self, name: &str, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
         const WAIT: Duration = Duration::from_secs(60);
         const WAIT_MAX: Duration = Duration::from_secs(3600);

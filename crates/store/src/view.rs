@@ -434,7 +434,8 @@ impl View {
         Ok(gaps)
     }
 
-    /// Where rows of a series as they came were dropped and rollups have them: it is not empty there.
+    /// Where rows of a series as they came were dropped and rollups have them: it is not empty
+    /// there.
     fn dropped_samples(&self, series: &Asked, range: &Range<i64>) -> Result<Vec<Gap>> {
         let days = self.dropped_days.get_or_init(|| {
             let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();

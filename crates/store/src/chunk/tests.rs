@@ -61,6 +61,19 @@ fn histogram(scheme: &Scheme, values: &[f64]) -> Histogram {
     histogram
 }
 
+/// Readings of a histogram that each add values, and begin anew where the number beside them is 0.
+fn grown(steps: &[(u8, Vec<f64>)]) -> Vec<Histogram> {
+    let mut held = Histogram::default();
+    let step = |(reset, more): &(u8, Vec<f64>)| {
+        if *reset == 0 {
+            held = Histogram::default();
+        }
+        held.merge(&histogram(held.scheme(), more)).unwrap();
+        held.clone()
+    };
+    steps.iter().map(step).collect()
+}
+
 fn schemes() -> impl Strategy<Value = Scheme> {
     prop_oneof![
         Just(Scheme::exp2(5).unwrap()),
@@ -82,16 +95,7 @@ proptest! {
     fn cumulative_histograms_come_back(
         rows in prop::collection::vec((0u8..10, prop::collection::vec(0f64..1e6, 0..30)), 0..40),
     ) {
-        let mut values = Vec::new();
-        let mut held = Histogram::default();
-        for (reset, more) in &rows {
-            if *reset == 0 {
-                held = Histogram::default();
-            }
-            held.merge(&histogram(held.scheme(), more)).unwrap();
-            values.push(held.clone());
-        }
-        check(Rows::Cumulative(timed(values)));
+        check(Rows::Cumulative(timed(grown(&rows))));
     }
 
     #[test]
@@ -186,16 +190,7 @@ proptest! {
         rows in prop::collection::vec((0u8..10, prop::collection::vec(-1e2f64..1e6, 0..30)), 1..40),
         known in 0u8..3,
     ) {
-        let mut values = Vec::new();
-        let mut held = Histogram::default();
-        for (reset, more) in &rows {
-            if *reset == 0 {
-                held = Histogram::default();
-            }
-            held.merge(&histogram(held.scheme(), more)).unwrap();
-            values.push(held.clone());
-        }
-        let mut rows = timed(values);
+        let mut rows = timed(grown(&rows));
         let first = rows.remove(0);
         let predecessor = match known {
             0 => Predecessor::Unknown,

@@ -9,7 +9,8 @@ use crate::world::{World, ingest, sample};
 
 const BEGIN: i64 = 20_000 * DAY;
 const DAYS: i64 = 4;
-/// Between two readings: long enough that days have no rollups of a minute unless a rule asks for them.
+/// Between two readings: long enough that days have no rollups of a minute unless a rule asks for
+/// them.
 const STEP: i64 = 10 * MINUTE;
 /// What a series grows by between two readings, and in a day.
 const STEP_GROWS: u64 = 600;
@@ -232,7 +233,8 @@ fn a_window_from_the_first_reading_that_is_left_has_what_it_grew_by() {
         let expected = (2 * STEP_GROWS, 2 * STEP_GROWS);
         let (grown, gaps) = growing.grown(grid);
         assert_eq!(grown, [expected], "says since when: {says_since}, {gaps:?}");
-        // The reading at that moment belongs to the quarter that went, and the window cuts its minute.
+        // The reading at that moment belongs to the quarter that went, and the window cuts its
+        // minute.
         let grid = Grid { start: left - 30 * SECOND, step: 2 * STEP + MINUTE, columns: 1 };
         let (grown, gaps) = growing.grown(grid);
         let all = (3 * STEP_GROWS, 3 * STEP_GROWS);

@@ -186,7 +186,8 @@ impl Drawn<'_> {
             let n = columns.len();
             progress.show(|_| format!("column {n} of {}", steps.grid.columns));
         }
-        // Columns that begin later than they are shown to leave out what shorter rows have before the first of them.
+        // Columns that begin later than they are shown to leave out what shorter rows have before
+        // the first of them.
         if let (Some(first), Some(early)) = (columns.first_mut(), steps.early(&self.range)) {
             for column in self.view.histograms(&self.found, early).map_err(&told)? {
                 let column = column.map_err(&told)?;

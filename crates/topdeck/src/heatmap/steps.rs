@@ -137,7 +137,8 @@ impl Steps {
         Steps { grid: Grid { start, step, columns }, late: 0 }
     }
 
-    /// What of `range` lies before all that is asked of the store, as one column; it is of the first one.
+    /// What of `range` lies before all that is asked of the store, as one column; it is of the
+    /// first one.
     pub(crate) fn early(&self, range: &Range<i64>) -> Option<Grid> {
         let length = self.asked().start.min(range.end).saturating_sub(range.start);
         (length > 0).then_some(Grid { start: range.start, step: length, columns: 1 })
