@@ -103,13 +103,14 @@ impl Manifest {
     /// Of the reading before some others that is stored, and what their chunks say that they
     /// followed, the one that counts. A reading that came after those of its day were dropped is in
     /// no rollup: what followed them follows them still, or what happened in between would be lost.
+    /// Of two readings of one time the one that is stored holds the other.
     pub(crate) fn predecessor(&self, stored: Option<Rows>, told: Predecessor) -> Predecessor {
         let Some(reading) = stored else { return told };
         let time = reading.first_time();
         let is_newer = match &told {
             Predecessor::Unknown => true,
             told => {
-                time > told.time() && time.is_some_and(|(end, _)| self.is_whole(slot(end, DAY)))
+                time >= told.time() && time.is_some_and(|(end, _)| self.is_whole(slot(end, DAY)))
             }
         };
         if is_newer { Predecessor::Reading(reading) } else { told }
@@ -558,9 +559,9 @@ impl<'a> Rebuilt<'a> {
         Ok(())
     }
 
-    /// Notes parts that stay as they are although the first reading of a series follows a later one
-    /// than they say: it came late. When that one is dropped, nobody would know what happened in
-    /// between.
+    /// Notes parts that stay as they are although the first reading of a series follows another one
+    /// than they say: a later one, or a greater one of the same time, that came late. When that one
+    /// is dropped, nobody would know what happened in between.
     fn renew_outdated(&mut self, rows: &Rows, predecessor: &Predecessor, told: &Predecessors) {
         for (&start, &number) in &self.kept_at {
             let partition = start..start + Resolution::Base.partition();
@@ -568,8 +569,9 @@ impl<'a> Rebuilt<'a> {
             let first = rows.times().into_iter().find(|&(_, end)| is_of(end));
             let Some((began, end)) = first else { continue };
             let now = before_partition(rows, start, predecessor);
-            let then = told.at((end, began)).and_then(Predecessor::time);
-            if now.time().is_some() && then < now.time() {
+            let then = told.at((end, began));
+            let is_outdated = then.and_then(Predecessor::time) <= now.time() && then != Some(&now);
+            if now.time().is_some() && is_outdated {
                 self.outdated.insert(number);
             }
         }

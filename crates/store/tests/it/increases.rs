@@ -206,6 +206,51 @@ fn a_late_reading_is_the_one_before_when_its_day_is_dropped() {
     }
 }
 
+/// Two readings of one moment, the last of a day: the greater counts, and comes when the lesser is
+/// already what the next day's first reading follows.
+#[test]
+fn a_greater_reading_of_the_same_moment_is_the_one_before_although_it_is_late() {
+    let world = World::new();
+    world.set_now(BEGIN);
+    let store = world.open().unwrap();
+    let histogram = |count| {
+        let mut histogram = Histogram::default();
+        histogram.record_n(7.0, count);
+        histogram
+    };
+    let readings = [(DAY - HOUR, 5), (DAY, 10), (DAY + HOUR, 25), (2 * DAY - HOUR, 30), (DAY, 20)];
+    for (at, (after, count)) in readings.into_iter().enumerate() {
+        let end = BEGIN + after;
+        let rows = [
+            (&counter(), sample(end, end, count as f64)),
+            (&latencies(), sample(end, end, histogram(count))),
+        ];
+        ingest(&store, at as u64 + 1, &rows);
+        store.seal().unwrap();
+    }
+    let growing = Growing { world, store, says_since: false, batches: 0 };
+    let check = |what: &str| {
+        let days = Grid { start: BEGIN, step: DAY, columns: 2 };
+        assert_eq!(growing.grown(days), (vec![(15, 15), (10, 10)], Vec::new()), "{what}");
+    };
+    check("sealed");
+    growing.world.set_now(BEGIN + 3 * DAY);
+    growing.settle();
+    check("rolled up");
+    growing.keep_base(2 * DAY);
+    assert_eq!(growing.base_rows_before(BEGIN + DAY), 0);
+    check("dropped");
+    // Rolled up anew, after what was stored beside the readings that are left.
+    let end = BEGIN + DAY + 2 * HOUR;
+    ingest(
+        &growing.store,
+        9,
+        &[(&counter(), sample(end, end, 27.0)), (&latencies(), sample(end, end, histogram(27)))],
+    );
+    growing.settle();
+    check("rolled up anew");
+}
+
 #[test]
 fn deleting_another_series_changes_no_total() {
     for says_since in [false, true] {
