@@ -89,6 +89,17 @@ pub enum Error {
     /// A batch, or what it holds, is refused: the sender is to blame.
     #[error(transparent)]
     Model(#[from] model::Error),
+    /// A series has another point-in-time histogram at the same moment: both cannot be true.
+    #[error(
+        "series {series} has another histogram at {time} ns already; \
+         a point-in-time histogram is one sample, the first that came is kept"
+    )]
+    OtherPoint {
+        /// The series.
+        series: model::SeriesId,
+        /// The moment, in nanoseconds since the Unix epoch.
+        time: i64,
+    },
     /// A limit on series was reached.
     #[error(transparent)]
     Cardinality(#[from] crate::index::Refused),

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::head::Head;
 use crate::index::Number;
 use crate::manifest::Producers;
+use crate::point::{Point, StoredPoints, is_point};
 use crate::store::{Inner, Store, locked};
 
 /// What a store has of its journal.
@@ -68,9 +69,12 @@ impl Inner {
                 self.unread_bytes.fetch_sub(unread, Ordering::Relaxed);
                 return Ok(false);
             };
-            let active = Arc::clone(&self.state().active);
+            let (active, mut stored) = {
+                let state = self.state();
+                (Arc::clone(&state.active), StoredPoints::of(self, &state))
+            };
             let mut head = active.write().unwrap_or_else(PoisonError::into_inner);
-            self.take_in(&mut head, item, &mut |identity, position| {
+            self.take_in(&mut head, &mut stored, item, &mut |identity, position| {
                 hear(&mut locked(&self.producers), identity, position)
             });
         }
@@ -83,14 +87,17 @@ impl Inner {
     pub(crate) fn go_back(&self, feed: &mut Subscriber) -> Result<()> {
         let manifest = Arc::clone(&self.state().manifest);
         let (mut head, mut producers) = (Head::default(), manifest.producers.clone());
+        let mut stored = StoredPoints::of(self, &self.state());
         let read_to = feed.position();
         feed.seek(manifest.position)?;
         feed.set_level(Level::Disk);
         let read = loop {
             match feed.next() {
-                Ok(Some(item)) => self.take_in(&mut head, item, &mut |identity, position| {
-                    hear(&mut producers, identity, position)
-                }),
+                Ok(Some(item)) => {
+                    self.take_in(&mut head, &mut stored, item, &mut |identity, position| {
+                        hear(&mut producers, identity, position)
+                    });
+                }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             }
@@ -120,6 +127,7 @@ impl Inner {
     fn take_in(
         &self,
         head: &mut Head,
+        stored: &mut StoredPoints<'_>,
         item: Item<'_>,
         hear: &mut dyn FnMut(Identity, u64) -> bool,
     ) {
@@ -130,7 +138,7 @@ impl Inner {
                     if record.identity.is_some_and(|identity| !hear(identity, record.position)) {
                         continue;
                     }
-                    if let Err((lost, error)) = self.apply(head, record.bytes) {
+                    if let Err((lost, error)) = self.apply(head, stored, record.bytes) {
                         head.gaps.push(Gap {
                             start: batch.times().0,
                             end: batch.times().1,
@@ -159,7 +167,12 @@ impl Inner {
 
     /// Takes rows in. Of series that cannot be taken the others are; how many samples were not, if that is known, and
     /// why the first was not.
-    fn apply(&self, head: &mut Head, bytes: &[u8]) -> Result<(), (Option<u64>, Error)> {
+    fn apply(
+        &self,
+        head: &mut Head,
+        stored: &mut StoredPoints<'_>,
+        bytes: &[u8],
+    ) -> Result<(), (Option<u64>, Error)> {
         let unreadable = |error: model::Error| (None, error.into());
         let mut reader = BatchReader::new(bytes).map_err(unreadable)?;
         let (mut group, mut lost, mut why) = (None, 0, None);
@@ -175,6 +188,17 @@ impl Inner {
                 };
             }
             match group {
+                Some((number, kind)) if is_point(kind, &entry) => {
+                    match stored.compare(head, number, kind, &entry) {
+                        Point::New => head.add(number, &entry, kind),
+                        Point::Same => {}
+                        Point::Other => {
+                            lost += 1;
+                            let (series, time) = (self.index().id(number), entry.end);
+                            why.get_or_insert(Error::OtherPoint { series, time });
+                        }
+                    }
+                }
                 Some((number, kind)) => head.add(number, &entry, kind),
                 None => lost += 1,
             }

@@ -122,18 +122,7 @@ impl Head {
     pub(crate) fn rows_of(&self, number: Number, kind: Kind, range: &Range<i64>) -> Option<Rows> {
         let pending = self.series.get(&number)?;
         let mut rows = Rows::none_of(kind);
-        const READ: &str = "BUG: the head holds what was checked";
-        let mut reader = Reader::new(&pending.bytes);
-        let mut before = 0i64;
-        while !reader.is_empty() {
-            let start = before.wrapping_add(reader.zigzag("start").expect(READ));
-            let end = start + reader.varint("span").expect(READ) as i64;
-            before = end;
-            let value = match kind {
-                Kind::Counter(_) | Kind::Gauge => reader.take(8, "number"),
-                Kind::Histogram(_) | Kind::Text => reader.bytes("value"),
-            }
-            .expect(READ);
+        for (start, end, value) in pending.rows(kind) {
             if !range.contains(&end.saturating_sub(1)) {
                 continue;
             }
@@ -154,5 +143,35 @@ impl Head {
             }
         }
         Some(rows)
+    }
+
+    /// The frame of a series' point-in-time histogram at a moment, if one is here.
+    pub(crate) fn point(&self, number: Number, kind: Kind, time: i64) -> Option<&[u8]> {
+        let pending = self.series.get(&number).filter(|pending| time <= pending.covers.1)?;
+        let mut rows = pending.rows(kind);
+        rows.find(|&(start, end, _)| (start, end) == (time, time)).map(|(.., value)| value)
+    }
+}
+
+const READ: &str = "BUG: the head holds what was checked";
+
+impl Pending {
+    /// Start, end and value of each row, in the order they came.
+    fn rows(&self, kind: Kind) -> impl Iterator<Item = (i64, i64, &[u8])> {
+        let mut reader = Reader::new(&self.bytes);
+        let mut before = 0i64;
+        std::iter::from_fn(move || {
+            if reader.is_empty() {
+                return None;
+            }
+            let start = before.wrapping_add(reader.zigzag("start").expect(READ));
+            let end = start + reader.varint("span").expect(READ) as i64;
+            before = end;
+            let value = match kind {
+                Kind::Counter(_) | Kind::Gauge => reader.take(8, "number"),
+                Kind::Histogram(_) | Kind::Text => reader.bytes("value"),
+            };
+            Some((start, end, value.expect(READ)))
+        })
     }
 }

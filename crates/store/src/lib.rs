@@ -20,6 +20,7 @@ mod chunk;
 mod backend;
 mod local;
 mod part;
+mod point;
 
 mod manifest;
 

@@ -134,11 +134,15 @@ impl Inner {
     }
 
     pub(crate) fn is_seal_due(&self) -> bool {
-        let state = self.state();
-        if state.sealing.is_some() {
-            return true;
-        }
-        let head = state.active.read().unwrap_or_else(PoisonError::into_inner);
+        let active = {
+            let state = self.state();
+            if state.sealing.is_some() {
+                return true;
+            }
+            Arc::clone(&state.active)
+        };
+        // Whoever writes to the head may want the state: it must not be held meanwhile.
+        let head = active.read().unwrap_or_else(PoisonError::into_inner);
         let latest = self.now().saturating_sub(self.options.grace);
         let is_over = |start: i64| start.saturating_add(Resolution::Base.partition()) <= latest;
         head.bytes() >= self.options.head_bytes_max || head.partitions().any(is_over)

@@ -18,6 +18,7 @@ mod memory;
 mod model;
 #[path = "../../../hist/tests/it/page.rs"]
 mod page;
+mod points;
 mod power;
 #[path = "../../../journal/tests/it/processes.rs"]
 #[allow(dead_code, reason = "the journal's tests use more of it")]

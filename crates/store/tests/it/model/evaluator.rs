@@ -51,6 +51,13 @@ impl Evaluator {
         }
         *heard = identity.sequence;
         for (series, taken) in samples {
+            let is_delta = self.series[*series].kind() == Kind::Histogram(Temporality::Delta);
+            let time = (taken.sample.start, taken.sample.end);
+            let is_known = |held: &Taken| (held.sample.start, held.sample.end) == time;
+            // A histogram of a moment is one sample, however often it is sent.
+            if is_delta && time.0 == time.1 && self.taken[*series].iter().any(is_known) {
+                continue;
+            }
             self.taken[*series].push(taken.clone());
         }
     }

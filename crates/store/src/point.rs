@@ -1,0 +1,134 @@
+//! Point-in-time histograms (a gauge's, or of a sender that does not say since when): one series has one at a
+//! moment.
+//!
+//! Windows of different senders add up. Two histograms of one moment do not: the second is the same one, sent
+//! again because the sender saw no answer, or contradicts the first. So it is looked for before a row is added,
+//! in memory and in the parts of the base. Once its rows are dropped, a histogram that is sent again is a new one.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use hist::Histogram;
+use hist::codec::frame;
+use hist::codec::header::Temporality;
+use model::{Entry, Kind, SeriesId};
+
+use crate::chunk;
+use crate::error::Result;
+use crate::gather;
+use crate::head::Head;
+use crate::index::Number;
+use crate::manifest::Manifest;
+use crate::row::Rows;
+use crate::store::{Inner, State};
+
+/// What a series holds at the moment of a point-in-time histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// Nothing.
+    New,
+    /// That histogram.
+    Same,
+    /// Another one.
+    Other,
+}
+
+/// Whether a sample is a histogram of a moment.
+pub(crate) fn is_point(kind: Kind, entry: &Entry<'_>) -> bool {
+    kind == Kind::Histogram(Temporality::Delta) && entry.start == entry.end
+}
+
+/// The point-in-time histograms of the closed head and of the base at one moment.
+pub(crate) struct StoredPoints<'a> {
+    inner: &'a Inner,
+    closed: Option<Arc<RwLock<Head>>>,
+    manifest: Arc<Manifest>,
+    /// When the last row of the base ended, once somebody asked.
+    base_end: Option<i64>,
+    /// The chunk that was read last: a request that is sent again asks for one row after the other.
+    last: Option<((u64, u64), Rows)>,
+}
+
+impl<'a> StoredPoints<'a> {
+    pub(crate) fn of(inner: &'a Inner, state: &State) -> StoredPoints<'a> {
+        let closed = state.sealing.as_ref().map(|sealing| Arc::clone(&sealing.head));
+        let manifest = Arc::clone(&state.manifest);
+        StoredPoints { inner, closed, manifest, base_end: None, last: None }
+    }
+
+    /// Compares a point-in-time histogram with what its series has at that moment, in `head` and elsewhere.
+    pub(crate) fn compare(
+        &mut self,
+        head: &Head,
+        number: Number,
+        kind: Kind,
+        entry: &Entry<'_>,
+    ) -> Point {
+        let is_same = |held: &[u8]| match held == entry.value {
+            true => Point::Same,
+            false => compare(frame::decode(held).ok().map(|held| held.0).as_ref(), entry),
+        };
+        if let Some(held) = head.point(number, kind, entry.end) {
+            return is_same(held);
+        }
+        if let Some(closed) = &self.closed {
+            let closed = closed.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(held) = closed.point(number, kind, entry.end) {
+                return is_same(held);
+            }
+        }
+        let ends = || self.manifest.base_parts().map(|part| part.end).max().unwrap_or(i64::MIN);
+        if entry.end > *self.base_end.get_or_insert_with(ends) {
+            return Point::New;
+        }
+        let id = self.inner.index().id(number);
+        match self.in_base(&id, entry.end) {
+            Ok(None) => Point::New,
+            Ok(held) => compare(held.as_ref(), entry),
+            // What is damaged is a gap for whoever reads it; the sample in hand is whole.
+            Err(_) => Point::New,
+        }
+    }
+
+    fn in_base(&mut self, id: &SeriesId, time: i64) -> Result<Option<Histogram>> {
+        let mut bytes = Vec::new();
+        let manifest = Arc::clone(&self.manifest);
+        for info in manifest.base_parts() {
+            if info.end < time || info.start > time {
+                continue;
+            }
+            let part = self.inner.part(info.number)?;
+            for place in part.find(id)? {
+                if place.end < time || place.start > time {
+                    continue;
+                }
+                let at = (info.number, place.offset);
+                if self.last.as_ref().is_none_or(|last| last.0 != at) {
+                    let Ok(header) = gather::read(&*part, &place, &mut bytes)? else { continue };
+                    let Ok((rows, _)) = chunk::decode(&header, &bytes) else { continue };
+                    self.last = Some((at, rows));
+                }
+                let Some((_, Rows::Histograms(rows))) = &self.last else { continue };
+                let first = rows.partition_point(|row| row.end < time);
+                let mut same = rows[first..].iter().take_while(|row| row.end == time);
+                if let Some(held) = same.find(|row| row.start == time) {
+                    return Ok(Some(held.value.clone()));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Compares what they say, not how it was written.
+fn compare(held: Option<&Histogram>, entry: &Entry<'_>) -> Point {
+    let written = |histogram: &Histogram| {
+        let mut bytes = Vec::new();
+        frame::encode(histogram, Default::default(), &mut bytes);
+        bytes
+    };
+    let sent = frame::decode(entry.value).ok().map(|sent| written(&sent.0));
+    match sent == held.map(written) {
+        true => Point::Same,
+        false => Point::Other,
+    }
+}

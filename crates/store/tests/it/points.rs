@@ -1,0 +1,104 @@
+//! A point-in-time histogram is one sample of its series, however often it is sent.
+
+use hist::codec::header::Temporality;
+use model::{Kind, Sample, Series};
+use store::{DAY, Grid, HOUR, MINUTE, SECOND, Store};
+
+use crate::world::{World, histogram, ingest, sample};
+
+const BEGIN: i64 = 20_000 * DAY;
+
+fn sizes() -> Series {
+    Series::new("sizes", Kind::Histogram(Temporality::Delta)).checked().unwrap()
+}
+
+fn point(minute: i64, values: &[f64]) -> Sample {
+    let time = BEGIN + minute * MINUTE;
+    sample(time, time, histogram(values))
+}
+
+fn send(store: &Store, sequence: u64, samples: &[Sample]) {
+    let series = sizes();
+    let rows: Vec<_> = samples.iter().map(|sample| (&series, sample.clone())).collect();
+    ingest(store, sequence, &rows);
+}
+
+/// Values of the first day, in each way of asking, and the reasons of gaps.
+#[track_caller]
+fn count(store: &Store) -> (u64, Vec<String>) {
+    let view = store.view().unwrap();
+    let found = view.select(&model::Selector::All);
+    let whole = |step: i64| {
+        let grid = Grid { start: BEGIN, step, columns: (DAY / step) as u64 };
+        let columns: Vec<_> =
+            view.histograms(&found, grid).unwrap().map(|column| column.unwrap()).collect();
+        let gaps: Vec<String> = columns
+            .iter()
+            .flat_map(|column| column.gaps.iter().map(|gap| gap.reason.clone()))
+            .collect();
+        (columns.iter().map(|column| column.value.count()).sum::<u64>(), gaps)
+    };
+    let (by_day, gaps) = whole(DAY);
+    assert_eq!(whole(HOUR).0, by_day);
+    assert_eq!(whole(90 * SECOND).0, by_day);
+    (by_day, gaps)
+}
+
+fn settle(store: &Store) {
+    store.seal().unwrap();
+    while store.maintain().unwrap() {}
+}
+
+#[test]
+fn a_request_that_is_sent_again_doubles_no_point_in_time_histogram() {
+    let world = World::new();
+    world.set_now(BEGIN + HOUR);
+    let store = world.open().unwrap();
+    let samples: Vec<Sample> =
+        (1..=50).map(|minute| point(minute, &[1.0, f64::from(minute as i32)])).collect();
+    send(&store, 1, &samples);
+    send(&store, 2, &samples);
+    assert_eq!(count(&store), (100, vec![]), "in memory");
+    store.seal().unwrap();
+    send(&store, 3, &samples);
+    assert_eq!(count(&store), (100, vec![]), "in a part and in memory");
+    drop(store);
+    let store = world.open().unwrap();
+    assert_eq!(count(&store), (100, vec![]), "read again");
+    world.set_now(BEGIN + 2 * DAY);
+    settle(&store);
+    send(&store, 4, &samples);
+    assert_eq!(count(&store), (100, vec![]), "rolled up and in memory");
+    settle(&store);
+    assert_eq!(count(&store), (100, vec![]), "rolled up anew");
+}
+
+#[test]
+fn another_histogram_of_the_same_moment_is_refused_and_told() {
+    let world = World::new();
+    world.set_now(BEGIN + HOUR);
+    let store = world.open().unwrap();
+    send(&store, 1, &[point(1, &[1.0, 2.0])]);
+    for sequence in [2, 3] {
+        // The others of its request are taken.
+        send(&store, sequence, &[point(1, &[3.0]), point(sequence as i64, &[4.0])]);
+        store.seal().unwrap();
+    }
+    assert_eq!(count(&store).0, 4);
+    let refused = store.fed().unwrap().refused;
+    assert_eq!(refused.iter().map(|gap| gap.lost).collect::<Vec<_>>(), [Some(1), Some(1)]);
+    for gap in refused {
+        assert!(gap.reason.contains("another histogram at"), "{}", gap.reason);
+    }
+}
+
+#[test]
+fn windows_of_several_senders_add_up() {
+    let world = World::new();
+    world.set_now(BEGIN + HOUR);
+    let store = world.open().unwrap();
+    let window = sample(BEGIN, BEGIN + MINUTE, histogram(&[1.0, 2.0]));
+    send(&store, 1, std::slice::from_ref(&window));
+    send(&store, 2, &[window]);
+    assert_eq!(count(&store), (4, vec![]));
+}
