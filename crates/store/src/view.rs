@@ -410,16 +410,23 @@ impl View {
             }
             for (first, Range { start, end }) in pieces {
                 let day = first.saturating_sub(first.rem_euclid(DAY));
-                let finer = |part: &PartInfo| match part.resolution {
-                    Resolution::Base => slot(part.end, period) == first,
-                    other => other == resolution && part.covers.contains_key(&day),
+                let finer = |part: &PartInfo| {
+                    part.resolution == resolution && part.covers.contains_key(&day)
                 };
                 let coarser = |part: &PartInfo| {
                     part.resolution > resolution && part.covers.contains_key(&day)
                 };
                 for series in series {
                     self.check()?;
-                    if !self.has_rows(series, day, coarser) || self.has_rows(series, day, finer) {
+                    if !self.has_rows(series, day, coarser) {
+                        continue;
+                    }
+                    let is_base = resolution == Resolution::Base;
+                    let lacks = match is_base {
+                        true => self.lacks_rows(series, first, covered)?,
+                        false => !self.has_rows(series, day, finer),
+                    };
+                    if !lacks {
                         continue;
                     }
                     let series = &series.found.series;
@@ -432,6 +439,40 @@ impl View {
             }
         }
         Ok(gaps)
+    }
+
+    /// Whether rollups of a partition hold more of a series than the rows that are left of those
+    /// they were made of: some were dropped, although others came since.
+    fn lacks_rows(&self, series: &Asked, start: i64, covered: &Covered) -> Result<bool> {
+        let range = start..start.saturating_add(Resolution::Base.partition());
+        let kind = series.found.series.kind();
+        // Whoever reads them for an answer says what is damaged.
+        let mut gaps = Vec::new();
+        let day = slot(range.end, DAY);
+        let days = [day..day.saturating_add(DAY)];
+        let mut rolled = match kind {
+            Kind::Histogram(_) => Rows::Histograms(Vec::new()),
+            _ => Rows::Summaries(Vec::new()),
+        };
+        for resolution in [Resolution::Hour, Resolution::FiveMinutes, Resolution::Minute] {
+            if rolled.len() == 0 {
+                self.rolled_rows(series, resolution, &days, &mut gaps, &mut rolled)?;
+            }
+        }
+        if rolled.len() == 0 {
+            // A rollup of the whole day does not say which part of it rows were in.
+            return Ok(true);
+        }
+        rolled.retain(|_, end| range.contains(&end.saturating_sub(1)));
+        let infos = self.manifest.base_parts().filter(|info| {
+            info.partition().start == start && !self.is_loose(info, Resolution::Day, covered)
+        });
+        let parts = self.inner.parts(infos, &mut gaps)?;
+        let left = match gather::rows(&parts, &series.id, &range, &mut gaps)? {
+            Some(gathered) => self.as_happened(series, gathered, range.start, &mut gaps)?.amount(),
+            None => 0,
+        };
+        Ok(rolled.amount() > left)
     }
 
     /// Where rows of a series as they came were dropped and rollups have them: it is not empty

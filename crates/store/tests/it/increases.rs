@@ -331,3 +331,34 @@ fn samples_that_were_dropped_are_a_gap() {
     assert_eq!(gaps(left - HOUR..left + HOUR), [(left - HOUR, left)]);
     assert_eq!(gaps(left..left + DAY), []);
 }
+
+#[test]
+fn samples_that_were_dropped_are_a_gap_although_others_came_late() {
+    let world = World::new();
+    world.set_now(BEGIN);
+    let store = world.open().unwrap();
+    let series = other();
+    let at = |minute: i64| sample(BEGIN + minute * MINUTE, BEGIN + minute * MINUTE, 1.0);
+    ingest(&store, 1, &[(&series, at(10)), (&series, at(20)), (&series, at(30))]);
+    world.set_now(BEGIN + 3 * DAY);
+    let growing = Growing { world, store, says_since: false, batches: 1 };
+    growing.keep_base(DAY);
+    let read = || {
+        let view = growing.store.view().unwrap();
+        let series = view.select(&Selector::All).remove(0);
+        let mut count = 0;
+        let range = BEGIN..BEGIN + DAY;
+        let gaps = view.samples(&series, range, &mut |_| count += 1).unwrap();
+        (count, gaps.into_iter().map(|gap| (gap.start, gap.end)).collect::<Vec<_>>())
+    };
+    let quarter = (BEGIN, BEGIN + 6 * HOUR);
+    assert_eq!(read(), (0, vec![quarter]));
+    for (minute, what) in [(40, "in memory"), (50, "sealed")] {
+        ingest(&growing.store, minute as u64, &[(&series, at(minute))]);
+        if what == "sealed" {
+            growing.store.seal().unwrap();
+        }
+        let (count, gaps) = read();
+        assert!(count > 0 && gaps == [quarter], "{what}: {count} {gaps:?}");
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_EXPECT=1 cargo test -p topdeck` writes what it prints as what is expected; then read the diff.
 
+mod blackbox;
 mod damage;
 mod documents;
 mod generate;

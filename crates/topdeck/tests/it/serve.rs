@@ -1,6 +1,6 @@
 //! `topdeck serve` and `topdeck agent`, as processes.
 
-mod client;
+pub(crate) mod client;
 mod command;
 pub(crate) mod deck;
 mod forward;

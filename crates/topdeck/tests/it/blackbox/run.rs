@@ -1,0 +1,521 @@
+//! One random program: what is done to a server, and what it and the commands then answer.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::model::{BUCKETS, Counts, Kind, Model, Row, sum};
+use super::wire::{Request, request};
+use crate::serve::client::request as send;
+use crate::serve::deck::Deck;
+use crate::topdeck;
+
+const SECOND: i64 = 1_000_000_000;
+const MINUTE: i64 = 60 * SECOND;
+const DAY: i64 = 24 * 60 * MINUTE;
+/// Days that rows are sent of, all of them over.
+const DAYS: i64 = 4;
+/// Between two rows of a series, at least.
+const SLOT: i64 = 10 * MINUTE;
+/// Steps of one program.
+const STEPS: usize = 24;
+
+/// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// A series, and what is known of it.
+struct Sent {
+    model: Model,
+    /// The next slot that a row is sent for.
+    slot: i64,
+    counts: Counts,
+    /// Since when it grows.
+    since: i64,
+    requests: Vec<(Request, Vec<Row>)>,
+    /// A row came for a time of which rows may have been dropped, or was deleted there.
+    is_disturbed: bool,
+}
+
+struct Run {
+    chance: Chance,
+    deck: Deck,
+    begin: i64,
+    sent: Vec<Sent>,
+    /// Rows as they came may be gone up to here.
+    dropped: i64,
+    snapshots: u32,
+    /// What was done, for whoever reads why it failed.
+    steps: Vec<String>,
+}
+
+/// Runs the program of a seed.
+pub(super) fn run(seed: u64) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_nanos();
+    let now = i64::try_from(now).expect("it is before 2262");
+    let begin = now - now.rem_euclid(DAY) - DAYS * DAY;
+    let mut deck = Deck::new("serve", "");
+    deck.start();
+    let sent = |kind| Sent {
+        model: Model { kind, rows: Vec::new() },
+        slot: 0,
+        counts: Counts::default(),
+        since: begin,
+        requests: Vec::new(),
+        is_disturbed: false,
+    };
+    let mut run = Run {
+        chance: Chance(seed),
+        deck,
+        begin,
+        sent: Kind::ALL.map(sent).into(),
+        dropped: i64::MIN,
+        snapshots: 0,
+        steps: vec![format!("seed {seed}")],
+    };
+    for _ in 0..STEPS {
+        run.step(now);
+    }
+    run.check();
+    run.with_store(|_, _| {});
+    run.check();
+}
+
+impl Run {
+    fn step(&mut self, now: i64) {
+        match self.chance.below(24) {
+            0..14 => (0..3).for_each(|_| self.send()),
+            14 => self.send_again(),
+            15 => {
+                self.steps.push("kill -9".to_owned());
+                self.deck.kill();
+                self.deck.start();
+            }
+            16..19 => {
+                self.steps.push("maintain".to_owned());
+                self.with_store(|_, store| drop(command(&["store", "maintain", store])));
+            }
+            19 => self.keep(now),
+            20 => self.delete(),
+            21 => self.restore(),
+            _ => self.check(),
+        }
+    }
+
+    /// Stops the server, does something to its store, asks the commands, and starts it again.
+    fn with_store(&mut self, action: impl FnOnce(&mut Run, &str)) {
+        self.deck.stop();
+        let store = self.deck.folder.path("data/store");
+        let store = store.to_str().expect("it is UTF-8").to_owned();
+        command(&["store", "seal", &store]);
+        action(self, &store);
+        self.check_commands(&store);
+        self.deck.start();
+    }
+
+    /// Some rows of a series: the next ones, or late ones.
+    fn send(&mut self) {
+        let which = self.chance.below(self.sent.len() as u64) as usize;
+        let is_late = self.chance.below(5) == 0;
+        let count = if is_late { 1 + self.chance.below(3) } else { 4 + self.chance.below(40) };
+        if self.chance.below(6) == 0 {
+            // A gap.
+            self.sent[which].slot += 1 + self.chance.below(60).cast_signed();
+        }
+        let mut rows: Vec<Row> = Vec::new();
+        for _ in 0..count {
+            let row = self.row(which, is_late);
+            rows.extend(row.filter(|row| rows.iter().all(|held| held.end != row.end)));
+        }
+        if rows.is_empty() {
+            return;
+        }
+        let kind = self.sent[which].model.kind;
+        let request = request(kind, &rows);
+        self.post(which, &request, &rows);
+        self.sent[which].requests.push((request, rows));
+    }
+
+    fn row(&mut self, which: usize, is_late: bool) -> Option<Row> {
+        let (chance, begin) = (&mut self.chance, self.begin);
+        let sent = &mut self.sent[which];
+        let kind = sent.model.kind;
+        let end = if is_late {
+            let slot = chance.below((sent.slot + 1).cast_unsigned()).cast_signed();
+            begin + slot * SLOT + (1 + chance.below(9).cast_signed()) * MINUTE
+        } else {
+            sent.slot += 1 + chance.below(3).cast_signed();
+            // Whole minutes, and times beside them.
+            let ms = [0, 0, 1, 999, 59_999][chance.below(5) as usize];
+            begin + sent.slot * SLOT + ms * 1_000_000
+        };
+        if end >= begin + DAYS * DAY || sent.model.has(end) {
+            return None;
+        }
+        let mut counts = Counts::default();
+        counts.iter_mut().for_each(|count| *count = chance.below(7));
+        counts[0] += 1;
+        if kind.is_gauge() || kind == Kind::Counter {
+            counts[1..].fill(0);
+        }
+        if !kind.is_cumulative() {
+            let span = if kind == Kind::Delta { 1 + chance.below(600).cast_signed() } else { 0 };
+            return Some(Row { end, start: end - span * SECOND, counts });
+        }
+        if is_late {
+            // As it was before, or far ahead, so that what follows seems to have begun anew.
+            let before = sent.model.before(end).filter(|_| chance.below(3) > 0);
+            let counts = before.map_or(sent.counts, |before| before.counts);
+            let start = before.map_or(sent.since.min(end), |before| before.start);
+            let start = if kind == Kind::Cumulative { start } else { end };
+            return Some(Row { end, start, counts });
+        }
+        if chance.below(40) == 0 {
+            sent.counts = Counts::default();
+            sent.since = end - MINUTE;
+        }
+        sent.counts.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        let start = if kind == Kind::Cumulative { sent.since.min(end) } else { end };
+        Some(Row { end, start, counts: sent.counts })
+    }
+
+    fn send_again(&mut self) {
+        let which = self.chance.below(self.sent.len() as u64) as usize;
+        let sent = &self.sent[which];
+        if sent.requests.is_empty() {
+            return;
+        }
+        let at = self.chance.below(sent.requests.len() as u64) as usize;
+        let (request, rows) = sent.requests[at].clone();
+        // A histogram of a moment that is sent again once rows were dropped is a new one.
+        let is_dropped = rows.iter().any(|row| row.end <= self.dropped);
+        if sent.model.kind == Kind::Points && is_dropped {
+            return;
+        }
+        self.steps.push("again".to_owned());
+        self.post(which, &request, &rows);
+    }
+
+    #[track_caller]
+    fn post(&mut self, which: usize, request: &Request, rows: &[Row]) {
+        let kind = self.sent[which].model.kind;
+        let times = rows.iter().map(|row| self.at(row.end)).collect::<Vec<_>>();
+        self.steps.push(format!("{kind:?} to {}", times.join(" ")));
+        let answer = send(self.deck.port, "POST", request.path, &request.headers, &request.body);
+        let answer = answer.unwrap_or_else(|error| panic!("{error}: {}", self.told()));
+        assert!(matches!(answer.status, 200 | 204), "{}: {}", answer.text(), self.told());
+        let dropped = self.dropped;
+        let sent = &mut self.sent[which];
+        sent.is_disturbed |= rows.iter().any(|row| row.end <= dropped);
+        let is_point = kind == Kind::Points;
+        let new: Vec<Row> =
+            rows.iter().copied().filter(|row| !is_point || !sent.model.has(row.end)).collect();
+        sent.model.rows.extend(new);
+    }
+
+    /// Another rule for rows as they came.
+    fn keep(&mut self, now: i64) {
+        let hours = 12 + self.chance.below(72).cast_signed();
+        self.steps.push(format!("keep base {hours}h"));
+        let rule = format!("base {hours}h");
+        self.with_store(|run, store| {
+            command(&["store", "keep", store, &rule]);
+            command(&["store", "maintain", store]);
+            run.dropped = run.dropped.max(now - hours * 60 * MINUTE);
+        });
+    }
+
+    /// All rows of a series in a day.
+    fn delete(&mut self) {
+        let which = self.chance.below(self.sent.len() as u64) as usize;
+        let day = self.begin + self.chance.below(DAYS as u64).cast_signed() * DAY;
+        let range = day..day + DAY;
+        let name = self.sent[which].model.kind.name();
+        if self.sent[which].requests.is_empty() {
+            return;
+        }
+        self.steps.push(format!("delete {name} of day {}", (day - self.begin) / DAY));
+        self.with_store(|run, store| {
+            let (from, to) = (time(range.start), time(range.end));
+            command(&["store", "delete", store, name, "--from", &from, "--to", &to, "--yes"]);
+            run.sent[which].model.delete(&range);
+            run.sent[which].is_disturbed |= range.start <= run.dropped + DAY;
+        });
+    }
+
+    /// A snapshot of the running server, and what the commands say of it.
+    fn restore(&mut self) {
+        self.steps.push("snapshot".to_owned());
+        let name = format!("s{}", self.snapshots);
+        self.snapshots += 1;
+        let path = format!("/v1/snapshots?name={name}");
+        let answer = send(self.deck.port, "POST", &path, &[], b"").expect("it answers");
+        assert_eq!(answer.status / 100, 2, "{}: {}", answer.text(), self.told());
+        let snapshot = self.deck.folder.path(&format!("data/snapshots/{name}"));
+        let restored = self.deck.folder.path(&format!("restored-{name}"));
+        let text = |path: &std::path::Path| path.to_str().expect("it is UTF-8").to_owned();
+        command(&["restore", &text(&snapshot), &text(&restored)]);
+        self.check_commands(&text(&restored.join("store")));
+        std::fs::remove_dir_all(restored).expect("it can be removed");
+    }
+
+    fn columns(&self, step: i64, off: i64) -> Vec<Range<i64>> {
+        let begin = self.begin + off;
+        (0..DAYS * DAY / step).map(|at| begin + at * step..begin + (at + 1) * step).collect()
+    }
+
+    /// Asks the server in each way.
+    #[track_caller]
+    fn check(&self) {
+        for sent in self.sent.iter().filter(|sent| !sent.model.rows.is_empty()) {
+            let kind = sent.model.kind;
+            let day_columns = self.columns(DAY, 0);
+            for promql in promql_of(kind, "1d") {
+                let path = format!(
+                    "/v1/query?query={}&from={}&to={}&step=1d",
+                    encoded(&promql.expression),
+                    time(self.begin + DAY),
+                    time(self.begin + DAYS * DAY)
+                );
+                let answer = self.ask(&path);
+                self.compare_points(sent, &promql, &day_columns, &answer);
+            }
+            if kind.is_histogram() {
+                for (step, off) in [(DAY, 0), (307 * MINUTE, 0), (6 * 60 * MINUTE, -SECOND)] {
+                    self.compare_heatmap(sent, step, off);
+                }
+            }
+        }
+    }
+
+    /// Asks the commands, of a store that is not in use.
+    fn check_commands(&self, store: &str) {
+        for sent in self.sent.iter().filter(|sent| !sent.model.rows.is_empty()) {
+            let kind = sent.model.kind;
+            let (from, to) = (time(self.begin + DAY), time(self.begin + DAYS * DAY));
+            for promql in promql_of(kind, "1d") {
+                let arguments = [
+                    "query",
+                    store,
+                    &promql.expression,
+                    "--from",
+                    &from,
+                    "--to",
+                    &to,
+                    "--step",
+                    "1d",
+                    "--json",
+                ];
+                let answer = serde_json::from_str(&command(&arguments)).expect("it is JSON");
+                self.compare_points(sent, &promql, &self.columns(DAY, 0), &answer);
+            }
+            if kind.is_histogram() {
+                let (from, to) = (time(self.begin), time(self.begin + DAYS * DAY));
+                let arguments =
+                    ["heatmap", store, kind.name(), "--from", &from, "--to", &to, "--json"];
+                let run = topdeck(&arguments, b"");
+                if run.stderr.contains("no rows of") && self.may_miss(sent, false) {
+                    // All of them came after those of their days had been dropped.
+                    continue;
+                }
+                assert_eq!(run.status, 0, "{}\n{}", run.all(), self.told());
+                let answer: Value = serde_json::from_str(&run.stdout).expect("it is JSON");
+                let columns = answer["columns"].as_array().expect("there are columns");
+                let count = columns.iter().map(|column| counts_in(column)).sum::<u64>();
+                let whole = self.columns(DAYS * DAY, 0);
+                let expected = sum(&sent.model.columns(&whole)[0]);
+                let has_gap = answer["gaps"].as_array().is_some_and(|gaps| !gaps.is_empty())
+                    || columns.iter().any(has_gaps);
+                let is_right = count == expected || has_gap && self.may_miss(sent, false);
+                assert!(is_right, "heatmap of {kind:?}: {count}, not {expected}; {}", self.told());
+            }
+        }
+    }
+
+    /// Whether something of a series may be missing, if that is told. Whole days come out of rollups.
+    fn may_miss(&self, sent: &Sent, are_days: bool) -> bool {
+        let kind = sent.model.kind;
+        self.dropped > i64::MIN && (!are_days || kind.is_gauge() || sent.is_disturbed)
+    }
+
+    /// What came too late is told of its time, to whoever asks about any series.
+    fn is_any_disturbed(&self) -> bool {
+        self.sent.iter().any(|sent| sent.is_disturbed)
+    }
+
+    #[track_caller]
+    fn compare_heatmap(&self, sent: &Sent, step: i64, off: i64) {
+        let columns = self.columns(step, off);
+        let (from, to) = (columns[0].start, columns[columns.len() - 1].end);
+        let path = format!(
+            "/v1/heatmap?selector={}&from={}&to={}&step={}s",
+            sent.model.kind.name(),
+            time(from),
+            time(to),
+            step / SECOND
+        );
+        let answer = self.ask(&path);
+        let found = answer["columns"].as_array().expect("there are columns");
+        let expected = sent.model.columns(&columns);
+        assert_eq!(found.len(), expected.len(), "{path}: {}", self.told());
+        for (column, expected) in found.iter().zip(&expected) {
+            let place = || {
+                let start = column["start_ns"].as_i64().unwrap_or_default();
+                format!("{path}, column from {}: {}", self.at(start), self.told())
+            };
+            let has_gap = has_gaps(column);
+            let may_miss = self.may_miss(sent, step == DAY);
+            assert!(!has_gap || may_miss || self.is_any_disturbed(), "{column}\n{}", place());
+            let cells = counts_of(column);
+            let is_right = cells == *expected || has_gap && may_miss;
+            assert!(is_right, "{cells:?}, not {expected:?}\n{}", place());
+            assert_eq!(counts_in(column), sum(&cells), "{}", place());
+        }
+    }
+
+    #[track_caller]
+    fn compare_points(&self, sent: &Sent, promql: &Promql, columns: &[Range<i64>], answer: &Value) {
+        let mut found: BTreeMap<i64, f64> = BTreeMap::new();
+        for series in answer["data"].as_array().expect("there is data") {
+            for point in series["points"].as_array().expect("there are points") {
+                let time = point["time_ns"].as_i64().expect("a time");
+                found.insert(time, point["value"].as_f64().unwrap_or(f64::NAN));
+            }
+        }
+        let has_gap = has_gaps(answer)
+            || answer["warnings"].as_array().is_some_and(|warnings| !warnings.is_empty());
+        let may_miss = self.may_miss(sent, true);
+        let place = || format!("{}: {answer}\n{}", promql.expression, self.told());
+        assert!(!has_gap || may_miss || self.is_any_disturbed(), "{}", place());
+        let expected: Vec<u64> = match promql.of {
+            Of::Sum => sent.model.columns(columns).iter().map(sum).collect(),
+            Of::Rows => sent.model.rows_in(columns),
+        };
+        for (column, expected) in columns.iter().zip(expected) {
+            let value = found.get(&column.end).copied().unwrap_or(0.0);
+            let is_right = value == expected as f64 || has_gap && may_miss;
+            assert!(
+                is_right,
+                "until {}: {value}, not {expected}\n{}",
+                self.at(column.end),
+                place()
+            );
+        }
+    }
+
+    #[track_caller]
+    fn ask(&self, path: &str) -> Value {
+        let answer = self.deck.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}: {}", answer.text(), self.told());
+        answer.json()
+    }
+
+    /// A time as day, hour and minute of the program.
+    fn at(&self, time: i64) -> String {
+        let since = time - self.begin;
+        let (day, rest) = (since.div_euclid(DAY), since.rem_euclid(DAY));
+        let (minutes, ns) = (rest / MINUTE, rest % MINUTE);
+        let ms = match ns {
+            0 => String::new(),
+            ns => format!("+{}ms", ns as f64 / 1e6),
+        };
+        format!("{day}d{:02}:{:02}{ms}", minutes / 60, minutes % 60)
+    }
+
+    fn told(&self) -> String {
+        self.steps.join("\n")
+    }
+}
+
+/// A question in PromQL, and what of the model answers it.
+struct Promql {
+    expression: String,
+    of: Of,
+}
+
+#[derive(Clone, Copy)]
+enum Of {
+    Sum,
+    Rows,
+}
+
+fn promql_of(kind: Kind, window: &str) -> Vec<Promql> {
+    let name = kind.name();
+    let ask = |expression: String, of| Promql { expression, of };
+    match kind {
+        Kind::Gauge | Kind::Lines => vec![
+            ask(format!("sum_over_time({name}[{window}])"), Of::Sum),
+            ask(format!("count_over_time({name}[{window}])"), Of::Rows),
+        ],
+        Kind::Counter => vec![ask(format!("exact_increase({name}[{window}])"), Of::Sum)],
+        _ => vec![ask(format!("histogram_count(exact_increase({name}[{window}]))"), Of::Sum)],
+    }
+}
+
+fn has_gaps(document: &Value) -> bool {
+    document["gaps"].as_array().is_some_and(|gaps| !gaps.is_empty())
+}
+
+fn counts_in(column: &Value) -> u64 {
+    column["count"].as_u64().expect("a column has a count")
+}
+
+/// Values by the upper edge of their cell: 1, 2, 4 and so on.
+fn counts_of(column: &Value) -> Counts {
+    let mut counts = Counts::default();
+    for cell in column["cells"].as_array().expect("a column has cells") {
+        let upper = cell["upper"].as_f64().expect("a cell has an upper edge");
+        let at = (0..BUCKETS).find(|&at| upper == f64::from(1 << at));
+        let at = at.unwrap_or_else(|| panic!("nothing was sent in {cell}"));
+        counts[at] += cell["count"].as_u64().expect("a cell has a count");
+    }
+    counts
+}
+
+/// Runs a command that must succeed; what it prints.
+#[track_caller]
+fn command(arguments: &[&str]) -> String {
+    let run = topdeck(arguments, b"");
+    assert!(matches!(run.status, 0 | 3), "topdeck {}: {}", arguments.join(" "), run.all());
+    run.stdout
+}
+
+/// A time of whole seconds, as RFC 3339 has it.
+fn time(ns: i64) -> String {
+    let (days, second) = (ns.div_euclid(DAY), ns.rem_euclid(DAY) / SECOND);
+    // Howard Hinnant, "chrono-compatible low-level date algorithms": civil_from_days, from 1970 on.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+fn encoded(text: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
