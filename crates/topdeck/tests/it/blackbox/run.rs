@@ -48,7 +48,7 @@ struct Sent {
     /// Since when it grows.
     since: i64,
     requests: Vec<(Request, Vec<Row>)>,
-    /// A row came for a time of which rows may have been dropped, or was deleted there.
+    /// A row came for a day of which rows may have been dropped, or was deleted there.
     is_disturbed: bool,
 }
 
@@ -219,7 +219,8 @@ impl Run {
         let answer = send(self.deck.port, "POST", request.path, &request.headers, &request.body);
         let answer = answer.unwrap_or_else(|error| panic!("{error}: {}", self.told()));
         assert!(matches!(answer.status, 200 | 204), "{}: {}", answer.text(), self.told());
-        let dropped = self.dropped;
+        // Of a day of which rows went, nothing that comes later is in a rollup.
+        let dropped = self.dropped.saturating_sub(self.dropped.rem_euclid(DAY)).saturating_add(DAY);
         let sent = &mut self.sent[which];
         sent.is_disturbed |= rows.iter().any(|row| row.end <= dropped);
         let is_point = kind == Kind::Points;
