@@ -9,7 +9,7 @@ endif
 # What `make run` gives to topdeck: `make run ARGS="hist --help"`.
 ARGS ?= serve
 
-# Parts of `make test` or `make system`; all if not given: `make test PART="fmt build"`.
+# Parts of `make test`, `make system` or `make soak`; all if not given: `make test PART="fmt build"`.
 PART ?=
 
 .PHONY: help run test system soak fresh bench dist
@@ -32,7 +32,7 @@ system: ## real peers and clusters, minutes each: make system PART=prometheus
 
 soak: ## the long checks, hours: ten minutes per fuzz target, loom without bound
 	@sh xtask/setup.sh test
-	cargo xtask soak
+	cargo xtask soak $(PART)
 
 fresh: ## the README's two commands in a bare Debian root, as a user and as root
 	sh xtask/fresh.sh

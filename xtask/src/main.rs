@@ -16,6 +16,7 @@ mod line;
 mod log;
 mod loom;
 mod miri;
+mod mutations;
 mod named;
 mod page;
 mod part;

@@ -8,17 +8,29 @@ use crate::libtest::run_cargo_test;
 use crate::line::Line;
 use crate::log::Log;
 use crate::part::{Outcome, Part, Show, run_all};
-use crate::{fuzz, loom};
+use crate::{fuzz, loom, mutations};
 
-/// Run the tests named `soak_`, loom without a bound, and each fuzz target for minutes.
+/// Run the tests named `soak_`, loom without a bound, each fuzz target for minutes, and put old
+/// defects back.
 #[derive(clap::Args)]
-pub(crate) struct Options {}
-
-pub(crate) fn run(_: &Options) -> ExitCode {
-    run_all("cargo xtask soak", &PARTS, Show::Everything)
+pub(crate) struct Options {
+    /// Run only these parts.
+    #[arg(value_name = "PART", value_parser = clap::builder::PossibleValuesParser::new(names()))]
+    parts: Vec<String>,
 }
 
-const PARTS: [Part; 3] = [
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let is_named = |part: &&Part| {
+        options.parts.is_empty() || options.parts.iter().any(|name| name == part.name)
+    };
+    run_all("cargo xtask soak", PARTS.iter().filter(is_named), Show::Everything)
+}
+
+fn names() -> Vec<clap::builder::PossibleValue> {
+    PARTS.iter().map(|part| clap::builder::PossibleValue::new(part.name).help(part.about)).collect()
+}
+
+const PARTS: [Part; 4] = [
     Part {
         name: "test",
         about: "tests named soak_, optimised",
@@ -39,6 +51,13 @@ const PARTS: [Part; 3] = [
         after: &[],
         is_alone: true,
         run: fuzz_long,
+    },
+    Part {
+        name: "mutations",
+        about: "defects that are put back, which random programs from outside must find",
+        after: &[],
+        is_alone: true,
+        run: mutations::run,
     },
 ];
 

@@ -1,0 +1,63 @@
+//! The part `mutations` of `make soak`: each patch of `testdata/mutations/` puts back a defect that
+//! users once met, in a clone of the last commit; the random programs from outside must find it.
+
+use std::fs;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::line::{Line, root, target};
+use crate::log::Log;
+use crate::part::Outcome;
+use crate::report::{TestEnd, TestReport};
+
+const TEST: &str = "blackbox::answers_from_outside_are_those_of_the_model";
+
+pub(crate) fn run(log: &Log) -> Result<Outcome> {
+    let folder = target().join("mutations");
+    let clone = folder.join("clone");
+    if clone.exists() {
+        fs::remove_dir_all(&clone).context("removing the clone of an earlier run")?;
+    }
+    let text = |path: &std::path::Path| path.display().to_string();
+    Line::new("git clone --quiet --shared").word(&text(root())).word(&text(&clone)).run(log)?;
+    let patches = root().join("testdata/mutations");
+    let mut patches: Vec<_> = fs::read_dir(&patches)
+        .with_context(|| format!("reading {}", patches.display()))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<_>>()?;
+    patches.retain(|path| path.extension().is_some_and(|extension| extension == "patch"));
+    patches.sort();
+    ensure!(!patches.is_empty(), "there is no patch in testdata/mutations");
+    let manifest = text(&clone.join("Cargo.toml"));
+    let build = text(&folder.join("target"));
+    let git = || Line::new("git -C").word(&text(&clone));
+    let cargo = |arguments: &str| {
+        let line = Line::new(&format!("cargo test --locked -p topdeck --test it {arguments}"));
+        line.word("--manifest-path").word(&manifest).env("CARGO_TARGET_DIR", &build)
+    };
+    let mut report = TestReport::default();
+    for patch in patches {
+        let start = Instant::now();
+        let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        git().word("checkout").word("--quiet").word(".").run(log)?;
+        git().word("apply").word(&text(&patch)).run(log).with_context(|| {
+            format!("{name}: the patch does not apply any more; make it anew for the code as it is")
+        })?;
+        cargo("--no-run").run(log)?;
+        let mut output = String::new();
+        let status = cargo(TEST).run_reading(log, |line| {
+            output.push_str(line);
+            output.push('\n');
+            true
+        })?;
+        // Other ends than that of a failed test say nothing of the defect.
+        let is_found = !status.success() && output.contains("test result: FAILED");
+        let end = match is_found {
+            true => TestEnd::Passed,
+            false => TestEnd::Failed { repeat: "cargo xtask soak mutations".to_owned() },
+        };
+        report.add_test(&name, end, start.elapsed().as_secs_f64(), &output);
+    }
+    Ok(Outcome::Tests(report))
+}
