@@ -290,6 +290,14 @@ impl View {
         self.heads.iter().map(|head| head.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What is known to be missing in some time, of whatever series, by time.
+    pub fn gaps(&self, range: &Range<i64>) -> Vec<Gap> {
+        let mut gaps = self.known_gaps(range);
+        gaps.sort();
+        gaps.dedup();
+        gaps
+    }
+
     /// Gaps that are remembered, and touch `range`.
     fn known_gaps(&self, range: &Range<i64>) -> Vec<Gap> {
         let mut gaps = self.manifest.gaps.clone();

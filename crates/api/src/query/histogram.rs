@@ -28,7 +28,11 @@ pub(super) async fn histogram(
         let (start, end) = (picked.range.start, picked.range.end);
         let grid = Grid { start, step: end - start, columns: 1 };
         let mut columns = view.histograms(&picked.found, grid)?;
-        let column = columns.next().expect("BUG: a grid of one column has one")?;
+        let mut column = columns.next().expect("BUG: a grid of one column has one")?;
+        // Where nobody says until when, what is missing after the last row is missing too.
+        column.gaps.extend(view.gaps(&picked.asked));
+        column.gaps.sort();
+        column.gaps.dedup();
         asking.check()?;
         let quantiles = shares.iter().map(|&share| {
             let value = statistic(column.value.quantile(share));
@@ -75,6 +79,8 @@ pub(super) struct Picked {
     pub(super) found: Vec<store::Found>,
     pub(super) unit: Option<collect::Unit>,
     pub(super) range: std::ops::Range<i64>,
+    /// The time that is asked about: without end where nobody says one.
+    asked: std::ops::Range<i64>,
     pub(super) above: Vec<(String, f64)>,
 }
 
@@ -93,8 +99,9 @@ impl Picked {
         let found = selection::histograms(view, &selector, series_max)?;
         let unit = selection::unit(&selector, &found)?;
         let above = selection::limits(parameters, "above", unit.as_ref())?;
+        let asked = ends.0.1.unwrap_or(i64::MIN)..ends.1.1.unwrap_or(i64::MAX);
         let range = selection::range(view, &found, ends)?;
-        Ok(Picked { selector: written, found, unit, range, above })
+        Ok(Picked { selector: written, found, unit, range, asked, above })
     }
 
     /// With what the document begins.

@@ -92,6 +92,18 @@ async fn what_is_missing_stands_beside() {
 }
 
 #[tokio::test]
+async fn what_is_missing_after_the_last_row_is_told_to_who_does_not_say_until_when() {
+    let trial = Trial::new();
+    let (start, end) = (NOW + store::MINUTE, NOW + 2 * store::MINUTE);
+    let reason = "records of the journal were lost".to_owned();
+    trial.lose(model::Gap { start, end, producer: None, lost: Some(6), reason });
+    let gaps = async |path: String| trial.json(&path).await["gaps"].as_array().unwrap().len();
+    assert_eq!(gaps("/v1/histogram?selector=latency".to_owned()).await, 1);
+    assert_eq!(gaps(format!("/v1/histogram?selector=latency&from={START}ns")).await, 1);
+    assert_eq!(gaps(format!("/v1/histogram?selector=latency&to={NOW}ns")).await, 0);
+}
+
+#[tokio::test]
 async fn what_is_known() {
     check("/v1/series?selector={host=\"a\"}", expect![[r#"
         {"schema":1,"found":2,"cut":false,"series":[{"name":"depth","labels":{"host":"a"},"kind":"gauge","unit":null},{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}

@@ -36,7 +36,7 @@ pub(super) fn slots(
             _ => None,
         };
         before = Some((reading.time, number));
-        // What was read at a slot's end belongs to it.
+        // What ends with a column belongs to it.
         let since = reading.time.saturating_sub(grid.start).saturating_sub(1);
         if let Ok(at) = usize::try_from(since.div_euclid(grid.step))
             && let Some(slot) = slots.get_mut(at)

@@ -1,14 +1,16 @@
 //! Sources that read what is stored: `find`, `metric` and `graphite:find`.
 //!
-//! A slot holds what ended within it. A metric of numbers asked for histograms, and one of histograms asked for
-//! numbers, is a stream without values.
+//! A slot holds what happened within it: what counts in a window belongs to the slot that the window ends in, its
+//! end included; what was read at a moment, to the slot that begins by then. A metric of numbers asked for
+//! histograms, and one of histograms asked for numbers, is a stream without values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hist::Mixture;
-use model::Selector;
+use hist::codec::header::Temporality;
 use model::selector::{NAME, Pattern};
+use model::{Kind, Selector};
 use store::Grid;
 
 use super::arguments::{Arguments, Given};
@@ -149,9 +151,48 @@ impl Find {
         Ok(found.into_iter().map(|(_, metric)| metric).collect())
     }
 
+    /// Slots as columns, to which belongs what ends with them.
     fn grid(&self, steps: Steps) -> Grid {
         let start = steps.start.saturating_sub(self.back);
         Grid { start, step: steps.step, columns: steps.count as u64 }
+    }
+
+    /// Whether what is asked of a metric are its readings, each of which belongs to the slot that begins by then:
+    /// not what was added since the reading before.
+    fn asks_for_readings(&self, kind: Kind) -> bool {
+        match (kind, self.what) {
+            (Kind::Gauge, _) => true,
+            (
+                Kind::Counter(Temporality::Cumulative),
+                What::Average | What::Count | What::Sum | What::Stddev,
+            ) => true,
+            _ => false,
+        }
+    }
+
+    /// Numbers of slots, put together by the store.
+    fn summaries(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        handle: &Handle,
+        grid: Grid,
+    ) -> Result<Vec<Option<store::Summary>>> {
+        let mut read = evaluation.source.numbers(&[handle], moved(grid, handle, self))?;
+        if self.asks_for_readings(handle.kind) && !read.gaps.is_empty() {
+            // Rollups hold what ended with their slot, too: where nothing else is left, they answer.
+            let rolled = evaluation.source.numbers(&[handle], grid)?;
+            if rolled.gaps.len() < read.gaps.len() {
+                let message = format!(
+                    "{}: of some time only rollups are left, in which a reading at the first moment of a slot \
+                     counts in the slot before",
+                    handle.labels
+                );
+                evaluation.notes.info(self.place, message);
+                read = rolled;
+            }
+        }
+        evaluation.gaps.extend(read.gaps);
+        Ok(read.values)
     }
 
     /// A stream for each metric.
@@ -210,28 +251,27 @@ impl Find {
                 Ok(read.values.into_iter().map(|mixture| Some(distribution(mixture))).collect())
             }
             What::Average | What::Count | What::Sum if !is_total => {
-                let read = evaluation.source.numbers(&[handle], grid)?;
-                evaluation.gaps.extend(read.gaps);
+                let summaries = self.summaries(evaluation, handle, grid)?;
                 let of = |summary: store::Summary| match self.what {
                     What::Average => summary.mean(),
                     What::Count => Some(summary.count as f64).filter(|count| *count > 0.0),
                     _ => (summary.count > 0).then(|| summary.sum.value()),
                 };
                 let number = |summary: Option<store::Summary>| summary.and_then(of);
-                Ok(read.values.into_iter().map(|value| point(number(value))).collect())
+                Ok(summaries.into_iter().map(|value| point(number(value))).collect())
             }
             What::Counter if counts => {
-                let read = evaluation.source.numbers(&[handle], grid)?;
-                evaluation.gaps.extend(read.gaps);
+                let summaries = self.summaries(evaluation, handle, grid)?;
                 let period = seconds(steps.step);
                 let rate = |summary: store::Summary| {
                     (summary.count > 0).then(|| summary.sum.value() / period)
                 };
                 let number = |summary: Option<store::Summary>| summary.and_then(rate);
-                Ok(read.values.into_iter().map(|value| point(number(value))).collect())
+                Ok(summaries.into_iter().map(|value| point(number(value))).collect())
             }
             what => {
                 // The reading before the first slot is what the first in it is compared with.
+                let grid = moved(grid, handle, self);
                 let before = evaluation.settings.lookback.max(grid.step);
                 let range = grid.range();
                 let from = range.start.saturating_sub(before);
@@ -298,6 +338,14 @@ impl Find {
             .map(|handle| &handle.unit);
         let Some(first) = units.next() else { return Ok(None) };
         Ok(units.all(|unit| unit == first).then(|| first.clone()))
+    }
+}
+
+/// Columns that hold what the slots of `grid` hold: the store counts what ends with a column in it.
+fn moved(grid: Grid, handle: &Handle, find: &Find) -> Grid {
+    match find.asks_for_readings(handle.kind) {
+        true => Grid { start: grid.start.saturating_sub(1), ..grid },
+        false => grid,
     }
 }
 

@@ -62,7 +62,8 @@ impl Fixture {
             series(&mut batch, name, labels, Kind::Gauge, "");
             for (at, word) in values.split(' ').enumerate() {
                 if let Ok(number) = word.parse() {
-                    let time = START + at as i64 * MINUTE + 30 * SECOND;
+                    // On whole minutes, as scrapers and checks send them.
+                    let time = START + at as i64 * MINUTE;
                     let value = Value::Number(number);
                     batch.sample(&Sample { start: time, end: time, value }).unwrap();
                 }

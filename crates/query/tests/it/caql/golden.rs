@@ -257,8 +257,8 @@ fn what_stands_twice_is_the_same() {
 
 #[test]
 fn promql_within() {
-    // What was read in the middle of a minute is the latest from the next one on.
-    check("#lang=\"promql\"\nsum(req)", "· 16 16 16 16 16 16 18 20 22");
+    // What was read before is the latest where nothing is read.
+    check("#lang=\"promql\"\nsum(req)", "16 16 16 16 16 16 18 20 22 24");
 }
 
 #[test]

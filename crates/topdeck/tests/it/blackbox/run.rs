@@ -296,7 +296,11 @@ impl Run {
                 let answer = self.ask(&path);
                 self.compare_points(sent, &promql, &day_columns, &answer);
             }
+            if kind.is_gauge() {
+                self.compare_caql(sent);
+            }
             if kind.is_histogram() {
+                self.compare_whole(sent);
                 for (step, off) in [(DAY, 0), (307 * MINUTE, 0), (6 * 60 * MINUTE, -SECOND)] {
                     self.compare_heatmap(sent, step, off);
                 }
@@ -389,18 +393,63 @@ impl Run {
         }
     }
 
+    /// All that there is of a series, without saying from when to when.
     #[track_caller]
-    fn compare_points(&self, sent: &Sent, promql: &Promql, columns: &[Range<i64>], answer: &Value) {
-        let mut found: BTreeMap<i64, f64> = BTreeMap::new();
-        for series in answer["data"].as_array().expect("there is data") {
-            for point in series["points"].as_array().expect("there are points") {
-                let time = point["time_ns"].as_i64().expect("a time");
-                found.insert(time, point["value"].as_f64().unwrap_or(f64::NAN));
+    fn compare_whole(&self, sent: &Sent) {
+        let path = format!("/v1/histogram?selector={}", sent.model.kind.name());
+        let answer = self.deck.get(&path);
+        if answer.status == 404 && self.may_miss(sent, false) {
+            // All of it came after the rows of its days had been dropped.
+            return;
+        }
+        let answer = self.ask(&path);
+        let expected = sum(&sent.model.columns(&self.columns(DAYS * DAY, 0))[0]);
+        let is_right =
+            counts_in(&answer) == expected || has_gaps(&answer) && self.may_miss(sent, false);
+        assert!(is_right, "{path}: {answer}, not {expected}\n{}", self.told());
+    }
+
+    /// A reading belongs to the slot that has begun by then.
+    #[track_caller]
+    fn compare_caql(&self, sent: &Sent) {
+        let slots = self.columns(DAY, -1);
+        for (function, expected) in [
+            ("sum", sent.model.columns(&slots).iter().map(sum).collect::<Vec<_>>()),
+            ("count", sent.model.rows_in(&slots)),
+        ] {
+            let expression = format!("find:{function}(\"{}\")", sent.model.kind.name());
+            let path = format!(
+                "/v1/query?language=caql&query={}&from={}&to={}&step=1d",
+                encoded(&expression),
+                time(self.begin),
+                time(self.begin + DAYS * DAY)
+            );
+            let answer = self.ask(&path);
+            let is_empty = |name: &str| answer[name].as_array().is_none_or(Vec::is_empty);
+            let has_note = ["gaps", "warnings", "infos"].iter().any(|name| !is_empty(name));
+            let found = points_of(&answer);
+            for (slot, expected) in slots.iter().zip(expected) {
+                let value = found.get(&(slot.start + 1)).copied().unwrap_or(0.0);
+                let may_miss = has_note && self.may_miss(sent, false);
+                let is_right = value == expected as f64 || may_miss;
+                let place = || format!("{expression}: {answer}\n{}", self.told());
+                assert!(
+                    is_right,
+                    "from {}: {value}, not {expected}\n{}",
+                    self.at(slot.start + 1),
+                    place()
+                );
             }
         }
+    }
+
+    #[track_caller]
+    fn compare_points(&self, sent: &Sent, promql: &Promql, columns: &[Range<i64>], answer: &Value) {
+        let found = points_of(answer);
         let has_gap = has_gaps(answer)
             || answer["warnings"].as_array().is_some_and(|warnings| !warnings.is_empty());
-        let may_miss = self.may_miss(sent, true);
+        let are_rows = matches!(promql.of, Of::Rows);
+        let may_miss = self.may_miss(sent, !are_rows);
         let place = || format!("{}: {answer}\n{}", promql.expression, self.told());
         assert!(!has_gap || may_miss || self.is_any_disturbed(), "{}", place());
         let expected: Vec<u64> = match promql.of {
@@ -464,8 +513,24 @@ fn promql_of(kind: Kind, window: &str) -> Vec<Promql> {
             ask(format!("count_over_time({name}[{window}])"), Of::Rows),
         ],
         Kind::Counter => vec![ask(format!("exact_increase({name}[{window}])"), Of::Sum)],
+        Kind::Points => vec![
+            ask(format!("histogram_count(exact_increase({name}[{window}]))"), Of::Sum),
+            ask(format!("count_over_time({name}[{window}])"), Of::Rows),
+        ],
         _ => vec![ask(format!("histogram_count(exact_increase({name}[{window}]))"), Of::Sum)],
     }
+}
+
+/// Numbers of all series of an answer, by their time.
+fn points_of(answer: &Value) -> BTreeMap<i64, f64> {
+    let mut found = BTreeMap::new();
+    for series in answer["data"].as_array().expect("there is data") {
+        for point in series["points"].as_array().expect("there are points") {
+            let time = point["time_ns"].as_i64().expect("a time");
+            found.insert(time, point["value"].as_f64().unwrap_or(f64::NAN));
+        }
+    }
+    found
 }
 
 fn has_gaps(document: &Value) -> bool {
