@@ -37,6 +37,10 @@ pub const VERSION: u32 = 1;
 
 /// Gaps that are remembered at the most; then neighbours are joined.
 const GAPS_MAX: usize = 4096;
+/// Letters by which reasons are of one kind.
+const REASON_KIND: usize = 16;
+/// What the reason of joined gaps ends with that were not quite alike.
+const AND_OTHERS: &str = "; and others like it";
 /// Producers whose sequences are remembered at the most; then those who were silent longest are forgotten.
 pub(crate) const PRODUCERS_MAX: usize = 1 << 16;
 
@@ -291,7 +295,22 @@ impl Manifest {
         Some(())
     }
 
-    /// Remembers a gap; of very many, neighbours of one reason become one.
+    /// Joins neighbours whose reasons are alike.
+    fn join_gaps(&mut self, are_alike: impl Fn(&str, &str) -> bool) {
+        self.gaps.dedup_by(|gap, kept| {
+            let joins = gap.producer == kept.producer && are_alike(&gap.reason, &kept.reason);
+            if joins {
+                (kept.start, kept.end) = (kept.start.min(gap.start), kept.end.max(gap.end));
+                kept.lost = kept.lost.zip(gap.lost).and_then(|(a, b)| a.checked_add(b));
+                if gap.reason != kept.reason && !kept.reason.ends_with(AND_OTHERS) {
+                    kept.reason.push_str(AND_OTHERS);
+                }
+            }
+            joins
+        });
+    }
+
+    /// Remembers a gap; of very many, neighbours of one reason become one, or of one kind of reason.
     pub(crate) fn add_gap(&mut self, gap: Gap) {
         if self.gaps.contains(&gap) {
             return;
@@ -303,20 +322,10 @@ impl Manifest {
         self.gaps.sort_by(|a, b| {
             (&a.reason, a.producer, a.start).cmp(&(&b.reason, b.producer, b.start))
         });
-        let half = GAPS_MAX / 2;
-        while self.gaps.len() > half {
-            let before = self.gaps.len();
-            self.gaps.dedup_by(|gap, kept| {
-                let alike = gap.reason == kept.reason && gap.producer == kept.producer;
-                if alike {
-                    kept.end = kept.end.max(gap.end);
-                    kept.lost = kept.lost.zip(gap.lost).and_then(|(a, b)| a.checked_add(b));
-                }
-                alike
-            });
-            if self.gaps.len() == before {
-                return;
-            }
+        self.join_gaps(|a, b| a == b);
+        if self.gaps.len() > GAPS_MAX / 2 {
+            // Reasons that name a record or a series are as many as there are of these.
+            self.join_gaps(|a, b| a.chars().take(REASON_KIND).eq(b.chars().take(REASON_KIND)));
         }
     }
 }
@@ -472,6 +481,28 @@ mod tests {
             !manifest.producers.have_heard(identity(u64::MAX, 6))
                 && !manifest.producers.have_heard(identity(3, 1))
         );
+    }
+
+    #[test]
+    fn gaps_are_bounded_although_each_has_a_reason_of_its_own() {
+        let mut manifest = Manifest::default();
+        for at in 0..3 * GAPS_MAX as i64 {
+            manifest.add_gap(Gap {
+                start: at,
+                end: at + 1,
+                producer: None,
+                lost: Some(1),
+                reason: format!("a record was not taken in (position {at})"),
+            });
+        }
+        assert!(manifest.gaps.len() <= GAPS_MAX);
+        let lost = manifest.gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>();
+        assert_eq!(lost, 3 * GAPS_MAX as u64);
+        let (first, last) = (
+            manifest.gaps.iter().map(|gap| gap.start).min().unwrap(),
+            manifest.gaps.iter().map(|gap| gap.end).max().unwrap(),
+        );
+        assert_eq!((first, last), (0, 3 * GAPS_MAX as i64));
     }
 
     #[test]

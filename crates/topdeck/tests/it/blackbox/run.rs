@@ -412,14 +412,14 @@ impl Run {
     /// A reading belongs to the slot that has begun by then.
     #[track_caller]
     fn compare_caql(&self, sent: &Sent) {
-        let slots = self.columns(DAY, -1);
+        let slots = self.columns(60 * MINUTE, -1);
         for (function, expected) in [
             ("sum", sent.model.columns(&slots).iter().map(sum).collect::<Vec<_>>()),
             ("count", sent.model.rows_in(&slots)),
         ] {
             let expression = format!("find:{function}(\"{}\")", sent.model.kind.name());
             let path = format!(
-                "/v1/query?language=caql&query={}&from={}&to={}&step=1d",
+                "/v1/query?language=caql&query={}&from={}&to={}&step=1h",
                 encoded(&expression),
                 time(self.begin),
                 time(self.begin + DAYS * DAY)
