@@ -457,14 +457,15 @@ impl View {
         // Whoever reads them for an answer says what is damaged.
         let mut gaps = Vec::new();
         let day = slot(range.end, DAY);
-        let days = [day..day.saturating_add(DAY)];
+        let day = day..day.saturating_add(DAY);
         let mut rolled = match kind {
             Kind::Histogram(_) => Rows::Histograms(Vec::new()),
             _ => Rows::Summaries(Vec::new()),
         };
         for resolution in [Resolution::Hour, Resolution::FiveMinutes, Resolution::Minute] {
             if rolled.len() == 0 {
-                self.rolled_rows(series, resolution, &days, &mut gaps, &mut rolled)?;
+                let day = std::slice::from_ref(&day);
+                self.rolled_rows(series, resolution, day, &mut gaps, &mut rolled)?;
             }
         }
         if rolled.len() == 0 {
@@ -475,8 +476,10 @@ impl View {
         let infos = self.manifest.base_parts().filter(|info| {
             info.partition().start == start && !self.is_loose(info, Resolution::Day, covered)
         });
-        let parts = self.inner.parts(infos, &mut gaps)?;
-        let left = match gather::rows(&parts, &series.id, &range, &mut gaps)? {
+        let found = self.inner.parts(infos, &mut gaps);
+        let found = found.and_then(|parts| gather::rows(&parts, &series.id, &range, &mut gaps));
+        let Ok(found) = found else { return Ok(false) };
+        let left = match found {
             Some(gathered) => self.as_happened(series, gathered, range.start, &mut gaps)?.amount(),
             None => 0,
         };

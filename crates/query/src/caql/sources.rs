@@ -160,14 +160,10 @@ impl Find {
     /// Whether what is asked of a metric are its readings, each of which belongs to the slot that begins by then:
     /// not what was added since the reading before.
     fn asks_for_readings(&self, kind: Kind) -> bool {
-        match (kind, self.what) {
-            (Kind::Gauge, _) => true,
-            (
-                Kind::Counter(Temporality::Cumulative),
-                What::Average | What::Count | What::Sum | What::Stddev,
-            ) => true,
-            _ => false,
-        }
+        let is_total = kind == Kind::Counter(Temporality::Cumulative);
+        let are_values =
+            matches!(self.what, What::Average | What::Count | What::Sum | What::Stddev);
+        kind == Kind::Gauge || is_total && are_values
     }
 
     /// Numbers of slots, put together by the store.

@@ -341,7 +341,7 @@ impl Run {
                 assert_eq!(run.status, 0, "{}\n{}", run.all(), self.told());
                 let answer: Value = serde_json::from_str(&run.stdout).expect("it is JSON");
                 let columns = answer["columns"].as_array().expect("there are columns");
-                let count = columns.iter().map(|column| counts_in(column)).sum::<u64>();
+                let count = columns.iter().map(counts_in).sum::<u64>();
                 let whole = self.columns(DAYS * DAY, 0);
                 let expected = sum(&sent.model.columns(&whole)[0]);
                 let has_gap = answer["gaps"].as_array().is_some_and(|gaps| !gaps.is_empty())
