@@ -9,8 +9,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-suite=${TOPDECK_FRESH_SUITE:-trixie}
-folder=${TOPDECK_FRESH_FOLDER:-/var/tmp/topdeck-fresh}
+suite=trixie
+folder=/var/tmp/topdeck-fresh
 root=$folder/root
 steps=$folder/steps.txt
 failed=0
@@ -62,7 +62,7 @@ time_namespace() {
 # What the README asks for: a Debian, and a C compiler. git and make come with any way to get the code.
 make_root() {
     mmdebstrap --quiet --variant=minbase --include=ca-certificates,gcc,git,libc6-dev,make \
-        "$suite" "$root"
+        "$suite" "$root" || return 1
     # The names of hosts, and whom to trust, are those of the network that this machine is in.
     for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
         [ -e "$file" ] && cp -L "$file" "$root$file"
@@ -109,9 +109,6 @@ mount_caches() {
     if command -v go >/dev/null; then
         share "$(go env GOMODCACHE)" /opt/go
     fi
-    if command -v npm >/dev/null; then
-        share "$(npm config get cache 2>/dev/null)" /opt/npm
-    fi
     for user in dev root; do
         home=$(chroot "$root" sh -c "echo ~$user")
         mkdir -p "$root$home/.cargo/registry" "$root$home/go/pkg"
@@ -151,19 +148,30 @@ go_proxy() {
 # run_and_ask USER: starts the server as the README says, waits until it answers, and stops it
 run_and_ask() {
     user=$1
+    if answers "$user"; then
+        echo "a topdeck of this machine answers at 127.0.0.1:7717: stop it first" >&2
+        return 1
+    fi
     # Root must not leave files in the clone that the user cannot replace.
     as "$user" 'git config --global --add safe.directory /home/dev/topdeck; setsid make run >/tmp/run-'"$user"'.log 2>&1 & echo $! >/tmp/run-'"$user"'.pid'
     pid=$(cat "$root/tmp/run-$user.pid")
-    while kill -0 "$pid" 2>/dev/null; do
-        if as "$user" "bash -c 'exec 3<>/dev/tcp/127.0.0.1/7717 && printf \"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n\" >&3 && head -n 1 <&3'" 2>/dev/null | grep -q ' 200 '; then
+    deadline=$(($(date +%s) + 900))
+    while kill -0 "$pid" 2>/dev/null && [ "$(date +%s)" -lt "$deadline" ]; do
+        if answers "$user"; then
             kill -s TERM -- "-$pid"
             while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
             return 0
         fi
         sleep 0.5
     done
+    kill -s KILL -- "-$pid" 2>/dev/null
     tail -n 50 "$root/tmp/run-$user.log"
     return 1
+}
+
+# answers USER: whether a server answers where the README says
+answers() {
+    as "$1" "bash -c 'exec 3<>/dev/tcp/127.0.0.1/7717 && printf \"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n\" >&3 && head -n 1 <&3'" 2>/dev/null | grep -q ' 200 '
 }
 
 # step WHAT COMMAND…: runs it with its output here, and notes how it ended and how long it took

@@ -20,6 +20,7 @@ use crate::libtest::run_cargo_test;
 use crate::line::{Line, target as builds};
 use crate::log::Log;
 use crate::part::Outcome;
+use crate::report::TestReport;
 
 const TRIPLE: &str = "aarch64-unknown-linux-musl";
 
@@ -75,11 +76,20 @@ pub(crate) fn run(log: &Log) -> Result<Outcome> {
             tests = tests.word("--skip").word(name);
         }
     }
-    let result = run_cargo_test(log, &tests, "make system PART=aarch64");
-    // One failure hides no other.
-    let build = format!("cargo build --locked --target {TRIPLE} -p topdeck");
-    tools.on(Line::new(&build), target)?.run(log)?;
-    let path = builds().join(TRIPLE).join("debug/topdeck");
-    check(&Program { path: &path, starter }, &builds().join("aarch64-check"), false)?;
-    Ok(Outcome::Tests(result?))
+    let repeat = "make system PART=aarch64";
+    let mut report = run_cargo_test(log, &tests, repeat)
+        .unwrap_or_else(|error| TestReport::of_failure("tests", repeat, format!("{error:#}")));
+    let program = || {
+        let build = format!("cargo build --locked --target {TRIPLE} -p topdeck");
+        tools.on(Line::new(&build), target)?.run(log)?;
+        let path = builds().join(TRIPLE).join("debug/topdeck");
+        check(&Program { path: &path, starter }, &builds().join("aarch64-check"), false)
+    };
+    match program() {
+        Ok(()) => report.passed += 1,
+        Err(error) => {
+            report.add(TestReport::of_failure("the program", repeat, format!("{error:#}")));
+        }
+    }
+    Ok(Outcome::Tests(report))
 }

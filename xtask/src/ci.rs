@@ -73,14 +73,14 @@ const PARTS: [Part; 15] = [
         name: "clients",
         about: "libraries of others send to topdeck",
         after: &["build"],
-        run: |log| clients::run(log, &suite::topdeck()?),
+        run: |log| clients::run(log, &suite::topdeck(log)?),
         ..PART
     },
     Part {
         name: "browser",
         about: "a browser looks at the page",
         after: &["build"],
-        run: |log| page::browser(log, &suite::topdeck()?),
+        run: |log| page::browser(log, &suite::topdeck(log)?),
         ..PART
     },
     Part {

@@ -127,10 +127,10 @@ fn split(target: &Target) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let objcopy = objcopy()?;
     let (program, debug) = (folder.join("topdeck"), folder.join("topdeck.debug"));
-    let line = || Ok::<Line, anyhow::Error>(Line::new(text(&objcopy)?));
-    line()?.word("--only-keep-debug").word(text(&built)?).word(text(&debug)?).run(&log())?;
+    let line = || Line::program(&objcopy);
+    line().word("--only-keep-debug").word(text(&built)?).word(text(&debug)?).run(&log())?;
     let link = format!("--add-gnu-debuglink={}", text(&debug)?);
-    line()?.word("--strip-all").word(&link).word(text(&built)?).word(text(&program)?).run(&log())
+    line().word("--strip-all").word(&link).word(text(&built)?).word(text(&program)?).run(&log())
 }
 
 /// Of LLVM, for the files of any processor: it comes with Rust.

@@ -25,6 +25,9 @@ pub(crate) struct Options {
     /// How long; without end if not given
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
+    /// Run the target once on this file instead, such as one of fuzz/artifacts/
+    #[arg(long, conflicts_with = "seconds")]
+    input: Option<PathBuf>,
 }
 
 /// Overrides how long each target runs, in seconds.
@@ -76,8 +79,13 @@ pub(crate) fn run_target(options: &Options) -> Result<ExitCode> {
     let target = target.with_context(|| {
         format!("there is no target {name:?}; `cargo xtask fuzz` prints the names of all")
     })?;
-    // 0 is libFuzzer's word for no end.
-    let line = fuzzer.line(target, options.seconds.unwrap_or(0))?;
+    let line = match &options.input {
+        Some(input) => {
+            fuzzer.bounded(target).word(input.to_str().context("its path is not UTF-8")?)
+        }
+        // 0 is libFuzzer's word for no end.
+        None => fuzzer.line(target, options.seconds.unwrap_or(0))?,
+    };
     line.run(&log)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -88,27 +96,38 @@ pub(crate) fn run(log: &Log, seconds_default: u32) -> Result<Outcome> {
     if let Err(reason) = prepare(log) {
         return Ok(Outcome::Skipped(format!("{reason:#}")));
     }
+    let sources = sources_key()?;
     let fuzzer = Fuzzer::build(log)?;
     // Writes fuzz/corpus/ from the golden files: a fuzzer that begins with nothing spends its seconds
     // on magic numbers.
-    suite::ignored(log, "write_seeds", &[])?;
+    let seeds = suite::ignored(log, "write_seeds", &[])?;
     let targets = fuzzer.targets()?;
     let workspace = Workspace::read()?;
     let queue = Mutex::new(targets.iter());
-    let sum = Mutex::new(TestReport::default());
+    let sum = Mutex::new(TestReport { failed: seeds.failed, ..TestReport::default() });
     std::thread::scope(|scope| {
-        let worker = || -> Result<()> {
+        let worker = || {
             loop {
                 let next = queue.lock().expect("BUG: a worker panicked").next();
-                let Some(target) = next else { return Ok(()) };
-                let report = fuzzer.fuzz_unless_unchanged(log, target, seconds, &workspace)?;
+                let Some(target) = next else { return };
+                let report =
+                    fuzzer.fuzz_unless_unchanged(log, target, seconds, &workspace, &sources);
+                let report = report.unwrap_or_else(|error| {
+                    let repeat = format!("cargo xtask fuzz {}", target.name);
+                    TestReport::of_failure(&target.name, &repeat, format!("{error:#}"))
+                });
                 sum.lock().expect("BUG: a worker panicked").add(report);
             }
         };
-        let workers: Vec<_> = (0..cores()).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("BUG: a worker panicked"))
-    })?;
+        (0..cores()).for_each(|_| drop(scope.spawn(worker)));
+    });
     Ok(Outcome::Tests(sum.into_inner().expect("BUG: a worker panicked")))
+}
+
+/// Of all sources. A pass is kept only if they are still those that the fuzzer was built of: somebody
+/// may edit them meanwhile.
+fn sources_key() -> Result<String> {
+    PassedTests::key_of_sources(&[String::new()], &[])
 }
 
 /// The program with the checks of all targets.
@@ -120,7 +139,12 @@ impl Fuzzer {
         // With --target, build scripts and macros are compiled without the sanitizer.
         let build = "cargo +nightly build --release --locked --manifest-path fuzz/Cargo.toml";
         let line = format!("{build} --target-dir fuzz/target --target {host} --bin check");
-        Line::new(&line).env("RUSTFLAGS", &FLAGS.join(" ")).run(log)?;
+        let mut line = Line::new(&line).env("RUSTFLAGS", &FLAGS.join(" "));
+        if std::env::var_os("CI").is_none() {
+            // The next build on this machine compiles a changed function, not its crate.
+            line = line.env("CARGO_INCREMENTAL", "1");
+        }
+        line.run(log)?;
         Ok(Fuzzer(root().join(format!("fuzz/target/{host}/release/check"))))
     }
 
@@ -142,6 +166,7 @@ impl Fuzzer {
         target: &Target,
         seconds: u32,
         workspace: &Workspace,
+        sources: &str,
     ) -> Result<TestReport> {
         let mut prefixes = workspace.closure(&target.of)?;
         prefixes.push("fuzz/".to_owned());
@@ -152,7 +177,9 @@ impl Fuzzer {
             return Ok(report);
         }
         let report = self.fuzz(log, target, seconds)?;
-        PassedTests::update(|passed| passed.insert(&name, key, &report))?;
+        if sources_key()? == sources {
+            PassedTests::update(log, |passed| passed.insert(&name, key, &report));
+        }
         Ok(report)
     }
 
@@ -166,7 +193,7 @@ impl Fuzzer {
         log.write(&format!("{line}\n{text}"));
         let end = match output.status.success() {
             true => TestEnd::Passed,
-            false => TestEnd::Failed { repeat: format!("cargo xtask fuzz {}", target.name) },
+            false => TestEnd::Failed { repeat: repeat(target, &text) },
         };
         let mut report = TestReport::default();
         let name = format!("fuzz {}", target.name);
@@ -183,24 +210,35 @@ impl Fuzzer {
             let made = fs::create_dir_all(root().join(folder));
             made.with_context(|| format!("cannot make {folder}"))?;
         }
-        let limits = if name == "store_chunk" { LIMITS_WITH_PCO } else { LIMITS };
-        let mut line = self.program().word(&corpus);
-        for word in limits.split(' ') {
-            line = line.word(word);
-        }
-        let line = line
+        let line = self.bounded(target).word(&corpus);
+        Ok(line
             .word(&format!("-max_total_time={seconds}"))
             .word("-verbosity=0")
             .word("-print_final_stats=1")
-            .word(&format!("-artifact_prefix={artifacts}/"));
+            .word(&format!("-artifact_prefix={artifacts}/")))
+    }
+
+    /// The fuzzer for a target, with what no input may exceed.
+    fn bounded(&self, target: &Target) -> Line {
+        let limits = if target.name == "store_chunk" { LIMITS_WITH_PCO } else { LIMITS };
+        let line = limits.split(' ').fold(self.program(), Line::word);
         // Freed memory that the sanitizer holds back (256 MiB by default) counts as ours. Symbols of
         // the same name in several libraries are no error of ours.
         let sanitizer = "quarantine_size_mb=64:detect_odr_violation=0";
-        Ok(line.env(TARGET_VARIABLE, name).env("ASAN_OPTIONS", sanitizer))
+        line.env(TARGET_VARIABLE, &target.name).env("ASAN_OPTIONS", sanitizer)
     }
 
     fn program(&self) -> Line {
         Line::program(&self.0)
+    }
+}
+
+/// The command that runs the input again that broke the target, which libFuzzer names in `output`.
+fn repeat(target: &Target, output: &str) -> String {
+    let written = output.lines().find_map(|line| line.split_once("Test unit written to "));
+    match written {
+        Some((_, input)) => format!("cargo xtask fuzz {} --input {input}", target.name),
+        None => format!("cargo xtask fuzz {}", target.name),
     }
 }
 

@@ -6,6 +6,9 @@
 //! form fails the part, since a program whose events do not add up is a failure.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
@@ -13,6 +16,33 @@ use serde_json::Value;
 use crate::line::Line;
 use crate::log::Log;
 use crate::report::{Failure, TestEnd, TestReport};
+
+/// How a test program ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ProgramEnd {
+    Exited(ExitStatus),
+    /// It was stuck: it reported nothing for so long.
+    Killed {
+        silence: Duration,
+    },
+}
+
+impl ProgramEnd {
+    fn is_success(self) -> bool {
+        matches!(self, ProgramEnd::Exited(status) if status.success())
+    }
+}
+
+impl fmt::Display for ProgramEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProgramEnd::Exited(status) => write!(f, "ended with {status}"),
+            ProgramEnd::Killed { silence } => {
+                write!(f, "was killed: it reported nothing for {} s", silence.as_secs())
+            }
+        }
+    }
+}
 
 /// The arguments that make a test program print events.
 pub(crate) const JSON_ARGUMENTS: &str =
@@ -76,12 +106,13 @@ impl Events {
         self.report.count()
     }
 
-    /// What it came to. `ended` is what is known of the program's end, for one that did not tell all
-    /// results.
-    pub(crate) fn finish(mut self, ended: &str) -> TestReport {
+    /// The report. A program that did not report all results has failed, and so has one that failed
+    /// although none of its tests did: it crashed at its exit.
+    pub(crate) fn finish(mut self, end: ProgramEnd) -> TestReport {
         let count = self.report.count();
         let is_whole = self.is_ended && self.expected == Some(count + self.ignored);
-        if !is_whole {
+        let is_explained = end.is_success() || !self.report.failed.is_empty();
+        if !is_whole || !is_explained {
             let running: Vec<&str> = self.running.iter().map(String::as_str).collect();
             let running = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
             let expected = self.expected.map_or_else(|| "?".to_owned(), |count| count.to_string());
@@ -89,7 +120,7 @@ impl Events {
                 name: format!("{} (the whole program)", self.program),
                 repeat: self.repeat.trim_end_matches("--exact").trim_end().to_owned(),
                 output: format!(
-                    "the test program {ended} after {count} of {expected} tests ({} ignored); \
+                    "the test program {end} after {count} of {expected} tests ({} ignored); \
                      running then: {running}",
                     self.ignored
                 ),
@@ -146,6 +177,8 @@ fn passed(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
     use super::*;
 
     /// Events of two tests and an ignored one, as libtest of Rust 1.95 writes them.
@@ -164,7 +197,7 @@ mod tests {
         let mut events = Events::new("hist it", "cargo test -p hist --test it -- --exact");
         assert!(EVENTS.iter().all(|line| events.read(line)));
         assert!(!events.read("a test printed this"));
-        let report = events.finish("ended");
+        let report = events.finish(ProgramEnd::Exited(ExitStatus::from_raw(101 << 8)));
         assert_eq!((report.passed, report.skipped.len(), report.failed.len()), (0, 1, 1));
         assert_eq!(report.failed[0].name, "hist it b");
         assert_eq!(report.failed[0].repeat, "cargo test -p hist --test it -- --exact b");
@@ -176,13 +209,30 @@ mod tests {
     fn a_program_that_dies_is_a_failure_and_names_what_ran() {
         let mut events = Events::new("hist it", "cargo test -p hist --test it -- --exact");
         EVENTS[..4].iter().for_each(|line| assert!(events.read(line)));
-        let report = events.finish("was ended by a signal");
+        let report = events.finish(ProgramEnd::Exited(ExitStatus::from_raw(9)));
         let failure = &report.failed[0];
         assert_eq!(failure.repeat, "cargo test -p hist --test it --");
         assert_eq!(
             failure.output,
-            "the test program was ended by a signal after 1 of 3 tests (0 ignored); running then: b"
+            "the test program ended with signal: 9 (SIGKILL) after 1 of 3 tests (0 ignored); \
+             running then: b"
         );
+    }
+
+    #[test]
+    fn a_program_that_crashes_after_its_last_test_is_a_failure() {
+        let mut events = Events::new("hist it", "cargo test -p hist --test it -- --exact");
+        for line in [
+            r#"{ "type": "suite", "event": "started", "test_count": 1 }"#,
+            r#"{ "type": "test", "event": "started", "name": "a" }"#,
+            r#"{ "type": "test", "name": "a", "event": "ok", "exec_time": 0.25 }"#,
+            r#"{ "type": "suite", "event": "ok", "passed": 1, "failed": 0, "ignored": 0 }"#,
+        ] {
+            assert!(events.read(line));
+        }
+        let report = events.finish(ProgramEnd::Exited(ExitStatus::from_raw(11)));
+        assert_eq!((report.passed, report.failed.len()), (1, 1));
+        assert!(report.failed[0].output.contains("SIGSEGV"), "{}", report.failed[0].output);
     }
 
     #[test]

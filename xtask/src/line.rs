@@ -5,9 +5,28 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::log::Log;
+
+/// What npm, go and pip print where there is no network, a name server or proxy does not answer, or a
+/// registry is down.
+const NETWORK_ERRORS: [&str; 14] = [
+    "EAI_AGAIN",
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "ENETUNREACH",
+    "ENOTFOUND",
+    "ETIMEDOUT",
+    "dial tcp",
+    "no such host",
+    "i/o timeout",
+    "TLS handshake timeout",
+    "Temporary failure in name resolution",
+    "Failed to establish a new connection",
+    "Network is unreachable",
+    "503 Service Unavailable",
+];
 
 /// A program, its arguments, and the environment variables that differ from ours.
 pub(crate) struct Line {
@@ -53,6 +72,24 @@ impl Line {
         let mut command = self.command();
         let status = command.stdout(stdout).stderr(stderr).status();
         self.check(status.with_context(|| self.cannot_start())?)
+    }
+
+    /// Runs a line that fetches something. A network that is not there is a reason to skip what needs
+    /// it, which is returned; any other failure, such as a wrong lock file, is an error.
+    pub(crate) fn fetch(&self, log: &Log) -> Result<Option<String>> {
+        log.note(&format!("$ {self}"));
+        let mut command = self.command();
+        let output = command.output().with_context(|| self.cannot_start())?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        log.write(&text);
+        if output.status.success() {
+            return Ok(None);
+        }
+        match text.lines().find(|line| NETWORK_ERRORS.iter().any(|error| line.contains(error))) {
+            Some(line) => Ok(Some(line.trim().to_owned())),
+            None => bail!("`{self}` ended with {}: {}", output.status, text.trim_end()),
+        }
     }
 
     /// Like `run`, and hands each line of standard output to `reader`, which says whether the log
@@ -128,7 +165,12 @@ impl fmt::Display for Line {
                 None => {}
             }
         }
-        f.write_str(&self.words.join(" "))
+        let is_plain = |word: &String| !word.contains([' ', '\'']);
+        let quoted = |word: &String| match is_plain(word) {
+            true => word.clone(),
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        };
+        f.write_str(&self.words.iter().map(quoted).collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -157,6 +199,23 @@ mod tests {
     fn shows_what_one_would_type() {
         let line = Line::new("cargo test  --lib").env("RUSTFLAGS", "--cfg loom").env("N", "3");
         assert_eq!(line.unset("M").to_string(), "RUSTFLAGS=\"--cfg loom\" N=3 cargo test --lib");
+    }
+
+    #[test]
+    fn a_word_with_a_space_is_quoted() {
+        let line = Line::program(Path::new("/a b/c")).word("it's");
+        assert_eq!(line.to_string(), r"'/a b/c' 'it'\''s'");
+    }
+
+    #[test]
+    fn a_network_that_is_not_there_is_a_reason_and_a_wrong_lock_file_an_error() {
+        let log = Log::console("t");
+        let fails = |text: &str| Line::new("sh -c").word(&format!("echo '{text}'; exit 1"));
+        let reason = fails("npm error code ENOTFOUND").fetch(&log).unwrap();
+        assert_eq!(reason.as_deref(), Some("npm error code ENOTFOUND"));
+        let error = fails("lock file and package.json differ").fetch(&log).unwrap_err();
+        assert!(error.to_string().contains("lock file and package.json differ"), "{error}");
+        assert_eq!(Line::new("true").fetch(&log).unwrap(), None);
     }
 
     #[test]

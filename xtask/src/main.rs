@@ -47,7 +47,12 @@ enum Xtask {
 }
 
 fn main() -> Result<ExitCode> {
-    match Xtask::parse() {
+    let xtask = Xtask::parse();
+    let _lock = match &xtask {
+        Xtask::Ci(_) | Xtask::System(_) | Xtask::Soak(_) => Some(part::lock_runs()?),
+        _ => None,
+    };
+    match xtask {
         Xtask::Ci(options) => Ok(ci::run(&options)),
         Xtask::System(options) => Ok(system::run(&options)),
         Xtask::Soak(options) => Ok(soak::run(&options)),

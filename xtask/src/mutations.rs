@@ -2,6 +2,7 @@
 //! users once met, in a clone of the last commit; the random programs from outside must find it.
 
 use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
@@ -19,7 +20,7 @@ pub(crate) fn run(log: &Log) -> Result<Outcome> {
     if clone.exists() {
         fs::remove_dir_all(&clone).context("removing the clone of an earlier run")?;
     }
-    let text = |path: &std::path::Path| path.display().to_string();
+    let text = |path: &Path| path.display().to_string();
     Line::new("git clone --quiet --shared").word(&text(root())).word(&text(&clone)).run(log)?;
     let patches = root().join("testdata/mutations");
     let mut patches: Vec<_> = fs::read_dir(&patches)
@@ -36,14 +37,14 @@ pub(crate) fn run(log: &Log) -> Result<Outcome> {
         let line = Line::new(&format!("cargo test --locked -p topdeck --test it {arguments}"));
         line.word("--manifest-path").word(&manifest).env("CARGO_TARGET_DIR", &build)
     };
-    let mut report = TestReport::default();
-    for patch in patches {
-        let start = Instant::now();
-        let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    cargo(TEST).run(log).context("the random programs fail without a defect put back")?;
+    let find = |patch: &Path| -> Result<String> {
         git().word("checkout").word("--quiet").word(".").run(log)?;
-        git().word("apply").word(&text(&patch)).run(log).with_context(|| {
-            format!("{name}: the patch does not apply any more; make it anew for the code as it is")
-        })?;
+        git()
+            .word("apply")
+            .word(&text(patch))
+            .run(log)
+            .context("the patch does not apply any more; make it anew for the code as it is")?;
         cargo("--no-run").run(log)?;
         let mut output = String::new();
         let status = cargo(TEST).run_reading(log, |line| {
@@ -52,10 +53,22 @@ pub(crate) fn run(log: &Log) -> Result<Outcome> {
             true
         })?;
         // Other ends than that of a failed test say nothing of the defect.
-        let is_found = !status.success() && output.contains("test result: FAILED");
-        let end = match is_found {
-            true => TestEnd::Passed,
-            false => TestEnd::Failed { repeat: "cargo xtask soak mutations".to_owned() },
+        ensure!(
+            !status.success() && output.contains("test result: FAILED"),
+            "the random programs did not find the defect"
+        );
+        Ok(output)
+    };
+    let mut report = TestReport::default();
+    for patch in patches {
+        let start = Instant::now();
+        let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let (end, output) = match find(&patch) {
+            Ok(output) => (TestEnd::Passed, output),
+            Err(error) => {
+                let repeat = "cargo xtask soak mutations".to_owned();
+                (TestEnd::Failed { repeat }, format!("{error:#}"))
+            }
         };
         report.add_test(&name, end, start.elapsed().as_secs_f64(), &output);
     }

@@ -7,9 +7,22 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::line::root;
+use crate::part::Outcome;
+
+/// An error unless a part ran every test below `crates/` whose name begins with `prefix`. Where one
+/// failed, that is what there is to say.
+pub(crate) fn check_all_ran(outcome: &Outcome, prefix: &str) -> Result<()> {
+    let (Outcome::Tests(report) | Outcome::Unchanged(report)) = outcome else { return Ok(()) };
+    let (ran, written) = (report.count(), count_in_sources(prefix)?);
+    ensure!(
+        ran == written || !report.failed.is_empty(),
+        "{ran} tests ran, but crates/ has {written} whose names begin with {prefix}"
+    );
+    Ok(())
+}
 
 /// How many functions below `crates/` have a name that begins with `prefix`: at least one.
-pub(crate) fn count_in_sources(prefix: &str) -> Result<u64> {
+fn count_in_sources(prefix: &str) -> Result<u64> {
     let count = count_below(&root().join("crates"), prefix)?;
     ensure!(count > 0, "no test below crates/ is named {prefix}…");
     Ok(count)

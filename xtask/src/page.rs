@@ -1,5 +1,7 @@
 //! The page: its packages, its checks, and what `web/` is built into, which the program packs.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -99,7 +101,7 @@ fn read_vitest(report: &Value, repeat: &str) -> TestReport {
                 "passed" => sum.add_test(name, TestEnd::Passed, seconds, ""),
                 "failed" => {
                     let output = test["failureMessages"].to_string();
-                    let repeat = format!("{repeat} -t '{name}'");
+                    let repeat = format!("{repeat} -t {}", shell_pattern(name));
                     sum.add_test(name, TestEnd::Failed { repeat }, seconds, &output);
                 }
                 other => {
@@ -118,6 +120,16 @@ fn read_vitest(report: &Value, repeat: &str) -> TestReport {
         sum.programs.push(Timing { name, seconds });
     }
     sum
+}
+
+/// A test's name as Vitest's `-t` wants it, a regular expression, and as a shell does.
+fn shell_pattern(name: &str) -> String {
+    let escape = |letter: char| match letter {
+        '\'' => "'\\''".to_owned(),
+        letter if "\\^$.*+?()[]{}|".contains(letter) => format!("\\{letter}"),
+        letter => letter.to_string(),
+    };
+    format!("'{}'", name.chars().map(escape).collect::<String>())
 }
 
 /// Why there can be no page.
@@ -141,8 +153,44 @@ fn npm(what: &str) -> Line {
     Line::new(&format!("npm --prefix web --no-update-notifier {what}"))
 }
 
+/// Builds web/dist. Files that stay the same are not touched: cargo would compile the program anew.
 fn bundle(log: &Log) -> Result<()> {
-    npm("run build").run(log)
+    let made = target().join("ci/page");
+    let folder = made.to_str().context("the path of the build folder is not UTF-8")?;
+    let line = npm("run").word("build").word("--").word("--emptyOutDir").word("--outDir");
+    line.word(folder).run(log)?;
+    mirror(&made, &root().join("web/dist"))
+}
+
+/// Makes the folder `to` what `from` is.
+fn mirror(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    let names = |folder: &Path| -> Result<BTreeSet<OsString>> {
+        let entries =
+            fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+        entries.map(|entry| Ok(entry?.file_name())).collect()
+    };
+    let made = names(from)?;
+    for name in names(to)?.difference(&made) {
+        let path = to.join(name);
+        let removed = match path.is_dir() {
+            true => fs::remove_dir_all(&path),
+            false => fs::remove_file(&path),
+        };
+        removed.with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    for name in made {
+        let (from, to) = (from.join(&name), to.join(&name));
+        if from.is_dir() {
+            mirror(&from, &to)?;
+            continue;
+        }
+        let bytes = fs::read(&from).with_context(|| format!("cannot read {}", from.display()))?;
+        if !fs::read(&to).is_ok_and(|held| held == bytes) {
+            fs::write(&to, bytes).with_context(|| format!("cannot write {}", to.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// The packages as the lock file has them, fetched unless they are there; why there can be none,
@@ -157,11 +205,9 @@ fn provide(log: &Log) -> Result<Option<String>> {
     if fs::read(&provided).is_ok_and(|held| held == lock) {
         return Ok(None);
     }
-    // No network is no fault of ours, and soon known.
-    if let Err(error) =
-        npm("ci --no-audit --no-fund --fetch-retries=1 --fetch-timeout=60000").run(log)
-    {
-        return Ok(Some(format!("the packages of web/ cannot be fetched: {error:#}")));
+    let fetch = npm("ci --no-audit --no-fund --fetch-retries=1 --fetch-timeout=60000");
+    if let Some(reason) = fetch.fetch(log)? {
+        return Ok(Some(format!("the packages of web/ cannot be fetched: {reason}")));
     }
     fs::write(&provided, lock).context("writing below web/node_modules")?;
     Ok(None)
@@ -189,5 +235,28 @@ mod tests {
         assert_eq!(report.failed[0].repeat, "npm run test -- -t 'b'");
         assert_eq!(report.failed[1].name, "test/b.test.ts");
         assert_eq!(report.programs[0].seconds, 3.0);
+    }
+
+    #[test]
+    fn a_name_is_one_word_of_a_shell_and_matches_itself() {
+        assert_eq!(shell_pattern("a host's board (2)"), r"'a host'\''s board \(2\)'");
+    }
+
+    #[test]
+    fn a_mirrored_file_that_is_the_same_is_not_written() {
+        let folder = std::env::temp_dir().join(format!("topdeck-mirror-{}", std::process::id()));
+        let (from, to) = (folder.join("from"), folder.join("to"));
+        fs::create_dir_all(from.join("assets")).unwrap();
+        fs::write(from.join("index.html"), "a").unwrap();
+        fs::write(from.join("assets/old.js"), "b").unwrap();
+        mirror(&from, &to).unwrap();
+        let written = fs::metadata(to.join("index.html")).unwrap().modified().unwrap();
+        fs::remove_file(from.join("assets/old.js")).unwrap();
+        fs::write(from.join("assets/new.js"), "c").unwrap();
+        mirror(&from, &to).unwrap();
+        assert_eq!(fs::read(to.join("assets/new.js")).unwrap(), b"c");
+        assert!(!to.join("assets/old.js").exists());
+        assert_eq!(fs::metadata(to.join("index.html")).unwrap().modified().unwrap(), written);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

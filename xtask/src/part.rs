@@ -1,12 +1,15 @@
 //! Parts of a long run: up to two at once, each timed, each with a log of its own. A failure stops no
 //! other part, and the summary at the end says everything: so one run tells all.
 
+use std::fs::{self, File, TryLockError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, anyhow, bail};
 
+use crate::line::target;
 use crate::log::Log;
 use crate::report::{Failure, SkippedTest, TestReport};
 use crate::summary::Summary;
@@ -59,6 +62,22 @@ pub(crate) enum Show {
     Progress,
     /// All output on the console; one part at a time.
     Everything,
+}
+
+/// Keeps a second run in the same build folder away until the first ends: their logs and what they
+/// remember are in the same files. The lock goes with the process.
+pub(crate) fn lock_runs() -> Result<File> {
+    let path = target().join("ci/lock");
+    fs::create_dir_all(path.parent().expect("BUG: it is in a folder"))?;
+    let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another run of `make test`, `make system` or `make soak` has {}: wait for its end",
+            path.display()
+        ),
+        Err(TryLockError::Error(error)) => Err(error).context("cannot lock the build folder"),
+    }
 }
 
 /// Runs the parts, shows the summary. `command` is what runs a part by its name. Fails if any part
@@ -175,7 +194,10 @@ fn run_one(command: &str, part: &Part, show: Show) -> PartResult {
         Log::console(part.name)
     });
     let repeat = format!("{command} {}", part.name);
-    let (verdict, mut tests) = match (part.run)(&log) {
+    // A panic is a failure of this part; the other lane waits for its end.
+    let ended = catch_unwind(AssertUnwindSafe(|| (part.run)(&log)));
+    let ended = ended.unwrap_or_else(|_| Err(anyhow!("the part panicked; its message is above")));
+    let (verdict, mut tests) = match ended {
         Ok(Outcome::Passed) => (Verdict::Passed, TestReport::default()),
         Ok(Outcome::Unchanged(tests)) => (Verdict::Unchanged, tests),
         Ok(Outcome::Tests(tests)) if tests.failed.is_empty() => (Verdict::Passed, tests),
@@ -204,7 +226,12 @@ fn run_one(command: &str, part: &Part, show: Show) -> PartResult {
     log.note(&format!("{end} ({:.1} s)", time.as_secs_f64()));
     // At once, and not at the end only: who looks on may begin to mend it.
     for failure in &tests.failed {
-        println!("---- {}: {}\n{}\n----", part.name, failure.name, failure.output.trim_end());
+        let text =
+            format!("---- {}: {}\n{}\n----", part.name, failure.name, failure.output.trim_end());
+        println!("{text}");
+        if log.path().is_some() {
+            log.write(&text);
+        }
     }
     PartResult { name: part.name, verdict, tests, time }
 }
@@ -212,7 +239,15 @@ fn run_one(command: &str, part: &Part, show: Show) -> PartResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::bail;
+
+    #[test]
+    fn a_second_run_in_a_build_folder_is_told_of_the_first() {
+        // Whoever runs this test with `make test` holds the lock.
+        if let Ok(_lock) = lock_runs() {
+            let error = lock_runs().unwrap_err();
+            assert!(error.to_string().starts_with("another run of `make test`"), "{error}");
+        }
+    }
 
     const NONE: Part =
         Part { name: "", about: "", after: &[], is_alone: false, run: |_| Ok(Outcome::Passed) };

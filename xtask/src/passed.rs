@@ -11,18 +11,35 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::line::{Line, root, target};
+use crate::line::{Line, cores, root, target};
 use crate::log::Log;
 use crate::part::Outcome;
-use crate::report::{SkippedTest, TestReport};
+use crate::report::TestReport;
 
-/// Environment that a test may see, or that asks for a full run.
-const VARIABLES: [&str; 6] = ["TZ", "LANG", "LC_ALL", "USER", "TMPDIR", "PATH"];
+/// Environment that a test or a compiler may see.
+const VARIABLES: [&str; 10] = [
+    "TZ",
+    "LANG",
+    "LC_ALL",
+    "USER",
+    "TMPDIR",
+    "PATH",
+    "RUSTFLAGS",
+    "MIRIFLAGS",
+    "LOOM_MAX_BRANCHES",
+    "PROPTEST_CASES",
+];
+
+/// What parts are: changes of it concern each of them.
+const MACHINERY: &str = "xtask/src/";
+
+/// Pages that no test reads but the tidy test, whose key has all files.
+const PROSE: [&str; 4] = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/ci-times.md"];
 
 /// Runs a part, unless it passed before on the same files: those below `prefixes`, `files`, and what
 /// any test may read.
@@ -44,7 +61,7 @@ pub(crate) fn unless_unchanged(
         // It has to be tried again.
         Outcome::Skipped(_) | Outcome::Unchanged(_) => return Ok(outcome),
     };
-    PassedTests::update(|passed| passed.insert(log.name(), key, report))?;
+    PassedTests::update(log, |passed| passed.insert(log.name(), key, report));
     Ok(outcome)
 }
 
@@ -65,13 +82,18 @@ impl PassedTests {
         Ok(PassedTests { path, entries, is_used: !is_set("CI") && !is_set("TOPDECK_TEST_ALL") })
     }
 
-    /// Changes what is kept. Parts run side by side, so the file is read anew.
-    pub(crate) fn update(change: impl FnOnce(&mut PassedTests)) -> Result<()> {
+    /// Changes what is kept. Parts run side by side, so the file is read anew. What cannot be kept
+    /// runs again the next time, which is said and no failure.
+    pub(crate) fn update(log: &Log, change: impl FnOnce(&mut PassedTests)) {
         static LOCK: Mutex<()> = Mutex::new(());
-        let _guard = LOCK.lock().expect("BUG: a part panicked");
-        let mut passed = PassedTests::open()?;
-        change(&mut passed);
-        passed.save()
+        let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let save = |mut passed: PassedTests| {
+            change(&mut passed);
+            passed.save()
+        };
+        if let Err(error) = PassedTests::open().and_then(save) {
+            log.note(&format!("what passed is not remembered: {error:#}"));
+        }
     }
 
     fn save(&self) -> Result<()> {
@@ -99,7 +121,9 @@ impl PassedTests {
     pub(crate) fn key_of_sources(prefixes: &[String], files: &[&Path]) -> Result<String> {
         let mut hasher = DefaultHasher::new();
         PassedTests::key(files)?.hash(&mut hasher);
-        let is_meant = |name: &&str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let is_meant = |name: &&str| {
+            prefixes.iter().any(|prefix| name.starts_with(prefix)) || name.starts_with(MACHINERY)
+        };
         for name in files_of_repository()?.split('\0').filter(is_meant) {
             // A file that is listed and is not there was deleted: that is a change too.
             if hash_file(&root().join(name), &mut hasher).is_err() {
@@ -116,26 +140,18 @@ impl PassedTests {
             return None;
         }
         let passed = entry["passed"].as_u64()?;
-        let skipped = entry["skipped"].as_array()?;
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let skipped = skipped
-            .iter()
-            .map(|test| SkippedTest { name: text(&test[0]), reason: text(&test[1]) })
-            .collect();
-        Some(TestReport { passed, skipped, unchanged: passed, ..TestReport::default() })
+        Some(TestReport { passed, unchanged: passed, ..TestReport::default() })
     }
 
-    /// Keeps the report of a run in which no test failed; forgets the program otherwise.
+    /// Keeps the report of a run in which every test passed; forgets the program otherwise. What a
+    /// skipped test lacked may be there the next time.
     pub(crate) fn insert(&mut self, name: &str, key: String, report: &TestReport) {
-        if !report.failed.is_empty() {
+        if !report.failed.is_empty() || !report.skipped.is_empty() {
             self.entries.remove(name);
             return;
         }
-        let skipped: Vec<_> =
-            report.skipped.iter().map(|test| json!([test.name, test.reason])).collect();
         let seconds: f64 = report.programs.iter().map(|timing| timing.seconds).sum();
-        let entry =
-            json!({"key": key, "passed": report.passed, "skipped": skipped, "seconds": seconds});
+        let entry = json!({"key": key, "passed": report.passed, "seconds": seconds});
         self.entries.insert(name.to_owned(), entry);
     }
 
@@ -161,6 +177,11 @@ fn surroundings() -> Result<u64> {
     fs::read("/proc/version").unwrap_or_default().hash(&mut hasher);
     fs::metadata("/proc/self")?.uid().hash(&mut hasher);
     VARIABLES.map(std::env::var_os).hash(&mut hasher);
+    cores().hash(&mut hasher);
+    for compiler in ["rustc -vV", "rustc +nightly -vV"] {
+        // A toolchain that is not there is installed by the part that needs it.
+        Line::new(compiler).stdout().unwrap_or_default().hash(&mut hasher);
+    }
     Ok(*KNOWN.get_or_init(|| hasher.finish()))
 }
 
@@ -177,7 +198,7 @@ fn files_of_repository() -> Result<&'static str> {
 /// Whether tests may read the file themselves: what cargo compiles is in their program.
 fn is_data(name: &str) -> bool {
     let is_code = name.ends_with(".rs") || name.starts_with("web/");
-    !name.is_empty() && !is_code
+    !name.is_empty() && !is_code && !PROSE.contains(&name)
 }
 
 fn hash_file(path: &Path, hasher: &mut DefaultHasher) -> std::io::Result<()> {
@@ -190,7 +211,7 @@ fn hash_file(path: &Path, hasher: &mut DefaultHasher) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Failure, TestEnd};
+    use crate::report::TestEnd;
 
     fn passed() -> PassedTests {
         PassedTests { path: PathBuf::new(), entries: BTreeMap::new(), is_used: true }
@@ -201,14 +222,20 @@ mod tests {
         let mut passed = passed();
         let mut report = TestReport::default();
         report.add_test("a", TestEnd::Passed, 0.1, "");
-        report.add_test("b", TestEnd::Passed, 0.1, "skipped: no disk");
         passed.insert("hist it", "1".to_owned(), &report);
         assert!(passed.find("hist it", "2").is_none());
         let found = passed.find("hist it", "1").unwrap();
         assert_eq!((found.passed, found.unchanged), (1, 1));
-        assert_eq!(found.skipped, report.skipped);
-        let text = String::new;
-        report.failed.push(Failure { name: text(), repeat: text(), output: text() });
+        passed.insert("hist it", "1".to_owned(), &TestReport::of_failure("b", "", String::new()));
+        assert!(passed.find("hist it", "1").is_none());
+    }
+
+    #[test]
+    fn a_program_with_a_skipped_test_runs_again() {
+        let mut passed = passed();
+        let mut report = TestReport::default();
+        report.add_test("a", TestEnd::Passed, 0.1, "");
+        report.add_test("b", TestEnd::Passed, 0.1, "skipped: no disk");
         passed.insert("hist it", "1".to_owned(), &report);
         assert!(passed.find("hist it", "1").is_none());
     }

@@ -40,6 +40,12 @@ pub(crate) struct Timing {
 }
 
 impl TestReport {
+    /// The report of something that failed as a whole.
+    pub(crate) fn of_failure(name: &str, repeat: &str, output: String) -> TestReport {
+        let (name, repeat) = (name.to_owned(), repeat.to_owned());
+        TestReport { failed: vec![Failure { name, repeat, output }], ..TestReport::default() }
+    }
+
     /// How many tests passed, failed or were skipped.
     pub(crate) fn count(&self) -> u64 {
         self.passed + self.failed.len() as u64 + self.skipped.len() as u64

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::libtest::{Events, JSON_ARGUMENTS, run_cargo_test};
+use crate::libtest::{Events, JSON_ARGUMENTS, ProgramEnd, run_cargo_test};
 use crate::line::{Line, cores, target};
 use crate::log::Log;
 use crate::part::Outcome;
@@ -36,8 +36,16 @@ const THREADS_ALONE: usize = 2;
 /// How often the console hears how far the tests are.
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 
-/// The test programs, once they are built.
-static BUILT: Mutex<Option<Arc<Vec<TestProgram>>>> = Mutex::new(None);
+/// What this process built.
+static BUILT: Mutex<Option<Arc<Build>>> = Mutex::new(None);
+
+/// What one build of the workspace made.
+struct Build {
+    /// The test programs.
+    tests: Vec<TestProgram>,
+    /// The program `topdeck`, unless it did not compile.
+    topdeck: Option<PathBuf>,
+}
 
 /// A test program that cargo built.
 #[derive(Debug)]
@@ -67,8 +75,8 @@ enum Choice {
 
 /// Compiles and lints everything: libraries, programs, tests, examples.
 pub(crate) fn build(log: &Log) -> Result<Outcome> {
-    let (_, ended) = compile(log)?;
-    ended?;
+    let (_, status) = compile(log)?;
+    status?;
     Ok(Outcome::Passed)
 }
 
@@ -91,17 +99,19 @@ pub(crate) fn documentation(log: &Log) -> Result<Outcome> {
 }
 
 /// Runs the ignored tests named `name` of all crates that have some, with `env`; at least one has to
-/// pass.
-pub(crate) fn ignored(log: &Log, name: &str, env: &[(&'static str, &str)]) -> Result<Outcome> {
+/// run.
+pub(crate) fn ignored(log: &Log, name: &str, env: &[(&'static str, &str)]) -> Result<TestReport> {
     let mut report = TestReport::default();
-    for program in programs(log)?.iter().filter(|program| program.name.ends_with(" it")) {
+    let variables: String = env.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
+    for program in build_once(log)?.tests.iter().filter(|program| program.name.ends_with(" it")) {
         let mut command = program.command(program.threads);
         command.args(["--ignored", name]).envs(env.iter().copied());
-        report.add(run_program(log, program, command, |_| ())?);
+        let repeat = format!("{variables}{} -- --ignored --exact", program.command);
+        report.add(run_program(log, program, command, &repeat, |_| ())?);
     }
     report.programs.clear();
     ensure!(report.count() > 0, "there is no ignored test {name}: nothing was checked");
-    Ok(Outcome::Tests(report))
+    Ok(report)
 }
 
 /// Runs all tests with `UPDATE_EXPECT`, which makes them write what they expect.
@@ -111,9 +121,9 @@ pub(crate) fn write_golden(log: &Log) -> Result<()> {
 }
 
 fn run(log: &Log, choice: Choice) -> Result<Outcome> {
-    let programs = programs(log)?;
+    let build = build_once(log)?;
     let is_chosen = |program: &&TestProgram| choice == Choice::Shared || !program.alone.is_empty();
-    let mut chosen: Vec<&TestProgram> = programs.iter().filter(is_chosen).collect();
+    let mut chosen: Vec<&TestProgram> = build.tests.iter().filter(is_chosen).collect();
     if chosen.is_empty() {
         return Ok(Outcome::Skipped("no crate has tests of this kind".to_owned()));
     }
@@ -121,7 +131,7 @@ fn run(log: &Log, choice: Choice) -> Result<Outcome> {
     // The last one to end should be a short one.
     chosen.sort_by(|a, b| passed.seconds(&b.name).total_cmp(&passed.seconds(&a.name)));
     let at_once = if choice == Choice::Alone { 1 } else { cores().max(2) };
-    run_all(log, &chosen, choice, at_once, &passed).map(Outcome::Tests)
+    Ok(Outcome::Tests(run_all(log, &chosen, choice, at_once, &passed)))
 }
 
 fn run_all(
@@ -130,24 +140,27 @@ fn run_all(
     choice: Choice,
     at_once: usize,
     passed: &PassedTests,
-) -> Result<TestReport> {
+) -> TestReport {
     let queue = Mutex::new(programs.iter());
     let sum = Mutex::new(TestReport::default());
     let progress = Progress::new(programs.len());
     std::thread::scope(|scope| {
-        let worker = || -> Result<()> {
+        let worker = || {
             loop {
                 let next = queue.lock().expect("BUG: a worker panicked").next();
-                let Some(program) = next else { return Ok(()) };
-                let report = run_unless_unchanged(log, program, choice, passed, &progress)?;
+                let Some(program) = next else { return };
+                let report = run_unless_unchanged(log, program, choice, passed, &progress);
+                // A program that cannot run hides no failure of another one.
+                let report = report.unwrap_or_else(|error| {
+                    TestReport::of_failure(&program.name, &program.command, format!("{error:#}"))
+                });
                 progress.end_program();
                 sum.lock().expect("BUG: a worker panicked").add(report);
             }
         };
-        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("BUG: a worker panicked"))
-    })?;
-    Ok(sum.into_inner().expect("BUG: a worker panicked"))
+        (0..at_once).for_each(|_| drop(scope.spawn(worker)));
+    });
+    sum.into_inner().expect("BUG: a worker panicked")
 }
 
 fn run_unless_unchanged(
@@ -182,19 +195,22 @@ fn run_unless_unchanged(
         return Ok(report);
     }
     let mut known = 0;
-    let report = run_program(log, program, command, |count| {
+    let repeat = format!("{} -- --exact", program.command);
+    let report = run_program(log, program, command, &repeat, |count| {
         progress.add(log, count - known);
         known = count;
     })?;
-    PassedTests::update(|passed| passed.insert(&name, key, &report))?;
+    PassedTests::update(log, |passed| passed.insert(&name, key, &report));
     Ok(report)
 }
 
-/// Runs one program to its end. `progress` hears how many tests have ended.
+/// Runs one program to its end. `repeat` and a test's name are the command that repeats that test;
+/// `progress` is called with the number of tests that have ended.
 fn run_program(
     log: &Log,
     program: &TestProgram,
     mut command: Command,
+    repeat: &str,
     mut progress: impl FnMut(u64),
 ) -> Result<TestReport> {
     let start = Instant::now();
@@ -212,8 +228,7 @@ fn run_program(
             }
         }
     });
-    let repeat = format!("{} -- --exact", program.command);
-    let mut events = Events::new(&program.name, &repeat);
+    let mut events = Events::new(&program.name, repeat);
     let mut last_line = Instant::now();
     let ended = loop {
         match lines.recv_timeout(Duration::from_millis(200)) {
@@ -227,7 +242,7 @@ fn run_program(
                 continue;
             }
             Err(RecvTimeoutError::Disconnected) => {
-                break format!("ended with {}", child.wait()?);
+                break ProgramEnd::Exited(child.wait()?);
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -236,32 +251,34 @@ fn run_program(
             while let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) {
                 events.read(&String::from_utf8_lossy(&line));
             }
-            break format!("ended with {status}");
+            break ProgramEnd::Exited(status);
         }
         if last_line.elapsed() > SILENCE_MAX {
             child.kill()?;
             child.wait()?;
-            break format!("was killed: it reported nothing for {} s", SILENCE_MAX.as_secs());
+            break ProgramEnd::Killed { silence: SILENCE_MAX };
         }
     };
-    let mut report = events.finish(&ended);
+    let mut report = events.finish(ended);
     let seconds = start.elapsed().as_secs_f64();
     report.programs.push(Timing { name: program.name.clone(), seconds });
     Ok(report)
 }
 
-/// The test programs that cargo could build: what did not compile is the failure of the part `build`,
-/// the others are run all the same.
-fn programs(log: &Log) -> Result<Arc<Vec<TestProgram>>> {
+/// What this run has built; builds it if it has not. Where the part `build` ran and something did not
+/// compile, that is its failure, and what compiled is used all the same.
+fn build_once(log: &Log) -> Result<Arc<Build>> {
     let built = BUILT.lock().expect("BUG: a part panicked").clone();
-    match built {
-        Some(programs) => Ok(programs),
-        None => Ok(compile(log)?.0),
+    if let Some(build) = built {
+        return Ok(build);
     }
+    let (build, status) = compile(log)?;
+    status?;
+    Ok(build)
 }
 
 /// Builds everything. The second value is an error if something did not compile.
-fn compile(log: &Log) -> Result<(Arc<Vec<TestProgram>>, Result<()>)> {
+fn compile(log: &Log) -> Result<(Arc<Build>, Result<()>)> {
     let mut messages: Vec<Value> = Vec::new();
     let line = build_line();
     let status = line.run_reading(log, |text| {
@@ -269,14 +286,21 @@ fn compile(log: &Log) -> Result<(Arc<Vec<TestProgram>>, Result<()>)> {
         false
     })?;
     let workspace = Workspace::read()?;
-    let programs: Result<Vec<TestProgram>> = messages
-        .iter()
-        .filter(|message| message["profile"]["test"] == true && message["executable"].is_string())
+    let executables = || messages.iter().filter(|message| message["executable"].is_string());
+    let tests: Result<Vec<TestProgram>> = executables()
+        .filter(|message| message["profile"]["test"] == true)
         .map(|message| TestProgram::read(message, &messages, &workspace))
         .collect();
-    let programs = Arc::new(programs?);
-    *BUILT.lock().expect("BUG: a part panicked") = Some(Arc::clone(&programs));
-    Ok((programs, line.check(status)))
+    let is_topdeck = |message: &&Value| {
+        message["profile"]["test"] == false
+            && message["target"]["kind"][0] == "bin"
+            && message["target"]["name"] == "topdeck"
+    };
+    let topdeck = executables().find(is_topdeck);
+    let topdeck = topdeck.and_then(|message| message["executable"].as_str()).map(PathBuf::from);
+    let build = Arc::new(Build { tests: tests?, topdeck });
+    *BUILT.lock().expect("BUG: a part panicked") = Some(Arc::clone(&build));
+    Ok((build, line.check(status)))
 }
 
 impl TestProgram {
@@ -344,18 +368,13 @@ fn build_line() -> Line {
 fn linted(line: Line) -> Line {
     // As `cargo clippy -- -D warnings` tells it to its driver.
     let arguments = "-Dwarnings__CLIPPY_HACKERY__";
-    let line = line.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", arguments);
-    // The wrapper makes this a build of its own, so it need not have what a debugger wants. A panic says
-    // its line anyway.
-    line.env("CARGO_PROFILE_DEV_DEBUG", "0")
+    line.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", arguments)
 }
 
 /// The program `topdeck` as the tests have it, which checks its own arithmetic. A build of the one that users
 /// have takes as long as half of the tests.
-pub(crate) fn topdeck() -> Result<PathBuf> {
-    let path = target().join("debug/topdeck");
-    ensure!(path.exists(), "{} is missing: the part `build` makes it", path.display());
-    Ok(path)
+pub(crate) fn topdeck(log: &Log) -> Result<PathBuf> {
+    build_once(log)?.topdeck.clone().context("the program `topdeck` does not compile")
 }
 
 /// Builds the program `topdeck` as `make run` does.

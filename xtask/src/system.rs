@@ -1,5 +1,5 @@
-//! `cargo xtask system`: real peers and clusters. Each part takes 15 minutes at the most, all of them
-//! two hours; `ci` has a short or recorded form of each.
+//! `cargo xtask system`: real peers and clusters. Each part is meant to take at most 15 minutes, all of
+//! them two hours; `ci` has a short or recorded form of each.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::{aarch64, clients, conformance, page, suite};
 /// Hold topdeck against real peers: all parts, or those named.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Parts to run, in this order; all if none is named
+    /// Parts to run, in the order of this list; all if none is named
     #[arg(value_name = "PART", value_parser = part_names())]
     parts: Vec<String>,
 }

@@ -21,60 +21,62 @@ pub(super) struct Tools {
     pub(super) missing: Vec<String>,
 }
 
+/// A program, or why it cannot be had here. That it does not compile, or that a lock file is wrong, is
+/// an error instead.
+type Provided = std::result::Result<PathBuf, String>;
+
 impl Tools {
     pub(super) fn provide(log: &Log) -> Result<Tools> {
         let folder = target().join("clients");
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let mut missing = Vec::new();
-        let mut or_missing = |found: Result<PathBuf>| {
-            found.map_err(|reason| missing.push(format!("{reason:#}"))).ok()
-        };
-        // Fetching may fail for want of a network, which is no fault of ours; that the program does not compile is.
-        let go = match or_missing(go_modules(log).map(|()| folder.join("clients-go"))) {
-            Some(program) => {
-                let build = format!("go -C {GO} build -mod=readonly -o");
-                Line::new(&build).word(text(&program)?).word(".").run(log)?;
-                Some(program)
-            }
-            None => None,
-        };
-        let python = or_missing(python(log, &folder));
-        let prometheus = or_missing(prometheus());
+        let mut or_missing =
+            |provided: Provided| provided.map_err(|reason| missing.push(reason)).ok();
+        let go = or_missing(go(log, &folder)?);
+        let python = or_missing(python(log, &folder)?);
+        let prometheus = or_missing(prometheus().map_err(|reason| format!("{reason:#}")));
         Ok(Tools { go, python, prometheus, missing })
     }
 }
 
-fn go_modules(log: &Log) -> Result<()> {
-    ensure!(
-        Line::new("go version").succeeds(),
-        "the clients in Go: Go is not installed (Debian package golang-go)"
-    );
+fn go(log: &Log, folder: &Path) -> Result<Provided> {
+    if !Line::new("go version").succeeds() {
+        let reason = "the clients in Go: Go is not installed (Debian package golang-go)";
+        return Ok(Err(reason.to_owned()));
+    }
     let fetch = Line::new(&format!("go -C {GO} mod download"));
-    fetch.run(log).context("the clients in Go: their modules cannot be fetched")
+    if let Some(reason) = fetch.fetch(log)? {
+        return Ok(Err(format!("the clients in Go: their modules cannot be fetched: {reason}")));
+    }
+    let program = folder.join("clients-go");
+    let build = format!("go -C {GO} build -mod=readonly -o");
+    Line::new(&build).word(text(&program)?).word(".").run(log)?;
+    Ok(Ok(program))
 }
 
 /// The packages are installed anew when their list is another one.
-fn python(log: &Log, folder: &Path) -> Result<PathBuf> {
-    ensure!(
-        Line::new("python3 --version").succeeds(),
-        "the clients in Python: Python is not installed (Debian package python3)"
-    );
+fn python(log: &Log, folder: &Path) -> Result<Provided> {
     let (home, list) = (folder.join("python"), folder.join("python/installed.txt"));
     let program = home.join("bin/python");
     let wanted = fs::read_to_string(root().join(REQUIREMENTS))?;
     if fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {
-        return Ok(program);
+        return Ok(Ok(program));
     }
+    // Debian has Python without what makes an environment for packages.
     let make = Line::new("python3 -m venv --clear").word(text(&home)?);
-    make.run(log).context(
-        "the clients in Python: no environment can be made (Debian package python3-venv)",
-    )?;
-    let install = Line::new(text(&program)?).word("-m").word("pip").word("install");
+    if !Line::new("python3 -c").word("import ensurepip, venv").succeeds() {
+        let reason = "the clients in Python: Python or its venv is not installed (Debian package python3-venv)";
+        return Ok(Err(reason.to_owned()));
+    }
+    make.run(log)?;
+    let install = Line::program(&program).word("-m").word("pip").word("install");
     let install =
         install.word("--quiet").word("--no-deps").word("--requirement").word(REQUIREMENTS);
-    install.run(log).context("the clients in Python: their packages cannot be installed")?;
+    if let Some(reason) = install.fetch(log)? {
+        return Ok(Err(format!("the clients in Python: packages cannot be fetched: {reason}")));
+    }
     fs::write(&list, wanted)?;
-    Ok(program)
+    Ok(Ok(program))
 }
 
 fn prometheus() -> Result<PathBuf> {

@@ -203,10 +203,10 @@ fn fetch_zig(log: &Log) -> Result<PathBuf> {
         return Ok(PathBuf::from(path));
     }
     Line::new("python3 -m venv --clear").word(text(&home)?).run(log)?;
-    let install = Line::new(text(&python)?);
+    let install = Line::program(&python);
     install.word("-m").word("pip").word("install").word("--quiet").word(ZIGLANG).run(log)?;
     let says_where = "import ziglang, os; print(os.path.dirname(ziglang.__file__), end='')";
-    let folder = Line::new(text(&python)?).word("-c").word(says_where).stdout()?;
+    let folder = Line::program(&python).word("-c").word(says_where).stdout()?;
     let zig = Path::new(&String::from_utf8(folder)?).join("zig");
     fs::write(&done, text(&zig)?).context("cannot write below the build folder")?;
     Ok(zig)
