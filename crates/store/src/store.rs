@@ -228,6 +228,7 @@ impl Store {
         let path = dir.join("journal");
         let journal = Journal::open(disk, &path, &options.journal)?;
         let found = journal.stat()?.id;
+        notes.extend(journal.opened().damaged_files.iter().cloned());
         if let Some(expected) = manifest.journal.filter(|&expected| expected != found) {
             return Err(Error::OtherJournal { dir: path, found, expected });
         }
@@ -317,6 +318,11 @@ impl Store {
     /// Reads what the journal has that is not in the head yet.
     pub fn catch_up(&self) -> Result<()> {
         self.inner.catch_up()
+    }
+
+    /// Whether there is a store in a folder, though parts of it may be damaged or missing.
+    pub fn is_in(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
+        Local::is_store(&**disk, dir)
     }
 
     /// What can be read now: all that was acknowledged before.
