@@ -145,11 +145,32 @@ fn a_byte_of_a_servers_journal_costs_a_gap() {
         let left = stored(&deck).expect("it answers");
         check_left(left, how);
         assert!(left + told(&deck) >= SENT + MORE, "{left} and {}", told(&deck));
-        deck.audit();
+        let said = "batches missing in the journal: damaged";
+        let is_damaged = matches!(how, Damage::Flipped);
+        assert_eq!(deck.log().contains(said), is_damaged, "{}", deck.log());
+        let audit = deck.audit().to_string();
+        assert_eq!(audit.contains("missing in the journal: damaged"), is_damaged, "{audit}");
         deck.stop();
         deck.start();
         await_stored(&deck, left);
         assert!(left + told(&deck) >= SENT + MORE, "{left}");
+        deck.audit();
+    }
+}
+
+/// Each is kept twice, or follows from what is beside it.
+#[test]
+fn a_server_starts_without_a_manifest_or_the_file_of_its_journal() {
+    let mut deck = Deck::new("serve", "");
+    quiet(&deck);
+    deck.start();
+    send(deck.port, 1..SENT + 1);
+    for lost in ["manifest", "manifest.copy", "journal/journal"] {
+        deck.kill();
+        let path = deck.folder.path("data/store").join(lost);
+        std::fs::remove_file(path).expect("it is there");
+        deck.start();
+        await_stored(&deck, SENT);
         deck.audit();
     }
 }

@@ -1,0 +1,124 @@
+//! Records that the journal loses between their acknowledgement and the store: no more than was damaged, and it is said.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use disk::{Disk, SimDisk};
+use journal::Journal;
+use model::Selector;
+use store::{Grid, Store};
+
+use crate::world::*;
+
+const BATCHES: u64 = 300;
+/// Values of each.
+const VALUES: u64 = 6;
+
+/// Turns over a bit of the first record in segments that has a text.
+fn flip(disk: &SimDisk, text: &[u8]) {
+    let files = disk.files().into_iter().map(|(path, _)| path);
+    for path in files.filter(|path| path.to_string_lossy().contains("/journal/segments/")) {
+        let bytes = disk.contents(&path).unwrap();
+        if let Some(at) = bytes.windows(text.len()).position(|window| window == text) {
+            disk.flip_bit(&path, at as u64, 3);
+            return;
+        }
+    }
+    panic!("no segment has the text");
+}
+
+/// A sender's series is defined by its first record alone.
+#[test]
+fn a_flipped_bit_in_a_series_first_record_loses_one_batch_and_is_told() {
+    let (disk, now) = (SimDisk::new(1), Arc::default());
+    stored(&disk, &now, BATCHES);
+    flip(&disk, b"latency");
+    let (intake, store) = into_store_again(&disk, &now, |_| {});
+    let view = store.view().unwrap();
+    let series = view.select(&Selector::parse("latency").unwrap());
+    let grid = Grid { start: 0, step: 10, columns: 1 };
+    let column = view.histograms(&series, grid).unwrap().next().unwrap().unwrap();
+    assert_eq!(column.value.count(), (BATCHES - 1) * VALUES);
+
+    let damaged = "1 batches missing in the journal: damaged";
+    let stat = store.stat().unwrap();
+    assert!(stat.notes.iter().any(|note| note.starts_with(damaged)), "{:?}", stat.notes);
+    assert!(stat.gaps.iter().any(|gap| gap.reason.starts_with(damaged)), "{:?}", stat.gaps);
+
+    let audit = intake.audit().unwrap();
+    let [of_p, others] = &audit.producers[..] else { panic!("{audit:?}") };
+    let (line, rest) = (&of_p.lines[1], &others.lines[1]);
+    assert_eq!((&*line.hop, &*rest.hop), ("store", "store"));
+    assert_eq!(
+        line.why,
+        "all that is not among 1 batch that were lost in the journal, whose is not known: see others"
+    );
+    assert_eq!((rest.stored.missing, rest.lost.len()), (1, 1));
+    assert_eq!((&*rest.lost[0].reason, rest.lost[0].lost), ("missing in the journal: damaged", 1));
+    assert!(others.is_explained() && of_p.is_explained());
+}
+
+/// Taken in, and gone with its process.
+fn stored(disk: &SimDisk, now: &Arc<AtomicI64>, batches: u64) {
+    let (intake, _store) = into_store(disk, now, |_| {});
+    let producer = intake.producer("p");
+    for _ in 0..batches {
+        let mut writer = intake.writer(WAY);
+        write(&mut writer, "a", VALUES);
+        intake.take(&producer, writer).unwrap().wait().unwrap();
+    }
+    intake.keep_books().unwrap();
+    let audit = intake.audit().unwrap();
+    assert_eq!(audit.producers[0].lines[1].why, "all of the journal is in the store");
+}
+
+#[test]
+fn a_store_whose_journal_file_is_lost_starts_as_segments_say_what_it_was() {
+    let (disk, now) = (SimDisk::new(1), Arc::default());
+    stored(&disk, &now, 3);
+    let lost = Path::new(DIR).join("journal/journal");
+    disk.process().remove(&lost).unwrap();
+    // Who does not know its settings says which command does it.
+    let process: Arc<dyn Disk> = Arc::new(disk.process());
+    let options = store::Options { background: false, ..store::Options::default() };
+    let error = Store::open(Arc::clone(&process), Path::new(DIR), &options).unwrap_err();
+    assert!(error.to_string().contains("`topdeck journal repair`"), "{error}");
+    drop(process);
+    for settings in [Some(journal_settings()), None] {
+        let set = |options: &mut store::Options| options.journal.settings = settings;
+        let (intake, store) = into_store_again(&disk, &now, set);
+        assert_eq!(store.journal().stat().unwrap().settings, journal_settings());
+        let is_told = store.stat().unwrap().notes.iter().any(|note| note.contains("made anew"));
+        assert_eq!(is_told, settings.is_some());
+        let audit = intake.audit().unwrap();
+        assert_eq!(audit.producers[0].lines[1].stored.values, 3 * VALUES);
+        assert!(audit.producers[0].is_explained());
+    }
+}
+
+#[test]
+fn no_journal_is_made_in_the_place_of_one_whose_file_is_lost() {
+    let (disk, now) = (SimDisk::new(1), Arc::default());
+    stored(&disk, &now, 1);
+    let dir = Path::new(DIR).join("journal");
+    let process = disk.process();
+    process.remove(&dir.join("journal")).unwrap();
+    let made = Journal::create(&process, &dir, 8, 0, &journal_settings());
+    assert!(matches!(made, Err(journal::Error::Exists { .. })), "{made:?}");
+}
+
+#[test]
+fn a_store_without_its_manifest_is_there_while_the_copy_is() {
+    let (disk, now) = (SimDisk::new(1), Arc::default());
+    stored(&disk, &now, 3);
+    let process: Arc<dyn Disk> = Arc::new(disk.process());
+    for name in ["manifest", "manifest.copy"] {
+        process.remove(&Path::new(DIR).join(name)).unwrap();
+        assert!(Store::is_in(&process, Path::new(DIR)).unwrap(), "{name}");
+        let (intake, store) = into_store_again(&disk, &now, |_| {});
+        let notes = store.stat().unwrap().notes;
+        assert!(notes.iter().any(|note| note.contains("manifest")), "{notes:?}");
+        assert_eq!(intake.audit().unwrap().producers[0].lines[1].stored.values, 3 * VALUES);
+    }
+}
