@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail};
 use forward::Forward;
 use host::Host;
 use intake::{Home, Intake};
-use journal::Journal;
+use journal::{Journal, Supervisor, supervisor};
 use listen::Listener;
 use pull::Pull;
 use store::{Keep, Store};
@@ -334,6 +334,7 @@ fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> R
             series_max: series.unwrap_or(default.limits.series_max),
             ..default.limits
         },
+        journal: journal::Options { supervisor: supervisor(), ..default.journal },
         ..default
     };
     let mut store = Store::open(disk(), dir, &options).map_err(&told)?;
@@ -347,6 +348,12 @@ fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> R
         keep(&store, rules.iter().map(|rule| rule.0.clone()).collect(), dir)?;
     }
     Ok(Home::Store(Arc::new(store)))
+}
+
+/// What runs threads again that panic, and logs it.
+fn supervisor() -> Supervisor {
+    let log: supervisor::Log = Arc::new(|message: &str| say(message));
+    Supervisor::new(supervisor::Settings { log: Some(log), ..supervisor::Settings::default() })
 }
 
 fn keep(store: &Store, rules: Vec<Keep>, dir: &Path) -> Result<()> {
@@ -363,7 +370,8 @@ fn journal_home(dir: &Path, settings: &journal::Settings) -> Result<Home> {
     if !dir.join("journal").exists() {
         Journal::create(&*disk, dir, journal::random_id(), now, settings)?;
     }
-    let options = journal::Options { alone: true, ..journal::Options::default() };
+    let options =
+        journal::Options { alone: true, supervisor: supervisor(), ..journal::Options::default() };
     let mut journal = Journal::open(Arc::clone(&disk), dir, &options)?;
     if journal.stat()?.settings.limits != settings.limits {
         // They count for those who open it from now on.
