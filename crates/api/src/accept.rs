@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use intake::{Restartable, Supervisor, caught};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -37,34 +38,55 @@ pub(crate) struct Accepting {
     pub(crate) connections: Arc<Semaphore>,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) secured: Secured,
+    pub(crate) supervisor: Supervisor,
 }
 
-/// Accepts until the server stops.
-pub(crate) async fn accept(listener: TcpListener, accepting: Accepting) {
-    let builder = Arc::new(builder(&accepting.gate.limits));
-    let mut phase = accepting.phase.clone();
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            _ = phase.wait_for(|&phase| phase != Phase::Open) => return,
-            accepted = listener.accept() => accepted,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) if is_of_one(&error) => continue,
-            Err(_) => {
-                accepting.gate.refused.count(Why::Accept);
-                tokio::time::sleep(PAUSE).await;
-                continue;
+/// Accepts the connections of one address, until the server stops.
+pub(crate) struct Acceptor {
+    pub(crate) listener: TcpListener,
+    pub(crate) accepting: Accepting,
+}
+
+impl Restartable for Acceptor {
+    async fn run(&mut self) {
+        let Acceptor { listener, accepting } = self;
+        let builder = Arc::new(builder(&accepting.gate.limits));
+        let mut phase = accepting.phase.clone();
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = phase.wait_for(|&phase| phase != Phase::Open) => return,
+                accepted = listener.accept() => accepted,
+            };
+            accepting.supervisor.fault_point("accept");
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) if is_of_one(&error) => continue,
+                Err(_) => {
+                    accepting.gate.refused.count(Why::Accept);
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            match Arc::clone(&accepting.connections).try_acquire_owned() {
+                Ok(permit) => {
+                    let (accepting, builder) = (accepting.clone(), Arc::clone(&builder));
+                    tokio::spawn(async move {
+                        let supervisor = accepting.supervisor.clone();
+                        let served = caught(connection(stream, accepting, builder, permit)).await;
+                        if let Err(panic) = served {
+                            supervisor.thread("connection").caught(&*panic);
+                        }
+                    });
+                }
+                Err(_) => accepting.gate.refused.count(Why::Connections),
             }
-        };
-        match Arc::clone(&accepting.connections).try_acquire_owned() {
-            Ok(permit) => {
-                let (accepting, builder) = (accepting.clone(), Arc::clone(&builder));
-                tokio::spawn(connection(stream, accepting, builder, permit));
-            }
-            Err(_) => accepting.gate.refused.count(Why::Connections),
         }
+    }
+
+    async fn stopped(&mut self) {
+        // An error is a stop without a word.
+        let _ = self.accepting.phase.wait_for(|&phase| phase != Phase::Open).await;
     }
 }
 
@@ -120,11 +142,12 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     accepting: Accepting,
     builder: &Builder<TokioExecutor>,
 ) {
-    let Accepting { gate, mut phase, .. } = accepting;
+    let Accepting { gate, mut phase, supervisor, .. } = accepting;
     let life = Life::new();
     let service = {
         let (gate, life, phase) = (Arc::clone(&gate), Arc::clone(&life), phase.clone());
         service_fn(move |request: Request<Incoming>| {
+            supervisor.fault_point(format_args!("request {}", request.uri().path()));
             let in_flight = life.request();
             let answer = Arc::clone(&gate).answer(peer.clone(), request);
             let phase = phase.clone();

@@ -72,7 +72,7 @@ pub struct Desk {
     /// When it was opened, in nanoseconds since the Unix epoch.
     pub(crate) since: i64,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) health: Recent<Result<(), String>>,
+    pub(crate) health: Recent<Result<String, String>>,
     pub(crate) metrics: Recent<Arc<str>>,
     /// Held while a snapshot is made or removed: one of a name is not removed while it is made. Nothing else is locked
     /// here meanwhile; the store locks what it needs within.
@@ -158,6 +158,11 @@ impl Desk {
     pub(crate) fn parts(&self) -> Vec<(&'static str, Json)> {
         let parts = self.parts.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         parts.iter().map(|(name, read)| (*name, read())).collect()
+    }
+
+    /// A point at which a test may have a panic thrown.
+    pub(crate) fn fault_point(&self, name: &str) {
+        self.intake.supervisor().fault_point(name);
     }
 
     /// Ends live streams, so that their connections can be closed.

@@ -1,10 +1,12 @@
-//! Whether topdeck is well, for those who start and watch it; no token is asked for, and nothing is told.
+//! Whether topdeck is well, for those who start and watch it. No token is asked for, so nothing is
+//! told but what failed: threads that are down, and inputs that are quarantined.
 
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::routing;
 use http::StatusCode;
+use intake::Intake;
 
 use crate::context::Context;
 use crate::openapi::Route;
@@ -17,7 +19,7 @@ pub(crate) const ROUTES: &[Route] = &[
         routing::get(health)
     })
     .with_scope(None)
-    .answers(200, KIND, "it is"),
+    .answers(200, KIND, "it is, and which inputs are quarantined; 503 if not, and why"),
     Route::get("/-/healthy", "As Prometheus: whether it is well.", &[], || routing::get(health))
         .with_scope(None)
         .answers(200, KIND, "it is"),
@@ -29,16 +31,29 @@ pub(crate) const ROUTES: &[Route] = &[
 /// So long the same is told: whoever asks needs no token, and may ask as often as they like.
 pub(crate) const AGE_MAX: Duration = Duration::from_secs(1);
 
-async fn health(State(context): State<Context>) -> Result<&'static str, Problem> {
+async fn health(State(context): State<Context>) -> Result<String, Problem> {
     let intake = context.intake.clone();
-    let found = context.desk.health.get(move || match intake.home().journal().stat() {
-        Ok(stat) if stat.poisoned => {
-            Err("writing to the journal failed; see /v1/status and start topdeck anew".to_owned())
-        }
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.to_string()),
-    });
+    let found = context.desk.health.get(move || find(&intake));
     let outcome = found.await.unwrap_or_else(|error| Err(format!("BUG: {error}")));
-    let unwell = |what: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what);
-    outcome.map(|()| "topdeck is well\n").map_err(unwell)
+    outcome.map_err(|what| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what))
+}
+
+/// What is told: a line, and one for each quarantined input. Those are no reason to start topdeck
+/// anew: it would meet them again.
+fn find(intake: &Intake) -> Result<String, String> {
+    let stat = intake.home().journal().stat().map_err(|error| error.to_string())?;
+    if stat.poisoned {
+        let what = "writing to the journal failed; see /v1/status and start topdeck anew";
+        return Err(what.to_owned());
+    }
+    let supervisor = intake.supervisor();
+    let failures = supervisor.failures();
+    if !failures.is_empty() {
+        return Err(format!("{}; see threads in /v1/status", failures.join("; ")));
+    }
+    let mut told = "topdeck is well\n".to_owned();
+    for input in supervisor.quarantined() {
+        told += &format!("{} is quarantined; see /v1/status\n", input.name);
+    }
+    Ok(told)
 }

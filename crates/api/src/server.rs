@@ -10,13 +10,14 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Method, StatusCode, Uri};
+use intake::{Restartable, keep_running};
 use net::tls::{ServerTls, TlsError};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
-use crate::accept::{Accepting, accept};
+use crate::accept::{Accepting, Acceptor};
 use crate::access::{Access, is_loopback, scoped};
 use crate::batches;
 use crate::connection::Phase;
@@ -154,6 +155,7 @@ impl Server {
             hosts: settings.hosts.clone(),
         };
         let desk = Arc::clone(&context.desk);
+        let supervisor = context.intake.supervisor().clone();
         let router = router(limits.body_bytes).with_state(context);
         let gate = Arc::new(Gate::new(access, limits, router, &meter));
         let connections_max = gate.limits.connections.min(files).min(Semaphore::MAX_PERMITS);
@@ -178,11 +180,16 @@ impl Server {
                 connections: Arc::clone(&server.connections),
                 phase: server.phase.subscribe(),
                 secured,
+                supervisor: supervisor.clone(),
             };
-            server.tasks.push(tokio::spawn(accept(listener, accepting)));
+            let acceptor = Acceptor { listener, accepting };
+            let task = keep_running(supervisor.thread("accept"), acceptor);
+            server.tasks.push(tokio::spawn(task));
         }
         if let Some(path) = server.settings.tokens.clone() {
-            server.tasks.push(tokio::spawn(look_at_tokens(path, Arc::clone(&server.gate), desk)));
+            let watch = TokenWatch { path, gate: Arc::clone(&server.gate), desk };
+            let task = keep_running(supervisor.thread("tokens"), watch);
+            server.tasks.push(tokio::spawn(task));
         }
         Ok(server)
     }
@@ -350,27 +357,43 @@ fn changed(path: &Path) -> Option<(SystemTime, u64)> {
 
 /// A token that is added or removed counts soon after, without a reload. While the file cannot be read, the tokens stay
 /// as they were, and the status says so.
-async fn look_at_tokens(path: PathBuf, gate: Arc<Gate>, desk: Arc<Desk>) {
-    let mut seen = None;
-    desk.tell("tokens_trouble", || Json::Null);
-    loop {
-        let now = changed(&path);
-        if now != seen {
-            match Tokens::open(&path) {
-                Ok(tokens) => {
-                    put(&gate, tokens);
-                    seen = now;
-                    desk.tell("tokens_trouble", || Json::Null);
-                }
-                // Looked at again soon, whether it changes or not.
-                Err(error) => {
-                    gate.unread_tokens.add(1);
-                    let why = format!("{error}; the tokens that were read before go on counting");
-                    desk.tell("tokens_trouble", move || Json::Text(why.clone()));
+struct TokenWatch {
+    path: PathBuf,
+    gate: Arc<Gate>,
+    desk: Arc<Desk>,
+}
+
+impl Restartable for TokenWatch {
+    async fn run(&mut self) {
+        let TokenWatch { path, gate, desk } = self;
+        let mut seen = None;
+        desk.tell("tokens_trouble", || Json::Null);
+        loop {
+            let now = changed(path);
+            desk.fault_point("tokens");
+            if now != seen {
+                match Tokens::open(path) {
+                    Ok(tokens) => {
+                        put(gate, tokens);
+                        seen = now;
+                        desk.tell("tokens_trouble", || Json::Null);
+                    }
+                    // Looked at again soon, whether it changes or not.
+                    Err(error) => {
+                        gate.unread_tokens.add(1);
+                        let why =
+                            format!("{error}; the tokens that were read before go on counting");
+                        desk.tell("tokens_trouble", move || Json::Text(why.clone()));
+                    }
                 }
             }
+            tokio::time::sleep(TOKENS_LOOKED_AT).await;
         }
-        tokio::time::sleep(TOKENS_LOOKED_AT).await;
+    }
+
+    /// It is aborted.
+    async fn stopped(&mut self) {
+        std::future::pending().await
     }
 }
 

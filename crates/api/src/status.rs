@@ -44,10 +44,44 @@ async fn status(State(context): State<Context>) -> Result<Written, Refusal> {
             ("store", store),
             ("journal", journal),
         ];
+        let supervisor = shared.intake.supervisor();
+        fields.push(("threads", threads(supervisor)));
+        fields.push(("quarantined", quarantined(supervisor)));
         fields.extend(shared.desk.parts());
         shared.desk.answer(&Object(fields))
     };
     context.desk.blocking("status", None, work).await
+}
+
+/// Threads, and how often they were run again after a panic.
+fn threads(supervisor: &intake::Supervisor) -> Json {
+    let thread = |thread: intake::ThreadStatus| {
+        let (panic, time) = match thread.last_panic {
+            Some(last) => (Text(last.message), Integer(last.time.into())),
+            None => (Null, Null),
+        };
+        Object(vec![
+            ("name", Text(thread.name)),
+            ("running", integer(thread.running as u64)),
+            ("down", integer(thread.waiting as u64)),
+            ("restarts", integer(thread.restarts)),
+            ("last_panic", panic),
+            ("last_panic_ns", time),
+        ])
+    };
+    List(supervisor.threads().into_iter().map(thread).collect())
+}
+
+/// Inputs that are left out because work on them panicked again and again.
+fn quarantined(supervisor: &intake::Supervisor) -> Json {
+    let input = |input: intake::QuarantinedInput| {
+        Object(vec![
+            ("input", Text(input.name)),
+            ("reason", Text(input.reason)),
+            ("since_ns", Integer(input.time.into())),
+        ])
+    };
+    List(supervisor.quarantined().into_iter().map(input).collect())
 }
 
 fn store(stat: &store::Stat) -> Json {

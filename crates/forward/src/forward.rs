@@ -45,7 +45,8 @@ impl Forward {
                 .intake
                 .add_hop(task.subscriber.clone(), Arc::clone(&task.ledger) as Arc<dyn Hop>);
             forward.boards.push(task.board.clone());
-            forward.tasks.push(tokio::spawn(task.run()));
+            let supervised = forward.intake.supervisor().thread(task.subscriber.clone());
+            forward.tasks.push(tokio::spawn(intake::keep_running(supervised, task)));
         }
         Ok(forward)
     }
@@ -120,7 +121,7 @@ impl Forward {
     pub async fn stop(self) {
         self.stop.send_replace(Some(Instant::now() + self.settings.grace));
         for task in self.tasks {
-            // It does not panic but for a bug, which it has told already.
+            // A panic is told by the supervisor.
             let _ = task.await;
         }
         for site in &self.settings.sites {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
-use intake::Intake;
+use intake::{Intake, Restartable};
 use net::dial::{Allowance, Connection, Dialer};
 use net::{Target, parcels};
 use tokio::sync::watch;
@@ -70,9 +70,11 @@ enum Next {
     Wait(Duration),
 }
 
-impl Task {
+/// After a panic everything behind the last acknowledgement is read and sent again: the site knows
+/// repeats.
+impl Restartable for Task {
     /// Runs until a stop is asked for.
-    pub(crate) async fn run(mut self) {
+    async fn run(&mut self) {
         let mut state = State {
             supply: None,
             connection: None,
@@ -108,6 +110,13 @@ impl Task {
         }
     }
 
+    async fn stopped(&mut self) {
+        // An error is a stop without a word.
+        let _ = self.stop.wait_for(Option::is_some).await;
+    }
+}
+
+impl Task {
     /// Writes the book of what the site has, and moves its subscriber; that is moved after the next start if it is
     /// not open now.
     async fn save(&self, supply: Option<Supply>) -> Result<()> {
@@ -126,10 +135,12 @@ impl Task {
             return Ok(Next::Idle);
         };
         self.note(&load);
+        self.intake.supervisor().fault_point(format_args!("site {}", self.name));
         let answer = tokio::select! {
             answer = self.send(state, &load) => answer,
             () = over(self.stop.clone()) => Answer::none("stopped".to_owned()),
         };
+        self.intake.supervisor().fault_point(format_args!("site {} answered", self.name));
         if let Some(accepted) = answer.accepted {
             self.accepted(state, accepted, &load);
         }

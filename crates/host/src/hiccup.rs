@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hist::{Histogram, SharedRecorder};
-use intake::Counter;
+use intake::{Counter, SupervisedThread};
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -51,7 +51,11 @@ impl std::fmt::Debug for Waits {
 
 impl Hiccup {
     /// Begins. `unrecorded` counts moments beyond [`MISSED_MAX`].
-    pub(crate) fn start(period: Duration, unrecorded: Counter) -> Result<(Hiccup, Waits)> {
+    pub(crate) fn start(
+        period: Duration,
+        unrecorded: Counter,
+        supervised: SupervisedThread,
+    ) -> Result<(Hiccup, Waits)> {
         let recorder = SharedRecorder::new();
         let stop = Arc::new(AtomicBool::new(false));
         let (name, waits) = ("hiccup", Waits(recorder.clone()));
@@ -59,7 +63,13 @@ impl Hiccup {
             let stop = Arc::clone(&stop);
             // A period is 10 s at the most.
             let period = period.as_nanos() as u64;
-            move || run(period, &stop, &recorder, &unrecorded)
+            move || {
+                let work = || {
+                    supervised.fault_point();
+                    run(period, &stop, &recorder, &unrecorded);
+                };
+                let _ = supervised.run(|| stop.load(Ordering::Relaxed), work);
+            }
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
         let thread = thread.map_err(|source| Error::Thread { name, source })?;
@@ -71,7 +81,7 @@ impl Hiccup {
         // Relaxed: nothing but the word itself is told.
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It does not panic but for a bug, which it has told already.
+            // A panic is told by the supervisor.
             let _ = thread.join();
         }
     }
@@ -200,8 +210,9 @@ mod tests {
 
     #[test]
     fn the_thread_records_and_ends() {
+        let thread = intake::Supervisor::default().thread("hiccup");
         let (mut hiccup, waits) =
-            Hiccup::start(Duration::from_micros(200), Counter::default()).unwrap();
+            Hiccup::start(Duration::from_micros(200), Counter::default(), thread).unwrap();
         while waits.0.snapshot().count() < 20 {
             std::thread::yield_now();
         }

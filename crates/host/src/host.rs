@@ -42,7 +42,7 @@ impl Host {
                 "moments of long stalls that are in no distribution of hiccups",
                 &[],
             );
-            Hiccup::start(period, unrecorded)
+            Hiccup::start(period, unrecorded, intake.supervisor().thread("hiccup"))
         });
         let (hiccup, waits) = hiccup.transpose()?.unzip();
         let programs = settings.programs.map(|period| {
@@ -56,13 +56,14 @@ impl Host {
         let mut sources = Sources::open(&settings, waits, began, &meter);
         let tables = sources
             .take_processes()
-            .map(|processes| table::publish(processes, settings.folder.clone(), &meter));
+            .map(|processes| table::publish(processes, settings.folder.clone(), &intake));
         let (tables, unpublished) = tables.transpose()?.unzip();
         if let Some(why) = unpublished.flatten() {
             sources.add_note(format!("the table of processes is not published now: {why}"));
         }
         let notes = sources.notes().to_vec();
-        let worker = Worker {
+        let supervised = intake.supervisor().thread("host");
+        let mut worker = Worker {
             producer: intake.producer("host"),
             host,
             sources,
@@ -86,7 +87,7 @@ impl Host {
             ),
             intake,
         };
-        let thread = Thread::start("host", None, move |stop| worker.run(stop))?;
+        let thread = Thread::start("host", None, supervised, move |stop| worker.run(stop))?;
         Ok(Host { programs, thread, _tables: tables, notes })
     }
 
@@ -120,7 +121,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, stop: &Stop) -> Result<()> {
+    fn run(&mut self, stop: &Stop) -> Result<()> {
         let intake = Arc::clone(&self.intake);
         while let Some(end) = next_boundary(stop, intake.settings().interval, || intake.now()) {
             // What is not taken comes again; it was counted.
@@ -144,6 +145,7 @@ impl Worker {
         }
         let mut report = Report::new(&mut writer, &self.host, self.since, end);
         self.sources.read(&mut report);
+        self.intake.supervisor().fault_point("host reading");
         let gauges = report.gauges;
         if report.refused.is_some() {
             self.refused.add(1);

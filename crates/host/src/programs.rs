@@ -27,7 +27,8 @@ pub(crate) fn collect(
 ) -> Result<Thread<Result<()>>> {
     let meter = intake.meter();
     let deferred = "readings of programs that were not taken, and came again within the next";
-    let worker = Worker {
+    let supervised = intake.supervisor().thread("programs");
+    let mut worker = Worker {
         producer: intake.producer("programs"),
         collector: Collector::new(meter),
         host,
@@ -41,7 +42,7 @@ pub(crate) fn collect(
         deferred: meter.counter("topdeck_programs_deferred_total", deferred, &[]),
         intake,
     };
-    Thread::start("programs", None, move |stop| worker.run(stop))
+    Thread::start("programs", None, supervised, move |stop| worker.run(stop))
 }
 
 /// The thread's.
@@ -58,7 +59,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, stop: &Stop) -> Result<()> {
+    fn run(&mut self, stop: &Stop) -> Result<()> {
         let intake = Arc::clone(&self.intake);
         while let Some(end) = next_boundary(stop, self.period, || intake.now()) {
             let began = Instant::now();

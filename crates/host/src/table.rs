@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use intake::{Counter, Meter, Timer};
+use intake::{Counter, Intake, Timer};
 use shm::table::{Process, Taken, Writer};
 
 use crate::error::Result;
@@ -24,8 +24,9 @@ const STACK_BYTES: usize = 128 << 10;
 pub(crate) fn publish(
     processes: Processes,
     folder: Option<PathBuf>,
-    meter: &Meter,
+    intake: &Intake,
 ) -> Result<(Thread<()>, Option<String>)> {
+    let meter = intake.meter();
     let mut worker = Worker {
         processes,
         folder,
@@ -43,8 +44,9 @@ pub(crate) fn publish(
     };
     let note = worker.publish().err();
     let is_published = note.is_none();
+    let supervised = intake.supervisor().thread("processes");
     let run = move |stop: &Stop| worker.run(stop, is_published);
-    Ok((Thread::start("processes", Some(STACK_BYTES), run)?, note))
+    Ok((Thread::start("processes", Some(STACK_BYTES), supervised, run)?, note))
 }
 
 /// The thread's.
@@ -57,7 +59,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, stop: &Stop, mut is_published: bool) {
+    fn run(&mut self, stop: &Stop, mut is_published: bool) {
         loop {
             let periods = if is_published { 1 } else { PERIODS_PER_TRY };
             if stop.wait(PERIOD * periods) {

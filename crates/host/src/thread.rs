@@ -4,21 +4,25 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use intake::SupervisedThread;
+
 use crate::error::{Error, Result};
 
 /// A thread. It is told to stop, and waited for, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Thread<T> {
     stop: Arc<Stop>,
-    handle: Option<JoinHandle<T>>,
+    handle: Option<JoinHandle<Option<T>>>,
 }
 
 impl<T: Send + 'static> Thread<T> {
-    /// Begins, with a stack of so many bytes, or of as many as threads have.
+    /// Begins, with a stack of so many bytes, or of as many as threads have. After a panic `work`
+    /// is done again.
     pub(crate) fn start(
         name: &'static str,
         stack_bytes: Option<usize>,
-        work: impl FnOnce(&Stop) -> T + Send + 'static,
+        supervised: SupervisedThread,
+        mut work: impl FnMut(&Stop) -> T + Send + 'static,
     ) -> Result<Thread<T>> {
         let stop = Arc::new(Stop::default());
         let builder = std::thread::Builder::new().name(name.to_owned());
@@ -28,7 +32,13 @@ impl<T: Send + 'static> Thread<T> {
         };
         let run = {
             let stop = Arc::clone(&stop);
-            move || work(&stop)
+            move || {
+                let run = || {
+                    supervised.fault_point();
+                    work(&stop)
+                };
+                supervised.run(|| stop.is_said(), run)
+            }
         };
         let handle = builder.spawn(run).map_err(|source| Error::Thread { name, source })?;
         Ok(Thread { stop, handle: Some(handle) })
@@ -36,10 +46,10 @@ impl<T: Send + 'static> Thread<T> {
 }
 
 impl<T> Thread<T> {
-    /// Ends it: what came of its work, once. It panics only for a bug, which it has told already; then there is nothing.
+    /// Ends it: what came of its work, once; nothing if it panicked at the end.
     pub(crate) fn stop(&mut self) -> Option<T> {
         self.stop.say();
-        self.handle.take()?.join().ok()
+        self.handle.take()?.join().ok().flatten()
     }
 }
 
@@ -61,6 +71,10 @@ impl Stop {
     fn say(&self) {
         *self.said.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
+    }
+
+    fn is_said(&self) -> bool {
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits that long, or until it is said. Whether it was.
@@ -167,7 +181,8 @@ mod tests {
     #[test]
     fn a_thread_that_is_dropped_has_ended() {
         let (sender, receiver) = std::sync::mpsc::channel();
-        let thread = Thread::start("test", None, move |stop| {
+        let supervised = intake::Supervisor::default().thread("test");
+        let thread = Thread::start("test", None, supervised, move |stop| {
             while !stop.wait(Duration::from_secs(3_600)) {}
             sender.send(7)
         });

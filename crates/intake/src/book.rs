@@ -5,6 +5,7 @@
 //! written, read, and led on: what is before its position it does not take again.
 
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 
 use journal::Identity;
 use model::Gap;
@@ -66,8 +67,10 @@ pub struct Counted {
 impl Counted {
     /// A record of a journal, and the gaps in it.
     pub fn of(position: u64, identity: Option<Identity>, bytes: &[u8]) -> Counted {
+        // A record on which counting panics counts as one that cannot be read.
+        let counted = catch_unwind(|| count(bytes).ok()).unwrap_or(None);
         let (counts, gaps) =
-            count(bytes).map_or((None, Vec::new()), |(counts, gaps)| (Some(counts), gaps));
+            counted.map_or((None, Vec::new()), |(counts, gaps)| (Some(counts), gaps));
         Counted { position, identity, counts, gaps }
     }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use journal::{Clock, Item, Level, Start, Subscriber};
+use journal::{Clock, Item, Level, Start, Subscriber, Supervisor};
 use model::Gap;
 
 use crate::book::Book;
@@ -39,6 +39,9 @@ pub(crate) struct Books {
     /// Sources run that lose what they have when they are killed.
     is_lossy: AtomicBool,
     has_new_names: AtomicBool,
+    /// Whoever counted last has not ended in order: what the subscriber gave may not be counted.
+    is_broken: AtomicBool,
+    supervisor: Supervisor,
     /// Bytes that were counted since the book was written: the journal has to keep them.
     unsaved_bytes: AtomicU64,
     /// What was found damaged.
@@ -105,6 +108,8 @@ impl Books {
             killed: Mutex::new(killed),
             is_lossy: AtomicBool::new(false),
             has_new_names: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+            supervisor: home.supervisor().clone(),
             unsaved_bytes: AtomicU64::new(0),
             notes,
         };
@@ -127,11 +132,24 @@ impl Books {
     pub(crate) fn read_on(&self) -> Result<bool> {
         let mut reading = locked(&self.reading);
         let begun = reading.position();
+        if self.is_broken.swap(true, Ordering::Relaxed) {
+            // What is counted already is passed over.
+            reading.seek(locked(&self.book).position())?;
+        }
+        let counted = self.count(&mut reading);
+        self.is_broken.store(false, Ordering::Relaxed);
+        counted?;
+        Ok(reading.position() != begun)
+    }
+
+    fn count(&self, reading: &mut Subscriber) -> Result<()> {
         while let Some(item) = reading.next()? {
             let mut book = locked(&self.book);
             match item {
                 Item::Batch(batch) => {
                     for record in batch.records() {
+                        self.supervisor
+                            .fault_point(format_args!("books record {}", record.position));
                         book.add(record.position, record.identity, record.bytes);
                         self.unsaved_bytes.fetch_add(record.bytes.len() as u64, Ordering::Relaxed);
                     }
@@ -139,7 +157,7 @@ impl Books {
                 Item::Gap(gap) => book.miss(&gap),
             }
         }
-        Ok(reading.position() != begun)
+        Ok(())
     }
 
     /// Writes the book, and lets the journal go what is in it.

@@ -1,8 +1,9 @@
 //! One synchronisation for all who wait: a thread of its own makes the journal durable as long as somebody waits.
 //!
-//! What has become of it is told under one lock, `wanted`, so that nobody who looks and then waits misses it. The
-//! thread ends when it is stopped, when the journal acknowledges nothing any more, or with a panic; in each case
-//! whoever waits then, or comes later, is told so.
+//! What has become of it is told under one lock, `wanted`, so that nobody who looks and then waits
+//! misses it. The thread ends when it is stopped, or when the journal acknowledges nothing any
+//! more; in each case whoever waits then, or comes later, is told so. After a panic it is run
+//! again, and those who wait go on waiting.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,8 +82,14 @@ impl Commit {
         let thread = match has_thread {
             true => {
                 let shared = Arc::clone(&shared);
+                let supervised = shared.home.supervisor().thread("commit");
+                let work = move || {
+                    let _ending = Ending(&shared);
+                    let is_stopping = || locked(&shared.wanted).stop;
+                    let _ = supervised.run(is_stopping, || run(&shared));
+                };
                 let thread = std::thread::Builder::new().name("commit".to_owned());
-                Some(thread.spawn(move || run(&shared))?)
+                Some(thread.spawn(work)?)
             }
             false => None,
         };
@@ -147,7 +154,7 @@ impl Commit {
         locked(&self.shared.wanted).stop = true;
         self.shared.wake.notify_one();
         match locked(&self.thread).take() {
-            // It does not panic but for a bug, which it has told already.
+            // A panic is told by the supervisor.
             Some(thread) => drop(thread.join()),
             None if !self.shared.has_thread => {
                 let _ending = Ending(&self.shared);
@@ -177,8 +184,8 @@ impl Drop for Ending<'_> {
 }
 
 fn run(shared: &Shared) {
-    let _ending = Ending(shared);
     loop {
+        shared.home.supervisor().fault_point("commit");
         {
             let mut wanted = locked(&shared.wanted);
             while wanted.position <= shared.reached.borrow().position && !wanted.stop {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journal::{Ack, Identity, Journal, Level};
+use journal::{Ack, Identity, Journal, Level, Supervisor};
 use model::Batch;
 use store::Store;
 
@@ -26,6 +26,11 @@ impl Home {
             Home::Store(store) => store.journal(),
             Home::Journal(journal) => journal,
         }
+    }
+
+    /// What runs threads again that panic.
+    pub(crate) fn supervisor(&self) -> &Supervisor {
+        self.journal().supervisor()
     }
 
     /// The store, if there is one.

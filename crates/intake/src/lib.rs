@@ -18,6 +18,7 @@ mod home;
 mod meter;
 mod own;
 mod producer;
+mod restart;
 mod series;
 mod take;
 mod upkeep;
@@ -33,8 +34,12 @@ pub use commit::Receipt;
 pub use counts::{Counts, Loss};
 pub use error::{Error, Result};
 pub use home::Home;
+pub use journal::supervisor::{
+    QuarantinedInput, SupervisedThread, Supervisor, ThreadStatus, panic_message,
+};
 pub use meter::{Counter, Measured, Meter, Now, Timer};
 pub use producer::Producer;
+pub use restart::{Restartable, caught, keep_running};
 pub use take::{Intake, Settings};
 pub use way::Way;
 pub use writer::Writer;

@@ -20,6 +20,7 @@ pub(crate) fn add(meter: &Meter, home: Home) {
         of_store(&home, &mut gauge);
         of_process(&mut gauge);
         of_clock(&mut gauge);
+        of_threads(&home, all);
     });
 }
 
@@ -64,6 +65,22 @@ fn of_process(gauge: Gauge<'_>) {
         let files = files.count() as f64;
         gauge("topdeck_process_open_files", "files this process has open", &[], files);
     }
+}
+
+/// Threads that were run again after a panic, and inputs that work panicked on.
+fn of_threads(home: &Home, all: &mut Vec<Measured>) {
+    let supervisor = home.supervisor();
+    let mut count = |name, about, labels, count| {
+        all.push(Measured { name, about, labels, value: Now::Count(count) });
+    };
+    for thread in supervisor.threads() {
+        let labels = vec![("thread".to_owned(), thread.name)];
+        let about = "threads that were run again after a panic";
+        count("topdeck_thread_restarts_total", about, labels, thread.restarts);
+    }
+    let about = "inputs that were quarantined because work on them panicked again and again";
+    let total = supervisor.quarantined_total();
+    count("topdeck_quarantined_inputs_total", about, Vec::new(), total);
 }
 
 /// How the clock is that times of arrival are from (docs/clock.md).

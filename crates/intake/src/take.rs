@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use journal::{Ack, Clock, Identity, Level};
+use journal::{Ack, Clock, Identity, Level, Supervisor};
 use model::{Batch, SeriesId, SeriesRef};
 
 use crate::audit::{Audit, Facts, Hop, Source};
@@ -186,8 +186,13 @@ impl Intake {
         let thread = match shared.settings.background {
             true => {
                 let shared = Arc::clone(&shared);
+                let supervised = shared.home.supervisor().thread("books");
+                let work = move || {
+                    let is_stopping = || *locked(&shared.stop.0);
+                    let _ = supervised.run(is_stopping, || upkeep::run(&shared));
+                };
                 let thread = std::thread::Builder::new().name("books".to_owned());
-                Some(thread.spawn(move || upkeep::run(&shared)).map_err(no_thread)?)
+                Some(thread.spawn(work).map_err(no_thread)?)
             }
             false => None,
         };
@@ -197,6 +202,11 @@ impl Intake {
     /// What batches end in.
     pub fn home(&self) -> &Home {
         &self.shared.home
+    }
+
+    /// What runs threads again that panic; one for all roles.
+    pub fn supervisor(&self) -> &Supervisor {
+        self.shared.home.supervisor()
     }
 
     /// How batches are taken.
@@ -300,7 +310,7 @@ impl Intake {
         let thread = locked(&self.thread).take();
         let is_first = thread.is_some() || !self.shared.settings.background;
         if let Some(thread) = thread {
-            // It does not panic but for a bug, which it has told already.
+            // A panic is told by the supervisor.
             let _ = thread.join();
         }
         self.shared.commit.stop();

@@ -25,6 +25,7 @@ pub(crate) fn run(shared: &Shared) {
     let mut boundary = next_after(now());
     let mut saved = Instant::now();
     loop {
+        shared.home.supervisor().fault_point("books");
         // A clock that was set back must not silence it.
         boundary = boundary.min(next_after(now()));
         let left = Duration::from_nanos(boundary.saturating_sub(now()).max(0).cast_unsigned());

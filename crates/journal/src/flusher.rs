@@ -216,6 +216,7 @@ impl Flusher {
             Some(content) => self.put_frame(store, mark, content)?,
             None => mark,
         };
+        store.supervisor.fault_point("journal frame");
         match store.turn() {
             Ok(turn) => store.buffer.publish(Mark { ring: at, ..mark }, turn),
             Err(error) => {
@@ -470,6 +471,13 @@ impl Flusher {
             (published == Some((mark.segment, mark.offset))).then(|| (mark, store.buffer.first()));
         // What is not synchronised yet the next one finds by the durable position.
         self.role.unlock().is_ok()
+    }
+
+    /// Gives the role up, and all that is known here with it: whoever has it next finds it out
+    /// anew.
+    pub(crate) fn forget(&mut self, store: &Store) {
+        self.give_up_role(store);
+        self.left = None;
     }
 
     /// Whether nobody else has done anything since the role was given up. A segment that was begun and not

@@ -24,6 +24,7 @@ use crate::reader::{Reader, Start};
 use crate::settings::{Limits, Settings};
 use crate::store::{Born, Clock, Store, wall_clock};
 use crate::subscriber::Subscriber;
+use crate::supervisor::Supervisor;
 
 /// How a journal is opened; what is chosen anew each time.
 #[derive(Clone)]
@@ -50,6 +51,9 @@ pub struct Options {
     /// Settings for a journal whose file of settings is lost: opening makes it anew from the segments. `None` by
     /// default, as who does not know them leaves it to [`crate::repair`].
     pub settings: Option<Settings>,
+    /// What runs threads again that panic: those of this journal, and of whoever stands on it. One
+    /// of its own by default.
+    pub supervisor: Supervisor,
 }
 
 impl Default for Options {
@@ -63,6 +67,7 @@ impl Default for Options {
             recheck_every: Duration::from_millis(500),
             clock: wall_clock(),
             settings: None,
+            supervisor: Supervisor::default(),
         }
     }
 }
@@ -226,6 +231,7 @@ impl Journal {
             presence,
             clock: Arc::clone(&options.clock),
             wait_max: options.wait_max,
+            supervisor: options.supervisor.clone(),
         };
         let mut flusher = Flusher::new(&store)?;
         if options.background {
@@ -245,8 +251,12 @@ impl Journal {
         let thread = match options.background {
             true => {
                 let inner = Arc::clone(&inner);
-                let spawned =
-                    thread::Builder::new().name("journal".to_owned()).spawn(move || inner.run());
+                let thread = options.supervisor.thread("journal");
+                let run = move || {
+                    let is_stopping = || inner.stop.load(Ordering::SeqCst);
+                    let _ = thread.run(is_stopping, || inner.run());
+                };
+                let spawned = thread::Builder::new().name("journal".to_owned()).spawn(run);
                 Some(spawned.doing("start a thread for it", dir)?)
             }
             false => None,
@@ -289,6 +299,11 @@ impl Journal {
     /// The disk it is on.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.inner.store.disk
+    }
+
+    /// What runs threads again that panic, as it was opened.
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.inner.options.supervisor
     }
 
     /// Its number, as in [`Stat`].
@@ -549,14 +564,26 @@ thread_local! {
 
 impl Inner {
     fn flusher(&self) -> Flushing<'_> {
-        let flusher = self.flusher.lock().unwrap_or_else(PoisonError::into_inner);
+        let flusher = self.flusher.lock().unwrap_or_else(|poisoned| self.distrust(poisoned));
         Flushing { inner: self, flusher }
+    }
+
+    /// The flusher of somebody who panicked while using it: what it knows may be half changed, and
+    /// it begins anew at what is published, as after a process that died.
+    fn distrust<'a>(
+        &'a self,
+        poisoned: PoisonError<MutexGuard<'a, Flusher>>,
+    ) -> MutexGuard<'a, Flusher> {
+        self.flusher.clear_poison();
+        let mut flusher = poisoned.into_inner();
+        flusher.forget(&self.store);
+        flusher
     }
 
     fn try_flusher(&self) -> Option<Flushing<'_>> {
         let flusher = match self.flusher.try_lock() {
             Ok(flusher) => flusher,
-            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::Poisoned(poisoned)) => self.distrust(poisoned),
             Err(TryLockError::WouldBlock) => return None,
         };
         Some(Flushing { inner: self, flusher })
@@ -745,7 +772,13 @@ impl Inner {
     }
 
     fn group(&self) -> MutexGuard<'_, Group> {
-        self.syncing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.syncing.lock().unwrap_or_else(|poisoned| {
+            // What whoever panicked was about to synchronise only they knew. The flusher finds it
+            // again.
+            self.syncing.clear_poison();
+            self.flusher().forget(&self.store);
+            poisoned.into_inner()
+        })
     }
 
     /// Drains the buffer and makes everything durable, for all who wait. They are woken after the group is
@@ -790,6 +823,7 @@ impl Inner {
             }
         };
         let since = Instant::now();
+        self.options.supervisor.fault_point("journal sync");
         match unsynced.sync(&self.store) {
             Ok(upto) if self.store.buffer.state() & POISONED == 0 => {
                 group.took = since.elapsed();
@@ -839,6 +873,7 @@ impl Inner {
         let mut freed = Instant::now();
         let (mut rested, mut busy) = (false, false);
         while !stopped() {
+            self.options.supervisor.fault_point("journal");
             // To be full is something to do, too: it is over when there is room, though nothing waits in the
             // buffer, where nothing is taken meanwhile.
             let pending = || buffer.mark().ring < buffer.end().0 || buffer.state() & FULL != 0;

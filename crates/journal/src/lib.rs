@@ -54,6 +54,7 @@ mod segment;
 mod settings;
 mod store;
 mod subscriber;
+pub mod supervisor;
 mod sync;
 mod twice;
 
@@ -74,6 +75,7 @@ pub use self::{
     },
     store::{Clock, wall_clock},
     subscriber::Subscriber,
+    supervisor::Supervisor,
 };
 
 /// A number for a new journal, from the system's generator of random numbers.

@@ -15,6 +15,7 @@ use crate::places::Places;
 use crate::presence::{Presence, Present};
 use crate::segment::{self, SegmentHead};
 use crate::settings::{AtLimit, Codec, Limits, Settings};
+use crate::supervisor::Supervisor;
 use crate::twice::{PAYLOAD_BYTES, Twice};
 
 /// Tells the time in nanoseconds since the Unix epoch. It may step; nothing but the times shown and the age
@@ -140,6 +141,7 @@ pub(crate) struct Store {
     pub(crate) clock: Clock,
     /// How long to wait for others.
     pub(crate) wait_max: Duration,
+    pub(crate) supervisor: Supervisor,
 }
 
 impl Store {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use collect::graphite;
 use collect::statsd::{self, Metric, Type, Value};
+use intake::{Supervisor, panic_message};
 
 use crate::counters::{Counters, Lost, Reason};
 use crate::held::{Held, Members, SET_MEMBERS_MAX, What, buckets};
@@ -34,6 +36,7 @@ pub(crate) struct Common {
     pub(crate) members: Members,
     /// What is kept for the intake has no room for more: nothing is taken from collectors.
     pub(crate) is_stuck: AtomicBool,
+    pub(crate) supervisor: Supervisor,
 }
 
 /// What becomes of values when memory is full.
@@ -146,8 +149,23 @@ impl Collector {
         self.bytes + self.done_bytes >= self.common.limits.memory_bytes_max
     }
 
-    /// Lines, as they came from somewhere.
+    /// Lines, as they came from somewhere. If reading them panics, the rest of them is refused.
     pub(crate) fn packet(&mut self, bytes: &[u8], from: &dyn Display) {
+        let read = || {
+            self.read(bytes, from);
+            self.common.supervisor.fault_point("listen packet");
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(read)) {
+            let (name, message) = (self.common.protocol.name(), panic_message(&*panic));
+            self.common.supervisor.thread(format!("{name} lines")).caught(&*panic);
+            let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
+            let why = format!("reading {start:?} panicked, please report it: {message}");
+            self.refuse(&why, from);
+        }
+        self.count();
+    }
+
+    fn read(&mut self, bytes: &[u8], from: &dyn Display) {
         match self.common.protocol {
             Protocol::Statsd => statsd::packet(bytes, |found| match found {
                 Ok(statsd::Found::Metric(metric)) => self.metric(&metric, from),
@@ -168,7 +186,6 @@ impl Collector {
                 }
             }
         }
-        self.count();
     }
 
     /// A line that was not even looked at.

@@ -23,10 +23,12 @@ pub(crate) enum Reason {
     Broken,
     /// The kernel's buffer was full.
     Kernel,
+    /// Work on the values panicked.
+    Panic,
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 8] = [
+    pub(crate) const ALL: [Reason; 9] = [
         Reason::Series,
         Reason::Memory,
         Reason::Members,
@@ -35,6 +37,7 @@ impl Reason {
         Reason::Full,
         Reason::Broken,
         Reason::Kernel,
+        Reason::Panic,
     ];
 
     /// The label's value.
@@ -48,6 +51,7 @@ impl Reason {
             Reason::Full => "full",
             Reason::Broken => "broken",
             Reason::Kernel => "kernel",
+            Reason::Panic => "panic",
         }
     }
 
@@ -62,6 +66,7 @@ impl Reason {
             Reason::Full => "the journal had no room for too long",
             Reason::Broken => "the journal failed",
             Reason::Kernel => "datagrams: the kernel's receive buffer was full",
+            Reason::Panic => "work on the values panicked",
         }
     }
 }

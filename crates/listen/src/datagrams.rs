@@ -103,7 +103,7 @@ pub(crate) struct Datagrams {
 
 impl Datagrams {
     /// Until it is to stop.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(&mut self) {
         let mut buffer = vec![0; BYTES_MAX];
         let mut asked = Instant::now();
         let mut woke = asked;

@@ -76,6 +76,9 @@ pub(crate) struct Flusher {
     gauges: HashMap<Box<[u8]>, (f64, i64)>,
     /// The intake had no room when it was tried last.
     is_full: bool,
+    /// What is lost should work on it panic: intervals that are in nobody's keeping meanwhile,
+    /// without their rows.
+    in_hand: Vec<(Interval, Lost)>,
 }
 
 impl Flusher {
@@ -85,11 +88,12 @@ impl Flusher {
         collectors: Vec<Arc<Mutex<Collector>>>,
     ) -> Flusher {
         let (kept, gauges) = (BTreeMap::new(), HashMap::new());
-        Flusher { common, intake, collectors, kept, gauges, is_full: false }
+        Flusher { common, intake, collectors, kept, gauges, is_full: false, in_hand: Vec::new() }
     }
 
     /// Until it is stopped.
-    pub(crate) fn run(mut self, bell: &Bell) {
+    pub(crate) fn run(&mut self, bell: &Bell) {
+        self.lose_in_hand();
         loop {
             let now = self.intake.now();
             let end = Interval::around(now, self.common.interval).end;
@@ -106,6 +110,22 @@ impl Flusher {
                 return self.finish();
             }
             self.merge();
+        }
+    }
+
+    /// Counts what a panic took along, and keeps it as gaps.
+    fn lose_in_hand(&mut self) {
+        for (mut interval, lost) in std::mem::take(&mut self.in_hand) {
+            self.common.counters.lost(&lost);
+            interval.lost.merge(&lost);
+            self.keep(interval);
+        }
+    }
+
+    fn keep(&mut self, interval: Interval) {
+        match self.kept.get_mut(&interval.start) {
+            Some(ours) => self.common.counters.lost(&ours.merge(interval)),
+            None => drop(self.kept.insert(interval.start, interval)),
         }
     }
 
@@ -143,12 +163,11 @@ impl Flusher {
                 }
             }
         }
+        self.in_hand = taken.values().map(lost_with).collect();
         for mut interval in taken.into_values() {
             self.settle(&mut interval);
-            match self.kept.get_mut(&interval.start) {
-                Some(ours) => self.common.counters.lost(&ours.merge(interval)),
-                None => drop(self.kept.insert(interval.start, interval)),
-            }
+            self.keep(interval);
+            self.in_hand.remove(0);
         }
     }
 
@@ -189,12 +208,15 @@ impl Flusher {
     /// Hands on what is kept, the oldest first, as far as there is room.
     fn write(&mut self) {
         while let Some((start, mut interval)) = self.kept.pop_first() {
+            self.in_hand = vec![lost_with(&interval)];
             let mut rows = parted(interval.take_rows());
+            self.common.supervisor.fault_point("listen write");
             let taken = self.write_rows(&mut interval, &mut rows);
             let rest = rows.drain(taken..);
             let has_rest = rest.len() > 0;
             interval.add_rows(rest);
-            if has_rest || !self.write_gaps(&mut interval) {
+            let is_done = !has_rest && self.write_gaps(&mut interval);
+            if !is_done {
                 self.kept.insert(start, interval);
                 return;
             }
@@ -234,12 +256,16 @@ impl Flusher {
                 Ok(()) => self.is_full = false,
             }
             done = end;
+            let mut panicked = lost;
+            rows[done..].iter().for_each(|(_, held)| panicked.add_held(Reason::Panic, held));
+            self.in_hand = vec![(interval.without_rows(), panicked)];
             if end < whole {
                 ranges.push_front(end..whole);
             }
         }
         self.common.counters.lost(&lost);
         interval.lost.merge(&lost);
+        self.in_hand.clear();
         done
     }
 
@@ -309,6 +335,11 @@ impl Flusher {
         }
         true
     }
+}
+
+/// What is left of an interval whose rows are lost, and what is lost then.
+fn lost_with(interval: &Interval) -> (Interval, Lost) {
+    (interval.without_rows(), interval.as_lost(Reason::Panic))
 }
 
 /// Rows of many points as several, so that a batch holds them.

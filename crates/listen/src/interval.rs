@@ -71,6 +71,18 @@ impl Interval {
         keys.into_iter().map(|(key, _)| key).zip(held).collect()
     }
 
+    /// What is left when the rows are gone.
+    pub(crate) fn without_rows(&self) -> Interval {
+        Interval { start: self.start, end: self.end, lost: self.lost, ..Interval::default() }
+    }
+
+    /// What is lost if the rows are.
+    pub(crate) fn as_lost(&self, reason: Reason) -> Lost {
+        let mut lost = Lost::default();
+        self.held.iter().for_each(|held| lost.add_held(reason, held));
+        lost
+    }
+
     /// Adds rows, to those of the same key. Returns how many values could not be.
     pub(crate) fn add_rows(&mut self, rows: impl IntoIterator<Item = Row>) -> Lost {
         let mut lost = Lost::default();

@@ -79,6 +79,7 @@ impl Listener {
             troubles: Troubles::default(),
             members: Default::default(),
             is_stuck: AtomicBool::new(false),
+            supervisor: intake.supervisor().clone(),
         });
         let mut listener = Listener {
             addresses: sockets.addresses,
@@ -96,18 +97,33 @@ impl Listener {
             let room = listener.room(&intake, AtFull::Lose, &mut collectors);
             let buffer_bytes = listener.size(&socket, &address, &limits, &intake);
             let drops = listener.drops(&socket, &address);
-            let datagrams = Datagrams { socket, address, drops, buffer_bytes, room };
-            listener.readers.push(spawn("datagrams", move || datagrams.run())?);
+            let mut datagrams = Datagrams { socket, address, drops, buffer_bytes, room };
+            listener.readers.push(listener.spawn("datagrams", move || datagrams.run())?);
         }
         if !sockets.doors.is_empty() {
             let room = listener.room(&intake, AtFull::Wait, &mut collectors);
-            let streams = Streams::new(sockets.doors, room);
-            listener.readers.push(spawn("streams", move || streams.run())?);
+            let mut streams = Streams::new(sockets.doors, room);
+            listener.readers.push(listener.spawn("streams", move || streams.run())?);
         }
-        let flusher = Flusher::new(Arc::clone(&listener.common), intake, collectors);
+        let mut flusher = Flusher::new(Arc::clone(&listener.common), intake, collectors);
         let bell = Arc::clone(&listener.bell);
-        listener.flusher = Some(spawn("flusher", move || flusher.run(&bell))?);
+        listener.flusher = Some(listener.spawn("flusher", move || flusher.run(&bell))?);
         Ok(listener)
+    }
+
+    /// Starts a thread that is run again after a panic.
+    fn spawn(&self, name: &str, mut run: impl FnMut() + Send + 'static) -> Result<JoinHandle<()>> {
+        let is_stopping = Arc::clone(&self.is_stopping);
+        let supervised =
+            self.common.supervisor.thread(format!("{} {name}", self.common.protocol.name()));
+        let work = move || {
+            let run = || {
+                supervised.fault_point();
+                run();
+            };
+            let _ = supervised.run(|| is_stopping.load(Ordering::Acquire), run);
+        };
+        Ok(std::thread::Builder::new().name(name.to_owned()).spawn(work)?)
     }
 
     fn room(
@@ -182,7 +198,7 @@ impl Listener {
         // A counter that is not read stays above zero: all who poll it see it.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         for thread in self.readers.drain(..) {
-            // A thread that panicked, for a bug, has said so.
+            // A panic is told by the supervisor.
             let _ = thread.join();
         }
         self.files.clear();
@@ -197,10 +213,6 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    Ok(std::thread::Builder::new().name(name.to_owned()).spawn(run)?)
 }
 
 impl Sockets {

@@ -66,7 +66,7 @@ impl Streams {
     }
 
     /// Until it is to stop.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(&mut self) {
         let mut buffer = vec![0; READ_BYTES];
         let mut pause = false;
         loop {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use collect::Rows;
-use intake::{Counter, Intake, Producer, Way, Writer};
+use intake::{Counter, Intake, Producer, Supervisor, Way, Writer};
 use model::{Gap, Sample, Series};
 
 /// A batch that has so many bytes gets no more series: a page may be larger than what is taken at once.
@@ -52,6 +52,10 @@ impl Ledger {
             gaps: Mutex::default(),
             intake: Arc::clone(intake),
         }
+    }
+
+    pub(crate) fn supervisor(&self) -> &Supervisor {
+        self.intake.supervisor()
     }
 
     pub(crate) fn now(&self) -> i64 {

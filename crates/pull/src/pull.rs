@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use intake::{Intake, Timer};
+use intake::{Intake, Restartable, Timer, caught, keep_running};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -21,6 +21,10 @@ const ATTEMPTS_MAX: usize = 1024;
 const ATTEMPTS_STORING: u128 = 2;
 /// How long is waited at a stop until what was found is stored, after attempts were waited for.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
+
+/// Why an attempt is missed that a defect kept from being made, or whose outcome a defect took
+/// along.
+const PANICKED: &str = "work on it panicked";
 
 /// Jobs that run.
 #[derive(Debug)]
@@ -144,14 +148,15 @@ impl Pull {
             &[],
         );
         let (intake, stop_max) = (&self.intake, self.stop_max);
+        let supervised = intake.supervisor().thread("pull");
         let task = match plan {
             Plan::Scrape(plan) => {
                 let job = Arc::new(Scraping::new(plan, intake));
-                tokio::spawn(run(job, seen, room, late, stop_max))
+                tokio::spawn(keep_running(supervised, Runner::new(job, seen, room, late, stop_max)))
             }
             Plan::Check(plan) => {
                 let job = Arc::new(Checking::new(plan, intake));
-                tokio::spawn(run(job, seen, room, late, stop_max))
+                tokio::spawn(keep_running(supervised, Runner::new(job, seen, room, late, stop_max)))
             }
         };
         self.jobs.push(Running { what, state, task });
@@ -183,51 +188,99 @@ async fn close(jobs: Vec<Running>, state: State, stop_max: Duration) {
     }
 }
 
-async fn run<J: Job>(
+/// Begins the attempts of a job, each at its time.
+struct Runner<J> {
     job: Arc<J>,
-    mut state: watch::Receiver<State>,
+    state: watch::Receiver<State>,
     room: Arc<Semaphore>,
     late: Timer,
     stop_max: Duration,
-) {
-    let (interval, longest) = job.times();
-    let attempts_max = longest.as_nanos().div_ceil(interval.as_nanos().max(1)) + ATTEMPTS_STORING;
-    let mut schedule = Schedule::new(Instant::now(), job.ledger().now(), interval, job.name());
-    let mut attempts = JoinSet::new();
-    loop {
-        let (intended, missed) = schedule.next(Instant::now());
-        if missed > 0 {
-            miss(&*job, missed, intended - interval, "nothing of this process ran");
-        }
-        tokio::select! {
-            () = sleep_until(intended) => {}
-            _ = state.wait_for(|state| *state != State::Runs) => break,
-        }
-        while attempts.try_join_next().is_some() {}
-        let place = match (attempts.len() as u128) < attempts_max {
-            true => Arc::clone(&room).try_acquire_owned().ok(),
+    schedule: Schedule,
+    attempts: JoinSet<()>,
+    attempts_max: u128,
+    /// The beginning that is being worked on.
+    in_hand: Option<Instant>,
+}
+
+impl<J: Job> Runner<J> {
+    fn new(
+        job: Arc<J>,
+        state: watch::Receiver<State>,
+        room: Arc<Semaphore>,
+        late: Timer,
+        stop_max: Duration,
+    ) -> Runner<J> {
+        let (interval, longest) = job.times();
+        let attempts_max =
+            longest.as_nanos().div_ceil(interval.as_nanos().max(1)) + ATTEMPTS_STORING;
+        let schedule = Schedule::new(Instant::now(), job.ledger().now(), interval, job.name());
+        let attempts = JoinSet::new();
+        Runner { job, state, room, late, stop_max, schedule, attempts, attempts_max, in_hand: None }
+    }
+
+    /// One attempt begins, or is missed.
+    fn attempt(&mut self, intended: Instant) {
+        while self.attempts.try_join_next().is_some() {}
+        let place = match (self.attempts.len() as u128) < self.attempts_max {
+            true => Arc::clone(&self.room).try_acquire_owned().ok(),
             false => None,
         };
-        match place {
-            None => miss(&*job, 1, intended, "too many others were on their way"),
-            Some(place) => {
-                late.record(intended.elapsed());
-                let job = Arc::clone(&job);
-                attempts.spawn(async move {
-                    job.attempt(intended).await;
-                    drop(place);
-                });
+        let Some(place) = place else {
+            return miss(&*self.job, 1, intended, "too many others were on their way");
+        };
+        self.late.record(intended.elapsed());
+        let job = Arc::clone(&self.job);
+        self.attempts.spawn(async move {
+            let attempt = async {
+                job.ledger().supervisor().fault_point("pull attempt");
+                Arc::clone(&job).attempt(intended).await;
+            };
+            if let Err(panic) = caught(attempt).await {
+                job.ledger().supervisor().thread("pull attempt").caught(&*panic);
+                miss(&*job, 1, intended, PANICKED);
             }
+            drop(place);
+        });
+    }
+}
+
+impl<J: Job> Restartable for Runner<J> {
+    async fn run(&mut self) {
+        let (interval, _) = self.job.times();
+        if let Some(intended) = self.in_hand.take() {
+            miss(&*self.job, 1, intended, PANICKED);
         }
+        loop {
+            let (intended, missed) = self.schedule.next(Instant::now());
+            if missed > 0 {
+                miss(&*self.job, missed, intended - interval, "nothing of this process ran");
+            }
+            tokio::select! {
+                () = sleep_until(intended) => {}
+                _ = self.state.wait_for(|state| *state != State::Runs) => break,
+            }
+            self.in_hand = Some(intended);
+            self.job.ledger().supervisor().fault_point("pull");
+            self.attempt(intended);
+            self.in_hand = None;
+        }
+        let attempts = &mut self.attempts;
+        let all = async { while attempts.join_next().await.is_some() {} };
+        if timeout(self.stop_max, all).await.is_err() {
+            while self.attempts.try_join_next().is_some() {}
+            let left = self.attempts.len() as u64;
+            miss(&*self.job, left, Instant::now(), "topdeck or the job was stopped");
+            self.attempts.abort_all();
+        }
+        let is_ended = *self.state.borrow() == State::Ends;
+        let job = Arc::clone(&self.job);
+        aside(move || job.close(is_ended)).await;
     }
-    let all = async { while attempts.join_next().await.is_some() {} };
-    if timeout(stop_max, all).await.is_err() {
-        while attempts.try_join_next().is_some() {}
-        miss(&*job, attempts.len() as u64, Instant::now(), "topdeck or the job was stopped");
-        attempts.abort_all();
+
+    async fn stopped(&mut self) {
+        // An error is a stop without a word.
+        let _ = self.state.wait_for(|state| *state != State::Runs).await;
     }
-    let is_ended = *state.borrow() == State::Ends;
-    aside(move || job.close(is_ended)).await;
 }
 
 /// Does something that takes a while where nobody waits for his turn.

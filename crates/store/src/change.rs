@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use model::{Kind, SeriesId};
+use journal::supervisor::catch_panic;
+use model::{Gap, Kind, SeriesId};
 
 use crate::backend::PartWriter;
 use crate::chunk;
@@ -14,7 +15,7 @@ use crate::manifest::{Covers, Manifest, PartInfo};
 use crate::resolution::Resolution;
 use crate::roll::BaseParts;
 use crate::row::{Predecessor, Rows};
-use crate::store::Inner;
+use crate::store::{Inner, locked};
 
 /// A change that is being prepared. Dropped, it takes with it the parts that it began: on a full disk they would be
 /// in the way of whatever is smaller.
@@ -28,6 +29,8 @@ pub(crate) struct Change<'a> {
     series: u64,
     added: Vec<PartInfo>,
     removed: Vec<u64>,
+    /// What could not be put into its parts.
+    gaps: Vec<Gap>,
     /// Its parts are, or may be, named by a manifest.
     is_done: bool,
 }
@@ -58,6 +61,7 @@ impl<'a> Change<'a> {
             before,
             added: Vec::new(),
             removed: Vec::new(),
+            gaps: Vec::new(),
             is_done: false,
         })
     }
@@ -110,17 +114,49 @@ impl<'a> Change<'a> {
         series.sort_unstable_by_key(|&(id, ..)| id);
         let mut writing = self.write(Resolution::Base);
         let base = BaseParts::of(&self.before);
+        let mut gaps = Vec::new();
         for (id, number, kind) in series {
-            let rows = head.rows_of(number, kind, range);
-            let mut rows = rows.expect("BUG: the head has rows of it");
-            rows.settle(kind);
-            let predecessor = match kind.is_cumulative() {
-                true => self.predecessor_in_head(&base, head, (number, id, kind), &rows),
-                false => Predecessor::Unknown,
+            if locked(&self.inner.quarantine).has_series(&id) {
+                gaps.extend(self.gap_for(head, number, range));
+                continue;
+            }
+            let put = || {
+                self.inner.supervisor().fault_point(format_args!("store seal {id}"));
+                let rows = head.rows_of(number, kind, range);
+                let mut rows = rows.expect("BUG: the head has rows of it");
+                rows.settle(kind);
+                let predecessor = match kind.is_cumulative() {
+                    true => self.predecessor_in_head(&base, head, (number, id, kind), &rows),
+                    false => Predecessor::Unknown,
+                };
+                writing.put(id, kind, rows, predecessor)
             };
-            writing.put(id, kind, rows, predecessor)?;
+            // The part is dropped with the change, and begun anew.
+            catch_panic(put).unwrap_or_else(|message| {
+                let series = self.inner.index().series(number).to_string();
+                locked(&self.inner.quarantine).failed_series(id, &series, &message);
+                Err(Error::Defect {
+                    doing: format!("sealing series {series}"),
+                    message,
+                    seconds: 1,
+                })
+            })?;
         }
+        self.gaps.extend(gaps);
         self.add(writing, Covers::new()).map(|_| ())
+    }
+
+    /// The gap in the place of the rows of a series that cannot be sealed.
+    fn gap_for(&self, head: &Head, number: Number, range: &Range<i64>) -> Option<Gap> {
+        let (start, end) = head.covers(number)?;
+        let (start, end) = (start.max(range.start), end.min(range.end));
+        // A series with rows in another partition only has none here.
+        if start > end {
+            return None;
+        }
+        let series = self.inner.index().series(number).to_string();
+        let reason = format!("rows of series {series} could not be sealed: work on them panicked");
+        Some(Gap { start, end, producer: None, lost: None, reason })
     }
 
     /// What the first of some readings of a head followed: an earlier one of the head, or one that
@@ -174,6 +210,7 @@ impl<'a> Change<'a> {
             .extend(std::mem::take(&mut self.added).into_iter().map(|part| (part.number, part)));
         manifest.next_part = self.next_part;
         manifest.generation += 1;
+        self.gaps.drain(..).for_each(|gap| manifest.add_gap(gap));
         edit(&mut manifest);
         match self.inner.backend.set_manifest(&manifest.write()) {
             Err(Error::Stopped { why }) => {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use journal::supervisor::catch_panic;
 use journal::{Identity, Item, Level, Subscriber};
 use model::{BatchReader, Gap, SeriesRef};
 
@@ -11,6 +12,7 @@ use crate::head::Head;
 use crate::index::Number;
 use crate::manifest::Producers;
 use crate::point::{Point, StoredPoints, is_point};
+use crate::quarantine::record;
 use crate::store::{Inner, Store, locked};
 
 /// What a store has of its journal.
@@ -53,6 +55,23 @@ impl Store {
     }
 }
 
+/// Why a record is refused that was quarantined.
+const QUARANTINED: &str =
+    "work on it panicked again and again; its bytes are kept in the folder quarantine";
+
+/// Work on a record panicked.
+struct Panicked {
+    position: u64,
+    message: String,
+}
+
+/// How many samples a record has, if they can be counted.
+fn count(bytes: &[u8]) -> Option<u64> {
+    let entries =
+        || BatchReader::new(bytes).ok().map(|entries| entries.map_while(Result::ok).count() as u64);
+    catch_panic(entries).ok().flatten()
+}
+
 /// Notes a batch; whether it is new.
 fn hear(producers: &mut Producers, identity: Identity, position: u64) -> bool {
     let is_new = !producers.have_heard(identity);
@@ -70,29 +89,76 @@ impl Inner {
     /// Reads the journal until there is no more, or rows in memory take so many bytes; whether there is more.
     pub(crate) fn read_on(&self, bytes_max: usize) -> Result<bool> {
         let mut feed = locked(&self.feed);
+        loop {
+            // A panic anywhere leaves it broken.
+            if self.is_feed_broken.swap(true, Ordering::Relaxed) {
+                self.rebuild(&mut feed)?;
+            }
+            let read = self.read_with(&mut feed, bytes_max);
+            if let Ok(Err(Panicked { .. })) = read {
+                continue;
+            }
+            self.is_feed_broken.store(false, Ordering::Relaxed);
+            return read.map(|more| more.unwrap_or(true));
+        }
+    }
+
+    fn read_with(&self, feed: &mut Subscriber, bytes_max: usize) -> Result<Result<bool, Panicked>> {
         let unread = self.unread_bytes.load(Ordering::Relaxed);
         while self.count_head_bytes() < bytes_max {
             let Some(item) = feed.next()? else {
                 // What was appended meanwhile may have been read too: it counts as unread until the next time.
                 self.unread_bytes.fetch_sub(unread, Ordering::Relaxed);
-                return Ok(false);
+                return Ok(Ok(false));
             };
             let (active, mut stored) = {
                 let state = self.state();
                 (Arc::clone(&state.active), StoredPoints::of(self, &state))
             };
             let mut head = active.write().unwrap_or_else(PoisonError::into_inner);
-            let missing = self.take_in(&mut head, &mut stored, item, &mut |identity, position| {
+            let taken = self.take_in(&mut head, &mut stored, item, &mut |identity, position| {
                 hear(&mut locked(&self.producers), identity, position)
             });
             drop(head);
-            if let Some(missing) = missing {
-                self.note(format!(
+            match taken {
+                Ok(None) => {}
+                Ok(Some(missing)) => self.note(format!(
                     "{missing}; what was in them is lost, see the gaps and the audit"
-                ));
+                )),
+                Err(panicked) => return Ok(Err(panicked)),
             }
         }
-        Ok(true)
+        Ok(Ok(true))
+    }
+
+    /// Puts in the place of the head one that is read anew from what is sealed, as far as was read
+    /// before. Work on a record panicked: the head may have half of it, and what was counted of it
+    /// is not known.
+    fn rebuild(&self, feed: &mut Subscriber) -> Result<()> {
+        let read_to = feed.position();
+        loop {
+            let (position, mut producers, mut stored) = {
+                let state = self.state();
+                let stored = StoredPoints::of(self, &state);
+                match &state.sealing {
+                    Some(closed) => (closed.position, Producers::clone(&closed.producers), stored),
+                    None => (state.manifest.position, state.manifest.producers.clone(), stored),
+                }
+            };
+            let mut head = Head::default();
+            let mut is_whole = true;
+            feed.seek(position)?;
+            while is_whole && feed.position() < read_to {
+                let Some(item) = feed.next()? else { break };
+                let mut hear = |identity, position| hear(&mut producers, identity, position);
+                is_whole = self.take_in(&mut head, &mut stored, item, &mut hear).is_ok();
+            }
+            if is_whole {
+                self.state().active = Arc::new(RwLock::new(head));
+                *locked(&self.producers) = producers;
+                return Ok(());
+            }
+        }
     }
 
     /// Puts in the place of the head one with only what is durable in the journal, and the feed behind it. A journal
@@ -108,19 +174,22 @@ impl Inner {
         let read = loop {
             match feed.next() {
                 Ok(Some(item)) => {
-                    self.take_in(&mut head, &mut stored, item, &mut |identity, position| {
-                        hear(&mut producers, identity, position)
-                    });
+                    let mut hear = |identity, position| hear(&mut producers, identity, position);
+                    let taken = self.take_in(&mut head, &mut stored, item, &mut hear);
+                    if let Err(Panicked { position, message }) = taken {
+                        let doing = format!("reading {}", record(position));
+                        break Err(Error::Defect { doing, message, seconds: 1 });
+                    }
                 }
                 Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
+                Err(error) => break Err(error.into()),
             }
         };
         feed.set_level(Level::Memory);
         if let Err(error) = read {
             // The head is as it was.
             feed.seek(read_to)?;
-            return Err(error.into());
+            return Err(error);
         }
         let mut state = self.state();
         state.active = Arc::new(RwLock::new(head));
@@ -137,14 +206,16 @@ impl Inner {
         bytes
     }
 
-    /// Takes an item in; `hear` says of a batch whether it is new. Of what the journal has lost, what it is.
+    /// Takes an item in; `hear` says of a batch whether it is new. The result says what the journal
+    /// has lost, if the item is a gap. After a panic the head is to be rebuilt: half of the record
+    /// may be in it.
     fn take_in(
         &self,
         head: &mut Head,
         stored: &mut StoredPoints<'_>,
         item: Item<'_>,
         hear: &mut dyn FnMut(Identity, u64) -> bool,
-    ) -> Option<String> {
+    ) -> Result<Option<String>, Panicked> {
         match item {
             Item::Batch(batch) => {
                 self.seen.store(batch.times().1, Ordering::Relaxed);
@@ -152,17 +223,27 @@ impl Inner {
                     if record.identity.is_some_and(|identity| !hear(identity, record.position)) {
                         continue;
                     }
-                    if let Err((lost, error)) = self.apply(head, stored, record.bytes) {
+                    let position = record.position;
+                    let apply = || self.apply(head, stored, position, record.bytes);
+                    let is_quarantined = locked(&self.quarantine).has_record(position);
+                    let refused = match is_quarantined {
+                        true => Err((count(record.bytes), QUARANTINED.to_owned())),
+                        false => catch_panic(apply).map_err(|message| {
+                            self.panicked(position, record.bytes, &message);
+                            Panicked { position, message }
+                        })?,
+                    };
+                    if let Err((lost, why)) = refused {
                         head.gaps.push(Gap {
                             start: batch.times().0,
                             end: batch.times().1,
                             producer: record.identity.map(|identity| identity.producer),
                             lost,
-                            reason: format!("{REFUSED} (position {}): {error}", record.position),
+                            reason: format!("{REFUSED} (position {position}): {why}"),
                         });
                     }
                 }
-                None
+                Ok(None)
             }
             Item::Gap(gap) => {
                 // If it is not known when that was, it was since the batch before it.
@@ -190,8 +271,20 @@ impl Inner {
                 if left > 0 {
                     lose(None, left);
                 }
-                Some(reason(gap.records()))
+                Ok(Some(reason(gap.records())))
             }
+        }
+    }
+
+    /// Work on a record panicked: it is tried again, and quarantined at last.
+    fn panicked(&self, position: u64, bytes: &[u8], message: &str) {
+        let kept = locked(&self.quarantine).failed_record(position, bytes, message);
+        self.note(format!(
+            "{} met a defect of topdeck; please report it: {message}",
+            record(position)
+        ));
+        if let Err(error) = kept {
+            self.note(format!("a quarantined record could not be kept: {error}"));
         }
     }
 
@@ -201,9 +294,10 @@ impl Inner {
         &self,
         head: &mut Head,
         stored: &mut StoredPoints<'_>,
+        position: u64,
         bytes: &[u8],
-    ) -> Result<(), (Option<u64>, Error)> {
-        let unreadable = |error: model::Error| (None, error.into());
+    ) -> Result<(), (Option<u64>, String)> {
+        let unreadable = |error: model::Error| (None, error.to_string());
         let mut reader = BatchReader::new(bytes).map_err(unreadable)?;
         let (mut group, mut lost, mut why) = (None, 0, None);
         for entry in reader.by_ref() {
@@ -234,7 +328,8 @@ impl Inner {
             }
         }
         head.gaps.extend(reader.gaps().iter().cloned());
-        why.map_or(Ok(()), |why| Err((Some(lost), why)))
+        self.supervisor().fault_point(format_args!("store record {position}"));
+        why.map_or(Ok(()), |why: Error| Err((Some(lost), why.to_string())))
     }
 
     fn number_of(&self, series: &SeriesRef<'_>) -> Result<(Number, model::Kind)> {

@@ -21,6 +21,7 @@ mod backend;
 mod local;
 mod part;
 mod point;
+mod quarantine;
 
 mod manifest;
 

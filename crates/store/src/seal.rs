@@ -26,7 +26,7 @@ pub(crate) struct Sealed {
 pub(crate) struct Sealing {
     pub(crate) head: Arc<RwLock<Head>>,
     pub(crate) position: u64,
-    producers: Producers,
+    pub(crate) producers: Arc<Producers>,
 }
 
 impl Inner {
@@ -76,7 +76,7 @@ impl Inner {
             }
             drop(head);
             let head = std::mem::take(&mut state.active);
-            let producers = locked(&self.producers).clone();
+            let producers = Arc::new(locked(&self.producers).clone());
             state.sealing = Some(Sealing { head, position, producers });
             !is_ahead
         };
@@ -107,11 +107,12 @@ impl Inner {
         let series = change.series();
         change.commit(|manifest| {
             manifest.position = sealing.position;
-            manifest.producers = sealing.producers.clone();
+            manifest.producers = Producers::clone(&sealing.producers);
             manifest.series = series;
             head.gaps.iter().for_each(|gap| manifest.add_gap(gap.clone()));
         })?;
         drop(head);
+        locked(&self.quarantine).sealed(sealing.position);
         locked(&self.feed).commit(sealing.position, Level::Disk)?;
         self.count_head_bytes();
         Ok(())

@@ -1,13 +1,12 @@
 //! A store: fed by its journal, read through views, kept in order by maintenance.
 //!
-//! Locks, in the order in which they are taken: `work` (who changes parts), `feed` (who reads the journal),
-//! `state`, a head, the index, `producers` (whose batches were read). Only who has `feed` changes the producers, so
-//! that with it the position and they are of one moment; an acknowledgement looks at them without it, and waits for
-//! nobody who reads.
+//! Locks, in the order in which they are taken: `work` (who changes parts), `feed` (who reads the
+//! journal), `state`, a head, the index, `producers` (whose batches were read), `quarantine`. Only
+//! who has `feed` changes the producers, so that with it the position and they are of one moment;
+//! an acknowledgement looks at them without it, and waits for nobody who reads.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -15,7 +14,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use disk::Disk;
-use journal::{Ack, Clock, Identity, Journal, Level, Start, Subscriber};
+use journal::supervisor::catch_panic;
+use journal::{Ack, Clock, Identity, Journal, Level, Start, Subscriber, Supervisor};
 use model::{Batch, Gap, Selector, Series, SeriesRef};
 
 use crate::backend::{Backend, Part};
@@ -26,6 +26,7 @@ use crate::head::Head;
 use crate::index::{Cardinality, Index, Limits, Number};
 use crate::local::Local;
 use crate::manifest::{Keep, Manifest, PartInfo, Producers};
+use crate::quarantine::{ATTEMPTS_MAX, Quarantine};
 use crate::resolution::MINUTE;
 use crate::seal::Sealing;
 use crate::view::View;
@@ -125,6 +126,10 @@ pub(crate) struct Inner {
     /// Held while more are appended.
     forms_turn: Mutex<()>,
     pub(crate) feed: Mutex<Subscriber>,
+    /// Whoever read the journal last has not ended in order: the head may have half of a record.
+    pub(crate) is_feed_broken: AtomicBool,
+    /// Inputs that are left out.
+    pub(crate) quarantine: Mutex<Quarantine>,
     /// Which batches were read of the journal.
     pub(crate) producers: Mutex<Producers>,
     /// Bytes of memory that rows in heads take, as of the last record read.
@@ -144,9 +149,20 @@ pub(crate) struct Inner {
 }
 
 /// How long work that panicked is left alone.
+#[derive(Clone, Copy)]
 struct Rest {
-    until: Instant,
+    /// When it began, in nanoseconds since the Unix epoch.
+    since: i64,
     wait: Duration,
+    panics: u32,
+}
+
+impl Rest {
+    /// Whether it is over. A clock that was set back ends it.
+    fn is_over(self, now: i64) -> bool {
+        let wait = i64::try_from(self.wait.as_nanos()).unwrap_or(i64::MAX);
+        !(0..wait).contains(&now.saturating_sub(self.since))
+    }
 }
 
 pub(crate) struct State {
@@ -226,6 +242,8 @@ impl Store {
         manifest.series = manifest.series.min(index.len() as u64);
 
         let path = dir.join("journal");
+        let supervisor = options.journal.supervisor.clone();
+        let quarantine = Quarantine::open(Arc::clone(&disk), dir, supervisor)?;
         let journal = Journal::open(disk, &path, &options.journal)?;
         let found = journal.stat()?.id;
         notes.extend(journal.opened().damaged_files.iter().cloned());
@@ -275,6 +293,8 @@ impl Store {
             forms: AtomicU64::new(forms),
             forms_turn: Mutex::default(),
             feed: Mutex::new(subscriber),
+            is_feed_broken: AtomicBool::new(false),
+            quarantine: Mutex::new(quarantine),
             producers: Mutex::new(producers),
             head_bytes: AtomicUsize::new(0),
             seen: AtomicI64::new(i64::MIN),
@@ -294,9 +314,14 @@ impl Store {
         let thread = match options.background {
             true => {
                 let inner = Arc::clone(&inner);
+                let thread = inner.supervisor().thread("store");
+                let run = move || {
+                    let is_stopping = || inner.stop.load(Ordering::Relaxed);
+                    let _ = thread.run(is_stopping, || inner.run());
+                };
                 let spawned = std::thread::Builder::new()
                     .name("store".to_owned())
-                    .spawn(move || inner.run())
+                    .spawn(run)
                     .map_err(|source| Error::Io {
                         path: dir.to_owned(),
                         doing: "start a thread for it",
@@ -445,6 +470,10 @@ impl Inner {
 
     pub(crate) fn index(&self) -> std::sync::RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn supervisor(&self) -> &Supervisor {
+        &self.options.journal.supervisor
     }
 
     pub(crate) fn now(&self) -> i64 {
@@ -676,29 +705,34 @@ impl Inner {
     /// Does a piece of maintenance, named for people. If it panics, that is an error like others,
     /// and whatever it was about is left alone for a minute, then for twice as long each time: what
     /// cannot be worked on must not keep the rest from being kept in order. Says `false` if it is
-    /// left alone. Whoever keeps the store in order without its thread meets the panic itself.
+    /// left alone. From the third panic on it is told as quarantined, until it succeeds.
     pub(crate) fn guarded(&self, name: &str, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
         const WAIT: Duration = Duration::from_secs(60);
         const WAIT_MAX: Duration = Duration::from_secs(3600);
-        if !self.options.background {
-            return work();
-        }
-        let rest = locked(&self.resting).get(name).map(|rest| (rest.until, rest.wait));
-        if rest.is_some_and(|(until, _)| Instant::now() < until) {
+        let (supervisor, now) = (self.supervisor(), self.supervisor().now());
+        let rest = locked(&self.resting).get(name).copied();
+        if rest.is_some_and(|rest| !rest.is_over(now)) {
             return Ok(false);
         }
-        match std::panic::catch_unwind(AssertUnwindSafe(work)) {
+        let work = || {
+            supervisor.fault_point(format_args!("store {name}"));
+            work()
+        };
+        match catch_panic(work) {
             Ok(done) => {
-                locked(&self.resting).remove(name);
+                if locked(&self.resting).remove(name).is_some() {
+                    supervisor.release(name);
+                }
                 done
             }
-            Err(panic) => {
-                let wait = rest.map_or(WAIT, |(_, wait)| (2 * wait).min(WAIT_MAX));
-                let rest = Rest { until: Instant::now() + wait, wait };
+            Err(message) => {
+                let wait = rest.map_or(WAIT, |rest| (2 * rest.wait).min(WAIT_MAX));
+                let panics = rest.map_or(0, |rest| rest.panics).saturating_add(1);
+                let rest = Rest { since: now, wait, panics };
                 locked(&self.resting).insert(name.to_owned(), rest);
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-                let message = text.unwrap_or("it does not say why").to_owned();
+                if panics >= ATTEMPTS_MAX {
+                    supervisor.quarantine(name, &*message);
+                }
                 let seconds = wait.as_secs();
                 Err(Error::Defect { doing: name.to_owned(), message, seconds })
             }
@@ -710,7 +744,8 @@ impl Inner {
         const PAUSE: Duration = Duration::from_millis(100);
         let (mut round, mut looked) = (Round::default(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
-            if let Err(error) = self.guarded("maintenance", || self.maintain()) {
+            self.supervisor().fault_point("store");
+            if let Err(error) = self.maintain() {
                 if matches!(error, Error::Closing) {
                     return;
                 }

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail};
 use forward::Forward;
 use host::Host;
 use intake::{Home, Intake};
-use journal::Journal;
+use journal::{Journal, Supervisor, supervisor};
 use listen::Listener;
 use pull::Pull;
 use store::{Keep, Store};
@@ -339,7 +339,7 @@ fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> R
             series_max: series.unwrap_or(default.limits.series_max),
             ..default.limits
         },
-        journal: journal_options,
+        journal: journal::Options { supervisor: supervisor(), ..journal_options },
         ..default
     };
     let mut store = Store::open(disk(), dir, &options).map_err(&told)?;
@@ -355,6 +355,12 @@ fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> R
     Ok(Home::Store(Arc::new(store)))
 }
 
+/// What runs threads again that panic, and logs it.
+fn supervisor() -> Supervisor {
+    let log: supervisor::Log = Arc::new(|message: &str| say(message));
+    Supervisor::new(supervisor::Settings { log: Some(log), ..supervisor::Settings::default() })
+}
+
 fn keep(store: &Store, rules: Vec<Keep>, dir: &Path) -> Result<()> {
     let told = told(dir);
     if store.stat().map_err(&told)?.keep != rules {
@@ -367,7 +373,12 @@ fn journal_home(dir: &Path, settings: &journal::Settings) -> Result<Home> {
     let disk = disk();
     let now = journal::wall_clock()();
     let lost = Some(*settings);
-    let options = journal::Options { alone: true, settings: lost, ..journal::Options::default() };
+    let options = journal::Options {
+        alone: true,
+        settings: lost,
+        supervisor: supervisor(),
+        ..journal::Options::default()
+    };
     if !dir.join("journal").exists() {
         match Journal::create(&*disk, dir, journal::random_id(), now, settings) {
             // Its settings are missing, and opening it makes them anew.

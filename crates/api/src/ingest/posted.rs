@@ -9,6 +9,7 @@ use collect::Unit;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use intake::{Receipt, Way, Writer};
 use journal::Identity;
+use tokio::task::JoinError;
 
 use crate::access::Client;
 use crate::body::Bound;
@@ -168,18 +169,24 @@ impl Posted {
     ) -> Result<Taken<T>, Problem> {
         let slots = Arc::clone(&self.gate.decoding);
         let slot = slots.acquire_owned().await.expect("BUG: the semaphore is never closed");
+        let supervisor = self.context.intake.supervisor().clone();
         // Decoding takes a while, and appending may wait for room: not among those who serve connections.
         let work = tokio::task::spawn_blocking(move || {
             let _slot = slot;
             let intake = &self.context.intake;
+            intake.supervisor().fault_point("decode");
             let body = unpack(&self.body, self.packing, &self.bound)?;
             let mut writer = intake.writer(way);
             let found = read(&self, &body, intake.now(), &mut writer)?;
             let values = writer.values();
             Ok::<_, Problem>((found, values, self.append(source, writer)?))
         });
-        let bug =
-            |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "BUG: decoding this panicked");
+        let bug = |error: JoinError| {
+            if let Ok(panic) = error.try_into_panic() {
+                supervisor.thread("request").caught(&*panic);
+            }
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "BUG: decoding this panicked")
+        };
         let (found, values, receipt) = work.await.map_err(bug)??;
         let is_repeated = receipt.as_ref().is_some_and(Receipt::is_repeated);
         if let Some(receipt) = receipt {

@@ -68,3 +68,35 @@ async fn an_agent_keeps_nothing_to_ask_about() {
     assert!(status["store"].is_null() && status["journal"]["end"] == 0);
     assert_eq!(trial.get("/health").await.0, StatusCode::OK);
 }
+
+#[tokio::test]
+async fn health_is_503_while_a_thread_is_down_and_says_which() {
+    let trial = Trial::over(crate::trial::store(), crate::desk::DeskSettings::default());
+    let thread = trial.context.intake.supervisor().thread("store");
+    thread.panicked(&"a count overflows");
+    let (status, text) = trial.get("/health").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let expected = "thread store is down (0 restarts); see threads in /v1/status";
+    assert_eq!(text, format!("{{\"error\":\"{expected}\"}}\n"), "and not what it said");
+    thread.restarted();
+    let status = trial.json("/v1/status").await;
+    let store = status["threads"].as_array().unwrap().iter().find(|it| it["name"] == "store");
+    let store = store.unwrap();
+    assert_eq!((&store["down"], &store["restarts"]), (&0.into(), &1.into()));
+    assert_eq!(store["last_panic"], "a count overflows");
+    let (_, text) = trial.get("/metrics").await;
+    assert!(text.contains("topdeck_thread_restarts_total{thread=\"store\"} 1\n"), "{text}");
+}
+
+#[tokio::test]
+async fn health_names_what_is_quarantined() {
+    let trial = Trial::over(crate::trial::store(), crate::desk::DeskSettings::default());
+    trial.context.intake.supervisor().quarantine("rolling up day 7", "a count overflows");
+    let told = "topdeck is well\nrolling up day 7 is quarantined; see /v1/status\n";
+    assert_eq!(trial.get("/health").await, (StatusCode::OK, told.to_owned()));
+    let status = trial.json("/v1/status").await;
+    assert_eq!(status["quarantined"][0]["input"], "rolling up day 7");
+    assert_eq!(status["quarantined"][0]["reason"], "a count overflows");
+    let (_, text) = trial.get("/metrics").await;
+    assert!(text.contains("topdeck_quarantined_inputs_total 1\n"), "{text}");
+}

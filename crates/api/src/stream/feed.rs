@@ -37,6 +37,7 @@ fn some(hub: &Hub, reader: &mut Reader, known: &mut Known) -> journal::Result<()
         None => {}
         Some(Item::Gap(gap)) => hub.give(None, || event::journal_gap(&gap)),
         Some(Item::Batch(batch)) => {
+            hub.intake.supervisor().fault_point("stream");
             batch.records().for_each(|record| give(hub, record.bytes, known));
         }
     }

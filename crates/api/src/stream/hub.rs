@@ -1,6 +1,7 @@
 //! Who listens, and the thread that reads the journal as long as somebody does.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -88,9 +89,16 @@ impl Hub {
             let journal = self.intake.home().journal();
             let reader = journal.reader(Start::End).map_err(|error| failed(&error))?;
             let hub = Arc::clone(self);
+            let supervised = self.intake.supervisor().thread("stream");
+            // Whoever listens is told, and the next who listens starts another.
+            let run = move || {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| feed::run(&hub, reader))) {
+                    supervised.caught(&*panic);
+                    hub.ended("a defect of topdeck; listen again");
+                }
+            };
             let thread = std::thread::Builder::new().name("stream".to_owned());
-            let thread =
-                thread.spawn(move || feed::run(&hub, reader)).map_err(|error| failed(&error))?;
+            let thread = thread.spawn(run).map_err(|error| failed(&error))?;
             // The one before has ended, or is about to.
             state.thread = Some(thread);
             state.is_running = true;
@@ -156,7 +164,7 @@ impl Hub {
             state.thread.take()
         };
         if let Some(thread) = thread {
-            // It does not panic but for a bug, which it has told already.
+            // A panic is told by the supervisor.
             let _ = thread.join();
         }
     }

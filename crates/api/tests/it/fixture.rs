@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use api::{Context, Listen, Server, ServerError, Settings};
 use disk::{Disk, SimDisk};
-use intake::{Home, Intake};
+use intake::{Home, Intake, Supervisor};
 use model::{Sample, Selector, Value};
 use net::tls::ServerTls;
 use store::Store;
@@ -41,12 +41,25 @@ impl Fixture {
         Fixture::on(settings, intake::Settings::default())
     }
 
+    /// With what runs threads and tasks again.
+    pub(crate) fn supervised(settings: Settings, supervisor: Supervisor) -> Fixture {
+        Fixture::build(settings, intake::Settings::default(), supervisor).unwrap()
+    }
+
     /// With a way in of that kind.
     pub(crate) fn on(settings: Settings, way: intake::Settings) -> Result<Fixture, ServerError> {
+        Fixture::build(settings, way, Supervisor::default())
+    }
+
+    fn build(
+        settings: Settings,
+        way: intake::Settings,
+        supervisor: Supervisor,
+    ) -> Result<Fixture, ServerError> {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/store");
         Store::create(&disk, dir, &journal::Settings::default()).unwrap();
-        let journal = journal::Options { alone: true, ..journal::Options::default() };
+        let journal = journal::Options { alone: true, supervisor, ..journal::Options::default() };
         let options = store::Options { background: false, journal, ..store::Options::default() };
         let store = Arc::new(Store::open(disk, dir, &options).unwrap());
         let home = Home::Store(Arc::clone(&store));

@@ -9,7 +9,7 @@ use disk::OsDisk;
 use forward::{Forward, Settings, Site, Status};
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use intake::{Home, Intake};
+use intake::{Home, Intake, Supervisor};
 use journal::{Clock, Journal, Options};
 use model::{Kind, Sample, Series, Value};
 
@@ -46,7 +46,12 @@ pub(crate) fn create(folder: &Path, settings: &journal::Settings) {
 
 /// Opens the way into the journal of a folder.
 pub(crate) fn open(folder: &Path, clock: Clock) -> Arc<Intake> {
-    let options = Options { clock: Arc::clone(&clock), ..Options::default() };
+    supervised(folder, clock, Supervisor::default())
+}
+
+/// The same, with what runs tasks again.
+pub(crate) fn supervised(folder: &Path, clock: Clock, supervisor: Supervisor) -> Arc<Intake> {
+    let options = Options { clock: Arc::clone(&clock), supervisor, ..Options::default() };
     let journal = Journal::open(Arc::new(OsDisk), folder, &options).unwrap();
     // Own measurements are written each interval: never in a test.
     let interval = Duration::MAX;

@@ -5,4 +5,5 @@ mod clock;
 mod drain;
 mod faults;
 mod gaps;
+mod panics;
 mod site;

@@ -7,6 +7,7 @@ mod block_io;
 mod foreign;
 #[path = "../../../shm/tests/it/room.rs"]
 mod memory;
+mod panics;
 mod processes;
 mod programs;
 mod room;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use disk::{Disk, OsDisk};
 use host::{Host, Settings};
-use intake::{Home, Intake};
+use intake::{Home, Intake, Supervisor};
 use journal::{Item, Journal, Options, Start};
 use model::{Batch, Gap, Sample, Series, SeriesRef, Value};
 
@@ -34,6 +35,11 @@ struct Place {
 
 impl Place {
     fn new(limits: journal::Limits, interval: Duration) -> Place {
+        Place::supervised(limits, interval, Supervisor::default())
+    }
+
+    /// With what runs threads again.
+    fn supervised(limits: journal::Limits, interval: Duration, supervisor: Supervisor) -> Place {
         let dir = folder();
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let settings = journal::Settings {
@@ -43,7 +49,8 @@ impl Place {
             ..journal::Settings::default()
         };
         Journal::create(&*disk, &dir, journal::random_id(), 0, &settings).unwrap();
-        let journal = Arc::new(Journal::open(disk, &dir, &Options::default()).unwrap());
+        let options = Options { supervisor, ..Options::default() };
+        let journal = Arc::new(Journal::open(disk, &dir, &options).unwrap());
         let settings = intake::Settings { interval, ..intake::Settings::default() };
         let intake = Intake::new(Home::Journal(Arc::clone(&journal)), settings).unwrap();
         Place { dir, journal, intake: Arc::new(intake) }

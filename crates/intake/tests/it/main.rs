@@ -6,5 +6,6 @@ mod damage;
 #[path = "../../../journal/tests/it/dying.rs"]
 mod dying;
 mod layout;
+mod panics;
 mod room;
 mod world;

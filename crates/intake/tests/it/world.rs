@@ -9,7 +9,7 @@ use collect::Rows as _;
 use disk::{Disk, SimDisk};
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use intake::{Book, Found, Home, Intake, Settings, Way, Writer};
+use intake::{Book, Found, Home, Intake, Settings, Supervisor, Way, Writer};
 use journal::{Journal, Start};
 use model::{Batch, BatchWriter, Kind, Sample, Series, Value};
 use store::Store;
@@ -76,6 +76,16 @@ pub(crate) fn into_journal(disk: &SimDisk, now: &Arc<AtomicI64>) -> Intake {
     create_journal(&disk).unwrap();
     let home = Home::Journal(open_journal(&disk, now).unwrap());
     Intake::new(home, settings(now)).unwrap()
+}
+
+/// A way into a new journal, with the threads of both and what runs them again.
+pub(crate) fn with_threads(disk: &SimDisk, supervisor: &Supervisor) -> Intake {
+    let disk: Arc<dyn Disk> = Arc::new(disk.process());
+    create_journal(&disk).unwrap();
+    let options = journal::Options { supervisor: supervisor.clone(), ..Default::default() };
+    let journal = Journal::open(disk, Path::new(DIR), &options).unwrap();
+    let settings = Settings { interval: Duration::MAX, ..Settings::default() };
+    Intake::new(Home::Journal(Arc::new(journal)), settings).unwrap()
 }
 
 /// A way into a new store.

@@ -15,6 +15,7 @@ mod layout;
 mod model;
 #[path = "../../../hist/tests/it/page.rs"]
 mod page;
+mod panics;
 mod power;
 mod power_loop;
 mod processes;

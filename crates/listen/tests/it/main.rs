@@ -3,4 +3,5 @@
 mod connections;
 mod datagrams;
 mod full;
+mod panics;
 mod world;

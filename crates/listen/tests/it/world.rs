@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use disk::{Disk, SimDisk};
-use intake::{Home, Intake};
+use intake::{Home, Intake, Supervisor};
 use journal::{Item, Journal, Start};
 use listen::Address;
 use model::{Batch, Gap, Sample, Series, SeriesRef, Value};
@@ -29,12 +29,17 @@ impl World {
     }
 
     pub(crate) fn with(settings: journal::Settings) -> World {
+        World::supervised(settings, Supervisor::default())
+    }
+
+    /// With what runs threads again.
+    pub(crate) fn supervised(settings: journal::Settings, supervisor: Supervisor) -> World {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/journal");
         Journal::create(&*disk, dir, 7, NOW, &settings).unwrap();
         // A journal that is full says so at once.
         let wait_max = Duration::from_millis(20);
-        let options = journal::Options { wait_max, ..journal::Options::default() };
+        let options = journal::Options { wait_max, supervisor, ..journal::Options::default() };
         let journal = Arc::new(Journal::open(disk, dir, &options).unwrap());
         let now = Arc::new(AtomicI64::new(NOW + 3_000_000_000));
         let clock = Arc::clone(&now);

@@ -2,5 +2,6 @@
 
 mod checks;
 mod jobs;
+mod panics;
 mod scrapes;
 mod world;

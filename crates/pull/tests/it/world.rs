@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use disk::{Disk, SimDisk};
-use intake::{Home, Intake};
+use intake::{Home, Intake, Supervisor};
 use journal::{Item, Journal, Start};
 use model::{Batch, Gap, Sample, Series, SeriesRef, Value};
 use pull::{Pull, Settings};
@@ -130,21 +130,31 @@ impl World {
         // It stands still: schedules go by another one.
         let clock = Arc::new(|| DUE);
         let intake = intake::Settings { clock, ..intake::Settings::default() };
-        World::build(&journal::Settings::default(), intake)
+        World::build(&journal::Settings::default(), intake, Supervisor::default())
+    }
+
+    /// With what runs tasks again, and a clock that stands still.
+    pub(crate) fn supervised(supervisor: Supervisor) -> World {
+        let intake = intake::Settings { clock: Arc::new(|| DUE), ..intake::Settings::default() };
+        World::build(&journal::Settings::default(), intake, supervisor)
     }
 
     /// With a clock that runs, for what depends on the order of times: an attempt may be an interval away.
     pub(crate) fn with_running_clock(settings: &journal::Settings) -> World {
-        World::build(settings, intake::Settings::default())
+        World::build(settings, intake::Settings::default(), Supervisor::default())
     }
 
-    fn build(settings: &journal::Settings, intake: intake::Settings) -> World {
+    fn build(
+        settings: &journal::Settings,
+        intake: intake::Settings,
+        supervisor: Supervisor,
+    ) -> World {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/journal");
         Journal::create(&*disk, dir, 7, 0, settings).unwrap();
         // A journal that is full says so at once.
         let wait_max = Duration::from_millis(20);
-        let options = journal::Options { wait_max, ..journal::Options::default() };
+        let options = journal::Options { wait_max, supervisor, ..journal::Options::default() };
         let journal = Arc::new(Journal::open(disk, dir, &options).unwrap());
         // Nothing of topdeck's own is written.
         let settings = intake::Settings { background: false, ..intake };

@@ -18,6 +18,7 @@ mod memory;
 mod model;
 #[path = "../../../hist/tests/it/page.rs"]
 mod page;
+mod panics;
 mod points;
 mod power;
 #[path = "../../../journal/tests/it/processes.rs"]

@@ -1,0 +1,501 @@
+//! The supervisor of a process: its threads are run again after a panic, and what panicked is told.
+//!
+//! A panic is a defect of the program. It must not end a thread unnoticed: what the thread did
+//! would not be done any more while everything else goes on. So each thread runs its loop under
+//! [`SupervisedThread::run`], which catches the panic, counts it, waits and runs the loop again.
+//! The wait doubles with each panic in a row, from [`Settings::wait_first`] to
+//! [`Settings::wait_max`]. Whoever runs a loop again makes sure that its state is whole: the state
+//! is built anew, or is changed in single steps.
+//!
+//! An input on which the same work panics again and again is quarantined by its owner, which tells
+//! so here ([`Supervisor::quarantine`]).
+//!
+//! The supervisor is here, in the lowest crate that all threads of a server stand on, and it
+//! travels in [`Options`](crate::Options): there is no global one, and a test has its own.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::store::{Clock, wall_clock};
+
+/// Panics in a row from which on a thread counts as failing, although it runs again.
+pub const PANICS_OFTEN: u32 = 3;
+/// A thread that ran so long without a panic starts a new row: ten minutes.
+const SETTLED_AFTER_NS: i64 = 600_000_000_000;
+/// How many quarantined inputs are remembered; beyond, the oldest is forgotten, and its gap stays.
+const QUARANTINED_MAX: usize = 256;
+/// How often a thread that waits looks whether it is to stop.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Called at the fault points of threads, with the point's name. A test's panics.
+pub type Fault = Arc<dyn Fn(&str) + Send + Sync>;
+/// Where messages for people go.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How threads are run again.
+#[derive(Clone)]
+pub struct Settings {
+    /// The wait after the first panic: 100 ms by default.
+    pub wait_first: Duration,
+    /// The longest wait: 30 s by default.
+    pub wait_max: Duration,
+    /// Where times come from.
+    pub clock: Clock,
+    /// Where panics are logged; nowhere by default.
+    pub log: Option<Log>,
+    /// For tests: called at each fault point. None by default.
+    pub fault: Option<Fault>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            wait_first: Duration::from_millis(100),
+            wait_max: Duration::from_secs(30),
+            clock: wall_clock(),
+            log: None,
+            fault: None,
+        }
+    }
+}
+
+/// All threads of a process that are run again after a panic. Cheap to clone; clones are one.
+#[derive(Clone)]
+pub struct Supervisor(Arc<Shared>);
+
+struct Shared {
+    settings: Settings,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    threads: BTreeMap<String, Entry>,
+    quarantined: Vec<QuarantinedInput>,
+    quarantined_total: u64,
+}
+
+#[derive(Default)]
+struct Entry {
+    running: usize,
+    waiting: usize,
+    restarts: u64,
+    panics_in_row: u32,
+    last_panic: Option<PanicReport>,
+}
+
+/// What a panic said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PanicReport {
+    /// Its message.
+    pub message: String,
+    /// When it was caught, in nanoseconds since the Unix epoch.
+    pub time: i64,
+}
+
+/// How threads of one name are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadStatus {
+    /// Their name.
+    pub name: String,
+    /// How many there are, those that wait included.
+    pub running: usize,
+    /// How many of them wait after a panic.
+    pub waiting: usize,
+    /// How often one was run again, since the process began.
+    pub restarts: u64,
+    /// Panics in a row: since one of them last ran for ten minutes.
+    pub panics_in_row: u32,
+    /// The last panic.
+    pub last_panic: Option<PanicReport>,
+}
+
+/// An input that is left out because work on it panicked again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuarantinedInput {
+    /// Which, as people are told.
+    pub name: String,
+    /// What the work on it said.
+    pub reason: String,
+    /// Since when, in nanoseconds since the Unix epoch.
+    pub time: i64,
+}
+
+impl Default for Supervisor {
+    fn default() -> Supervisor {
+        Supervisor::new(Settings::default())
+    }
+}
+
+impl fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supervisor").field("threads", &self.threads()).finish_non_exhaustive()
+    }
+}
+
+impl Supervisor {
+    /// A supervisor of no thread yet.
+    pub fn new(settings: Settings) -> Supervisor {
+        Supervisor(Arc::new(Shared { settings, state: Mutex::default() }))
+    }
+
+    /// For tests: one that does not wait, and throws a panic the first so many times that a point
+    /// is reached.
+    #[doc(hidden)]
+    pub fn throwing(points: &[(&str, u32)]) -> Supervisor {
+        let left: BTreeMap<String, u32> =
+            points.iter().map(|&(point, times)| (point.to_owned(), times)).collect();
+        let left = Mutex::new(left);
+        let fault: Fault = Arc::new(move |point: &str| {
+            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(times) = left.get_mut(point).filter(|times| **times > 0) else { return };
+            *times -= 1;
+            drop(left);
+            panic!("thrown at {point}");
+        });
+        let wait_first = Duration::ZERO;
+        Supervisor::new(Settings { wait_first, fault: Some(fault), ..Settings::default() })
+    }
+
+    /// Adds a thread; several may have the same name.
+    pub fn thread(&self, name: impl Into<String>) -> SupervisedThread {
+        let name = name.into();
+        self.state().threads.entry(name.clone()).or_default().running += 1;
+        SupervisedThread { supervisor: self.clone(), name, is_waiting: AtomicBool::new(false) }
+    }
+
+    /// A point at which a test may have a panic thrown. Costs a comparison where there is no test.
+    #[inline]
+    pub fn fault_point(&self, name: impl fmt::Display) {
+        if let Some(fault) = &self.0.settings.fault {
+            fault(&name.to_string());
+        }
+    }
+
+    /// How often threads of a name were run again.
+    pub fn restarts(&self, name: &str) -> u64 {
+        self.state().threads.get(name).map_or(0, |entry| entry.restarts)
+    }
+
+    /// How all threads are, by name.
+    pub fn threads(&self) -> Vec<ThreadStatus> {
+        let now = self.now();
+        let state = self.state();
+        let status = |(name, entry): (&String, &Entry)| ThreadStatus {
+            name: name.clone(),
+            running: entry.running,
+            waiting: entry.waiting,
+            restarts: entry.restarts,
+            panics_in_row: entry.panics_in_row(now),
+            last_panic: entry.last_panic.clone(),
+        };
+        state.threads.iter().map(status).collect()
+    }
+
+    /// Why not all is well, if it is not: threads that wait after a panic, or panic often. What the
+    /// panics said is not in it: anybody may read it.
+    pub fn failures(&self) -> Vec<String> {
+        let failing = |thread: &ThreadStatus| {
+            thread.waiting > 0 || (thread.running > 0 && thread.panics_in_row >= PANICS_OFTEN)
+        };
+        let threads = self.threads().into_iter().filter(failing);
+        let text = |thread: ThreadStatus| {
+            let state = if thread.waiting > 0 { "is down" } else { "panics often" };
+            format!("thread {} {state} ({} restarts)", thread.name, thread.restarts)
+        };
+        threads.map(text).collect()
+    }
+
+    /// Tells of an input that is left out from now on; of one of that name anew. Logged once.
+    pub fn quarantine(&self, name: impl Into<String>, reason: impl Into<String>) {
+        let input = QuarantinedInput { name: name.into(), reason: reason.into(), time: self.now() };
+        let is_new = {
+            let mut state = self.state();
+            match state.quarantined.iter_mut().find(|known| known.name == input.name) {
+                Some(known) => {
+                    known.reason.clone_from(&input.reason);
+                    false
+                }
+                None => {
+                    if state.quarantined.len() >= QUARANTINED_MAX {
+                        state.quarantined.remove(0);
+                    }
+                    state.quarantined_total += 1;
+                    state.quarantined.push(input.clone());
+                    true
+                }
+            }
+        };
+        if is_new {
+            self.log(&format!("{} is quarantined: {}", input.name, input.reason));
+        }
+    }
+
+    /// Takes back [`Supervisor::quarantine`]: work on the input succeeded.
+    pub fn release(&self, name: &str) {
+        self.state().quarantined.retain(|known| known.name != name);
+    }
+
+    /// Inputs that are left out.
+    pub fn quarantined(&self) -> Vec<QuarantinedInput> {
+        self.state().quarantined.clone()
+    }
+
+    /// How many inputs were ever quarantined, since the process began.
+    pub fn quarantined_total(&self) -> u64 {
+        self.state().quarantined_total
+    }
+
+    /// The time now, in nanoseconds since the Unix epoch.
+    pub fn now(&self) -> i64 {
+        (self.0.settings.clock)()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log(&self, message: &str) {
+        if let Some(log) = &self.0.settings.log {
+            log(message);
+        }
+    }
+}
+
+impl Entry {
+    fn panics_in_row(&self, now: i64) -> u32 {
+        let last = self.last_panic.as_ref().map_or(i64::MIN, |last| last.time);
+        if now.saturating_sub(last) >= SETTLED_AFTER_NS { 0 } else { self.panics_in_row }
+    }
+}
+
+impl Settings {
+    /// The wait after so many panics in a row.
+    fn wait(&self, panics: u32) -> Duration {
+        let doubled = 2u32.checked_pow(panics.saturating_sub(1));
+        let wait = doubled.and_then(|factor| self.wait_first.checked_mul(factor));
+        wait.map_or(self.wait_max, |wait| wait.min(self.wait_max))
+    }
+}
+
+/// A thread, or a task of a runtime, that is run again after a panic. It counts as running until
+/// this is dropped.
+#[derive(Debug)]
+pub struct SupervisedThread {
+    supervisor: Supervisor,
+    name: String,
+    is_waiting: AtomicBool,
+}
+
+impl SupervisedThread {
+    /// Runs `work` until it returns, again after each panic. Once `is_stopping` says so, the wait
+    /// ends and `work` is run a last time, so that it can end in order: `None` if it panics then
+    /// too.
+    pub fn run<T>(&self, is_stopping: impl Fn() -> bool, mut work: impl FnMut() -> T) -> Option<T> {
+        loop {
+            let was_stopping = is_stopping();
+            match catch_unwind(AssertUnwindSafe(&mut work)) {
+                Ok(done) => return Some(done),
+                Err(panic) => {
+                    let mut left = self.panicked(&*panic);
+                    if was_stopping {
+                        return None;
+                    }
+                    while !left.is_zero() && !is_stopping() {
+                        std::thread::sleep(left.min(PAUSE));
+                        left = left.saturating_sub(PAUSE);
+                    }
+                    self.restarted();
+                }
+            }
+        }
+    }
+
+    /// Notes that it panicked, and counts as down until [`SupervisedThread::restarted`]; how long
+    /// to wait until then.
+    pub fn panicked(&self, panic: &(dyn Any + Send)) -> Duration {
+        let panics = self.note(panic);
+        let wait = self.supervisor.0.settings.wait(panics);
+        if !self.is_waiting.swap(true, Ordering::Relaxed) {
+            self.entry(|entry| entry.waiting += 1);
+        }
+        wait
+    }
+
+    /// Notes that it runs again.
+    pub fn restarted(&self) {
+        if self.is_waiting.swap(false, Ordering::Relaxed) {
+            self.entry(|entry| {
+                entry.waiting -= 1;
+                entry.restarts += 1;
+            });
+        }
+    }
+
+    /// Notes a panic in work that is begun anew by itself: one request, one attempt. It counts as a
+    /// restart.
+    pub fn caught(&self, panic: &(dyn Any + Send)) {
+        self.note(panic);
+        self.entry(|entry| entry.restarts += 1);
+    }
+
+    /// Inputs that are left out are told here.
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.supervisor
+    }
+
+    /// A point at which a test may have a panic thrown, named like the thread.
+    pub fn fault_point(&self) {
+        self.supervisor.fault_point(&self.name);
+    }
+
+    fn note(&self, panic: &(dyn Any + Send)) -> u32 {
+        let (message, time) = (panic_message(panic), self.supervisor.now());
+        let name = &self.name;
+        self.supervisor.log(&format!("thread {name} panicked and is run again: {message}"));
+        self.entry(|entry| {
+            entry.panics_in_row = entry.panics_in_row(time).saturating_add(1);
+            entry.last_panic = Some(PanicReport { message, time });
+            entry.panics_in_row
+        })
+    }
+
+    fn entry<T>(&self, change: impl FnOnce(&mut Entry) -> T) -> T {
+        let mut state = self.supervisor.state();
+        change(state.threads.get_mut(&self.name).expect("BUG: a thread is known while it runs"))
+    }
+}
+
+impl Drop for SupervisedThread {
+    fn drop(&mut self) {
+        let is_waiting = *self.is_waiting.get_mut();
+        self.entry(|entry| {
+            entry.running -= 1;
+            entry.waiting -= usize::from(is_waiting);
+        });
+    }
+}
+
+/// The outcome of work, or what its panic says. What unwinds without a message is no panic of the
+/// work, but a test's simulated death: it goes on.
+pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| match message(&*panic) {
+        Some(message) => message.to_owned(),
+        None => resume_unwind(panic),
+    })
+}
+
+/// What a panic says.
+pub fn panic_message(panic: &(dyn Any + Send)) -> String {
+    message(panic).unwrap_or("no message").to_owned()
+}
+
+fn message(panic: &(dyn Any + Send)) -> Option<&str> {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, AtomicU32};
+
+    use super::*;
+
+    /// A supervisor that does not wait, and its clock.
+    fn impatient() -> (Supervisor, Arc<AtomicI64>) {
+        let now = Arc::new(AtomicI64::new(1));
+        let read = Arc::clone(&now);
+        let settings = Settings {
+            wait_first: Duration::ZERO,
+            clock: Arc::new(move || read.load(Ordering::Relaxed)),
+            ..Settings::default()
+        };
+        (Supervisor::new(settings), now)
+    }
+
+    #[test]
+    fn a_thread_that_panics_is_run_again_and_told() {
+        let (supervisor, now) = impatient();
+        let thread = supervisor.thread("store");
+        let mut runs = 0;
+        let done = thread.run(
+            || false,
+            || {
+                runs += 1;
+                assert!(runs > 2, "run {runs}");
+                runs
+            },
+        );
+        assert_eq!(done, Some(3));
+        let status = &supervisor.threads()[0];
+        assert_eq!((status.running, status.waiting, status.restarts), (1, 0, 2));
+        assert_eq!(status.last_panic, Some(PanicReport { message: "run 2".to_owned(), time: 1 }));
+        assert_eq!(supervisor.failures(), Vec::<String>::new(), "it runs, and panicked twice");
+        thread.caught(&"once more");
+        let expected = "thread store panics often (3 restarts)";
+        assert_eq!(supervisor.failures(), [expected]);
+        now.store(SETTLED_AFTER_NS + 1, Ordering::Relaxed);
+        assert_eq!(supervisor.failures(), Vec::<String>::new(), "it has settled");
+        drop(thread);
+        assert_eq!((supervisor.threads()[0].running, supervisor.threads()[0].restarts), (0, 3));
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_down() {
+        let (supervisor, _) = impatient();
+        let thread = supervisor.thread("commit");
+        thread.panicked(&"a defect");
+        let expected = "thread commit is down (0 restarts)";
+        assert_eq!(supervisor.failures(), [expected]);
+        thread.restarted();
+        assert_eq!(supervisor.failures(), Vec::<String>::new());
+        thread.panicked(&"a defect");
+        drop(thread);
+        assert_eq!((supervisor.threads()[0].running, supervisor.threads()[0].waiting), (0, 0));
+    }
+
+    #[test]
+    fn a_stop_ends_the_wait_and_the_thread_ends_in_order() {
+        let settings =
+            Settings { wait_first: Duration::MAX, wait_max: Duration::MAX, ..Settings::default() };
+        let supervisor = Supervisor::new(settings);
+        let runs = AtomicU32::new(0);
+        let is_stopping = || runs.load(Ordering::Relaxed) > 0;
+        let work = || match runs.fetch_add(1, Ordering::Relaxed) {
+            0 => panic!("the first time"),
+            _ => "ended",
+        };
+        assert_eq!(supervisor.thread("flusher").run(is_stopping, work), Some("ended"));
+        let work = || -> () { panic!("at the end") };
+        assert_eq!(supervisor.thread("flusher").run(|| true, work), None, "it is given up");
+    }
+
+    #[test]
+    fn waits_double_up_to_a_bound() {
+        let settings = Settings::default();
+        let waits = [1, 2, 3, 9, 10, 33, u32::MAX].map(|panics| settings.wait(panics).as_millis());
+        assert_eq!(waits, [100, 200, 400, 25_600, 30_000, 30_000, 30_000]);
+    }
+
+    #[test]
+    fn quarantined_inputs_are_bounded_and_logged_once() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&lines);
+        let log: Log = Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned()));
+        let supervisor = Supervisor::new(Settings { log: Some(log), ..Settings::default() });
+        supervisor.quarantine("record 7", "a count overflows");
+        supervisor.quarantine("record 7", "a count overflows");
+        assert_eq!(*lines.lock().unwrap(), ["record 7 is quarantined: a count overflows"]);
+        (0..QUARANTINED_MAX).for_each(|n| supervisor.quarantine(format!("day {n}"), "it panics"));
+        let quarantined = supervisor.quarantined();
+        assert_eq!((quarantined.len(), &*quarantined[0].name), (QUARANTINED_MAX, "day 0"));
+        assert_eq!(supervisor.quarantined_total(), 1 + QUARANTINED_MAX as u64);
+        supervisor.release("day 0");
+        assert_eq!(supervisor.quarantined()[0].name, "day 1");
+    }
+}

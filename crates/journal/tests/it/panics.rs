@@ -1,0 +1,93 @@
+//! A panic in the journal's thread: it is run again, and every record is there once.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use disk::{Disk, SimDisk};
+use journal::supervisor::{self, Fault};
+use journal::*;
+
+const DIR: &str = "/journal";
+/// How often a panic is thrown.
+const PANICS: u32 = 3;
+
+/// Panics are thrown at one point, in the journal's thread only.
+fn thrown_at(point: &'static str) -> Supervisor {
+    let left = AtomicU32::new(PANICS);
+    let fault: Fault = Arc::new(move |found: &str| {
+        let is_here = found == point && thread::current().name() == Some("journal");
+        let take = |left: u32| left.checked_sub(1);
+        if is_here && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
+            panic!("thrown at {point}");
+        }
+    });
+    let wait_first = Duration::ZERO;
+    let fault = Some(fault);
+    Supervisor::new(supervisor::Settings { wait_first, fault, ..Default::default() })
+}
+
+/// The records, each of which is its number.
+fn read(journal: &Journal) -> Vec<u64> {
+    let mut reader = journal.reader(Start::Begin).unwrap();
+    let mut found = Vec::new();
+    while let Some(item) = reader.next().unwrap() {
+        let Item::Batch(batch) = item else { panic!("nothing is missing") };
+        let number = |record: Record<'_>| u64::from_le_bytes(record.bytes.try_into().unwrap());
+        found.extend(batch.records().map(number));
+    }
+    found
+}
+
+#[track_caller]
+fn check(point: &'static str) {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+    let settings = Settings {
+        segment_bytes: SEGMENT_BYTES_MIN,
+        buffer_bytes: BUFFER_BYTES_MIN,
+        ..Settings::default()
+    };
+    Journal::create(&*disk, Path::new(DIR), 7, 0, &settings).unwrap();
+    let supervisor = thrown_at(point);
+    let options = Options {
+        alone: true,
+        flush_every: Duration::from_millis(1),
+        sync_every: Some(Duration::from_millis(1)),
+        supervisor: supervisor.clone(),
+        ..Options::default()
+    };
+    let journal = Journal::open(Arc::clone(&disk), Path::new(DIR), &options).unwrap();
+    let mut count = 0u64;
+    let mut append = |level| {
+        let _ack = journal.append(&count.to_le_bytes(), level).unwrap();
+        count += 1;
+    };
+    while supervisor.restarts("journal") < u64::from(PANICS) {
+        append(Level::Memory);
+        thread::yield_now();
+    }
+    assert_eq!(supervisor.failures(), ["thread journal panics often (3 restarts)"]);
+    append(Level::Disk);
+    let expected: Vec<u64> = (0..count).collect();
+    assert_eq!(read(&journal), expected);
+    drop(journal);
+    let journal = Journal::open(disk, Path::new(DIR), &options).unwrap();
+    assert_eq!(read(&journal), expected, "after it was opened again");
+}
+
+#[test]
+fn a_panic_of_the_thread_loses_and_repeats_nothing() {
+    check("journal");
+}
+
+#[test]
+fn a_panic_between_a_frame_and_its_publication_loses_and_repeats_nothing() {
+    check("journal frame");
+}
+
+#[test]
+fn a_panic_before_a_sync_loses_and_repeats_nothing() {
+    check("journal sync");
+}

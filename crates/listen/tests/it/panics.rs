@@ -1,0 +1,78 @@
+//! Panics in a listener's threads: they are run again, and what was lost is counted and a gap.
+
+use std::io::Write as _;
+use std::net::{TcpStream, UdpSocket};
+use std::sync::Arc;
+
+use intake::Supervisor;
+use listen::{Listener, Settings};
+
+use crate::world::{World, ip, loopback};
+
+fn world(points: &[(&str, u32)]) -> World {
+    World::supervised(journal::Settings::default(), Supervisor::throwing(points))
+}
+
+/// Waits until a thread was run again.
+#[track_caller]
+fn restarted(world: &World, thread: &str) {
+    while world.intake.supervisor().restarts(thread) == 0 {
+        std::thread::yield_now();
+    }
+}
+
+const VALUES: &str = "topdeck_listen_values_total";
+
+#[test]
+fn threads_that_panic_are_run_again_and_lose_nothing() {
+    let threads = ["statsd datagrams", "statsd streams", "statsd flusher"];
+    let world = world(&threads.map(|thread| (thread, 1)));
+    let settings = Settings { udp: vec![loopback()], tcp: vec![loopback()], ..Settings::statsd() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    threads.iter().for_each(|thread| restarted(&world, thread));
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    socket.send_to(b"a:1|c", ip(&listener.addresses()[0])).unwrap();
+    TcpStream::connect(ip(&listener.addresses()[1])).unwrap().write_all(b"a:2|c\n").unwrap();
+    world.wait(VALUES, "received", 2);
+    listener.stop();
+    assert_eq!(world.shown(), "a 0..3 3");
+    world.check_books();
+}
+
+#[test]
+fn a_line_that_panics_is_refused_and_named_and_the_next_is_read() {
+    let world = world(&[("listen packet", 1)]);
+    let settings = Settings { udp: vec![loopback()], ..Settings::statsd() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    socket.send_to(b"a:1|c", ip(&listener.addresses()[0])).unwrap();
+    world.wait("topdeck_listen_lines_total", "refused", 1);
+    socket.send_to(b"a:2|c", ip(&listener.addresses()[0])).unwrap();
+    world.wait(VALUES, "received", 2);
+    let messages = listener.troubles();
+    assert!(messages[0].contains("reading \"a:1|c\" panicked"), "{messages:?}");
+    assert_eq!(world.intake.supervisor().restarts("statsd lines"), 1);
+    listener.stop();
+    // The first line was read before work on it panicked.
+    assert_eq!(world.shown(), "a 0..3 3");
+    world.check_books();
+}
+
+#[test]
+fn what_the_flusher_held_when_it_panicked_is_counted_and_a_gap() {
+    let world = world(&[("listen write", 1)]);
+    let settings = Settings { udp: vec![loopback()], ..Settings::statsd() };
+    let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    socket.send_to(b"a:1|c\na:2|ms", ip(&listener.addresses()[0])).unwrap();
+    world.wait(VALUES, "received", 2);
+    // The interval is over; it is lost on its way.
+    world.set(13);
+    restarted(&world, "statsd flusher");
+    socket.send_to(b"a:4|c", ip(&listener.addresses()[0])).unwrap();
+    world.wait(VALUES, "received", 3);
+    listener.stop();
+    assert_eq!(world.shown(), "a 10..13 4\nlost 2: work on the values panicked");
+    assert_eq!((world.values("panic"), world.values("taken")), (2, 1));
+    world.check_books();
+}

@@ -1,0 +1,124 @@
+//! Inputs that are left out, because work on them panicked again and again: a defect of topdeck
+//! that one input meets must not keep the store from all the others.
+//!
+//! A record of the journal is tried three times, each time from a whole head. Then its bytes are
+//! kept as `quarantine/<position>.batch` in the store's folder, and a gap says whose it was and how
+//! many samples it had. The file says after a restart that the record is left out. A series that
+//! cannot be sealed is left out of the part, and a gap says so. Maintenance that panics, such as
+//! the rollup of a day, is tried again later and later (`Inner::guarded`).
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::{Disk, Mode};
+use journal::Supervisor;
+use model::SeriesId;
+
+use crate::error::{Doing, Error, Result};
+
+/// How often work on the same input panics before the input is quarantined.
+pub(crate) const ATTEMPTS_MAX: u32 = 3;
+/// Files of records that are kept at the most; more records are left out all the same.
+const FILES_MAX: usize = 1024;
+/// The folder of records, in the store's.
+const FOLDER: &str = "quarantine";
+const SUFFIX: &str = ".batch";
+
+pub(crate) struct Quarantine {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    supervisor: Supervisor,
+    files: usize,
+    records: BTreeSet<u64>,
+    series: BTreeSet<SeriesId>,
+    attempts: HashMap<Input, u32>,
+}
+
+/// What work may panic on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Input {
+    Record(u64),
+    Series(SeriesId),
+}
+
+impl Quarantine {
+    /// The quarantine of a store, with the records that were left out by processes before.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        store: &Path,
+        supervisor: Supervisor,
+    ) -> Result<Quarantine> {
+        let dir = store.join(FOLDER);
+        let names = match disk.list(&dir) {
+            Ok(names) => names,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error).doing("list", &dir),
+        };
+        let position = |name: &String| name.strip_suffix(SUFFIX)?.parse().ok();
+        let records: BTreeSet<u64> = names.iter().filter_map(position).collect();
+        for position in &records {
+            supervisor
+                .quarantine(record(*position), format!("kept in {FOLDER}/{position}{SUFFIX}"));
+        }
+        let (files, series, attempts) = (records.len(), BTreeSet::new(), HashMap::new());
+        Ok(Quarantine { disk, dir, supervisor, files, records, series, attempts })
+    }
+
+    pub(crate) fn has_record(&self, position: u64) -> bool {
+        self.records.contains(&position)
+    }
+
+    pub(crate) fn has_series(&self, id: &SeriesId) -> bool {
+        self.series.contains(id)
+    }
+
+    /// Work on a record of the journal panicked. Keeps its bytes when that was the last attempt;
+    /// what could not be kept is an error, and the record is quarantined all the same.
+    pub(crate) fn failed_record(&mut self, position: u64, bytes: &[u8], why: &str) -> Result<()> {
+        if self.attempt(Input::Record(position)) < ATTEMPTS_MAX {
+            return Ok(());
+        }
+        self.records.insert(position);
+        self.supervisor.quarantine(record(position), why);
+        if self.files >= FILES_MAX {
+            let why = format!("{FILES_MAX} records are kept in {FOLDER} already");
+            return Err(Error::Damage { place: record(position), why });
+        }
+        self.files += 1;
+        let path = self.dir.join(format!("{position}{SUFFIX}"));
+        self.disk.create_dir(&self.dir).doing("create", &self.dir)?;
+        let file = self.disk.open(&path, Mode::Create).doing("create", &path)?;
+        file.write_all_at(bytes, 0).doing("write", &path)?;
+        file.sync().doing("write", &path)?;
+        self.disk.sync_dir(&self.dir).doing("write", &self.dir)
+    }
+
+    /// Sealing a series panicked.
+    pub(crate) fn failed_series(&mut self, id: SeriesId, series: &str, why: &str) {
+        if self.attempt(Input::Series(id)) >= ATTEMPTS_MAX {
+            self.series.insert(id);
+            let reason = format!("sealing {series} panicked: {why}");
+            self.supervisor.quarantine(format!("series {id} of the head"), reason);
+        }
+    }
+
+    /// What was left out of a head is sealed away, and what comes next is tried.
+    pub(crate) fn sealed(&mut self, position: u64) {
+        self.series.clear();
+        self.attempts.clear();
+        // The files stay; their records are never read again.
+        self.records = self.records.split_off(&position);
+    }
+
+    fn attempt(&mut self, input: Input) -> u32 {
+        let attempts = self.attempts.entry(input).or_default();
+        *attempts += 1;
+        *attempts
+    }
+}
+
+/// What a record is called.
+pub(crate) fn record(position: u64) -> String {
+    format!("record {position} of the journal")
+}

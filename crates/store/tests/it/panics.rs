@@ -1,0 +1,196 @@
+//! Work that panics: what it was about is tried again, then quarantined and named, and all else is
+//! exact.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use journal::{Supervisor, supervisor};
+use model::Selector;
+use store::{DAY, Store};
+
+use crate::world::{DIR, World, histogram, identity, ingest, latency, sample};
+
+fn open(world: &World, supervisor: &Supervisor) -> Store {
+    let mut options = world.options();
+    options.journal.supervisor = supervisor.clone();
+    Store::open(Arc::clone(&world.disk), Path::new(DIR), &options).unwrap()
+}
+
+/// Batches 1 to 3, of one row each: 10, 20 and 30 values.
+fn ingest_three(store: &Store) {
+    for n in 1..=3 {
+        let values = vec![5.0; 10 * n as usize];
+        ingest(
+            store,
+            n,
+            &[(&latency("a"), sample(10 * n as i64, 10 * n as i64 + 1, histogram(&values)))],
+        );
+    }
+}
+
+/// How many values the rows of a host have, in the order of the rows.
+fn counts(store: &Store, host: &str) -> Vec<u64> {
+    let view = store.view().unwrap();
+    let mut counts = Vec::new();
+    for found in view.select(&Selector::parse(&format!("latency{{host=\"{host}\"}}")).unwrap()) {
+        let mut each = |sample: model::Sample| match sample.value {
+            model::Value::Histogram(histogram) => counts.push(histogram.count()),
+            other => panic!("{other:?}"),
+        };
+        view.samples(&found, i64::MIN..i64::MAX, &mut each).unwrap();
+    }
+    counts
+}
+
+#[test]
+fn a_panic_within_a_record_counts_it_once() {
+    let world = World::new();
+    let supervisor = Supervisor::throwing(&[("store record 1", 2)]);
+    let store = open(&world, &supervisor);
+    ingest_three(&store);
+    assert_eq!(counts(&store, "a"), [10, 20, 30]);
+    store.seal().unwrap();
+    assert_eq!(counts(&store, "a"), [10, 20, 30]);
+    assert_eq!(store.stat().unwrap().gaps, []);
+    assert_eq!(supervisor.quarantined(), []);
+}
+
+#[test]
+fn a_record_that_always_panics_is_quarantined_with_a_gap_and_all_others_count() {
+    let world = World::new();
+    let supervisor = Supervisor::throwing(&[("store record 1", u32::MAX)]);
+    let store = open(&world, &supervisor);
+    ingest_three(&store);
+    let check = |store: &Store| {
+        assert_eq!(counts(store, "a"), [10, 30]);
+        let gaps = store.stat().unwrap().gaps;
+        assert_eq!(gaps.len(), 1, "{gaps:?}");
+        assert_eq!((gaps[0].producer, gaps[0].lost), (Some(7), Some(1)));
+        assert!(gaps[0].reason.contains("(position 1): work on it panicked"), "{}", gaps[0].reason);
+    };
+    check(&store);
+    let quarantined = supervisor.quarantined();
+    assert_eq!(quarantined[0].name, "record 1 of the journal");
+    assert_eq!(quarantined[0].reason, "thrown at store record 1");
+    let files = world.disk.list(&Path::new(DIR).join("quarantine")).unwrap();
+    assert_eq!(files, ["1.batch"]);
+    drop(store);
+    // A process that does not know why leaves it out, too, and tells.
+    let supervisor = Supervisor::default();
+    let store = open(&world, &supervisor);
+    assert_eq!(supervisor.quarantined()[0].name, "record 1 of the journal");
+    check(&store);
+    store.seal().unwrap();
+    check(&store);
+    // It is known: sent again it is a repeat.
+    let mut batch = model::BatchWriter::default();
+    batch.series(&latency("a"));
+    batch.sample(&sample(20, 21, histogram(&[5.0; 20]))).unwrap();
+    let ack = store.ingest(Some(identity(2)), &batch.finish(), journal::Level::Disk).unwrap();
+    assert!(ack.repeated);
+    check(&store);
+}
+
+#[test]
+fn a_record_that_panics_while_rows_before_it_are_being_sealed_repeats_none() {
+    let world = World::new();
+    let supervisor = Supervisor::throwing(&[("store record 1", 1)]);
+    let store = open(&world, &supervisor);
+    ingest(&store, 1, &[(&latency("a"), sample(10, 11, histogram(&[5.0; 10])))]);
+    store.seal().unwrap();
+    ingest(&store, 2, &[(&latency("a"), sample(20, 21, histogram(&[5.0; 20])))]);
+    assert_eq!(counts(&store, "a"), [10, 20]);
+}
+
+#[test]
+fn a_series_that_cannot_be_sealed_is_left_out_and_the_others_are_sealed() {
+    let world = World::new();
+    let id = latency("a").id();
+    let supervisor = Supervisor::throwing(&[(&format!("store seal {id}"), u32::MAX)]);
+    let store = open(&world, &supervisor);
+    ingest_three(&store);
+    ingest(&store, 4, &[(&latency("b"), sample(40, 41, histogram(&[5.0; 40])))]);
+    for _ in 0..3 {
+        let error = store.seal().unwrap_err().to_string();
+        assert!(error.contains("thrown at store seal"), "{error}");
+        assert_eq!(counts(&store, "a"), [10, 20, 30], "until it is given up");
+    }
+    store.seal().unwrap();
+    assert_eq!((counts(&store, "a"), counts(&store, "b")), (vec![], vec![40]));
+    let stat = store.stat().unwrap();
+    assert_eq!(stat.head_rows, 0, "the journal is free");
+    assert!(stat.gaps[0].reason.contains("latency"), "{:?}", stat.gaps);
+    assert_eq!(supervisor.quarantined()[0].name, format!("series {id} of the head"));
+    // What comes later is tried again.
+    ingest(&store, 5, &[(&latency("a"), sample(50, 51, histogram(&[5.0; 50])))]);
+    assert_eq!(counts(&store, "a"), [50]);
+}
+
+#[test]
+fn a_day_on_which_the_rollup_panics_is_named_and_other_days_are_rolled_up() {
+    let world = World::new();
+    let now = Arc::new(AtomicI64::new(0));
+    let read = Arc::clone(&now);
+    let left = std::sync::atomic::AtomicU32::new(3);
+    let fault: supervisor::Fault = Arc::new(move |point: &str| {
+        let take = |left: u32| left.checked_sub(1);
+        let is_it = point == "store rolling up day 1";
+        if is_it && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
+            panic!("a count overflows");
+        }
+    });
+    let supervisor = Supervisor::new(supervisor::Settings {
+        clock: Arc::new(move || read.load(Ordering::SeqCst)),
+        fault: Some(fault),
+        ..Default::default()
+    });
+    let store = open(&world, &supervisor);
+    for day in 1..=2 {
+        let start = day * DAY + 1;
+        ingest(&store, day as u64, &[(&latency("a"), sample(start, start + 1, histogram(&[5.0])))]);
+    }
+    world.set_now(9 * DAY);
+    store.seal().unwrap();
+    let rolled = || {
+        let parts = store.stat().unwrap().parts;
+        let mut days: Vec<i64> =
+            parts.iter().flat_map(|part| part.covers.keys()).map(|day| day / DAY).collect();
+        days.sort_unstable();
+        days.dedup();
+        days
+    };
+    const MINUTE: i64 = 60_000_000_000;
+    for (attempt, wait) in [(1, 0), (2, MINUTE), (3, 2 * MINUTE)] {
+        now.fetch_add(wait, Ordering::SeqCst);
+        let error = store.maintain().unwrap_err().to_string();
+        assert!(error.starts_with("rolling up day 1 met a defect of topdeck"), "{error}");
+        assert_eq!(rolled(), [2]);
+        assert_eq!(supervisor.quarantined().len(), usize::from(attempt == 3));
+        store.maintain().unwrap();
+        assert_eq!(rolled(), [2], "it is left alone");
+    }
+    assert_eq!(supervisor.quarantined()[0].name, "rolling up day 1");
+    now.fetch_add(4 * MINUTE, Ordering::SeqCst);
+    assert!(store.maintain().unwrap());
+    assert_eq!(rolled(), [1, 2]);
+    assert_eq!(supervisor.quarantined(), []);
+}
+
+#[test]
+fn the_thread_that_panics_is_run_again_and_goes_on_sealing() {
+    let world = World::new();
+    world.set_now(9 * DAY);
+    let supervisor = Supervisor::throwing(&[("store", 2)]);
+    let mut options = world.options();
+    options.journal.supervisor = supervisor.clone();
+    options.background = true;
+    let store = Store::open(Arc::clone(&world.disk), Path::new(DIR), &options).unwrap();
+    ingest_three(&store);
+    // A partition that is over is sealed by the thread alone.
+    while supervisor.restarts("store") < 2 || store.stat().unwrap().head_rows > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(counts(&store, "a"), [10, 20, 30]);
+    assert_eq!(store.stat().unwrap().gaps, []);
+}
