@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -49,8 +50,8 @@ pub(crate) async fn accept(listener: TcpListener, accepting: Accepting) {
             _ = phase.wait_for(|&phase| phase != Phase::Open) => return,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, remote) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) if is_of_one(&error) => continue,
             Err(_) => {
                 accepting.gate.refused.count(Why::Accept);
@@ -61,7 +62,7 @@ pub(crate) async fn accept(listener: TcpListener, accepting: Accepting) {
         match Arc::clone(&accepting.connections).try_acquire_owned() {
             Ok(permit) => {
                 let (accepting, builder) = (accepting.clone(), Arc::clone(&builder));
-                tokio::spawn(connection(stream, accepting, builder, permit));
+                tokio::spawn(connection((stream, remote), accepting, builder, permit));
             }
             Err(_) => accepting.gate.refused.count(Why::Connections),
         }
@@ -90,7 +91,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
 }
 
 async fn connection(
-    stream: TcpStream,
+    (stream, remote): (TcpStream, SocketAddr),
     mut accepting: Accepting,
     builder: Arc<Builder<TokioExecutor>>,
     _permit: OwnedSemaphorePermit,
@@ -99,7 +100,7 @@ async fn connection(
     // Without it small answers wait for the acknowledgement of those before; it may fail on a dead connection.
     let _ = stream.set_nodelay(true);
     let Some(secured) = &accepting.secured else {
-        let peer = Peer { local, certificate: Arc::default() };
+        let peer = Peer { local, remote, certificate: Arc::default() };
         return serve(stream, peer, accepting, &builder).await;
     };
     let config = Arc::clone(&secured.read().unwrap_or_else(PoisonError::into_inner));
@@ -111,7 +112,7 @@ async fn connection(
     let Ok(Ok(stream)) = handshake else { return accepting.gate.refused.count(Why::Handshake) };
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certificate = shown.map(|shown| net::names(shown)).unwrap_or_default().into();
-    serve(stream, Peer { local, certificate }, accepting, &builder).await;
+    serve(stream, Peer { local, remote, certificate }, accepting, &builder).await;
 }
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::routing;
 use http::StatusCode;
 
@@ -29,7 +28,7 @@ pub(crate) const ROUTES: &[Route] = &[
 /// So long the same is told: whoever asks needs no token, and may ask as often as they like.
 pub(crate) const AGE_MAX: Duration = Duration::from_secs(1);
 
-async fn health(State(context): State<Context>) -> Result<&'static str, Problem> {
+async fn health(context: Context) -> Result<&'static str, Problem> {
     let intake = context.intake.clone();
     let found = context.desk.health.get(move || match intake.home().journal().stat() {
         Ok(stat) if stat.poisoned => {
