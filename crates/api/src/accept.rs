@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -59,8 +60,8 @@ impl Restartable for Acceptor {
                 accepted = listener.accept() => accepted,
             };
             accepting.supervisor.fault_point("accept");
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, remote) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) if is_of_one(&error) => continue,
                 Err(_) => {
                     accepting.gate.refused.count(Why::Accept);
@@ -73,7 +74,8 @@ impl Restartable for Acceptor {
                     let (accepting, builder) = (accepting.clone(), Arc::clone(&builder));
                     tokio::spawn(async move {
                         let supervisor = accepting.supervisor.clone();
-                        let served = caught(connection(stream, accepting, builder, permit)).await;
+                        let served = connection((stream, remote), accepting, builder, permit);
+                        let served = caught(served).await;
                         if let Err(panic) = served {
                             supervisor.thread("connection").caught(&*panic);
                         }
@@ -112,7 +114,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
 }
 
 async fn connection(
-    stream: TcpStream,
+    (stream, remote): (TcpStream, SocketAddr),
     mut accepting: Accepting,
     builder: Arc<Builder<TokioExecutor>>,
     _permit: OwnedSemaphorePermit,
@@ -121,7 +123,7 @@ async fn connection(
     // Without it small answers wait for the acknowledgement of those before; it may fail on a dead connection.
     let _ = stream.set_nodelay(true);
     let Some(secured) = &accepting.secured else {
-        let peer = Peer { local, certificate: Arc::default() };
+        let peer = Peer { local, remote, certificate: Arc::default() };
         return serve(stream, peer, accepting, &builder).await;
     };
     let config = Arc::clone(&secured.read().unwrap_or_else(PoisonError::into_inner));
@@ -133,7 +135,7 @@ async fn connection(
     let Ok(Ok(stream)) = handshake else { return accepting.gate.refused.count(Why::Handshake) };
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certificate = shown.map(|shown| net::names(shown)).unwrap_or_default().into();
-    serve(stream, Peer { local, certificate }, accepting, &builder).await;
+    serve(stream, Peer { local, remote, certificate }, accepting, &builder).await;
 }
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(

@@ -40,6 +40,8 @@ pub(crate) struct Access {
 pub(crate) struct Peer {
     /// The address here that it came to.
     pub(crate) local: SocketAddr,
+    /// Its own.
+    pub(crate) remote: SocketAddr,
     /// Names of its verified certificate.
     pub(crate) certificate: Arc<[String]>,
 }
@@ -258,7 +260,8 @@ mod tests {
         expected: Result<Option<&str>, (u16, &str)>,
     ) {
         let local = local.parse().unwrap();
-        let peer = Peer { local, certificate: [certificate.to_owned()].into() };
+        let remote = SocketAddr::from(([127, 0, 0, 1], 1));
+        let peer = Peer { local, remote, certificate: [certificate.to_owned()].into() };
         let mut request = http::Request::builder().method(method).uri("/x");
         for (name, value) in headers {
             request = request.header(*name, *value);

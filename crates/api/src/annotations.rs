@@ -6,7 +6,6 @@
 #[cfg(test)]
 mod tests;
 
-use axum::extract::State;
 use axum::routing;
 use collect::Rows as _;
 use http::StatusCode;
@@ -162,10 +161,7 @@ impl Annotation {
     }
 }
 
-async fn add(
-    State(context): State<Context>,
-    body: axum::body::Body,
-) -> Result<(StatusCode, Written), Problem> {
+async fn add(context: Context, body: axum::body::Body) -> Result<(StatusCode, Written), Problem> {
     let body = axum::body::to_bytes(body, BYTES_MAX).await.map_err(|error| {
         let what = format!("the annotation cannot be read: {error}; it may have {BYTES_MAX} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)
@@ -190,7 +186,7 @@ async fn add(
     Ok((StatusCode::CREATED, context.desk.answer(&json)?))
 }
 
-async fn list(State(context): State<Context>, parameters: Parameters) -> Result<Written, Refusal> {
+async fn list(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
     let parameters = parameters.only(ANNOTATIONS)?;
     let now = context.intake.now();
     let to = parameters.moment("to", now)?.unwrap_or(now);
@@ -232,7 +228,7 @@ async fn list(State(context): State<Context>, parameters: Parameters) -> Result<
             ("annotations", List(annotations)),
         ]))
     };
-    context.desk.take("annotations", timeout, work).await
+    context.light_view("annotations", timeout, work).await
 }
 
 /// The latest of those that are found: so many, and of so many bytes. Twice as much is held at the most, and one more.

@@ -1,6 +1,5 @@
 //! The audit: for each producer, what every hop on its way has, and why not the rest.
 
-use axum::extract::State;
 use axum::routing;
 use intake::{Account, Audit, Counts, Line, Loss, Source};
 
@@ -18,14 +17,14 @@ pub(crate) const ROUTES: &[Route] = &[Route::get(
     || routing::get(audit),
 )];
 
-async fn audit(State(context): State<Context>) -> Result<Written, Refusal> {
+async fn audit(context: Context) -> Result<Written, Refusal> {
     let shared = context.clone();
     let work = move |_: &_| {
         let audit = shared.intake.audit();
         let audit = audit.map_err(|error| Refusal::Internal(error.to_string()))?;
         shared.desk.answer(&document(&audit))
     };
-    context.desk.blocking("audit", None, work).await
+    context.light("audit", None, work).await
 }
 
 /// An audit as JSON.

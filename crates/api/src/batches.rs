@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -40,7 +40,7 @@ pub(crate) const ROUTES: &[Route] = &[Route::ingest(
 /// The routes.
 pub(crate) fn routes() -> Router<Context> {
     let turns = Arc::new(Semaphore::new(UNPACKED_MAX));
-    let take = |State(context): State<Context>, request: Request| async move {
+    let take = |context: Context, request: Request| async move {
         match take(&context, &turns, request).await {
             Ok(answer) => answer.into_response(),
             Err(problem) => problem.into_response(),

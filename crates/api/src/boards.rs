@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use axum::body::Bytes;
-use axum::extract::{Path as Named, State};
+use axum::extract::Path as Named;
 use axum::response::IntoResponse;
 use axum::routing;
 use http::HeaderMap;
@@ -79,7 +79,7 @@ fn names(folder: &Path) -> Result<Vec<String>, Refusal> {
     Ok(names.filter(|name| checked(name).is_ok()).map(str::to_owned).collect())
 }
 
-async fn list(State(context): State<Context>) -> Result<Written, Refusal> {
+async fn list(context: Context) -> Result<Written, Refusal> {
     let (folder, desk) = (folder(&context)?, context.desk.clone());
     let work = move |_: &_| {
         let told = names(&folder)?.into_iter().map(|name| {
@@ -91,7 +91,7 @@ async fn list(State(context): State<Context>) -> Result<Written, Refusal> {
         let boards = List(told.collect());
         desk.answer(&Object(vec![("schema", integer(1)), ("boards", boards)]))
     };
-    context.desk.blocking("boards", None, work).await
+    context.light("boards", None, work).await
 }
 
 /// A board as it is now, if there is one.
@@ -127,21 +127,18 @@ fn tagged(tag: String, answer: Written) -> impl IntoResponse + use<> {
     ([(ETAG, tag), (CACHE_CONTROL, "no-cache".to_owned())], answer)
 }
 
-async fn read(
-    State(context): State<Context>,
-    Named(name): Named<String>,
-) -> Result<impl IntoResponse, Refusal> {
+async fn read(context: Context, Named(name): Named<String>) -> Result<impl IntoResponse, Refusal> {
     let folder = folder(&context)?;
     checked(&name)?;
     let work = move |_: &_| {
         let text = held(&folder, &name)?.ok_or_else(|| missing(&name))?;
         Ok(tagged(tag::of(text.as_bytes()), Written(text)))
     };
-    context.desk.blocking("boards", None, work).await
+    context.light("boards", None, work).await
 }
 
 async fn write(
-    State(context): State<Context>,
+    context: Context,
     Named(name): Named<String>,
     headers: HeaderMap,
     body: Bytes,
@@ -168,7 +165,7 @@ async fn write(
         let answer = desk.answer(&Object(vec![("schema", integer(1)), ("kept", Text(name))]))?;
         Ok(tagged(tag::of(&body), answer))
     };
-    context.desk.blocking("boards", None, work).await
+    context.light("boards", None, work).await
 }
 
 /// The old one stays until the new one is whole and on disk.
@@ -192,7 +189,7 @@ fn keep(folder: &Path, name: &str, board: &[u8]) -> io::Result<()> {
 }
 
 async fn remove(
-    State(context): State<Context>,
+    context: Context,
     Named(name): Named<String>,
     headers: HeaderMap,
 ) -> Result<Written, Refusal> {
@@ -209,5 +206,5 @@ async fn remove(
             .map_err(|error| failed(&path, &error))?;
         desk.answer(&Object(vec![("schema", integer(1)), ("removed", Text(name))]))
     };
-    context.desk.blocking("boards", None, work).await
+    context.light("boards", None, work).await
 }

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::routing;
 use http::StatusCode;
 use intake::Intake;
@@ -31,7 +30,7 @@ pub(crate) const ROUTES: &[Route] = &[
 /// So long the same is told: whoever asks needs no token, and may ask as often as they like.
 pub(crate) const AGE_MAX: Duration = Duration::from_secs(1);
 
-async fn health(State(context): State<Context>) -> Result<String, Problem> {
+async fn health(context: Context) -> Result<String, Problem> {
     let intake = context.intake.clone();
     let found = context.desk.health.get(move || find(&intake));
     let outcome = found.await.unwrap_or_else(|error| Err(format!("BUG: {error}")));

@@ -5,6 +5,7 @@
 
 mod accept;
 mod access;
+mod admission;
 mod annotations;
 mod audit;
 mod batches;
@@ -22,6 +23,7 @@ mod ingest;
 pub mod json;
 mod limits;
 pub mod maxima;
+mod memory;
 mod metrics;
 pub mod moment;
 mod openapi;

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing;
 use hist::{Bound, Histogram};
@@ -35,7 +34,7 @@ pub(crate) const ROUTES: &[Route] = &[Route::get(
 )
 .answers(200, "text/plain", "the text format 0.0.4")];
 
-async fn metrics(State(context): State<Context>) -> Result<Response, Refusal> {
+async fn metrics(context: Context) -> Result<Response, Refusal> {
     let intake = context.intake.clone();
     // Files are read for it, and the store catches up.
     let text = context.desk.metrics.get(move || Arc::from(text(intake.meter().now()))).await;

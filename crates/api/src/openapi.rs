@@ -11,7 +11,6 @@ mod tests;
 use std::sync::LazyLock;
 
 use axum::Router;
-use axum::extract::State;
 use axum::routing::{self, MethodRouter};
 use bytes::Bytes;
 use http::{HeaderValue, header};
@@ -192,7 +191,7 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document::text().into());
 
 pub(crate) const ROUTES: &[Route] =
     &[Route::get("/v1/openapi.json", "This document.", &[], || {
-        routing::get(async |State(_): State<Context>| {
+        routing::get(async |_: Context| {
             let kind = HeaderValue::from_static("application/json");
             ([(header::CONTENT_TYPE, kind)], DOCUMENT.clone())
         })

@@ -8,7 +8,6 @@ mod tests;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use axum::extract::State;
 use axum::routing;
 use shm::table::{self, How, Process, Table};
 
@@ -43,10 +42,7 @@ pub struct Published {
     pub folder: Option<PathBuf>,
 }
 
-async fn processes(
-    State(context): State<Context>,
-    parameters: Parameters,
-) -> Result<Written, Refusal> {
+async fn processes(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
     let parameters = parameters.only(PROCESSES)?;
     let limit = parameters.count("limit", LIMIT, LIMIT_MAX)?;
     let desk = context.desk.clone();
@@ -58,7 +54,7 @@ async fn processes(
         };
         desk.answer(&told)
     };
-    context.desk.blocking("processes", None, work).await
+    context.light("processes", None, work).await
 }
 
 /// The host, its table, and the one before; or why there is none.

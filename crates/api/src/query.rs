@@ -12,7 +12,6 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-use axum::extract::State;
 use axum::routing;
 use query::promql::{self, Expr, ExprKind};
 use query::{Answer, Data, Language, Limits, Question, Settings, Stored};
@@ -26,7 +25,7 @@ use crate::openapi::{FROM, MAX_SERIES, Parameter, Route, SELECTOR, TIMEOUT, TO};
 use crate::parameters::Parameters;
 use crate::refusal::Refusal;
 
-pub(crate) use series::{each_series, head, held, value_of};
+pub(crate) use series::{Entries, each_series, head, value_of};
 
 const LANGUAGE: Parameter = Parameter::text("language", "promql, the default, or caql");
 
@@ -168,24 +167,30 @@ pub(crate) const ROUTES: &[Route] = &[
     }),
 ];
 
-async fn ask(State(context): State<Context>, parameters: Parameters) -> Result<Written, Refusal> {
+async fn ask(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
     let parameters = parameters.only(ASK)?;
     let (desk, now) = (context.desk.clone(), context.intake.now());
     let timeout = parameters.timeout()?;
+    let (own, own_desk) = (parameters.clone(), context.desk.clone());
+    let estimate = move |view: &View, asking: &Asking| {
+        // What is wrong with it is told when it is worked on.
+        let asked = Asked::read(&own, now, &own_desk.settings);
+        asked.map_or(0, |asked| asked.rows_about(view, asking))
+    };
     let work = move |view: &View, asking: &Asking| {
         let asked = Asked::read(&parameters, now, &desk.settings)?;
         let text = &asked.text;
         let answer =
             asked.answer(view, text, asking).map_err(|error| Refusal::of_question(error, text))?;
-        let mut room = Room::new(desk.settings.answer_bytes_max);
+        let mut room = Room::new(desk.settings.answer_bytes_max, asking);
         room.take(document::answer::data_bytes(&answer.data))?;
         let maxima = match asked.no_maxima {
             true => Vec::new(),
             false => asked.maxima(view, &answer, asking, &mut room)?,
         };
-        desk.answer(&document::answer::of(&answer, &maxima))
+        asking.answer(&document::answer::of(&answer, &maxima))
     };
-    context.desk.take("query", timeout, work).await
+    context.query("query", timeout, estimate, work).await
 }
 
 /// What is asked, and when.
@@ -239,10 +244,19 @@ impl Asked {
     }
 
     fn answer(&self, view: &View, text: &str, asking: &Asking) -> query::Result<Answer> {
+        let source = Stored::new(view).within(asking);
+        query::ask(&source, &self.question(text), &self.settings, asking)
+    }
+
+    fn rows_about(&self, view: &View, asking: &Asking) -> u64 {
+        let source = Stored::new(view).within(asking);
+        let question = self.question(&self.text);
+        query::estimate(&source, &question, &self.settings, asking).unwrap_or(0)
+    }
+
+    fn question<'a>(&self, text: &'a str) -> Question<'a> {
         let &Asked { language, start, end, step, options, .. } = self;
-        let question = Question { text, language, start, end, step, options };
-        let is_over = || asking.is_over();
-        query::ask(&Stored::new(view).until(&is_over), &question, &self.settings, &is_over)
+        Question { text, language, start, end, step, options }
     }
 
     /// The maxima that belong beside percentiles. One that cannot be had spoils no answer, but for want of time or room.
@@ -251,7 +265,7 @@ impl Asked {
         view: &View,
         answer: &Answer,
         asking: &Asking,
-        room: &mut Room,
+        room: &mut Room<'_>,
     ) -> Result<Vec<Maxima>, Refusal> {
         let (Data::Vector(streams) | Data::Matrix(streams)) = &answer.data else {
             return Ok(Vec::new());
@@ -296,14 +310,15 @@ fn limits(parameters: &Parameters, set: Limits) -> Result<Limits, Refusal> {
 }
 
 /// Room for what is put together of an answer, maxima included, before it is written.
-struct Room {
+struct Room<'a> {
     left: usize,
     max: usize,
+    asking: &'a Asking,
 }
 
-impl Room {
-    fn new(max: usize) -> Room {
-        Room { left: max, max }
+impl Room<'_> {
+    fn new(max: usize, asking: &Asking) -> Room<'_> {
+        Room { left: max, max, asking }
     }
 
     fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
@@ -314,7 +329,7 @@ impl Room {
             ))
         })?;
         self.left = left;
-        Ok(())
+        self.asking.hold(bytes)
     }
 }
 

@@ -56,6 +56,10 @@ impl Refusal {
                 Refusal::Execution(message)
             }
             query::Error::Time => Refusal::Time(message),
+            query::Error::Memory { is_transient: true, .. } => {
+                Refusal::Busy { what: message, after: AFTER_BUSY }
+            }
+            query::Error::Memory { is_transient: false, .. } => Refusal::Execution(message),
             query::Error::Store(error) => error.into(),
             _ => Refusal::Internal(message),
         }
@@ -88,6 +92,8 @@ impl Refusal {
     }
 }
 
+/// After how long one who was refused may ask again.
+pub(crate) const AFTER_BUSY: Duration = Duration::from_secs(1);
 /// So much of what was found is told.
 const FOUND_CHARS: usize = 100;
 

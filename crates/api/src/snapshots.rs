@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
-use axum::extract::{Path as Named, State};
+use axum::extract::Path as Named;
 use axum::routing;
 use disk::{Disk, OsDisk};
 use http::StatusCode;
@@ -69,10 +69,7 @@ fn is_complete(path: &Path) -> bool {
     MANIFESTS.iter().any(|name| path.join(name).exists())
 }
 
-async fn make(
-    State(context): State<Context>,
-    parameters: Parameters,
-) -> Result<(StatusCode, Written), Refusal> {
+async fn make(context: Context, parameters: Parameters) -> Result<(StatusCode, Written), Refusal> {
     let parameters = parameters.only(MAKE)?;
     let (folder, store) = (folder(&context)?, context.desk.store()?);
     let now = jiff::Timestamp::from_nanosecond(context.intake.now().into()).unwrap_or_default();
@@ -100,10 +97,10 @@ async fn make(
             ("series", integer(made.series)),
         ]))
     };
-    Ok((StatusCode::CREATED, context.desk.blocking("snapshot", None, work).await?))
+    Ok((StatusCode::CREATED, context.heavy("snapshot", None, work).await?))
 }
 
-async fn list(State(context): State<Context>) -> Result<Written, Refusal> {
+async fn list(context: Context) -> Result<Written, Refusal> {
     let (folder, desk) = (folder(&context)?, context.desk.clone());
     let work = move |_: &_| {
         let names = entries(&folder)?.into_iter().filter(|name| checked(name).is_ok());
@@ -114,13 +111,10 @@ async fn list(State(context): State<Context>) -> Result<Written, Refusal> {
         let snapshots = List(snapshots.collect());
         desk.answer(&Object(vec![("schema", integer(1)), ("snapshots", snapshots)]))
     };
-    context.desk.blocking("snapshots", None, work).await
+    context.light("snapshots", None, work).await
 }
 
-async fn remove(
-    State(context): State<Context>,
-    Named(name): Named<String>,
-) -> Result<Written, Refusal> {
+async fn remove(context: Context, Named(name): Named<String>) -> Result<Written, Refusal> {
     let (folder, desk) = (folder(&context)?, context.desk.clone());
     let name = checked(&name)?.to_owned();
     let work = move |_: &_| {
@@ -143,5 +137,5 @@ async fn remove(
             Err(error) => Err(failed(&path, &error)),
         }
     };
-    context.desk.blocking("snapshots", None, work).await
+    context.light("snapshots", None, work).await
 }

@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use axum::extract::State;
 use axum::routing;
 
 use crate::context::Context;
@@ -21,7 +20,7 @@ pub(crate) const ROUTES: &[Route] = &[Route::get(
     || routing::get(status),
 )];
 
-async fn status(State(context): State<Context>) -> Result<Written, Refusal> {
+async fn status(context: Context) -> Result<Written, Refusal> {
     let shared = context.clone();
     let work = move |_: &_| {
         let now = shared.intake.now();
@@ -50,7 +49,7 @@ async fn status(State(context): State<Context>) -> Result<Written, Refusal> {
         fields.extend(shared.desk.parts());
         shared.desk.answer(&Object(fields))
     };
-    context.desk.blocking("status", None, work).await
+    context.light("status", None, work).await
 }
 
 /// Threads, and how often they were run again after a panic.

@@ -23,7 +23,6 @@ mod tests;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing;
 use http::{HeaderValue, header};
@@ -53,13 +52,10 @@ pub(crate) const ROUTES: &[Route] = &[Route::get(
 )
 .answers(200, "text/event-stream", "events, without end")];
 
-async fn stream(
-    State(context): State<Context>,
-    parameters: Parameters,
-) -> Result<Response, Refusal> {
+async fn stream(context: Context, parameters: Parameters) -> Result<Response, Refusal> {
     let (parameters, hub) = (parameters.only(STREAM)?, context.desk.hub.clone());
     let work = move |_: &Asking| hub.subscribe(parameters.selectors("selector")?);
-    let events = context.desk.blocking("stream", None, work).await?;
+    let events = context.light("stream", None, work).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),

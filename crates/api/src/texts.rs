@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use axum::extract::State;
 use axum::routing;
 use model::{Sample, Selector, Value, selector};
 use store::View;
@@ -36,7 +35,7 @@ pub(crate) const ROUTES: &[Route] =
         routing::get(texts)
     })];
 
-async fn texts(State(context): State<Context>, parameters: Parameters) -> Result<Written, Refusal> {
+async fn texts(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
     let parameters = parameters.only(TEXTS)?;
     let now = context.intake.now();
     let to = parameters.moment("to", now)?.unwrap_or(now);
@@ -83,5 +82,5 @@ async fn texts(State(context): State<Context>, parameters: Parameters) -> Result
             ("texts", List(told)),
         ]))
     };
-    context.desk.take("texts", timeout, work).await
+    context.light_view("texts", timeout, work).await
 }

@@ -2,6 +2,7 @@
 
 use model::Gap;
 
+use crate::context::QueryContext;
 use crate::error::{Error, Place, Result};
 use crate::eval::{Evaluation, Settings, merge_same};
 use crate::note::Notes;
@@ -84,14 +85,15 @@ impl Data {
     }
 }
 
-/// Works out an answer. `is_over` says that nobody waits for it any more, or that its time is up.
+/// Works out an answer. Where nothing but its end is to be told, `context` is a function that says
+/// so.
 pub fn ask(
     source: &dyn Source,
     question: &Question<'_>,
     settings: &Settings,
-    is_over: &(dyn Fn() -> bool + Sync),
+    context: &dyn QueryContext,
 ) -> Result<Answer> {
-    ask_and_count(source, question, settings, is_over).map(|(answer, _)| answer)
+    ask_and_count(source, question, settings, context).map(|(answer, _)| answer)
 }
 
 /// An answer, and how many samples are counted as held beside those of the answer: none, if nothing was forgotten.
@@ -99,14 +101,14 @@ pub fn ask_and_count(
     source: &dyn Source,
     question: &Question<'_>,
     settings: &Settings,
-    is_over: &(dyn Fn() -> bool + Sync),
+    context: &dyn QueryContext,
 ) -> Result<(Answer, i128)> {
     match question.language {
         Language::PromQl => {
             let steps = steps_of(question, settings)?;
             let expression = promql::parse(question.text, &question.options)?;
             let (kind, node) = promql::plan(&expression, question, settings)?;
-            let mut evaluation = Evaluation::new(source, settings, is_over);
+            let mut evaluation = Evaluation::new(source, settings, context);
             evaluation.is_range_of_one_step =
                 question.step > 0 && steps.is_instant() && question.end != question.start;
             let data = promql_data(&mut evaluation, kind, &node, steps)?;
@@ -115,7 +117,7 @@ pub fn ask_and_count(
             Ok((finish(evaluation, data, steps, unit), beside))
         }
         Language::Caql => {
-            caql_answer(source, question, settings, is_over).map(|answer| (answer, 0))
+            caql_answer(source, question, settings, context).map(|answer| (answer, 0))
         }
     }
 }
@@ -124,12 +126,12 @@ fn caql_answer(
     source: &dyn Source,
     question: &Question<'_>,
     settings: &Settings,
-    is_over: &(dyn Fn() -> bool + Sync),
+    context: &dyn QueryContext,
 ) -> Result<Answer> {
     let plan = caql::plan(question, settings)?;
     let lookback = plan.lookback.unwrap_or(settings.lookback);
     let settings = Settings { lookback, ..settings.clone() };
-    let mut evaluation = Evaluation::new(source, &settings, is_over);
+    let mut evaluation = Evaluation::new(source, &settings, context);
     evaluation.notes = plan.notes;
     let offset = plan.promql_at.unwrap_or(0);
     let moved = |error: Error| error.moved(offset);

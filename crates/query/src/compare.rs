@@ -11,9 +11,11 @@ use hist::{Bracket, Cell, Histogram, Mixture};
 use model::{Gap, Kind, Selector};
 use store::Grid;
 
+use crate::context::QueryContext;
 use crate::error::{Error, Place, Result};
 use crate::limits::Budget;
 use crate::source::{Handle, Source};
+use crate::value::samples_of;
 
 /// Intervals that a side is divided into at the most, for the test.
 pub const INTERVALS_MAX: u64 = 64;
@@ -90,14 +92,14 @@ impl QuantilePair {
     }
 }
 
-/// Compares two selections. `is_over` says that nobody waits for it any more.
+/// Compares two selections. `context` says whether somebody still waits for it.
 pub fn compare(
     source: &dyn Source,
     selections: [&Selection; 2],
     limits: crate::Limits,
-    is_over: &(dyn Fn() -> bool + Sync),
+    context: &dyn QueryContext,
 ) -> Result<Comparison> {
-    let budget = Budget::new(limits, is_over);
+    let budget = Budget::new(limits, context);
     let found = [read(source, selections[0], &budget)?, read(source, selections[1], &budget)?];
     apart(found, &budget)
 }
@@ -167,7 +169,11 @@ fn read(source: &dyn Source, selection: &Selection, budget: &Budget<'_>) -> Resu
     for grid in grids(&selection.range) {
         budget.check()?;
         let read = source.histograms(&series, grid)?;
-        intervals.extend(read.values.into_iter().filter(|interval| interval.count() > 0));
+        let found = read.values.into_iter().filter(|interval| interval.count() > 0);
+        for interval in found {
+            budget.hold(samples_of(&interval))?;
+            intervals.push(interval);
+        }
         gaps.extend(read.gaps);
     }
     let mut whole = Mixture::default();

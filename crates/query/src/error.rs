@@ -78,6 +78,14 @@ pub enum Error {
     /// It took too long, or nobody waits for it any more.
     #[error("the query took longer than it may; ask for less, or raise timeout")]
     Time,
+    /// The memory that queries share does not suffice.
+    #[error("{message}")]
+    Memory {
+        /// What there is too little of, and which setting says how much there is.
+        message: String,
+        /// Whether other queries hold it, so that the same may be answered later.
+        is_transient: bool,
+    },
     /// What is stored cannot be read.
     #[error(transparent)]
     Store(store::Error),

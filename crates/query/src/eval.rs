@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use model::Gap;
 
+use crate::context::QueryContext;
 use crate::error::{Error, Place, Result};
 use crate::labels::Labels;
 use crate::limits::{Budget, Limits};
@@ -76,12 +77,12 @@ impl<'a> Evaluation<'a> {
     pub(crate) fn new(
         source: &'a dyn Source,
         settings: &'a Settings,
-        is_over: &'a (dyn Fn() -> bool + Sync),
+        context: &'a dyn QueryContext,
     ) -> Evaluation<'a> {
         Evaluation {
             source,
             settings,
-            budget: Arc::new(Budget::new(settings.limits, is_over)),
+            budget: Arc::new(Budget::new(settings.limits, context)),
             notes: Notes::default(),
             gaps: Vec::new(),
             shared: HashMap::new(),

@@ -13,6 +13,7 @@ use model::{Gap, Selector};
 use store::Grid;
 
 use crate::compare::{histograms_of, too_many};
+use crate::context::QueryContext;
 use crate::error::{Error, Place, Result};
 use crate::labels::NAME;
 use crate::limits::{Budget, Limits};
@@ -72,12 +73,12 @@ pub struct ValueSplit {
     pub share_outside: f64,
 }
 
-/// Explains a rectangle. `is_over` says that nobody waits for it any more.
+/// Explains a rectangle. `context` says whether somebody still waits for it.
 pub fn explain(
     source: &dyn Source,
     rectangle: &Rectangle,
     limits: Limits,
-    is_over: &(dyn Fn() -> bool + Sync),
+    context: &dyn QueryContext,
 ) -> Result<Explanation> {
     let Rectangle { picture, time, .. } = rectangle;
     let invalid = |message: &str| {
@@ -90,7 +91,7 @@ pub fn explain(
     if rectangle.up_to.is_nan() || rectangle.above.is_nan() || rectangle.above >= rectangle.up_to {
         return invalid("the rectangle has no height: its lower value is not below its upper one");
     }
-    let budget = Budget::new(limits, is_over);
+    let budget = Budget::new(limits, context);
     let handles = histograms_of(source, &rectangle.selector, &budget)?;
     let mut gaps = Vec::new();
     let mut counted = Vec::with_capacity(handles.len());

@@ -35,13 +35,16 @@
 //! ```
 //!
 //! Times are nanoseconds since the Unix epoch, as `i64`. The crate reads no file and knows no clock of its own; it
-//! reads series on as many threads as [`Settings::threads`] says, and works no longer than `is_over` allows.
+//! reads series on as many threads as [`Settings::threads`] says, and works no longer, and holds no more
+//! memory, than its [`QueryContext`] allows.
 #![forbid(unsafe_code)]
 
 mod ask;
 pub mod caql;
 pub mod compare;
+mod context;
 mod error;
+mod estimate;
 mod eval;
 pub mod explain;
 mod histogram;
@@ -64,7 +67,9 @@ pub mod testing {
 }
 
 pub use ask::{Answer, Data, Language, Question, ask};
+pub use context::QueryContext;
 pub use error::{Error, Place, Result};
+pub use estimate::estimate;
 pub use eval::Settings;
 pub use histogram::{
     Bucket, Combined, Compensation, Description, DescriptionError, FloatHistogram, Grid,

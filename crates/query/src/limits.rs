@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::context::QueryContext;
 use crate::error::{Error, Result};
 
 /// The most that one question may cost; every command and setting uses these names.
@@ -27,12 +28,15 @@ impl Default for Limits {
 pub(crate) struct Budget<'a> {
     limits: Limits,
     samples: AtomicU64,
-    is_over: &'a (dyn Fn() -> bool + Sync),
+    /// Bytes of points without a value, beyond those of the samples that are held: the most of any
+    /// node.
+    empty_points: AtomicU64,
+    context: &'a dyn QueryContext,
 }
 
 impl<'a> Budget<'a> {
-    pub(crate) fn new(limits: Limits, is_over: &'a (dyn Fn() -> bool + Sync)) -> Budget<'a> {
-        Budget { limits, samples: AtomicU64::new(0), is_over }
+    pub(crate) fn new(limits: Limits, context: &'a dyn QueryContext) -> Budget<'a> {
+        Budget { limits, samples: AtomicU64::new(0), empty_points: AtomicU64::new(0), context }
     }
 
     /// Counts samples that are held from now on.
@@ -61,6 +65,7 @@ impl<'a> Budget<'a> {
                 remedy,
             });
         }
+        self.context.grow(samples.saturating_mul(BYTES_OF_SAMPLE))?;
         self.check()
     }
 
@@ -73,12 +78,19 @@ impl<'a> Budget<'a> {
                 .to_owned();
             return Err(Error::Limit { what: "bytes of memory (max_bytes)", found, max, remedy });
         }
-        Ok(())
+        // Points without a value are no samples, and take as much memory.
+        let empty = found.saturating_sub(self.held().saturating_mul(BYTES_OF_SAMPLE));
+        let before = self.empty_points.fetch_max(empty, Ordering::Relaxed);
+        match empty.checked_sub(before) {
+            None | Some(0) => Ok(()),
+            Some(more) => self.context.grow(more),
+        }
     }
 
     /// Counts samples that are held no more.
     pub(crate) fn release(&self, samples: u64) {
         self.samples.fetch_sub(samples, Ordering::Relaxed);
+        self.context.shrink(samples.saturating_mul(BYTES_OF_SAMPLE));
     }
 
     /// How many are held.
@@ -103,7 +115,7 @@ impl<'a> Budget<'a> {
 
     /// Whether there is time left.
     pub(crate) fn check(&self) -> Result<()> {
-        match (self.is_over)() {
+        match self.context.is_over() {
             true => Err(Error::Time),
             false => Ok(()),
         }
@@ -111,4 +123,55 @@ impl<'a> Budget<'a> {
 }
 
 /// What a sample takes: a value with its presence is 16 bytes, a bucket of a histogram too.
-const BYTES_OF_SAMPLE: u64 = 16;
+pub(crate) const BYTES_OF_SAMPLE: u64 = 16;
+
+impl Drop for Budget<'_> {
+    fn drop(&mut self) {
+        self.context.shrink(*self.empty_points.get_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory of so many bytes.
+    struct Memory {
+        free: AtomicU64,
+    }
+
+    impl QueryContext for Memory {
+        fn is_over(&self) -> bool {
+            false
+        }
+
+        fn grow(&self, bytes: u64) -> Result<()> {
+            let taken = self
+                .free
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(bytes));
+            let denied = || Error::Memory { message: "no memory".to_owned(), is_transient: true };
+            taken.map(drop).map_err(|_| denied())
+        }
+
+        fn shrink(&self, bytes: u64) {
+            self.free.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_query_draws_on_the_memory_of_its_context() {
+        let memory = Memory { free: AtomicU64::new(100 * BYTES_OF_SAMPLE) };
+        let free = || memory.free.load(Ordering::Relaxed) / BYTES_OF_SAMPLE;
+        let budget = Budget::new(Limits::default(), &memory);
+        budget.hold(60).unwrap();
+        assert_eq!(free(), 40);
+        // 70 points of which 60 are samples.
+        budget.room(7, 10).unwrap();
+        assert_eq!(free(), 30);
+        assert!(matches!(budget.hold(31), Err(Error::Memory { .. })));
+        budget.release(60);
+        assert_eq!(free(), 90);
+        drop(budget);
+        assert_eq!(free(), 100);
+    }
+}

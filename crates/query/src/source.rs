@@ -42,6 +42,17 @@ pub trait Source: Sync {
         Ok((range.start < range.end).then_some(range))
     }
 
+    /// How many series a selector picks.
+    fn select_count(&self, selector: &Selector) -> Result<u64> {
+        self.select(selector).map(|series| series.len() as u64)
+    }
+
+    /// About how many rows of so many series there are to be read of a range: as they came, or
+    /// added up in columns as long as `step`. It costs no more than a look at what is in memory.
+    fn rows_about(&self, _series: u64, _range: &Range<i64>, _step: Option<i64>) -> u64 {
+        0
+    }
+
     /// Readings of a series as they came, that were made after `range.start` and not after `range.end`, by time.
     fn readings(&self, series: &Handle, range: Range<i64>) -> Result<Read<Reading>>;
 

@@ -1,36 +1,39 @@
 //! A store, as questions read it.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hist::Mixture;
 use model::{Kind, Selector};
 use store::{Column, Columns, Found, Grid, Summary, View};
 
+use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::histogram::FloatHistogram;
 use crate::labels::{Labels, NAME};
+use crate::limits::BYTES_OF_SAMPLE;
 use crate::source::{Handle, Read, Source};
 use crate::stream::Reading;
-use crate::value::Value;
+use crate::value::{Value, samples_of};
 
 /// What a store has at one moment.
 pub struct Stored<'a> {
     view: &'a View,
     /// What was picked: handles have places in it.
     found: Mutex<Vec<Arc<Found>>>,
-    is_over: &'a (dyn Fn() -> bool + Sync),
+    context: &'a dyn QueryContext,
 }
 
 impl<'a> Stored<'a> {
     /// Reads from a view.
     pub fn new(view: &'a View) -> Stored<'a> {
-        Stored { view, found: Mutex::default(), is_over: &|| false }
+        Stored { view, found: Mutex::default(), context: &|| false }
     }
 
-    /// Stops in the middle of a long read when nobody waits for it any more. Give it what the question has.
-    pub fn until(self, is_over: &'a (dyn Fn() -> bool + Sync)) -> Stored<'a> {
-        Stored { is_over, ..self }
+    /// Stops in the middle of a long read when nobody waits for it any more, or when there is no
+    /// memory for it. Give it what the question has.
+    pub fn within(self, context: &'a dyn QueryContext) -> Stored<'a> {
+        Stored { context, ..self }
     }
 
     fn found(&self, handles: &[&Handle]) -> Vec<Found> {
@@ -38,13 +41,15 @@ impl<'a> Stored<'a> {
         handles.iter().map(|handle| Found::clone(&found[handle.key])).collect()
     }
 
-    fn columns<T>(&self, columns: Columns<'_, T>) -> Result<Read<T>> {
+    fn columns<T>(&self, columns: Columns<'_, T>, bytes: impl Fn(&T) -> u64) -> Result<Read<T>> {
         let (mut values, mut gaps) = (Vec::new(), Vec::new());
+        let mut memory = ReadMemory { context: self.context, bytes: 0 };
         for column in columns {
-            if (self.is_over)() {
+            if self.context.is_over() {
                 return Err(Error::Time);
             }
             let Column { value, gaps: missing, .. } = column?;
+            memory.grow(bytes(&value))?;
             values.push(value);
             for gap in missing {
                 if gaps.last() != Some(&gap) {
@@ -83,10 +88,25 @@ impl Source for Stored<'_> {
         Ok((start < end).then_some(start..end))
     }
 
+    fn select_count(&self, selector: &Selector) -> Result<u64> {
+        Ok(self.view.each_series(selector, &mut |_| ControlFlow::Break(())) as u64)
+    }
+
+    fn rows_about(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
+        self.view.rows_about(series, range, step)
+    }
+
     fn readings(&self, series: &Handle, range: Range<i64>) -> Result<Read<Reading>> {
         let found = self.found(&[series]);
         let mut values = Vec::new();
+        let mut memory = ReadMemory { context: self.context, bytes: 0 };
+        let (mut unaccounted, mut grown) = (0, Ok(()));
         let gaps = self.view.samples(&found[0], range, &mut |sample| {
+            // There is no way to stop it: what there is no memory for is dropped, and then the
+            // error told.
+            if grown.is_err() {
+                return;
+            }
             let value = match sample.value {
                 model::Value::Number(number) => Value::Number(number),
                 model::Value::Histogram(histogram) if series.kind.is_cumulative() => {
@@ -98,8 +118,14 @@ impl Source for Stored<'_> {
                 model::Value::Text(_) => return,
             };
             let start = (sample.start < sample.end).then_some(sample.start);
+            unaccounted += READING_BYTES + value.samples().saturating_mul(BYTES_OF_SAMPLE);
+            if unaccounted >= READ_BYTES_AT_ONCE {
+                grown = memory.grow(std::mem::take(&mut unaccounted));
+            }
             values.push(Reading { start, time: sample.end, value });
-        })?;
+        });
+        grown?;
+        let gaps = gaps?;
         // Two samples of the same moment: deltas of several producers, or an instant that was measured twice.
         let is_delta = !series.kind.is_cumulative() && series.kind != Kind::Gauge;
         values.dedup_by(|later, held| {
@@ -113,15 +139,45 @@ impl Source for Stored<'_> {
     }
 
     fn histograms(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
-        self.columns(self.view.histograms(&self.found(series), grid)?)
+        self.columns(self.view.histograms(&self.found(series), grid)?, bytes_of_distribution)
     }
 
     fn histograms_by_start(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
-        self.columns(self.view.histograms_by_start(&self.found(series), grid)?)
+        let columns = self.view.histograms_by_start(&self.found(series), grid)?;
+        self.columns(columns, bytes_of_distribution)
     }
 
     fn numbers(&self, series: &[&Handle], grid: Grid) -> Result<Read<Option<Summary>>> {
-        self.columns(self.view.numbers(&self.found(series), grid)?)
+        let bytes = |_: &Option<Summary>| size_of::<Option<Summary>>() as u64;
+        self.columns(self.view.numbers(&self.found(series), grid)?, bytes)
+    }
+}
+
+fn bytes_of_distribution(mixture: &Mixture) -> u64 {
+    samples_of(mixture).saturating_mul(BYTES_OF_SAMPLE)
+}
+
+/// Bytes of a reading beside its buckets.
+const READING_BYTES: u64 = size_of::<Reading>() as u64;
+/// After so many bytes of readings memory is taken for them.
+const READ_BYTES_AT_ONCE: u64 = 64 << 10;
+
+/// Memory of a read while it goes on: afterwards whoever asked for it accounts for it.
+struct ReadMemory<'a> {
+    context: &'a dyn QueryContext,
+    bytes: u64,
+}
+
+impl ReadMemory<'_> {
+    fn grow(&mut self, bytes: u64) -> Result<()> {
+        self.bytes += bytes;
+        self.context.grow(bytes)
+    }
+}
+
+impl Drop for ReadMemory<'_> {
+    fn drop(&mut self) {
+        self.context.shrink(self.bytes);
     }
 }
 

@@ -49,6 +49,15 @@ impl Grid {
     }
 }
 
+/// Which share of a stretch of time lies within a range: from 0 to 1.
+pub(crate) fn share_of(stretch: &Range<i64>, range: &Range<i64>) -> f64 {
+    // A moment is a nanosecond long.
+    let last = stretch.end.max(stretch.start.saturating_add(1));
+    let (start, end) = (stretch.start.max(range.start), last.min(range.end));
+    let length = last.saturating_sub(stretch.start).max(1);
+    end.saturating_sub(start).clamp(0, length) as f64 / length as f64
+}
+
 /// A piece of time and the column that it belongs to.
 pub(crate) type Run = (Range<i64>, usize);
 
@@ -95,6 +104,19 @@ mod tests {
 
     use super::*;
     use crate::resolution::{DAY, HOUR, MINUTE};
+
+    #[test]
+    fn shares_are_parts_of_a_stretch() {
+        let check = |stretch, range, expected: f64| {
+            assert_eq!(share_of(&stretch, &range), expected, "{stretch:?} in {range:?}");
+        };
+        check(0..100, 0..100, 1.0);
+        check(0..100, 50..200, 0.5);
+        check(0..100, -50..25, 0.25);
+        check(0..100, 100..200, 0.0);
+        check(7..7, 0..10, 1.0);
+        check(i64::MIN..i64::MAX, 0..i64::MAX, 1.0);
+    }
 
     proptest! {
         #[test]

@@ -12,6 +12,7 @@ use model::wire::{Reader, put_bytes, put_varint, put_zigzag};
 use model::{Entry, Gap, Kind};
 
 use crate::chunk::begins;
+use crate::grid::share_of;
 use crate::index::Number;
 use crate::resolution::{Resolution, slot};
 use crate::row::{Row, Rows};
@@ -22,10 +23,20 @@ pub(crate) struct Head {
     series: HashMap<Number, Pending, BuildHasherDefault<Spread>>,
     bytes: usize,
     rows: u64,
-    /// Rows in each partition, by its start.
-    partitions: BTreeMap<i64, u64>,
+    /// What is in each partition, by its start.
+    partitions: BTreeMap<i64, PartitionRows>,
     /// What is known to be missing.
     pub(crate) gaps: Vec<Gap>,
+}
+
+/// Rows of one partition.
+#[derive(Debug)]
+struct PartitionRows {
+    rows: u64,
+    /// When the earliest row began, as chunks say it.
+    start: i64,
+    /// When the latest ended.
+    end: i64,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +92,11 @@ impl Head {
         pending.covers = (pending.covers.0.min(start), pending.covers.1.max(entry.end));
         self.bytes += pending.bytes.capacity() - before;
         self.rows += 1;
-        *self.partitions.entry(slot(entry.end, Resolution::Base.partition())).or_default() += 1;
+        let partition = slot(entry.end, Resolution::Base.partition());
+        let empty = || PartitionRows { rows: 0, start: i64::MAX, end: i64::MIN };
+        let held = self.partitions.entry(partition).or_insert_with(empty);
+        held.rows += 1;
+        (held.start, held.end) = (held.start.min(start), held.end.max(entry.end));
     }
 
     /// About how much memory rows take.
@@ -95,6 +110,14 @@ impl Head {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.rows == 0 && self.gaps.is_empty()
+    }
+
+    /// About how many rows of so many series ended within a range, if all series have as many.
+    pub(crate) fn rows_about(&self, series: u64, range: &Range<i64>) -> f64 {
+        let rows = self.partitions.values().map(|partition| {
+            partition.rows as f64 * share_of(&(partition.start..partition.end), range)
+        });
+        rows.sum::<f64>() * (series as f64 / self.series.len().max(1) as f64).min(1.0)
     }
 
     /// Series that have rows here.
@@ -114,7 +137,7 @@ impl Head {
 
     /// When the earliest row of all began and the latest ended.
     pub(crate) fn extent(&self) -> Option<(i64, i64)> {
-        let covers = self.series.values().map(|pending| pending.covers);
+        let covers = self.partitions.values().map(|partition| (partition.start, partition.end));
         covers.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 

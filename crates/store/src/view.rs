@@ -15,7 +15,7 @@ use crate::backend::Place;
 use crate::chunk;
 use crate::error::{Error, Result};
 use crate::gather::{self, Gathered, Predecessors};
-use crate::grid::{Grid, Run, plan};
+use crate::grid::{Grid, Run, plan, share_of};
 use crate::head::Head;
 use crate::manifest::{Manifest, PartInfo};
 use crate::merge::{FULL, Merge, replaced, rows_of};
@@ -147,6 +147,28 @@ impl View {
         let heads = self.heads().filter_map(|head| head.extent()).map(|(start, end)| start..end);
         let all: Vec<Range<i64>> = parts.chain(heads).collect();
         hull(all.iter())
+    }
+
+    /// About how many rows of so many series there are to be read of a range, as they came, or of
+    /// the coarsest rollups that fit in columns as long as `step`. Parts and the head are not read:
+    /// each has as many rows of every series and in every moment as it has on average.
+    pub fn rows_about(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
+        let fits =
+            |part: &&PartInfo| part.resolution.period().is_some_and(|period| Some(period) <= step);
+        let coarsest = self.manifest.parts.values().filter(fits).map(|part| part.resolution).max();
+        let own = |resolution| {
+            self.manifest.parts.values().filter(move |part| Some(part.resolution) == resolution)
+        };
+        let covered: BTreeSet<u64> =
+            own(coarsest).flat_map(|part| part.covers.values().flatten().copied()).collect();
+        let base = own(Some(Resolution::Base)).filter(|part| !covered.contains(&part.number));
+        let in_parts = own(coarsest).chain(base).map(|part| {
+            let share = (series as f64 / part.chunks.max(1) as f64).min(1.0);
+            part.rows as f64 * share * share_of(&(part.start..part.end), range)
+        });
+        let in_heads = self.heads().map(|head| head.rows_about(series, range)).sum::<f64>();
+        // What is more than fits, fits barely.
+        (in_parts.sum::<f64>() + in_heads).ceil() as u64
     }
 
     /// The rows of kinds that lie `before` their start begin so much earlier.

@@ -89,8 +89,10 @@ pub(crate) struct Limits {
     pub(crate) idle_time: Option<Length>,
     /// At a time: 16,384.
     pub(crate) connections: Option<usize>,
-    /// Questions that are worked on at a time: 8.
+    /// Heavy queries that are worked on at a time: 8.
     pub(crate) queries: Option<usize>,
+    /// Memory of all queries together: `1GiB`.
+    pub(crate) query_bytes: Option<Size>,
 }
 
 /// `[statsd]`.

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use axum::extract::State;
-
 use super::{Beside, Failure, success};
 use crate::context::Context;
 use crate::desk::Written;
@@ -27,19 +25,19 @@ fn text(text: impl Into<String>) -> Json {
     Text(text.into())
 }
 
-pub(super) async fn exemplars(State(context): State<Context>) -> Result<Written, Failure> {
+pub(super) async fn exemplars(context: Context) -> Result<Written, Failure> {
     data(&context, &List(Vec::new()))
 }
 
-pub(super) async fn rules(State(context): State<Context>) -> Result<Written, Failure> {
+pub(super) async fn rules(context: Context) -> Result<Written, Failure> {
     data(&context, &empty("groups"))
 }
 
-pub(super) async fn alerts(State(context): State<Context>) -> Result<Written, Failure> {
+pub(super) async fn alerts(context: Context) -> Result<Written, Failure> {
     data(&context, &empty("alerts"))
 }
 
-pub(super) async fn targets(State(context): State<Context>) -> Result<Written, Failure> {
+pub(super) async fn targets(context: Context) -> Result<Written, Failure> {
     let fields = vec![
         ("activeTargets", List(Vec::new())),
         ("droppedTargets", List(Vec::new())),
@@ -48,7 +46,7 @@ pub(super) async fn targets(State(context): State<Context>) -> Result<Written, F
     data(&context, &Object(fields))
 }
 
-pub(super) async fn build(State(context): State<Context>) -> Result<Written, Failure> {
+pub(super) async fn build(context: Context) -> Result<Written, Failure> {
     let fields = vec![
         ("version", text(VERSION)),
         ("revision", text(concat!("topdeck ", env!("CARGO_PKG_VERSION")))),
@@ -66,7 +64,7 @@ fn time(ns: i64) -> Json {
     text(shown.unwrap_or_default())
 }
 
-pub(super) async fn runtime(State(context): State<Context>) -> Result<Written, Failure> {
+pub(super) async fn runtime(context: Context) -> Result<Written, Failure> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let fields = vec![
         ("startTime", time(context.desk.since)),
@@ -86,11 +84,11 @@ pub(super) async fn runtime(State(context): State<Context>) -> Result<Written, F
     data(&context, &Object(fields))
 }
 
-pub(super) async fn config(State(context): State<Context>) -> Result<Written, Failure> {
+pub(super) async fn config(context: Context) -> Result<Written, Failure> {
     data(&context, &Object(vec![("yaml", text(""))]))
 }
 
-pub(super) async fn flags(State(context): State<Context>) -> Result<Written, Failure> {
+pub(super) async fn flags(context: Context) -> Result<Written, Failure> {
     data(&context, &Map(Vec::new()))
 }
 
@@ -98,7 +96,7 @@ pub(super) async fn flags(State(context): State<Context>) -> Result<Written, Fai
 const TOP: usize = 10;
 
 pub(super) async fn tsdb(
-    State(context): State<Context>,
+    context: Context,
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
     let top = parameters?.count("limit", TOP, 10_000)?;
@@ -131,5 +129,5 @@ pub(super) async fn tsdb(
         ]);
         success(desk.page(), &Beside::default(), |page| write!(page, "{fields:#}"))
     };
-    Ok(context.desk.blocking("prometheus_tsdb", None, work).await?)
+    Ok(context.light("prometheus_tsdb", None, work).await?)
 }

@@ -1,6 +1,7 @@
 //! Expressions: at one moment, over time, and set in order.
 
-use axum::extract::State;
+use std::sync::Arc;
+
 use query::{Language, Question, Settings, Stored, promql};
 use store::View;
 
@@ -41,7 +42,7 @@ struct Asked {
 }
 
 pub(super) async fn instant(
-    State(context): State<Context>,
+    context: Context,
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
     let parameters = parameters?;
@@ -51,7 +52,7 @@ pub(super) async fn instant(
 }
 
 pub(super) async fn range(
-    State(context): State<Context>,
+    context: Context,
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
     let parameters = parameters?;
@@ -99,6 +100,11 @@ impl Asked {
             timeout: parameters.timeout()?,
         })
     }
+
+    fn question(&self) -> Question<'_> {
+        let &Asked { ref text, start, end, step, .. } = self;
+        Question { text, language: Language::PromQl, start, end, step, options: OPTIONS }
+    }
 }
 
 /// An expression that cannot be read, as Prometheus tells it.
@@ -109,34 +115,38 @@ pub(super) fn unread(name: &str, error: &query::Error, text: &str) -> Refusal {
 
 async fn answer(context: &Context, asked: Asked) -> Result<Written, Failure> {
     let (desk, timeout) = (context.desk.clone(), asked.timeout);
+    let mut settings = Settings {
+        limits: desk.settings.limits,
+        threads: desk.settings.threads,
+        ..Settings::default()
+    };
+    settings.lookback = asked.lookback.unwrap_or(settings.lookback);
+    let asked = Arc::new(asked);
+    let (own, own_settings) = (Arc::clone(&asked), settings.clone());
+    let estimate = move |view: &View, asking: &Asking| {
+        let source = Stored::new(view).within(asking);
+        // What is wrong with it is told when it is worked on.
+        query::estimate(&source, &own.question(), &own_settings, asking).unwrap_or(0)
+    };
     let work = move |view: &View, asking: &Asking| {
-        let Asked { text, start, end, step, limit, lookback, .. } = &asked;
-        let language = Language::PromQl;
-        let question =
-            Question { text, language, start: *start, end: *end, step: *step, options: OPTIONS };
-        let mut settings = Settings {
-            limits: desk.settings.limits,
-            threads: desk.settings.threads,
-            ..Settings::default()
-        };
-        settings.lookback = lookback.unwrap_or(settings.lookback);
-        let is_over = || asking.is_over();
-        let source = Stored::new(view).until(&is_over);
-        let mut answer =
-            query::ask(&source, &question, &settings, &is_over).map_err(|error| match error {
+        let Asked { text, step, limit, .. } = &*asked;
+        let source = Stored::new(view).within(asking);
+        let mut answer = query::ask(&source, &asked.question(), &settings, asking).map_err(
+            |error| match error {
                 query::Error::Parse { .. } => unread("query", &error, text),
                 other => Refusal::of_question(other, text),
-            })?;
+            },
+        )?;
         let is_cut = answer::cut(&mut answer, *limit);
         let mut beside = answer::beside(&answer, text);
         beside.warnings.extend(is_cut.then(|| TRUNCATED.to_owned()));
-        success(desk.page(), &beside, |page| answer::write(page, &answer, *step != 0))
+        success(asking.page(), &beside, |page| answer::write(page, &answer, *step != 0))
     };
-    Ok(context.desk.take("prometheus", timeout, work).await?)
+    Ok(context.query("prometheus", timeout, estimate, work).await?)
 }
 
 pub(super) async fn format(
-    State(context): State<Context>,
+    context: Context,
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
     let parameters = parameters?;
@@ -148,5 +158,5 @@ pub(super) async fn format(
         let shown = expression.to_string();
         success(desk.page(), &Beside::default(), |page| write_text(page, &shown))
     };
-    Ok(context.desk.blocking("prometheus_format", None, work).await?)
+    Ok(context.light("prometheus_format", None, work).await?)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use model::{Kind, Selector, Series};
 use query::{Labels, NAME, promql};
 use store::View;
@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::desk::{Asking, Page, Written};
 use crate::json::write_text;
 use crate::parameters::{Parameters, together};
-use crate::query::{each_series, held, value_of};
+use crate::query::{Entries, each_series, value_of};
 use crate::refusal::Refusal;
 
 /// What all `match[]` pick together; `None` if there are none.
@@ -45,29 +45,28 @@ async fn listed<T: Ord>(
         0 => usize::MAX,
         limit => limit,
     };
-    let desk = context.desk.clone();
     let work = move |view: &View, asking: &Asking| {
         let selector = selector(&parameters)?;
         if needs_match && selector.is_none() {
             return Err(Refusal::Bad("no match[] parameter provided".to_owned()));
         }
         let selector = selector.unwrap_or(Selector::All);
-        let mut found = BTreeSet::new();
+        let (mut found, mut entries) = (BTreeSet::new(), Entries::new(asking));
         each_series(view, &selector, asking, |series| {
             if series.kind() != Kind::Text {
                 collect(series, &mut found);
             }
-            held(found.len())
+            entries.count(found.len())
         })?;
         let mut beside = Beside::default();
         beside.warnings.extend((found.len() > limit).then(|| TRUNCATED.to_owned()));
-        success(desk.page(), &beside, |page| write_list(page, found.iter().take(limit), write))
+        success(asking.page(), &beside, |page| write_list(page, found.iter().take(limit), write))
     };
-    Ok(context.desk.take(kind, None, work).await?)
+    Ok(context.light_view(kind, None, work).await?)
 }
 
 pub(super) async fn series(
-    State(context): State<Context>,
+    context: Context,
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
     let collect = |series: &Series, found: &mut BTreeSet<Labels>| {
@@ -95,7 +94,7 @@ fn add(text: &str, found: &mut BTreeSet<String>) {
 }
 
 pub(super) async fn labels(
-    State(context): State<Context>,
+    context: Context,
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
     let collect = |series: &Series, found: &mut BTreeSet<String>| {
@@ -109,7 +108,7 @@ pub(super) async fn labels(
 }
 
 pub(super) async fn values(
-    State(context): State<Context>,
+    context: Context,
     Path(label): Path<String>,
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
@@ -125,7 +124,7 @@ pub(super) async fn values(
 }
 
 pub(super) async fn metadata(
-    State(context): State<Context>,
+    context: Context,
     parameters: Result<Parameters, Refusal>,
 ) -> Result<Written, Failure> {
     let parameters = parameters?;
@@ -134,9 +133,9 @@ pub(super) async fn metadata(
     let metric = parameters.get("metric");
     let selector =
         metric.map_or(Selector::All, |name| Selector::equal(model::selector::NAME, name));
-    let desk = context.desk.clone();
     let work = move |view: &View, asking: &Asking| {
         let mut found: BTreeMap<String, BTreeSet<(&str, String)>> = BTreeMap::new();
+        let mut entries = Entries::new(asking);
         each_series(view, &selector, asking, |series| {
             let kind = match series.kind() {
                 Kind::Histogram(_) => "histogram",
@@ -149,9 +148,9 @@ pub(super) async fn metadata(
                 Some(held) => drop(held.insert(metadata)),
                 None => drop(found.insert(series.name().to_owned(), BTreeSet::from([metadata]))),
             }
-            held(found.len())
+            entries.count(found.len())
         })?;
-        success(desk.page(), &Beside::default(), |page| {
+        success(asking.page(), &Beside::default(), |page| {
             page.write_char('{')?;
             for (at, (name, all)) in found.iter().take(limit).enumerate() {
                 page.write_str(if at > 0 { "," } else { "" })?;
@@ -166,5 +165,5 @@ pub(super) async fn metadata(
             page.write_char('}')
         })
     };
-    Ok(context.desk.take("prometheus_metadata", None, work).await?)
+    Ok(context.light_view("prometheus_metadata", None, work).await?)
 }

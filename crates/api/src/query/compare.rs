@@ -1,6 +1,5 @@
 //! Two selections side by side.
 
-use axum::extract::State;
 use model::Selector;
 use query::compare::Selection;
 use query::{Limits, Stored};
@@ -14,10 +13,10 @@ use crate::document;
 use crate::parameters::{Parameters, SELECTOR};
 use crate::refusal::Refusal;
 
-pub(super) async fn compare(
-    State(context): State<Context>,
-    parameters: Parameters,
-) -> Result<Written, Refusal> {
+/// About as many intervals are compared of each side.
+const INTERVALS: u64 = 100;
+
+pub(super) async fn compare(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
     let parameters = parameters.only(COMPARE)?;
     let (desk, now) = (context.desk.clone(), context.intake.now());
     let timeout = parameters.timeout()?;
@@ -28,6 +27,17 @@ pub(super) async fn compare(
         return Err(Refusal::Bad(what.to_owned()));
     }
     let limits = super::limits(&parameters, desk.settings.limits)?;
+    let asked = parameters.clone();
+    let estimate = move |view: &View, _: &Asking| {
+        let moment = |name| asked.moment(name, now).ok().flatten();
+        let (from, to) = (moment("from"), moment("to"));
+        let ends_b = (moment("from_b").or(from), moment("to_b").or(to));
+        let selector = |name| asked.selector(name).ok().flatten();
+        let a = selector("a").unwrap_or(Selector::All);
+        let b = selector("b").unwrap_or_else(|| a.clone());
+        let rows = |selector, ends| selection::rows_about(view, selector, ends, INTERVALS);
+        rows(&a, (from, to)).saturating_add(rows(&b, ends_b))
+    };
     let work = move |view: &View, asking: &Asking| {
         let a = parameters.selector("a")?.unwrap_or(Selector::All);
         let b = parameters.selector("b")?.unwrap_or_else(|| a.clone());
@@ -38,13 +48,12 @@ pub(super) async fn compare(
         };
         let (from_b, to_b) = (or(moment("from_b")?, from), or(moment("to_b")?, to));
         let sides = [side(view, a, (from, to), limits)?, side(view, b, (from_b, to_b), limits)?];
-        let is_over = || asking.is_over();
-        let source = Stored::new(view).until(&is_over);
-        let comparison = query::compare::compare(&source, [&sides[0], &sides[1]], limits, &is_over)
+        let source = Stored::new(view).within(asking);
+        let comparison = query::compare::compare(&source, [&sides[0], &sides[1]], limits, asking)
             .map_err(|error| Refusal::of_question(error, ""))?;
-        desk.answer(&document::compare::of(&sides, &comparison))
+        asking.answer(&document::compare::of(&sides, &comparison))
     };
-    context.desk.take("compare", timeout, work).await
+    context.query("compare", timeout, estimate, work).await
 }
 
 fn side(

@@ -1,6 +1,5 @@
 //! What sets a rectangle of a heatmap apart.
 
-use axum::extract::State;
 use query::Stored;
 use query::explain::Rectangle;
 use store::View;
@@ -12,16 +11,20 @@ use crate::document;
 use crate::parameters::{Parameters, SELECTOR};
 use crate::refusal::Refusal;
 
-pub(super) async fn explain(
-    State(context): State<Context>,
-    parameters: Parameters,
-) -> Result<Written, Refusal> {
+pub(super) async fn explain(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
     let parameters = parameters.only(EXPLAIN)?;
     let (desk, now) = (context.desk.clone(), context.intake.now());
     let timeout = parameters.timeout()?;
     parameters.required("selector", SELECTOR)?;
     parameters.required("above", "a quantity such as 100ms")?;
     let limits = super::limits(&parameters, desk.settings.limits)?;
+    let asked = parameters.clone();
+    let estimate = move |view: &View, _: &Asking| {
+        let moment = |name| asked.moment(name, now).ok().flatten();
+        let ends = (moment("picture_from"), moment("picture_to"));
+        let rows = |selector| selection::rows_about(view, &selector, ends, 1);
+        asked.selectors("selector").map_or(0, rows)
+    };
     let work = move |view: &View, asking: &Asking| {
         let selector = parameters.selectors("selector")?;
         let found = selection::histograms(view, &selector, limits.series)?;
@@ -53,12 +56,11 @@ pub(super) async fn explain(
             above: above.unwrap_or(f64::NEG_INFINITY),
             up_to: up_to.unwrap_or(f64::INFINITY),
         };
-        let is_over = || asking.is_over();
-        let source = Stored::new(view).until(&is_over);
-        let explanation = query::explain::explain(&source, &rectangle, limits, &is_over)
+        let source = Stored::new(view).within(asking);
+        let explanation = query::explain::explain(&source, &rectangle, limits, asking)
             .map_err(|error| Refusal::of_question(error, ""))?;
         let unit = unit.as_ref().map(ToString::to_string);
-        desk.answer(&document::explain::of(&rectangle, unit, &explanation))
+        asking.answer(&document::explain::of(&rectangle, unit, &explanation))
     };
-    context.desk.take("explain", timeout, work).await
+    context.query("explain", timeout, estimate, work).await
 }

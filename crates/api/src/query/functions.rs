@@ -1,6 +1,5 @@
 //! Which functions there are in a language: what completion offers.
 
-use axum::extract::State;
 use query::Language;
 use query::caql::Signature;
 use query::caql::signature::Standing;
@@ -15,7 +14,7 @@ use crate::parameters::Parameters;
 use crate::refusal::Refusal;
 
 pub(super) async fn functions(
-    State(context): State<Context>,
+    context: Context,
     parameters: Parameters,
 ) -> Result<Written, Refusal> {
     let parameters = parameters.only(FUNCTIONS)?;

@@ -3,12 +3,11 @@
 
 use std::ops::Range;
 
-use axum::extract::State;
 use hist::Mixture;
 use store::{Column, Grid, View};
 
 use super::HEATMAP;
-use super::histogram::{Picked, above};
+use super::histogram::{Picked, above, rows_about};
 use super::indexed::Edges;
 use crate::context::Context;
 use crate::desk::{Asking, Written};
@@ -22,14 +21,20 @@ const COLUMNS_MAX: u64 = 10_000;
 /// About so many, where nobody says.
 const COLUMNS: u64 = 120;
 
-pub(super) async fn heatmap(
-    State(context): State<Context>,
-    parameters: Parameters,
-) -> Result<Written, Refusal> {
+pub(super) async fn heatmap(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
     let parameters = parameters.only(HEATMAP)?;
     let (desk, now) = (context.desk.clone(), context.intake.now());
     let (timeout, lengths) = (parameters.timeout()?, Lengths::read(&parameters)?);
     let mut edges = indexed(&parameters)?;
+    let asked = parameters.clone();
+    let estimate = move |view: &View, _: &Asking| {
+        let columns = match lengths {
+            Lengths::Columns(columns) => columns,
+            Lengths::Step(_) => COLUMNS_MAX,
+            Lengths::Round => COLUMNS,
+        };
+        rows_about(&asked, view, now, columns)
+    };
     let work = move |view: &View, asking: &Asking| {
         let picked = Picked::read(&parameters, view, now, desk.settings.limits.series)?;
         let (mut columns, mut total, mut bytes) = (Vec::new(), Mixture::default(), 0);
@@ -42,7 +47,9 @@ pub(super) async fn heatmap(
                     total.add(part).map_err(|error| Refusal::Execution(error.to_string()))?;
                 }
                 let column = document(&picked.above, &column, edges.as_mut());
-                bytes += size_of::<Json>() + column.held_bytes();
+                let held = size_of::<Json>() + column.held_bytes();
+                asking.hold(held)?;
+                bytes += held;
                 if bytes > desk.settings.answer_bytes_max {
                     return Err(desk.page().refusal());
                 }
@@ -61,9 +68,9 @@ pub(super) async fn heatmap(
         fields.push(("total", Object(sum)));
         fields.extend(edges.as_ref().map(|edges| ("edges", edges.list())));
         fields.push(("columns", List(columns)));
-        desk.answer(&Object(fields))
+        asking.answer(&Object(fields))
     };
-    context.desk.take("heatmap", timeout, work).await
+    context.query("heatmap", timeout, estimate, work).await
 }
 
 /// Somewhere for the ends of cells, where columns are to name them by their place.

@@ -1,6 +1,5 @@
 //! One distribution: all that series have in a time, put together exactly.
 
-use axum::extract::State;
 use hist::{Bound, Mixture};
 use store::{Grid, View};
 
@@ -17,12 +16,14 @@ use crate::refusal::Refusal;
 const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 pub(super) async fn histogram(
-    State(context): State<Context>,
+    context: Context,
     parameters: Parameters,
 ) -> Result<Written, Refusal> {
     let parameters = parameters.only(HISTOGRAM)?;
     let (desk, now) = (context.desk.clone(), context.intake.now());
     let (timeout, shares) = (parameters.timeout()?, shares(&parameters)?);
+    let asked = parameters.clone();
+    let estimate = move |view: &View, _: &Asking| rows_about(&asked, view, now, 1);
     let work = move |view: &View, asking: &Asking| {
         let picked = Picked::read(&parameters, view, now, desk.settings.limits.series)?;
         let (start, end) = (picked.range.start, picked.range.end);
@@ -48,9 +49,18 @@ pub(super) async fn histogram(
             ("above", above(&picked.above, &column.value)),
             ("gaps", List(column.gaps.iter().map(gap).collect())),
         ]);
-        desk.answer(&Object(fields))
+        asking.answer(&Object(fields))
     };
-    context.desk.take("histogram", timeout, work).await
+    context.query("histogram", timeout, estimate, work).await
+}
+
+/// About how many rows a distribution or a heatmap of so many columns is made of.
+pub(super) fn rows_about(parameters: &Parameters, view: &View, now: i64, columns: u64) -> u64 {
+    let moment = |name| parameters.moment(name, now).ok().flatten();
+    let ends = (moment("from"), moment("to"));
+    let rows = |selector| selection::rows_about(view, &selector, ends, columns);
+    // What is wrong with it is told when it is worked on.
+    parameters.selectors("selector").map_or(0, rows)
 }
 
 fn shares(parameters: &Parameters) -> Result<Vec<f64>, Refusal> {

@@ -13,6 +13,22 @@ use crate::refusal::Refusal;
 /// Names that are told where a selector picks nothing.
 const NAMES_LISTED: usize = 10;
 
+/// About how many rows there are to be read of the series that a selector picks, in a time and in
+/// so many columns, and values to be made of them. Nothing is read for it.
+pub(crate) fn rows_about(
+    view: &View,
+    selector: &Selector,
+    (from, to): (Option<i64>, Option<i64>),
+    columns: u64,
+) -> u64 {
+    let series = view.each_series(selector, &mut |_| ControlFlow::Break(())) as u64;
+    let Some(all) = view.bounds() else { return 0 };
+    let range = from.unwrap_or(all.start).max(all.start)..to.unwrap_or(all.end).min(all.end);
+    let length = range.end.saturating_sub(range.start).max(0);
+    let step = length / i64::try_from(columns.max(1)).unwrap_or(i64::MAX);
+    view.rows_about(series, &range, Some(step)).saturating_add(columns)
+}
+
 /// The series of histograms that a selector picks, one at least and no more than may be.
 pub(crate) fn histograms(
     view: &View,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use model::{Selector, Series, selector};
 use store::View;
 
@@ -75,15 +75,38 @@ pub(crate) fn each_series(
     outcome
 }
 
-/// Refuses to hold more than may be held.
-pub(crate) fn held(many: usize) -> Result<(), Refusal> {
-    match many > HELD_MAX {
-        false => Ok(()),
-        true => Err(Refusal::Execution(format!(
-            "there are more than {HELD_MAX} different ones; select fewer series"
-        ))),
+/// Different texts or series that are held while an answer is put together: no more than may be,
+/// with memory for them.
+pub(crate) struct Entries<'a> {
+    asking: &'a Asking,
+    /// For how many there is memory.
+    accounted: usize,
+}
+
+impl Entries<'_> {
+    pub(crate) fn new(asking: &Asking) -> Entries<'_> {
+        Entries { asking, accounted: 0 }
+    }
+
+    /// There are so many now.
+    pub(crate) fn count(&mut self, many: usize) -> Result<(), Refusal> {
+        if many > HELD_MAX {
+            return Err(Refusal::Execution(format!(
+                "there are more than {HELD_MAX} different ones; select fewer series"
+            )));
+        }
+        if many > self.accounted {
+            self.accounted += ENTRIES_AT_ONCE;
+            self.asking.hold(ENTRIES_AT_ONCE * ENTRY_BYTES)?;
+        }
+        Ok(())
     }
 }
+
+/// Memory of an entry with its text, in a map or set.
+const ENTRY_BYTES: usize = 192;
+/// Memory is taken for so many at once.
+const ENTRIES_AT_ONCE: usize = 1024;
 
 /// Answers with a list of that name: what `find` finds of a search, and how many there are in all.
 async fn listed(
@@ -94,7 +117,7 @@ async fn listed(
     find: impl FnOnce(&Search<'_>) -> Result<(usize, Vec<Json>), Refusal> + Send + 'static,
 ) -> Result<Written, Refusal> {
     let parameters = parameters.only(known)?;
-    let (timeout, desk) = (parameters.timeout()?, context.desk.clone());
+    let timeout = parameters.timeout()?;
     let work = move |view: &View, asking: &Asking| {
         let search = Search {
             selector: parameters.selectors("selector")?,
@@ -104,27 +127,29 @@ async fn listed(
             asking,
         };
         let (found, told) = find(&search)?;
-        desk.answer(&Object(vec![
+        asking.answer(&Object(vec![
             ("schema", integer(1)),
             ("found", integer(found as u64)),
             ("cut", Bool(told.len() < found)),
             (name, List(told)),
         ]))
     };
-    context.desk.take(kind, timeout, work).await
+    context.light_view(kind, timeout, work).await
 }
 
-pub(super) async fn series(
-    State(context): State<Context>,
-    parameters: Parameters,
-) -> Result<Written, Refusal> {
+pub(super) async fn series(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
     let find = |search: &Search<'_>| {
         // The first of them by name and labels, whatever the order in which the store has them.
         let (mut found, mut told) = (0, BTreeSet::new());
         search.each(|series| {
             if search.is_of(series) {
                 found += 1;
-                told.insert((series.name().to_owned(), series.labels().to_vec(), series.form()));
+                let form = series.form();
+                if told.len() < search.limit {
+                    // Name, labels and form: thrice the texts, and what holds them.
+                    search.asking.hold(ENTRY_BYTES + 3 * form.len())?;
+                }
+                told.insert((series.name().to_owned(), series.labels().to_vec(), form));
                 if told.len() > search.limit {
                     told.pop_last();
                 }
@@ -152,12 +177,10 @@ fn unit(unit: &str) -> Json {
     if unit.is_empty() { Null } else { Text(unit.to_owned()) }
 }
 
-pub(super) async fn names(
-    State(context): State<Context>,
-    parameters: Parameters,
-) -> Result<Written, Refusal> {
+pub(super) async fn names(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
     let find = |search: &Search<'_>| {
         let mut found: BTreeMap<(String, &str, String), u64> = BTreeMap::new();
+        let mut entries = Entries::new(search.asking);
         search.each(|series| {
             if !search.contains(series.name()) {
                 return Ok(());
@@ -165,7 +188,7 @@ pub(super) async fn names(
             let kind = selector::kind_word(series.kind());
             let key = (series.name().to_owned(), kind, series.unit().to_owned());
             *found.entry(key).or_default() += 1;
-            held(found.len())
+            entries.count(found.len())
         })?;
         Ok(search.first(found.iter(), |((name, kind, unit), series)| {
             vec![
@@ -179,20 +202,17 @@ pub(super) async fn names(
     listed(context, parameters, SERIES, ("names", "names"), find).await
 }
 
-pub(super) async fn labels(
-    State(context): State<Context>,
-    parameters: Parameters,
-) -> Result<Written, Refusal> {
+pub(super) async fn labels(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
     let find = |search: &Search<'_>| {
         let mut found: BTreeMap<String, (BTreeSet<String>, u64)> = BTreeMap::new();
-        let mut values = 0;
+        let (mut values, mut entries) = (0, Entries::new(search.asking));
         search.each(|series| {
             for (name, value) in series.labels().iter().filter(|(name, _)| search.contains(name)) {
                 let label = found.entry(name.clone()).or_default();
                 values += usize::from(label.0.insert(value.clone()));
                 label.1 += 1;
             }
-            held(values)
+            entries.count(values)
         })?;
         Ok(search.first(found.iter(), |(name, (values, series))| {
             vec![
@@ -206,12 +226,13 @@ pub(super) async fn labels(
 }
 
 pub(super) async fn values(
-    State(context): State<Context>,
+    context: Context,
     Path(label): Path<String>,
     parameters: Parameters,
 ) -> Result<Written, Refusal> {
     let find = move |search: &Search<'_>| {
         let mut found: BTreeMap<String, u64> = BTreeMap::new();
+        let mut entries = Entries::new(search.asking);
         search.each(|series| {
             if let Some(value) = value_of(series, &label).filter(|value| search.contains(value)) {
                 match found.get_mut(value) {
@@ -219,7 +240,7 @@ pub(super) async fn values(
                     None => drop(found.insert(value.to_owned(), 1)),
                 }
             }
-            held(found.len())
+            entries.count(found.len())
         })?;
         Ok(search.first(found.iter(), |(value, series)| {
             vec![("value", Text(value.clone())), ("series", integer(*series))]

@@ -19,6 +19,7 @@ use super::points::point;
 use super::rates;
 use super::signature::Signature;
 use crate::error::{Error, Place, Result};
+use crate::estimate::Estimate;
 use crate::eval::Evaluation;
 use crate::labels::Labels;
 use crate::plan::{Extension, Fetch, Shift};
@@ -120,6 +121,12 @@ impl Find {
             looks_for_resets: false,
             place: self.place,
         }
+    }
+
+    /// Adds what it reads.
+    pub(super) fn estimate(&self, estimate: &mut Estimate<'_>, steps: Steps) -> Result<()> {
+        let grid = self.grid(steps);
+        estimate.fetch(&self.fetch(), grid.range(), Some(grid.step), steps)
     }
 
     /// The metrics that are meant, by canonical name.

@@ -9,6 +9,7 @@ use super::sources::Find;
 use super::work::{LABEL, Work};
 use super::{finer, packages, units, vector};
 use crate::error::{Error, Place, Result};
+use crate::estimate::Estimate;
 use crate::eval::Evaluation;
 use crate::labels::Labels;
 use crate::plan::Node;
@@ -65,6 +66,19 @@ impl Stage {
             evaluation.shared.insert(key, Arc::new(streams.clone()));
         }
         Ok(streams)
+    }
+
+    /// Adds what it reads.
+    pub(crate) fn estimate(&self, estimate: &mut Estimate<'_>, steps: Steps) -> Result<()> {
+        match &self.form {
+            Form::Null => Ok(()),
+            Form::Find(find) | Form::Merge { find, .. } => find.estimate(estimate, steps),
+            Form::Delay { delays, sources } => delays.iter().try_for_each(|delay| {
+                let start = steps.start.saturating_sub(*delay);
+                estimate.nodes(sources, Steps { start, ..steps })
+            }),
+            Form::Call(call) => estimate.nodes(&call.sources, steps),
+        }
     }
 
     fn work(&self, evaluation: &mut Evaluation<'_>, steps: Steps) -> Result<Vec<Stream>> {

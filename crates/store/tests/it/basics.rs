@@ -64,6 +64,36 @@ fn a_sample_is_counted_once_wherever_it_is() {
 }
 
 #[test]
+fn about_how_many_rows_a_read_takes_is_known_beforehand() {
+    let world = World::new();
+    let store = world.open().unwrap();
+    let (a, b) = (latency("a"), latency("b"));
+    for minute in 0..24 * 60 {
+        let (start, end) = (minute * MINUTE, (minute + 1) * MINUTE);
+        let value = histogram(&[1.0]);
+        let rows = [(&a, sample(start, end, value.clone())), (&b, sample(start, end, value))];
+        ingest(&store, minute as u64, &rows);
+    }
+    let check = |when: &str, range: std::ops::Range<i64>, step, expected: u64| {
+        let view = store.view().unwrap();
+        assert_eq!(view.rows_about(1, &range, step), expected, "{when}");
+        assert_eq!(view.rows_about(2, &range, step), 2 * expected, "{when}");
+        // There are no more series.
+        assert_eq!(view.rows_about(3, &range, step), 2 * expected, "{when}");
+    };
+    check("head", 0..DAY, None, 24 * 60);
+    check("head", HOUR..3 * HOUR, Some(HOUR), 120);
+    check("head", DAY..2 * DAY, None, 0);
+    store.seal().unwrap();
+    check("base", 0..DAY, None, 24 * 60);
+    check("base", HOUR..3 * HOUR, Some(HOUR), 120);
+    world.set_now(3 * DAY);
+    assert!(store.maintain().unwrap());
+    check("rollups", HOUR..3 * HOUR, None, 120);
+    check("rollups", HOUR..3 * HOUR, Some(HOUR), 2);
+}
+
+#[test]
 fn rows_reach_as_far_as_they_did_when_their_day_is_rolled_up() {
     let world = World::new();
     let store = world.open().unwrap();

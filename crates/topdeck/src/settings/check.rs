@@ -31,6 +31,14 @@ pub(crate) fn check(settings: &Settings, text: &str) -> Problems {
         );
         checked.wrong("http.limits", "bodies_bytes", what);
     }
+    if let Some(Size(bytes)) = settings.http.limits.query_bytes
+        && bytes < api::DeskSettings::QUERY_BYTES_MIN
+    {
+        let what = format!(
+            "query_bytes is {bytes} bytes, must be at least 32MiB: light queries have a share of it"
+        );
+        checked.wrong("http.limits", "query_bytes", what);
+    }
     let names = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
     checked.names("scrape", &names(settings.scrapes.iter().map(|one| &*one.name).collect()));
     checked.names("check", &names(settings.checks.iter().map(|one| &*one.name).collect()));

@@ -64,6 +64,7 @@ impl Settings {
         let default = api::DeskSettings::default();
         api::DeskSettings {
             queries_max: self.http.limits.queries.unwrap_or(default.queries_max),
+            query_bytes: self.http.limits.query_bytes.map_or(default.query_bytes, |size| size.0),
             snapshots: Some(data.join("snapshots")),
             boards: Some(data.join("boards")),
             ..default

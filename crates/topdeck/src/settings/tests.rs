@@ -34,7 +34,7 @@ fn the_example_is_read() {
     assert_eq!(settings.journal_bytes(), nothing.journal_bytes());
     assert_eq!(settings.intake().interval, nothing.intake().interval);
     assert_eq!(settings.intake().level, nothing.intake().level);
-    assert_eq!(settings.desk(data).queries_max, nothing.desk(data).queries_max);
+    assert_eq!(settings.desk(data), nothing.desk(data));
     let options = store::Options::default();
     assert_eq!(settings.store.head.map(|head| head.0), Some(options.head_bytes_max as u64));
     assert_eq!(settings.store.series, Some(options.limits.series_max));

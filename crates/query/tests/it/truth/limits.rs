@@ -111,7 +111,7 @@ fn ask(
     let (start, end, step) = (start * SECOND, end * SECOND, step * SECOND);
     let question = Question { text, language: Language::PromQl, start, end, step, options };
     let settings = Settings { limits, ..Settings::default() };
-    let (answer, beside) = query::testing::ask_and_count(source, &question, &settings, is_over)?;
+    let (answer, beside) = query::testing::ask_and_count(source, &question, &settings, &is_over)?;
     assert_eq!(beside, 0, "{text}");
     Ok(answer)
 }

@@ -1,0 +1,219 @@
+//! About how much a query reads, before it reads anything.
+//!
+//! The selectors of the plan are looked up in the index, and the rows of their series in the time
+//! that the plan reads are estimated from what is known of parts ([`Source::rows_about`]). To these
+//! come the values of the steps. Both are rows or values; a histogram is one. What functions of
+//! CAQL read around their slots is left out.
+
+use std::ops::Range;
+
+use crate::ask::{Language, Question};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::eval::Settings;
+use crate::plan::{Fetch, Node, Op, Ranged, RangedOf};
+use crate::source::Source;
+use crate::stream::Steps;
+use crate::{caql, promql};
+
+/// About how many rows a query reads, and values it makes on the way; nothing is read for it.
+pub fn estimate(
+    source: &dyn Source,
+    question: &Question<'_>,
+    settings: &Settings,
+    context: &dyn QueryContext,
+) -> Result<u64> {
+    let Settings { lookback, subquery_step, .. } = *settings;
+    let mut estimate = Estimate { source, context, lookback, subquery_step, rows: 0 };
+    match question.language {
+        Language::PromQl => {
+            let steps = match question.step {
+                0 => Steps::at(question.start),
+                step => Steps::over(question.start, question.end, step),
+            };
+            let expression = promql::parse(question.text, &question.options)?;
+            let (_, node) = promql::plan(&expression, question, settings)?;
+            estimate.node(&node, steps)?;
+        }
+        Language::Caql => {
+            let plan = caql::plan(question, settings)?;
+            estimate.node(&plan.node, plan.steps)?;
+        }
+    }
+    Ok(estimate.rows)
+}
+
+/// What has been added up of a plan.
+pub(crate) struct Estimate<'a> {
+    source: &'a dyn Source,
+    context: &'a dyn QueryContext,
+    lookback: i64,
+    subquery_step: i64,
+    rows: u64,
+}
+
+impl Estimate<'_> {
+    pub(crate) fn node(&mut self, node: &Node, steps: Steps) -> Result<()> {
+        match &node.op {
+            Op::Number(_) => self.add(steps.count as u64),
+            Op::Text(_) => {}
+            Op::Latest(fetch) => {
+                let range = self.shifted(fetch, steps, self.lookback);
+                self.fetch(fetch, range, None, steps)?;
+            }
+            Op::Ranged(ranged) => self.ranged(ranged, steps)?,
+            Op::Exact(exact) => {
+                let range = self.shifted(&exact.fetch, steps, exact.range);
+                let column =
+                    if steps.count > 1 { exact.range.min(steps.step) } else { exact.range };
+                self.fetch(&exact.fetch, range, Some(column), steps)?;
+            }
+            Op::Once(inner) => self.node(inner, Steps::at(steps.start))?,
+            Op::Negate(inner) => self.node(inner, steps)?,
+            Op::Over(over) => {
+                self.ranged(&over.of, steps)?;
+                self.nodes(&over.args, steps)?;
+            }
+            Op::Call { args, .. } => self.nodes(args, steps)?,
+            Op::Aggregate(aggregate) => {
+                self.nodes([&aggregate.of].into_iter().chain(&aggregate.param), steps)?;
+            }
+            Op::Binary(binary) => self.nodes([&binary.left.1, &binary.right.1], steps)?,
+            Op::Stage(stage) => stage.estimate(self, steps)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn nodes<'n>(
+        &mut self,
+        nodes: impl IntoIterator<Item = &'n Node>,
+        steps: Steps,
+    ) -> Result<()> {
+        nodes.into_iter().try_for_each(|node| self.node(node, steps))
+    }
+
+    fn ranged(&mut self, ranged: &Ranged, steps: Steps) -> Result<()> {
+        match &ranged.of {
+            RangedOf::Series(fetch) => {
+                let range = self.shifted(fetch, steps, ranged.range);
+                self.fetch(fetch, range, None, steps)
+            }
+            RangedOf::Subquery { inner, step, shift } => {
+                let step = step.unwrap_or(self.subquery_step);
+                let start = shift.apply(steps.start).saturating_sub(ranged.range);
+                self.node(inner, Steps::over(start, shift.apply(steps.end()), step))
+            }
+        }
+    }
+
+    /// The time that is read for steps: so long before the first, until the last.
+    fn shifted(&self, fetch: &Fetch, steps: Steps, before: i64) -> Range<i64> {
+        fetch.shift.apply(steps.start).saturating_sub(before)..fetch.shift.apply(steps.end())
+    }
+
+    /// Adds what is read of series in a range, in columns as long as `longest` if there are any,
+    /// and what is made of it.
+    pub(crate) fn fetch(
+        &mut self,
+        fetch: &Fetch,
+        range: Range<i64>,
+        longest: Option<i64>,
+        steps: Steps,
+    ) -> Result<()> {
+        // An expression may have thousands of selectors.
+        if self.context.is_over() {
+            return Err(Error::Time);
+        }
+        let series = self.source.select_count(&fetch.selector)?;
+        self.add(self.source.rows_about(series, &range, longest));
+        self.add(series.saturating_mul(steps.count as u64));
+        Ok(())
+    }
+
+    fn add(&mut self, rows: u64) {
+        self.rows = self.rows.saturating_add(rows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hist::Mixture;
+    use model::{Kind, Selector};
+    use store::{Grid, HOUR, MINUTE, SECOND, Summary};
+
+    use super::*;
+    use crate::labels::Labels;
+    use crate::source::{Handle, Read};
+    use crate::stream::Reading;
+
+    /// Ten series whatever is selected, with a row each second, and rollups of a minute. It reads
+    /// nothing.
+    struct Ten;
+
+    impl Source for Ten {
+        fn select(&self, _: &Selector) -> Result<Vec<Handle>> {
+            let of = |key| Handle {
+                labels: Labels::default(),
+                kind: Kind::Gauge,
+                unit: String::new(),
+                key,
+            };
+            Ok((0..10).map(of).collect())
+        }
+
+        fn rows_about(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
+            let each = if step >= Some(MINUTE) { MINUTE } else { SECOND };
+            series * ((range.end - range.start) / each) as u64
+        }
+
+        fn readings(&self, _: &Handle, _: Range<i64>) -> Result<Read<Reading>> {
+            panic!("nothing is read")
+        }
+
+        fn histograms(&self, _: &[&Handle], _: Grid) -> Result<Read<Mixture>> {
+            panic!("nothing is read")
+        }
+
+        fn numbers(&self, _: &[&Handle], _: Grid) -> Result<Read<Option<Summary>>> {
+            panic!("nothing is read")
+        }
+    }
+
+    /// About an hour in steps of a minute, or about its end; the lookback is five minutes.
+    #[track_caller]
+    fn check(text: &str, language: Language, is_range: bool, expected: u64) {
+        let (start, step) = if is_range { (0, MINUTE) } else { (HOUR, 0) };
+        let options = promql::Options::default();
+        let question = Question { text, language, start, end: HOUR, step, options };
+        let found = estimate(&Ten, &question, &Settings::default(), &|| false);
+        assert_eq!(found.unwrap(), expected, "{text}");
+    }
+
+    #[test]
+    fn rows_and_values_are_added_up() {
+        let promql = |text, is_range, expected| check(text, Language::PromQl, is_range, expected);
+        promql("load", false, 10 * 300 + 10);
+        promql("load", true, 10 * 3900 + 10 * 61);
+        promql("sum(rate(load[10m]))", false, 10 * 600 + 10);
+        promql("sum(rate(load[10m]))", true, 10 * 4200 + 10 * 61);
+        promql("exact_increase(load[1h])", false, 10 * 60 + 10);
+        promql("load offset 1h @ 7200", true, 10 * 300 + 10);
+        promql("load + 1", false, 10 * 300 + 10 + 1);
+        promql("max_over_time(load[1h:1m])", false, 10 * 3900 + 10 * 61);
+        check("find('load')", Language::Caql, true, 10 * 60 + 10 * 60);
+    }
+
+    #[test]
+    fn it_ends_with_the_query() {
+        let question = Question {
+            text: "load",
+            language: Language::PromQl,
+            start: 0,
+            end: 0,
+            step: 0,
+            options: promql::Options::default(),
+        };
+        let found = estimate(&Ten, &question, &Settings::default(), &|| true);
+        assert!(matches!(found, Err(Error::Time)));
+    }
+}
