@@ -6,7 +6,7 @@
 //! print is what topdeck has to answer (testdata/clients/go/main.go says how). A client for which there is no language,
 //! no network or no Prometheus is skipped by itself, with the reason.
 
-mod deck;
+pub(crate) mod deck;
 mod sent;
 mod tools;
 
@@ -37,7 +37,7 @@ pub(crate) fn run(log: &Log, topdeck: &Path) -> Result<Outcome> {
         return Ok(Outcome::Skipped(reason.to_owned()));
     }
     let tools = Tools::provide(log)?;
-    let folder = Folder::new()?;
+    let folder = Folder::new("clients")?;
     let skipped = tools.missing.clone();
     let mut sent = Vec::new();
 
@@ -262,13 +262,14 @@ fn lines(command: &mut Command) -> Result<Vec<Sent>> {
 }
 
 /// A folder that goes when the part ends.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new() -> Result<Folder> {
+    /// `of` whom it is stands in its name.
+    pub(crate) fn new(of: &str) -> Result<Folder> {
         // Numbers of processes come again, and what one left that was killed would be in the way.
         let number = RandomState::new().hash_one(std::process::id());
-        let path = std::env::temp_dir().join(format!("topdeck-clients-{number:x}"));
+        let path = std::env::temp_dir().join(format!("topdeck-{of}-{number:x}"));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Folder(path))
     }

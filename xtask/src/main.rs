@@ -11,6 +11,7 @@ mod conformance;
 mod dist;
 mod fuzz;
 mod golden;
+mod hostile;
 mod libtest;
 mod line;
 mod log;

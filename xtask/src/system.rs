@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::part::{Part, Show, run_all};
-use crate::{aarch64, clients, conformance, page, suite};
+use crate::{aarch64, clients, conformance, hostile, page, suite};
 
 /// Hold topdeck against real peers: all parts, or those named.
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     run_all("cargo xtask system", PARTS.iter().filter(is_named), Show::Everything)
 }
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part {
         name: "scripts",
         about: "Prometheus' own scripts of questions",
@@ -51,6 +51,13 @@ const PARTS: [Part; 5] = [
         after: &[],
         is_alone: true,
         run: |log| page::browser(log, &suite::build_topdeck(log)?),
+    },
+    Part {
+        name: "hostile",
+        about: "hostile clients beside an innocent one: memory, counts and liveness",
+        after: &[],
+        is_alone: true,
+        run: hostile::run,
     },
     Part {
         name: "aarch64",

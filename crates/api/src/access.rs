@@ -16,7 +16,7 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
-use http::{HeaderMap, Method, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 
 use crate::gate::Gate;
 use crate::problem::Problem;
@@ -181,6 +181,14 @@ fn trap_secret(uri: &Uri) -> Option<&[u8]> {
 fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let named = headers.get(header::HOST).map(|value| value.to_str().unwrap_or("?"));
     uri.authority().map(|authority| authority.as_str()).or(named)
+}
+
+/// Whether a header is a host, with or without a port (RFC 9110, 7.2; RFC 3986, 3.2.2).
+pub(crate) fn is_host(value: &HeaderValue) -> bool {
+    let name = value.to_str().map_or("", name_of);
+    let is_of_name =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_of_name)
 }
 
 /// A host without its port and brackets; nothing of what is no host with or without a port (RFC

@@ -11,13 +11,13 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{HOST, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
 use intake::{Counter, Meter, Timer};
 use model::PARCEL_BYTES_MAX;
 use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
-use crate::access::{Access, Peer};
+use crate::access::{Access, Peer, is_host};
 use crate::body::{Bound, Limited};
 use crate::grpc;
 use crate::limits::{Held, Limits, Refused, Room, Why};
@@ -63,13 +63,9 @@ impl Gate {
     {
         let began = Instant::now();
         let is_grpc = grpc::is_grpc(request.headers());
-        let mut response = match request.headers().get_all(HOST).iter().nth(1) {
+        let mut response = match host_error(&request) {
             None => self.pass(peer, request).await,
-            // Whoever stands between may have looked at the other one (RFC 9112, 3.2).
-            Some(_) => {
-                let what = "there are two headers Host: send one".to_owned();
-                Problem::new(StatusCode::BAD_REQUEST, what).into_response()
-            }
+            Some(what) => Problem::new(StatusCode::BAD_REQUEST, what.to_owned()).into_response(),
         };
         let sniffing = response.headers_mut().entry(X_CONTENT_TYPE_OPTIONS);
         sniffing.or_insert(HeaderValue::from_static("nosniff"));
@@ -137,6 +133,22 @@ impl Gate {
             }
             None => response,
         }
+    }
+}
+
+/// Why a request is not for one host: whoever stands between may have understood another one (RFC
+/// 9112, 3.2).
+fn host_error<B>(request: &Request<B>) -> Option<&'static str> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => Some("cannot take the request: there are two headers Host; send one"),
+        (Some(host), None) if !is_host(host) => {
+            Some("cannot take the request: the header Host is no host; send HOST or HOST:PORT")
+        }
+        (None, None) if request.version() == Version::HTTP_11 => {
+            Some("cannot take the request: the header Host is missing; send one")
+        }
+        _ => None,
     }
 }
 

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Between one question and the same again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-pub(super) struct Deck {
+pub(crate) struct Deck {
     program: PathBuf,
     folder: PathBuf,
     /// What it said before it was started last.
@@ -25,13 +25,14 @@ pub(super) struct Deck {
 }
 
 impl Deck {
-    /// Everything of it is in `folder`; `more` are settings beside the addresses.
-    pub(super) fn start(program: &Path, folder: &Path, more: &str) -> Result<Deck> {
+    /// Everything of it is in `folder`; `more` are settings beside the addresses: of the table
+    /// `[http]`, and tables behind it.
+    pub(crate) fn start(program: &Path, folder: &Path, more: &str) -> Result<Deck> {
         // The system chooses the ports, after a restart others; topdeck says which.
         let settings = format!(
-            "interval = \"1s\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n\
-             [statsd]\nudp = [\"127.0.0.1:0\"]\ntcp = [\"127.0.0.1:0\"]\nunix = \"statsd.sock\"\n\
-             [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n{more}"
+            "interval = \"1s\"\n[statsd]\nudp = [\"127.0.0.1:0\"]\ntcp = [\"127.0.0.1:0\"]\nunix = \"statsd.sock\"\n\
+             [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n\
+             [http]\nlisten = [\"127.0.0.1:0\"]\n{more}"
         );
         fs::write(folder.join("topdeck.toml"), settings)?;
         let (program, folder) = (program.to_owned(), folder.to_owned());
@@ -40,15 +41,15 @@ impl Deck {
         Ok(deck)
     }
 
-    pub(super) fn http(&self) -> String {
+    pub(crate) fn http(&self) -> String {
         self.address("http://")
     }
 
-    pub(super) fn udp(&self) -> String {
+    pub(crate) fn udp(&self) -> String {
         self.address("udp ")
     }
 
-    pub(super) fn tcp(&self) -> String {
+    pub(crate) fn tcp(&self) -> String {
         self.address("tcp ")
     }
 
@@ -61,13 +62,18 @@ impl Deck {
     }
 
     /// The end of what it said.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let start = log.floor_char_boundary(log.len().saturating_sub(4_000));
         format!("topdeck said:\n{}", &log[start..])
     }
 
-    fn spawn(&mut self) -> Result<()> {
+    /// Its process; 0 while there is none.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    pub(crate) fn spawn(&mut self) -> Result<()> {
         let log = fs::File::options().create(true).append(true).open(self.folder.join("log"))?;
         self.before = usize::try_from(log.metadata()?.len())?;
         let child = Command::new(&self.program)
@@ -94,7 +100,7 @@ impl Deck {
     }
 
     /// Tells it to stop, and waits until it has.
-    pub(super) fn stop(&mut self) -> Result<()> {
+    pub(crate) fn stop(&mut self) -> Result<()> {
         let mut child = self.child.take().context("BUG: it runs")?;
         let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
         ensure!(status.success(), "topdeck cannot be told to stop");
@@ -110,13 +116,13 @@ impl Deck {
         bail!("topdeck does not stop; {}", self.log())
     }
 
-    pub(super) fn restart(&mut self) -> Result<()> {
+    pub(crate) fn restart(&mut self) -> Result<()> {
         self.stop()?;
         self.spawn()
     }
 
     /// What is answered with a status of success.
-    pub(super) fn curl(&self, options: &[&str], path: &str) -> Result<String> {
+    pub(crate) fn curl(&self, options: &[&str], path: &str) -> Result<String> {
         let url = format!("http://{}{path}", self.http());
         let mut command = Command::new("curl");
         command.args(["-sS", "--fail-with-body", "--max-time", "30"]).args(options).arg(&url);

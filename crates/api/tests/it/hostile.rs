@@ -207,3 +207,26 @@ fn two_headers_host_are_refused_and_nothing_is_guessed_from_bytes() {
     refused.is(400, "two headers Host");
     assert_eq!(refused.header("x-content-type-options"), Some("nosniff"));
 }
+
+#[test]
+fn a_request_without_a_host_or_for_none_is_refused() {
+    let it = Fixture::new();
+    let status = |version: &str, host: &str| {
+        let request = format!("GET /v1/status HTTP/{version}\r\n{host}Connection: close\r\n\r\n");
+        ask(&mut connect(it.address), request.as_bytes()).status
+    };
+    for host in [
+        "",
+        "Host:\r\n",
+        "Host: user@localhost\r\n",
+        "Host: localhost/v1\r\n",
+        "Host: local host\r\n",
+        "Host: localhost:80:80\r\n",
+        "Host: [::1\r\n",
+    ] {
+        assert_eq!(status("1.1", host), 400, "{host}");
+    }
+    // HTTP/1.0 knows no such header.
+    assert_eq!(status("1.0", ""), 200);
+    assert_eq!(status("1.1", "Host: [::1]:7717\r\n"), 200);
+}

@@ -12,7 +12,7 @@ const KEPT: [u64; 0] = [];
 
 #[test]
 fn answers_from_outside_are_those_of_the_model() {
-    KEPT.into_iter().chain(1..=8).for_each(run);
+    KEPT.into_iter().chain(1..=6).for_each(run);
 }
 
 #[test]

@@ -2,8 +2,12 @@
 
 use std::ops::Range;
 
-/// Buckets of the histograms that are sent: those up to 1, 2, 4, 8, 16 and 32.
-pub(super) const BUCKETS: usize = 6;
+/// Buckets of the histograms that are sent: those up to 1, 2, 4, 8, 16 and 32, zero, and those from
+/// -1 and from -2 on.
+pub(super) const BUCKETS: usize = POSITIVE + 1 + NEGATIVE;
+pub(super) const POSITIVE: usize = 6;
+pub(super) const NEGATIVE: usize = 2;
+pub(super) const ZERO: usize = POSITIVE;
 
 /// Values per bucket; of a number, the number alone.
 pub(super) type Counts = [u64; BUCKETS];
@@ -15,6 +19,10 @@ pub(super) enum Kind {
     Gauge,
     /// Influx lines.
     Lines,
+    /// HTTPTrap, with times.
+    Trap,
+    /// StatsD, counts with times.
+    Statsd,
     /// Prometheus remote write.
     Counter,
     /// Native histograms that grow, by remote write.
@@ -28,9 +36,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 7] = [
+    pub(super) const ALL: [Kind; 9] = [
         Kind::Gauge,
         Kind::Lines,
+        Kind::Trap,
+        Kind::Statsd,
         Kind::Counter,
         Kind::Native,
         Kind::Points,
@@ -42,6 +52,8 @@ impl Kind {
         match self {
             Kind::Gauge => "depth",
             Kind::Lines => "temperature",
+            Kind::Trap => "pressure",
+            Kind::Statsd => "hits",
             Kind::Counter => "requests_total",
             Kind::Native => "native_duration",
             Kind::Points => "queue_age",
@@ -51,15 +63,30 @@ impl Kind {
     }
 
     pub(super) fn is_gauge(self) -> bool {
-        matches!(self, Kind::Gauge | Kind::Lines)
+        matches!(self, Kind::Gauge | Kind::Lines | Kind::Trap)
     }
 
     pub(super) fn is_cumulative(self) -> bool {
         matches!(self, Kind::Counter | Kind::Native | Kind::Cumulative)
     }
 
+    /// What happened between two sends, which adds up however often it is sent.
+    pub(super) fn is_delta(self) -> bool {
+        matches!(self, Kind::Delta | Kind::Statsd)
+    }
+
     pub(super) fn is_histogram(self) -> bool {
-        !self.is_gauge() && self != Kind::Counter
+        !self.is_gauge() && !matches!(self, Kind::Counter | Kind::Statsd)
+    }
+
+    /// Prometheus' native histograms: of several schemas, with zero and negative buckets.
+    pub(super) fn is_native(self) -> bool {
+        matches!(self, Kind::Native | Kind::Points)
+    }
+
+    /// Whether its sender says when a series ends.
+    pub(super) fn has_stale_marks(self) -> bool {
+        matches!(self, Kind::Gauge | Kind::Counter | Kind::Native)
     }
 }
 
@@ -69,6 +96,10 @@ pub(super) struct Row {
     pub(super) end: i64,
     pub(super) start: i64,
     pub(super) counts: Counts,
+    /// Of a native histogram: there are 2^schema buckets for each power of two.
+    pub(super) schema: u32,
+    /// It says that the series ended, and nothing else.
+    pub(super) is_stale_mark: bool,
 }
 
 /// All rows of one series.
@@ -85,10 +116,15 @@ pub(super) fn sum(counts: &Counts) -> u64 {
     counts.iter().sum()
 }
 
-fn minus(after: &Counts, before: &Counts) -> Option<Counts> {
+/// What was added; nothing if it began anew: it has less, or finer buckets than what was before it,
+/// which Prometheus takes for a reset too.
+fn minus(after: &Row, before: &Row) -> Option<Counts> {
+    if after.schema > before.schema {
+        return None;
+    }
     let mut difference = Counts::default();
     for (at, difference) in difference.iter_mut().enumerate() {
-        *difference = after[at].checked_sub(before[at])?;
+        *difference = after.counts[at].checked_sub(before.counts[at])?;
     }
     Some(difference)
 }
@@ -98,9 +134,14 @@ impl Model {
         self.rows.iter().any(|row| row.end == end)
     }
 
+    /// Whether there is nothing to find: no row but such as say that the series ended.
+    pub(super) fn is_empty(&self) -> bool {
+        self.settled().is_empty()
+    }
+
     /// The last row that ended by a time.
     pub(super) fn before(&self, time: i64) -> Option<Row> {
-        self.rows.iter().copied().filter(|row| row.end <= time).max()
+        self.settled().into_iter().filter(|row| row.end <= time).max()
     }
 
     /// Forgets rows that belong to a stretch of time: a row belongs to the nanosecond before its end.
@@ -109,11 +150,12 @@ impl Model {
     }
 
     /// Rows by time. Deltas add up; of others one stays: the greater reading, and a histogram of a
-    /// moment is only ever sent again as it was.
+    /// moment is only ever sent again as it was. The end of a series is no row of it.
     fn settled(&self) -> Vec<Row> {
         let mut rows = self.rows.clone();
+        rows.retain(|row| !row.is_stale_mark);
         rows.sort_unstable();
-        if self.kind == Kind::Delta {
+        if self.kind.is_delta() {
             return rows;
         }
         rows.sort_by_key(|row| (row.end, row.start, sum(&row.counts)));
@@ -135,7 +177,7 @@ impl Model {
                 None if has_start => row.counts,
                 None => continue,
                 Some(before) if has_start && row.start >= before.end => row.counts,
-                Some(before) => minus(&row.counts, &before.counts).unwrap_or(row.counts),
+                Some(before) => minus(row, before).unwrap_or(row.counts),
             };
             happened.push((row.end, counts));
         }

@@ -1,15 +1,17 @@
 //! One random program: what is done to a server, and what it and the commands then answer.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpStream};
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::model::{BUCKETS, Counts, Kind, Model, Row, sum};
-use super::wire::{Request, request};
+use super::model::{Counts, Kind, Model, NEGATIVE, POSITIVE, Row, ZERO, sum};
+use super::wire::{Request, STATSD, request};
 use crate::serve::client::request as send;
-use crate::serve::deck::Deck;
+use crate::serve::deck::{Deck, free_port, until};
 use crate::topdeck;
 
 const SECOND: i64 = 1_000_000_000;
@@ -42,11 +44,15 @@ impl Chance {
 /// A series, and what is known of it.
 struct Sent {
     model: Model,
+    /// What a site has that gets everything, and where nothing is dropped or deleted.
+    everything: Model,
     /// The next slot that a row is sent for.
     slot: i64,
     counts: Counts,
     /// Since when it grows.
     since: i64,
+    /// Of native histograms.
+    schema: u32,
     requests: Vec<(Request, Vec<Row>)>,
     /// A row came for a day of which rows may have been dropped, or was deleted there.
     is_disturbed: bool,
@@ -55,6 +61,10 @@ struct Sent {
 struct Run {
     chance: Chance,
     deck: Deck,
+    /// Port of StatsD over TCP.
+    statsd: u16,
+    /// It gets everything that the server takes.
+    site: Option<Deck>,
     begin: i64,
     sent: Vec<Sent>,
     /// Rows as they came may be gone up to here.
@@ -69,19 +79,33 @@ pub(super) fn run(seed: u64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_nanos();
     let now = i64::try_from(now).expect("it is before 2262");
     let begin = now - now.rem_euclid(DAY) - DAYS * DAY;
-    let mut deck = Deck::new("serve", "");
+    let statsd = free_port();
+    let mut settings = format!("[statsd]\ntcp = [\"127.0.0.1:{statsd}\"]\n");
+    // Every other program has a site.
+    let site = (seed % 2 == 0).then(|| {
+        let mut site = Deck::new("serve", "");
+        site.start();
+        let url = format!("http://127.0.0.1:{}", site.port);
+        settings += &format!("[[site]]\nname = \"north\"\nurl = \"{url}\"\n");
+        site
+    });
+    let mut deck = Deck::new("serve", &settings);
     deck.start();
     let sent = |kind| Sent {
         model: Model { kind, rows: Vec::new() },
+        everything: Model { kind, rows: Vec::new() },
         slot: 0,
         counts: Counts::default(),
         since: begin,
+        schema: 0,
         requests: Vec::new(),
         is_disturbed: false,
     };
     let mut run = Run {
         chance: Chance(seed),
         deck,
+        statsd,
+        site,
         begin,
         sent: Kind::ALL.map(sent).into(),
         dropped: i64::MIN,
@@ -94,6 +118,7 @@ pub(super) fn run(seed: u64) {
     run.check();
     run.with_store(|_, _| {});
     run.check();
+    run.check_site();
 }
 
 impl Run {
@@ -133,6 +158,9 @@ impl Run {
         let which = self.chance.below(self.sent.len() as u64) as usize;
         let is_late = self.chance.below(5) == 0;
         let count = if is_late { 1 + self.chance.below(3) } else { 4 + self.chance.below(40) };
+        if self.chance.below(3) == 0 {
+            self.sent[which].schema = self.chance.below(3) as u32;
+        }
         if self.chance.below(6) == 0 {
             // A gap.
             self.sent[which].slot += 1 + self.chance.below(60).cast_signed();
@@ -164,18 +192,31 @@ impl Run {
             let ms = [0, 0, 1, 999, 59_999][chance.below(5) as usize];
             begin + sent.slot * SLOT + ms * 1_000_000
         };
+        // StatsD has whole seconds: they are those in which its intervals begin.
+        let end = if kind == Kind::Statsd { end - end.rem_euclid(SECOND) + SECOND } else { end };
         if end >= begin + DAYS * DAY || sent.model.has(end) {
             return None;
+        }
+        let schema = if kind.is_native() { sent.schema } else { 0 };
+        let row = |start, counts| Row { end, start, counts, schema, is_stale_mark: false };
+        if kind.has_stale_marks() && chance.below(30) == 0 {
+            return Some(Row { is_stale_mark: true, ..row(end, Counts::default()) });
         }
         let mut counts = Counts::default();
         counts.iter_mut().for_each(|count| *count = chance.below(7));
         counts[0] += 1;
-        if kind.is_gauge() || kind == Kind::Counter {
+        if !kind.is_histogram() {
             counts[1..].fill(0);
+        } else if !kind.is_native() {
+            counts[POSITIVE..].fill(0);
         }
         if !kind.is_cumulative() {
-            let span = if kind == Kind::Delta { 1 + chance.below(600).cast_signed() } else { 0 };
-            return Some(Row { end, start: end - span * SECOND, counts });
+            let span = match kind {
+                Kind::Delta => 1 + chance.below(600).cast_signed(),
+                Kind::Statsd => 1,
+                _ => 0,
+            };
+            return Some(row(end - span * SECOND, counts));
         }
         if is_late {
             // As it was before, or far ahead, so that what follows seems to have begun anew.
@@ -183,7 +224,7 @@ impl Run {
             let counts = before.map_or(sent.counts, |before| before.counts);
             let start = before.map_or(sent.since.min(end), |before| before.start);
             let start = if kind == Kind::Cumulative { start } else { end };
-            return Some(Row { end, start, counts });
+            return Some(row(start, counts));
         }
         if chance.below(40) == 0 {
             sent.counts = Counts::default();
@@ -191,7 +232,7 @@ impl Run {
         }
         sent.counts.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         let start = if kind == Kind::Cumulative { sent.since.min(end) } else { end };
-        Some(Row { end, start, counts: sent.counts })
+        Some(row(start, sent.counts))
     }
 
     fn send_again(&mut self) {
@@ -216,17 +257,62 @@ impl Run {
         let kind = self.sent[which].model.kind;
         let times = rows.iter().map(|row| self.at(row.end)).collect::<Vec<_>>();
         self.steps.push(format!("{kind:?} to {}", times.join(" ")));
-        let answer = send(self.deck.port, "POST", request.path, &request.headers, &request.body);
-        let answer = answer.unwrap_or_else(|error| panic!("{error}: {}", self.told()));
-        assert!(matches!(answer.status, 200 | 204), "{}: {}", answer.text(), self.told());
+        if request.path == STATSD {
+            self.send_statsd(&request.body, rows.len() as u64);
+        } else {
+            let (path, headers) = (request.path, &request.headers);
+            let answer = send(self.deck.port, "POST", path, headers, &request.body);
+            let answer = answer.unwrap_or_else(|error| panic!("{error}: {}", self.told()));
+            assert!(matches!(answer.status, 200 | 204), "{}: {}", answer.text(), self.told());
+        }
         // Of a day of which rows went, nothing that comes later is in a rollup.
         let dropped = self.dropped.saturating_sub(self.dropped.rem_euclid(DAY)).saturating_add(DAY);
         let sent = &mut self.sent[which];
         sent.is_disturbed |= rows.iter().any(|row| row.end <= dropped);
         let is_point = kind == Kind::Points;
-        let new: Vec<Row> =
-            rows.iter().copied().filter(|row| !is_point || !sent.model.has(row.end)).collect();
-        sent.model.rows.extend(new);
+        for model in [&mut sent.model, &mut sent.everything] {
+            let new = rows.iter().filter(|row| !is_point || !model.has(row.end));
+            let new: Vec<Row> = new.copied().collect();
+            model.rows.extend(new);
+        }
+    }
+
+    /// Asks the site, once it has everything, in place of the server.
+    #[track_caller]
+    fn check_site(&mut self) {
+        let Some(site) = self.site.take() else { return };
+        self.steps.push("at the site".to_owned());
+        until("the site has everything", || {
+            self.deck.get("/v1/status").json()["sites"][0]["lag"] == 0
+        });
+        self.deck = site;
+        self.dropped = i64::MIN;
+        for sent in &mut self.sent {
+            sent.model = sent.everything.clone();
+            sent.is_disturbed = false;
+        }
+        self.check();
+    }
+
+    /// Lines of StatsD are not answered: they are there once their values are counted as taken.
+    #[track_caller]
+    fn send_statsd(&self, lines: &[u8], values: u64) {
+        let taken = || -> u64 {
+            let metrics = self.deck.get("/metrics").text();
+            let of = |line: &&str| {
+                line.starts_with("topdeck_listen_values_total{")
+                    && line.contains("source=\"statsd\"")
+                    && line.contains("outcome=\"taken\"")
+            };
+            let line = metrics.lines().find(of);
+            line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
+        };
+        let before = taken();
+        let mut stream =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, self.statsd)).expect("it listens");
+        stream.write_all(lines).expect("it is read");
+        drop(stream);
+        until("all values of StatsD are taken", || taken() >= before + values);
     }
 
     /// Another rule for rows as they came.
@@ -283,7 +369,7 @@ impl Run {
     /// Asks the server in each way.
     #[track_caller]
     fn check(&self) {
-        for sent in self.sent.iter().filter(|sent| !sent.model.rows.is_empty()) {
+        for sent in self.sent.iter().filter(|sent| !sent.model.is_empty()) {
             let kind = sent.model.kind;
             let day_columns = self.columns(DAY, 0);
             for promql in promql_of(kind, "1d") {
@@ -310,7 +396,7 @@ impl Run {
 
     /// Asks the commands, of a store that is not in use.
     fn check_commands(&self, store: &str) {
-        for sent in self.sent.iter().filter(|sent| !sent.model.rows.is_empty()) {
+        for sent in self.sent.iter().filter(|sent| !sent.model.is_empty()) {
             let kind = sent.model.kind;
             let (from, to) = (time(self.begin + DAY), time(self.begin + DAYS * DAY));
             for promql in promql_of(kind, "1d") {
@@ -508,11 +594,13 @@ fn promql_of(kind: Kind, window: &str) -> Vec<Promql> {
     let name = kind.name();
     let ask = |expression: String, of| Promql { expression, of };
     match kind {
-        Kind::Gauge | Kind::Lines => vec![
+        Kind::Gauge | Kind::Lines | Kind::Trap => vec![
             ask(format!("sum_over_time({name}[{window}])"), Of::Sum),
             ask(format!("count_over_time({name}[{window}])"), Of::Rows),
         ],
-        Kind::Counter => vec![ask(format!("exact_increase({name}[{window}])"), Of::Sum)],
+        Kind::Counter | Kind::Statsd => {
+            vec![ask(format!("exact_increase({name}[{window}])"), Of::Sum)]
+        }
         Kind::Points => vec![
             ask(format!("histogram_count(exact_increase({name}[{window}]))"), Of::Sum),
             ask(format!("count_over_time({name}[{window}])"), Of::Rows),
@@ -541,16 +629,27 @@ fn counts_in(column: &Value) -> u64 {
     column["count"].as_u64().expect("a column has a count")
 }
 
-/// Values by the upper edge of their cell: 1, 2, 4 and so on.
+/// Values by the edge of their cell that is farther from zero: 1, 2, 4 and so on, 0, -1, -2.
 fn counts_of(column: &Value) -> Counts {
     let mut counts = Counts::default();
     for cell in column["cells"].as_array().expect("a column has cells") {
-        let upper = cell["upper"].as_f64().expect("a cell has an upper edge");
-        let at = (0..BUCKETS).find(|&at| upper == f64::from(1 << at));
+        // The first of explicit buckets has no lower edge.
+        let edge = |name: &str| cell[name].as_f64().unwrap_or(f64::NEG_INFINITY);
+        let (lower, upper) = (edge("lower"), edge("upper"));
+        let at = match upper {
+            _ if upper > 0.0 => power(upper).filter(|&at| at < POSITIVE),
+            0.0 if lower == 0.0 => Some(ZERO),
+            _ => power(-lower).filter(|&at| at < NEGATIVE).map(|at| ZERO + 1 + at),
+        };
         let at = at.unwrap_or_else(|| panic!("nothing was sent in {cell}"));
         counts[at] += cell["count"].as_u64().expect("a cell has a count");
     }
     counts
+}
+
+/// Which power of two it is.
+fn power(edge: f64) -> Option<usize> {
+    (0..POSITIVE).find(|&at| edge == f64::from(1 << at))
 }
 
 /// Runs a command that must succeed; what it prints.

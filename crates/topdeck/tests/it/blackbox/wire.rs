@@ -1,8 +1,9 @@
-//! Requests as foreign senders write them: Prometheus remote write 1, OTLP as JSON, Influx lines.
+//! Requests as foreign senders write them: Prometheus remote write 1, OTLP as JSON, Influx lines,
+//! HTTPTrap, StatsD.
 
 use serde_json::json;
 
-use super::model::{BUCKETS, Kind, Row, sum};
+use super::model::{Kind, POSITIVE, Row, ZERO, sum};
 
 /// A request: path, headers, body.
 #[derive(Clone, Debug)]
@@ -15,6 +16,8 @@ pub(super) struct Request {
 /// Some rows of one series.
 pub(super) fn request(kind: Kind, rows: &[Row]) -> Request {
     match kind {
+        Kind::Statsd => Request { path: STATSD, headers: vec![], body: statsd(kind, rows) },
+        Kind::Trap => Request { path: "/v1/httptrap", headers: vec![], body: trap(kind, rows) },
         Kind::Lines => Request {
             path: "/write?precision=ms",
             headers: vec![],
@@ -44,12 +47,34 @@ fn lines(kind: Kind, rows: &[Row]) -> String {
     rows.iter().map(line).collect()
 }
 
+/// Lines of StatsD go to another port, and to no path.
+pub(super) const STATSD: &str = "statsd";
+
+/// Counts of the second in which they begin.
+fn statsd(kind: Kind, rows: &[Row]) -> Vec<u8> {
+    let line = |row: &Row| {
+        format!("{}:{}|c|#host:a|T{}\n", kind.name(), row.counts[0], row.start / 1_000_000_000)
+    };
+    rows.iter().map(line).collect::<String>().into_bytes()
+}
+
+/// A key may be repeated: each value is a reading of its own.
+fn trap(kind: Kind, rows: &[Row]) -> Vec<u8> {
+    let reading = |row: &Row| {
+        let (value, ms) = (row.counts[0], row.end / 1_000_000);
+        format!("\"{}\":{{\"_type\":\"n\",\"_value\":{value},\"_ts\":{ms}}}", kind.name())
+    };
+    let readings: Vec<String> = rows.iter().map(reading).collect();
+    format!("{{{}}}", readings.join(",")).into_bytes()
+}
+
 fn otlp(kind: Kind, rows: &[Row]) -> Vec<u8> {
-    let bounds: Vec<u64> = (0..BUCKETS).map(|at| 1 << at).collect();
+    let bounds: Vec<u64> = (0..POSITIVE).map(|at| 1 << at).collect();
     let points: Vec<_> = rows
         .iter()
         .map(|row| {
-            let mut counts: Vec<String> = row.counts.iter().map(u64::to_string).collect();
+            let mut counts: Vec<String> =
+                row.counts[..POSITIVE].iter().map(u64::to_string).collect();
             counts.push("0".to_owned());
             json!({
                 "startTimeUnixNano": row.start.to_string(),
@@ -114,7 +139,8 @@ fn remote_write(kind: Kind, rows: &[Row]) -> Vec<u8> {
             put_histogram(&mut sample, kind, row, ms);
             put_bytes(&mut series, 4, &sample);
         } else {
-            put_double(&mut sample, 1, row.counts[0] as f64);
+            let value = if row.is_stale_mark { STALE } else { row.counts[0] as f64 };
+            put_double(&mut sample, 1, value);
             put_integer(&mut sample, 2, ms);
             put_bytes(&mut series, 2, &sample);
         }
@@ -124,26 +150,39 @@ fn remote_write(kind: Kind, rows: &[Row]) -> Vec<u8> {
     request
 }
 
+/// Prometheus' mark of the end of a series, `value.StaleNaN`.
+const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
+
 fn put_histogram(out: &mut Vec<u8>, kind: Kind, row: &Row, ms: u64) {
     const SUM: u64 = 3;
-    let (mut span, mut deltas, mut before) = (Vec::new(), Vec::new(), 0);
-    // At schema 0 bucket 0 is (0.5, 1].
-    put_integer(&mut span, 1, zigzag(0));
-    put_integer(&mut span, 2, BUCKETS as u64);
-    for &count in &row.counts {
+    let (negative, positive) = (&row.counts[ZERO + 1..], &row.counts[..POSITIVE]);
+    let edges = |counts: &[u64]| counts.iter().zip(0..).map(|(count, at)| count << at).sum::<u64>();
+    let total = edges(positive) as f64 - edges(negative) as f64;
+    put_integer(out, 1, sum(&row.counts));
+    put_double(out, SUM, if row.is_stale_mark { STALE } else { total });
+    put_integer(out, 4, zigzag(i64::from(row.schema)));
+    put_double(out, 5, 0.0);
+    put_integer(out, 6, row.counts[ZERO]);
+    put_buckets(out, 8, row.schema, negative);
+    put_buckets(out, 11, row.schema, positive);
+    put_integer(out, 14, if kind == Kind::Points { 3 } else { 0 });
+    put_integer(out, 15, ms);
+}
+
+/// Spans, and the counts behind them. At schema 0 bucket 0 is (0.5, 1]; at another one it is the last
+/// of the buckets that it is split into, which ends where it does.
+fn put_buckets(out: &mut Vec<u8>, field: u64, schema: u32, counts: &[u64]) {
+    let (mut deltas, mut before) = (Vec::new(), 0);
+    for (at, &count) in counts.iter().enumerate() {
+        let mut span = Vec::new();
+        let between = if at == 0 { 0 } else { (1 << schema) - 1 };
+        put_integer(&mut span, 1, zigzag(between));
+        put_integer(&mut span, 2, 1);
+        put_bytes(out, field, &span);
         put_varint(&mut deltas, zigzag(count.cast_signed() - before));
         before = count.cast_signed();
     }
-    let total: u64 = row.counts.iter().enumerate().map(|(at, count)| count << at).sum();
-    put_integer(out, 1, sum(&row.counts));
-    put_double(out, SUM, total as f64);
-    put_integer(out, 4, zigzag(0));
-    put_double(out, 5, 0.0);
-    put_integer(out, 6, 0);
-    put_bytes(out, 11, &span);
-    put_bytes(out, 12, &deltas);
-    put_integer(out, 14, if kind == Kind::Points { 3 } else { 0 });
-    put_integer(out, 15, ms);
+    put_bytes(out, field + 1, &deltas);
 }
 
 /// A block of snappy that compresses nothing (its `format_description.txt`: literals).

@@ -1,0 +1,239 @@
+//! The part `hostile`: clients that do what they should not, beside one that is innocent.
+//!
+//! Each attack is made on a server of its own, with small limits. It fails if the server has too
+//! much memory during the attack or a minute after it, if the innocent client is told something
+//! wrong or misses a value that was acknowledged, also after a restart, or if the server does not
+//! answer any more. How long the innocent client waits is shown as a multiple of what it waits when
+//! nobody attacks; nothing depends on it.
+//!
+//! `TOPDECK_HOSTILE=NAME` makes one attack alone, `TOPDECK_BIN=PATH` attacks another program than
+//! the one that `make run` builds.
+
+mod attacks;
+mod bytes;
+mod client;
+mod innocent;
+mod memory;
+mod scene;
+
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use self::innocent::{Experience, InnocentClient, METRIC};
+use self::scene::Scene;
+use crate::clients::Folder;
+use crate::line::Line;
+use crate::log::Log;
+use crate::part::Outcome;
+use crate::report::{TestEnd, TestReport};
+use crate::suite;
+
+/// Resident bytes during an attack, more than before it.
+const PEAK_MAX: u64 = 500 << 20;
+/// Resident bytes after it, more than before it.
+const AFTER_MAX: u64 = 100 << 20;
+/// So long memory may take to be given back.
+const SETTLED_MAX: Duration = Duration::from_secs(60);
+/// So long the innocent client is measured before the attack.
+const IDLE: Duration = Duration::from_secs(2);
+const VARIABLE: &str = "TOPDECK_HOSTILE";
+
+/// Something that a client does and should not.
+struct Attack {
+    name: &'static str,
+    /// Settings of `[store]`.
+    store: &'static str,
+    /// Settings of `[http.limits]`.
+    limits: &'static str,
+    /// What is to be said of it, or what the server did wrong.
+    run: fn(&Scene) -> Result<String>,
+}
+
+/// How an attack went.
+struct AttackReport {
+    name: &'static str,
+    before: u64,
+    peak: u64,
+    after: u64,
+    /// Until the memory was given back.
+    settled: Duration,
+    idle: Experience,
+    during: Experience,
+    acknowledged: u64,
+    note: String,
+    wrong: Vec<String>,
+}
+
+pub(crate) fn run(log: &Log) -> Result<Outcome> {
+    if !Line::new("curl --version").succeeds() {
+        let reason = "curl is not installed (Debian package curl)";
+        return Ok(Outcome::Skipped(reason.to_owned()));
+    }
+    if memory::resident(std::process::id()) == 0 {
+        return Ok(Outcome::Skipped("there is no /proc, which tells the memory".to_owned()));
+    }
+    let topdeck = match std::env::var_os("TOPDECK_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => suite::build_topdeck(log)?,
+    };
+    let folder = Folder::new("hostile")?;
+    let named = std::env::var(VARIABLE).ok();
+    let is_named = |attack: &&Attack| named.as_ref().is_none_or(|name| name == attack.name);
+    let mut report = TestReport::default();
+    let mut table = vec![HEAD.to_owned()];
+    for attack in attacks::ALL.iter().filter(is_named) {
+        let began = Instant::now();
+        let name = attack.name.replace(|c: char| !c.is_alphanumeric(), "-");
+        let made = attack.make(&topdeck, &folder.0.join(name));
+        let (row, wrong) = match made {
+            Ok(made) => (made.row(), made.wrong),
+            Err(error) => (format!("{:22} {error:#}", attack.name), vec![format!("{error:#}")]),
+        };
+        log.note(&row);
+        table.push(row);
+        let end = match wrong.is_empty() {
+            true => TestEnd::Passed,
+            false => {
+                let repeat = format!("{VARIABLE}=\"{}\" cargo xtask system hostile", attack.name);
+                TestEnd::Failed { repeat }
+            }
+        };
+        report.add_test(attack.name, end, began.elapsed().as_secs_f64(), &wrong.join("\n"));
+    }
+    ensure!(report.count() > 0, "no attack is named {named:?}");
+    log.write(&table.join("\n"));
+    Ok(Outcome::Tests(report))
+}
+
+impl Attack {
+    fn make(&self, program: &Path, folder: &Path) -> Result<AttackReport> {
+        let scene = Scene::new(program, folder, self.store, self.limits)?;
+        let innocent = InnocentClient::new(&scene.innocent);
+        let address = || scene.address();
+        let ((), idle) = innocent.live_through(&address, || sleep(IDLE));
+        let before = memory::resident(scene.pid());
+        let pid = || scene.pid();
+        let ((outcome, during), peak) =
+            memory::peak(&pid, || innocent.live_through(&address, || (self.run)(&scene)));
+        let began = Instant::now();
+        let mut after = memory::resident(scene.pid());
+        while after > before + AFTER_MAX && began.elapsed() < SETTLED_MAX {
+            sleep(Duration::from_millis(100));
+            after = memory::resident(scene.pid());
+        }
+        let settled = began.elapsed();
+
+        let mut wrong = [&idle, &during].map(|met| met.wrong.clone()).concat();
+        let (note, outcome) = match outcome {
+            Ok(note) => (note, Ok(())),
+            Err(error) => (String::new(), Err(error)),
+        };
+        let mib = |bytes: u64| bytes >> 20;
+        let memory = || {
+            let (peak, after) = (peak.saturating_sub(before), after.saturating_sub(before));
+            ensure!(peak <= PEAK_MAX, "{} MiB more in memory during the attack", mib(peak));
+            ensure!(after <= AFTER_MAX, "{} MiB more in memory a minute after it", mib(after));
+            Ok(())
+        };
+        let acknowledged = innocent.acknowledged();
+        let stored = || scene.until_stored(METRIC, acknowledged);
+        let checks = [
+            outcome,
+            memory(),
+            is_alive(&scene),
+            stored(),
+            scene.restart_with(|_| Ok(())).map(drop),
+            is_alive(&scene),
+            stored(),
+        ];
+        wrong.extend(checks.into_iter().filter_map(|check| Some(format!("{:#}", check.err()?))));
+        if !wrong.is_empty() {
+            wrong.push(scene.log());
+        }
+        let name = self.name;
+        Ok(AttackReport {
+            name,
+            before,
+            peak,
+            after,
+            settled,
+            idle,
+            during,
+            acknowledged,
+            note,
+            wrong,
+        })
+    }
+}
+
+/// It answers, and says that it is well.
+fn is_alive(scene: &Scene) -> Result<()> {
+    for path in ["/health", "/v1/status"] {
+        scene
+            .until(path, &200, || Ok(scene.ask_as(&scene.other, "GET", path, &[], b"")?.status))?;
+    }
+    Ok(())
+}
+
+const HEAD: &str = "attack                 RSS in MiB: before, peak, after | innocent client: \
+     values, postponed; p50/p99 of ingest, query, status as multiples of idle";
+
+impl AttackReport {
+    fn row(&self) -> String {
+        let mib = |bytes: u64| bytes >> 20;
+        let (idle, during) = (&self.idle, &self.during);
+        let ratios = [
+            ratios(&idle.ingest, &during.ingest),
+            ratios(&idle.query, &during.query),
+            ratios(&idle.status, &during.status),
+        ];
+        format!(
+            "{:22} {:5} {:5} {:5} in {:4.1} s | {:6} {:5}; {} {}{}",
+            self.name,
+            mib(self.before),
+            mib(self.peak),
+            mib(self.after),
+            self.settled.as_secs_f64(),
+            self.acknowledged,
+            self.during.postponed,
+            ratios.join(" "),
+            if self.wrong.is_empty() { "ok" } else { "WRONG" },
+            match (self.note.as_str(), self.wrong.first()) {
+                (_, Some(wrong)) => format!("; {wrong}"),
+                ("", None) => String::new(),
+                (note, None) => format!("; {note}"),
+            },
+        )
+    }
+}
+
+/// The median and the 99th percentile as multiples of what they are when nobody attacks.
+fn ratios(idle: &[Duration], during: &[Duration]) -> String {
+    let of = |times: &[Duration], percent: usize| {
+        let mut times = times.to_vec();
+        times.sort_unstable();
+        let rank = (times.len() * percent).div_ceil(100).max(1);
+        times.get(rank - 1).map(Duration::as_secs_f64)
+    };
+    let ratio = |percent| match (of(idle, percent), of(during, percent)) {
+        (Some(idle), Some(during)) => format!("{:.1}", during / idle.max(1e-9)),
+        _ => "-".to_owned(),
+    };
+    format!("{}/{}", ratio(50), ratio(99))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_that_of_percentiles() {
+        let ms = |range: std::ops::RangeInclusive<u64>| range.map(Duration::from_millis).collect();
+        let (idle, during): (Vec<_>, Vec<_>) = (ms(1..=100), ms(101..=200));
+        assert_eq!(ratios(&idle, &during), "3.0/2.0");
+        assert_eq!(ratios(&idle, &[]), "-/-");
+    }
+}

@@ -1,0 +1,205 @@
+//! Connections and heads of requests.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use crate::hostile::bytes::{END_HEADERS, END_STREAM, FrameKind, PREFACE, frame, get};
+use crate::hostile::client::{SILENCE_MAX, connect, head};
+use crate::hostile::scene::Scene;
+
+/// Connections of an attack that is made on many.
+const MANY: usize = 200;
+
+/// The answer's status, if there is one before the connection ends.
+fn status_of(mut stream: TcpStream) -> Option<u16> {
+    let mut answer = Vec::new();
+    // What was sent and not read may come back as a reset behind the answer.
+    let _ = (&mut stream).take(1 << 20).read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
+}
+
+fn is_open(stream: &mut TcpStream) -> bool {
+    let mut rest = [0; 1024];
+    loop {
+        match stream.read(&mut rest) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// A byte now and then on each of many connections, until the server has ended all of them.
+fn trickle(scene: &Scene, start: &str) -> Result<String> {
+    let began = Instant::now();
+    let mut open = Vec::new();
+    for _ in 0..MANY {
+        let mut stream = connect(scene.address())?;
+        stream.write_all(start.as_bytes())?;
+        stream.set_nonblocking(true)?;
+        open.push(stream);
+    }
+    while !open.is_empty() {
+        ensure!(began.elapsed() < SILENCE_MAX, "{} slow connections stay open", open.len());
+        open.retain_mut(|stream| stream.write_all(b"1").is_ok() && is_open(stream));
+        sleep(Duration::from_millis(100));
+    }
+    Ok(format!("ended after {:.1} s", began.elapsed().as_secs_f64()))
+}
+
+pub(super) fn slow_heads(scene: &Scene) -> Result<String> {
+    trickle(scene, &(head(scene.address(), "GET", "/v1/status", &[]) + "X-Slow: "))
+}
+
+pub(super) fn slow_bodies(scene: &Scene) -> Result<String> {
+    let token = Scene::shows(&scene.hostile);
+    let headers = [("Authorization", token.as_str()), ("Content-Length", "100000")];
+    trickle(scene, &(head(scene.address(), "POST", "/v1/record?metric=slow", &headers) + "\r\n"))
+}
+
+pub(super) fn huge_heads(scene: &Scene) -> Result<String> {
+    let start = head(scene.address(), "GET", "/health", &[]);
+    let lines: String = (0..50_000).map(|at| format!("X-{at}: {at}\r\n")).collect();
+    let value = "v".repeat(4 << 20);
+    let path = format!("GET /health?{value} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    for request in [start.clone() + &lines + "\r\n", format!("{start}X: {value}\r\n\r\n"), path] {
+        for _ in 0..20 {
+            let mut stream = connect(scene.address())?;
+            let _ = stream.write_all(request.as_bytes());
+            if let Some(status) = status_of(stream) {
+                ensure!((400..500).contains(&status), "a head of 4 MiB is answered {status}");
+            }
+        }
+    }
+    Ok(String::new())
+}
+
+/// Connections of which the other half is closed in each place of a request.
+pub(super) fn half_closed(scene: &Scene) -> Result<String> {
+    let token = Scene::shows(&scene.hostile);
+    let headers = [("Authorization", token.as_str()), ("Content-Length", "3")];
+    let whole = head(scene.address(), "POST", "/v1/record?metric=half", &headers) + "\r\n12";
+    for at in 0..MANY {
+        let mut stream = connect(scene.address())?;
+        stream.write_all(&whole.as_bytes()[..whole.len() * at / MANY])?;
+        stream.shutdown(Shutdown::Write)?;
+        if let Some(status) = status_of(stream) {
+            ensure!(status >= 400, "a request that is cut is answered {status}");
+        }
+    }
+    Ok(String::new())
+}
+
+/// More connections than the server is told to hold.
+pub(super) fn flood(scene: &Scene) -> Result<String> {
+    let mut open = Vec::new();
+    for _ in 0..900 {
+        let Ok(stream) = connect(scene.address()) else { continue };
+        stream.set_nonblocking(true)?;
+        open.push(stream);
+    }
+    sleep(Duration::from_secs(3));
+    open.retain_mut(is_open);
+    ensure!(open.len() <= 300, "{} connections are open, and 300 are the limit", open.len());
+    Ok(format!("{} of 900 held", open.len()))
+}
+
+/// What is no HTTP, and frames of HTTP/2 that are none.
+pub(super) fn noise(scene: &Scene) -> Result<String> {
+    let mut state = 1u64;
+    let starts: [&[u8]; 5] =
+        [b"", b"\x16\x03\x01\x02\x00\x01", PREFACE, b"POST / HTTP/1.1\r\n", b"\0\0\xff"];
+    for round in 0..MANY {
+        let mut stream = connect(scene.address())?;
+        let mut byte = || {
+            // Knuth's MMIX generator.
+            state = state.wrapping_mul(6_364_136_223_846_793_005);
+            state = state.wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        let noise: Vec<u8> = (0..1 + round * 97).map(|_| byte()).collect();
+        // It may close while more comes.
+        let _ = stream.write_all(&[starts[round % starts.len()], &noise].concat());
+        let _ = stream.shutdown(Shutdown::Write);
+        if let Some(status) = status_of(stream) {
+            ensure!(status >= 400, "noise is answered {status}");
+        }
+    }
+    Ok(String::new())
+}
+
+/// Whose host is not one: servers and proxies would understand two things by it (RFC 9112, 3.2).
+pub(super) fn two_hosts(scene: &Scene) -> Result<String> {
+    let good = format!("Host: {}\r\n", scene.address());
+    let bad = [
+        format!("{good}Host: elsewhere.example\r\n"),
+        format!("Host: elsewhere.example\r\n{good}"),
+        String::new(),
+        "Host: [::1\r\n".to_owned(),
+        "Host: localhost:80:80\r\n".to_owned(),
+        "Host: local host\r\n".to_owned(),
+        "Host: localhost/../x\r\n".to_owned(),
+        "Host: user@localhost\r\n".to_owned(),
+        format!("{good}Content-Length: 3\r\nContent-Length: 4\r\n"),
+        format!("{good}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"),
+    ];
+    for lines in bad {
+        let mut stream = connect(scene.address())?;
+        let shown = Scene::shows(&scene.hostile);
+        let request = format!(
+            "POST /v1/record?metric=host HTTP/1.1\r\nAuthorization: {shown}\r\n\
+             Connection: close\r\n{lines}\r\n0\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes())?;
+        stream.shutdown(Shutdown::Write)?;
+        // A connection that ends without a word is refused too.
+        if let Some(status) = status_of(stream) {
+            ensure!(matches!(status, 400 | 403 | 421), "{lines:?} is answered {status}");
+        }
+    }
+    Ok(String::new())
+}
+
+fn many_frames(scene: &Scene, frames: &[u8]) -> Result<String> {
+    let settings = frame(FrameKind::Settings, 0, 0, &[]);
+    let mut open = Vec::new();
+    for _ in 0..MANY / 10 {
+        let mut stream = connect(scene.address())?;
+        stream.write_all(&[PREFACE, &settings].concat())?;
+        // It may end the connection in the middle: that is a good answer.
+        let _ = stream.write_all(frames);
+        open.push(stream);
+    }
+    for stream in open {
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.take(1 << 20).read_to_end(&mut Vec::new());
+    }
+    Ok(String::new())
+}
+
+/// Requests that are taken back at once (CVE-2023-44487).
+pub(super) fn resets(scene: &Scene) -> Result<String> {
+    let block = get("/metrics", &scene.address().to_string());
+    let one = |at: u32| {
+        let stream = 2 * at + 1;
+        let request = frame(FrameKind::Headers, END_STREAM | END_HEADERS, stream, &block);
+        const CANCEL: [u8; 4] = [0, 0, 0, 8];
+        [request, frame(FrameKind::ResetStream, 0, stream, &CANCEL)].concat()
+    };
+    many_frames(scene, &(0..10_000).flat_map(one).collect::<Vec<u8>>())
+}
+
+/// A head that never ends (CVE-2024-27316).
+pub(super) fn continuations(scene: &Scene) -> Result<String> {
+    let block = get("/health", &scene.address().to_string());
+    let mut frames = frame(FrameKind::Headers, END_STREAM, 1, &block);
+    // A literal without a table, `x: vvv…`; its length is 127 + 1 + (126 << 7).
+    let field = [&[0, 1, b'x', 0x7f, 0x81, 0x7e][..], &[b'v'; 16_256]].concat();
+    let more = frame(FrameKind::Continuation, 0, 1, &field);
+    (0..500).for_each(|_| frames.extend_from_slice(&more));
+    many_frames(scene, &frames)
+}

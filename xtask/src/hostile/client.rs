@@ -1,0 +1,141 @@
+//! HTTP/1.1 as a program without a library would speak it.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long a server may be silent: only one that hangs is longer.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// No answer to an attack is longer; more would be a defect of its own.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// What came back.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    /// The start of the body, for messages.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body[..self.body.len().min(300)]).into_owned()
+    }
+
+    pub(super) fn json(&self) -> io::Result<serde_json::Value> {
+        serde_json::from_slice(&self.body).map_err(|_| io::Error::other(self.text()))
+    }
+}
+
+/// A connection that is kept for many requests.
+pub(super) struct Connection {
+    stream: BufReader<TcpStream>,
+    address: SocketAddr,
+}
+
+impl Connection {
+    pub(super) fn open(address: SocketAddr) -> io::Result<Connection> {
+        Ok(Connection { stream: BufReader::new(connect(address)?), address })
+    }
+
+    /// One request and its answer.
+    pub(super) fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<Answer> {
+        let mut request = head(self.address, method, path, headers);
+        request.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+        let mut request = request.into_bytes();
+        request.extend_from_slice(body);
+        // An answer may come before all is written, and the rest is not read then.
+        let written = self.stream.get_mut().write_all(&request);
+        let answer = self.answer();
+        if answer.is_err() {
+            written?;
+        }
+        answer
+    }
+
+    fn answer(&mut self) -> io::Result<Answer> {
+        let status = self.line()?;
+        let status = status.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
+        let status = status.ok_or_else(|| io::Error::other("this is no answer of HTTP"))?;
+        let (mut length, mut is_chunked) = (None, false);
+        loop {
+            let line = self.line()?.to_ascii_lowercase();
+            match line.split_once(':') {
+                Some(("content-length", value)) => length = value.trim().parse::<u64>().ok(),
+                Some(("transfer-encoding", value)) => is_chunked = value.contains("chunked"),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let mut body = Vec::new();
+        let reader = &mut self.stream;
+        match length {
+            _ if status == 204 || status == 304 => {}
+            _ if is_chunked => loop {
+                let size = self.line()?;
+                let size = u64::from_str_radix(size.trim(), 16).map_err(io::Error::other)?;
+                if body.len() as u64 + size > ANSWER_BYTES_MAX {
+                    return Err(io::Error::other("the answer is too long"));
+                }
+                (&mut self.stream).take(size).read_to_end(&mut body)?;
+                self.line()?;
+                if size == 0 {
+                    break;
+                }
+            },
+            Some(length) => {
+                let length = length.min(ANSWER_BYTES_MAX);
+                if (reader.take(length).read_to_end(&mut body)? as u64) < length {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            None => drop(reader.take(ANSWER_BYTES_MAX).read_to_end(&mut body)?),
+        }
+        Ok(Answer { status, body })
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = Vec::new();
+        (&mut self.stream).take(1 << 16).read_until(b'\n', &mut line)?;
+        match line.last() {
+            Some(b'\n') => Ok(String::from_utf8_lossy(&line).trim_end().to_owned()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+/// A plain connection that waits for [`SILENCE_MAX`] at most.
+pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, SILENCE_MAX)?;
+    stream.set_read_timeout(Some(SILENCE_MAX))?;
+    stream.set_write_timeout(Some(SILENCE_MAX))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// The head of a request, which still lacks its end.
+pub(super) fn head(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> String {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\n");
+    headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
+    head
+}
+
+/// A text as a parameter of a query.
+pub(super) fn encoded(text: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
