@@ -42,7 +42,9 @@ function column(at: number): Column {
 
 const heap = () => {
   window.gc?.();
-  return (performance as unknown as { memory?: { usedJSHeapSize: number } }).memory?.usedJSHeapSize ?? 0;
+  return (
+    (performance as unknown as { memory?: { usedJSHeapSize: number } }).memory?.usedJSHeapSize ?? 0
+  );
 };
 
 async function frames(seconds: number, each: () => void): Promise<Measured> {
@@ -61,7 +63,12 @@ async function frames(seconds: number, each: () => void): Promise<Measured> {
     };
     requestAnimationFrame(frame);
   });
-  return { frames: count, seconds: (performance.now() - start) / 1e3, updates, heap: [before, heap()] };
+  return {
+    frames: count,
+    seconds: (performance.now() - start) / 1e3,
+    updates,
+    heap: [before, heap()],
+  };
 }
 
 window.empty = (seconds) => frames(seconds, () => undefined);
@@ -80,7 +87,11 @@ window.live = async (seconds, lines) => {
     columns: ready.slice(0, COLUMNS),
   };
   const nothing = () => undefined;
-  const plot = new Plot(host, { hover: nothing, zoom: nothing, threshold: nothing, cancelled: nothing, select: nothing }, 600);
+  const plot = new Plot(
+    host,
+    { hover: nothing, zoom: nothing, threshold: nothing, cancelled: nothing, select: nothing },
+    600,
+  );
   plot.show(held, lines, { measure: "count", colouring: "log", isDark: false });
   let at = COLUMNS;
   const measured = await frames(seconds, () => {

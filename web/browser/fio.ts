@@ -22,7 +22,8 @@ export interface Requests {
 
 /** Runs it for some seconds; a text is the reason why it could not. */
 export async function fio(): Promise<Requests | string> {
-  if (!(await run("fio", ["--version"]).catch(() => null))) return "fio is not installed (apt-get install fio)";
+  if (!(await run("fio", ["--version"]).catch(() => null)))
+    return "fio is not installed (apt-get install fio)";
   let why = "";
   for (const parent of FOLDERS) {
     if ((await statfs(parent)).type === IN_MEMORY) {
@@ -32,9 +33,25 @@ export async function fio(): Promise<Requests | string> {
     const folder = await mkdtemp(join(parent, "topdeck-fio-"));
     try {
       // At most so many a second: slow machines do the same as quick ones.
-      const job = ["--name=topdeck", `--directory=${folder}`, "--size=32M", "--bs=4k", "--rw=randrw", "--ioengine=psync", "--direct=1"];
-      const { stdout } = await run("fio", [...job, "--time_based", `--runtime=${SECONDS}`, "--rate_iops=400,400", "--output-format=json"]);
-      const told = JSON.parse(stdout.slice(stdout.indexOf("{"))) as { jobs: { read: { total_ios: number }; write: { total_ios: number } }[] };
+      const job = [
+        "--name=topdeck",
+        `--directory=${folder}`,
+        "--size=32M",
+        "--bs=4k",
+        "--rw=randrw",
+        "--ioengine=psync",
+        "--direct=1",
+      ];
+      const { stdout } = await run("fio", [
+        ...job,
+        "--time_based",
+        `--runtime=${SECONDS}`,
+        "--rate_iops=400,400",
+        "--output-format=json",
+      ]);
+      const told = JSON.parse(stdout.slice(stdout.indexOf("{"))) as {
+        jobs: { read: { total_ios: number }; write: { total_ios: number } }[];
+      };
       return { read: told.jobs[0]!.read.total_ios, write: told.jobs[0]!.write.total_ios };
     } catch (error) {
       why = `fio cannot do direct I/O in ${folder}: ${error instanceof Error ? error.message : String(error)}`;

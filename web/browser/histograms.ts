@@ -20,7 +20,11 @@ export interface Explicit {
 /** How long each was put together. */
 export const INTERVAL = 10e3;
 
-export function exponential(metric: string, labels: Record<string, string>, of: readonly Exponential[]): string {
+export function exponential(
+  metric: string,
+  labels: Record<string, string>,
+  of: readonly Exponential[],
+): string {
   const dataPoints = of.map(({ end, scale, zero = 0, positive = {}, negative = {} }) => ({
     ...head(end, labels),
     count: String(zero + sum(Object.values(positive)) + sum(Object.values(negative))),
@@ -29,10 +33,17 @@ export function exponential(metric: string, labels: Record<string, string>, of: 
     positive: buckets(positive),
     negative: buckets(negative),
   }));
-  return document({ name: metric, exponentialHistogram: { aggregationTemporality: 1, dataPoints } });
+  return document({
+    name: metric,
+    exponentialHistogram: { aggregationTemporality: 1, dataPoints },
+  });
 }
 
-export function explicit(metric: string, labels: Record<string, string>, of: readonly Explicit[]): string {
+export function explicit(
+  metric: string,
+  labels: Record<string, string>,
+  of: readonly Explicit[],
+): string {
   const dataPoints = of.map(({ end, bounds, counts }) => ({
     ...head(end, labels),
     count: String(sum(counts)),
@@ -67,7 +78,10 @@ function head(end: number, labels: Record<string, string>) {
   return {
     startTimeUnixNano: `${end - INTERVAL}000000`,
     timeUnixNano: `${end}000000`,
-    attributes: Object.entries(labels).map(([key, value]) => ({ key, value: { stringValue: value } })),
+    attributes: Object.entries(labels).map(([key, value]) => ({
+      key,
+      value: { stringValue: value },
+    })),
   };
 }
 
@@ -76,7 +90,10 @@ function buckets(counts: Record<number, number>) {
   if (places.length === 0) return { offset: 0, bucketCounts: [] };
   const offset = Math.min(...places);
   const length = Math.max(...places) - offset + 1;
-  return { offset, bucketCounts: Array.from({ length }, (_, at) => String(counts[offset + at] ?? 0)) };
+  return {
+    offset,
+    bucketCounts: Array.from({ length }, (_, at) => String(counts[offset + at] ?? 0)),
+  };
 }
 
 function document(metric: object): string {

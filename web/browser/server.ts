@@ -18,11 +18,19 @@ export class Server {
   static async start(host: boolean | string, all = ""): Promise<Server> {
     const folder = await mkdtemp(join(tmpdir(), "topdeck-page-"));
     const config = join(folder, "topdeck.toml");
-    const off = "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n";
+    const off =
+      "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n";
     const told = typeof host === "string" ? `[host]\n${host}` : host ? "" : off;
-    await writeFile(config, `${all}\n[http]\nlisten = ["127.0.0.1:0"]\n[statsd]\nudp = []\n${told}`);
-    const program = process.env["TOPDECK_BIN"] ?? resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
-    const child = spawn(program, ["serve", "--config", config, "--data", join(folder, "data")], { stdio: ["ignore", "pipe", "pipe"] });
+    await writeFile(
+      config,
+      `${all}\n[http]\nlisten = ["127.0.0.1:0"]\n[statsd]\nudp = []\n${told}`,
+    );
+    const program =
+      process.env["TOPDECK_BIN"] ??
+      resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
+    const child = spawn(program, ["serve", "--config", config, "--data", join(folder, "data")], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     let said = "";
     child.stdout.on("data", (data) => (said += data));
     child.stderr.on("data", (data) => (said += data));
@@ -71,7 +79,8 @@ export class Server {
 
   /** Values that were measured just now, in milliseconds. */
   async record(metric: string, values: readonly number[]): Promise<void> {
-    if (values.length > 0) await this.post(`/v1/record?metric=${metric}&unit=ms`, values.join("\n"));
+    if (values.length > 0)
+      await this.post(`/v1/record?metric=${metric}&unit=ms`, values.join("\n"));
   }
 
   /** Sends distributions with their times, as an OpenTelemetry SDK does. */
@@ -103,7 +112,10 @@ function document(metric: string, points: readonly Point[]): string {
     return {
       startTimeUnixNano: `${Math.round(point.start)}000000`,
       timeUnixNano: `${Math.round(point.end)}000000`,
-      attributes: Object.entries(point.labels).map(([key, value]) => ({ key, value: { stringValue: value } })),
+      attributes: Object.entries(point.labels).map(([key, value]) => ({
+        key,
+        value: { stringValue: value },
+      })),
       count: String(point.values.length),
       sum: point.values.reduce((a, b) => a + b, 0),
       min: Math.min(...point.values),
@@ -113,6 +125,8 @@ function document(metric: string, points: readonly Point[]): string {
       positive: { offset, bucketCounts: Array.from(counts, (count) => String(count ?? 0)) },
     };
   });
-  const metrics = [{ name: metric, unit: "s", exponentialHistogram: { aggregationTemporality: 1, dataPoints } }];
+  const metrics = [
+    { name: metric, unit: "s", exponentialHistogram: { aggregationTemporality: 1, dataPoints } },
+  ];
   return JSON.stringify({ resourceMetrics: [{ scopeMetrics: [{ metrics }] }] });
 }

@@ -12,7 +12,10 @@ export interface Run {
 }
 
 /** Latencies from when each request should have left; given on about twice a second. */
-export async function shop({ length, every, stallAt, stall }: Run, told: (latencies: number[]) => Promise<void>): Promise<void> {
+export async function shop(
+  { length, every, stallAt, stall }: Run,
+  told: (latencies: number[]) => Promise<void>,
+): Promise<void> {
   const start = performance.now();
   const http: Http = createServer((_, response) => {
     const at = performance.now() - start;

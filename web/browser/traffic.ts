@@ -38,13 +38,21 @@ export function traffic({ end, hours, interval, requests }: Traffic): Point[] {
       const count = Math.max(1, Math.round(requests * (0.5 + busy)));
       for (let one = 0; one < count; one++) {
         const kind = next();
-        let value = kind < 0.9 ? 0.012 * Math.exp(0.35 * normal()) : 0.11 * Math.exp(0.3 * normal() + 0.3 * busy);
+        let value =
+          kind < 0.9
+            ? 0.012 * Math.exp(0.35 * normal())
+            : 0.11 * Math.exp(0.3 * normal() + 0.3 * busy);
         if (kind > 0.9995) value = 0.9 * Math.exp(0.3 * normal());
         if (isStalled && next() < 0.04) value = 1.2 + 2.4 * next();
         values.push(value);
       }
       const version = part > 0.5 ? "1.5" : "1.4";
-      points.push({ start: at, end: at + interval, labels: { host, service: "cart", version }, values });
+      points.push({
+        start: at,
+        end: at + interval,
+        labels: { host, service: "cart", version },
+        values,
+      });
     }
   }
   return points;

@@ -13,7 +13,12 @@ const heatmap = (columns: Cell[][]): Heatmap => ({
   end: columns.length,
   step: 1,
   total: Distribution.EMPTY,
-  columns: columns.map((cells, at) => ({ start: at, end: at + 1, distribution: new Distribution(cells), gaps: [] })),
+  columns: columns.map((cells, at) => ({
+    start: at,
+    end: at + 1,
+    distribution: new Distribution(cells),
+    gaps: [],
+  })),
 });
 
 test("shares are held against each other, not counts", () => {

@@ -38,7 +38,11 @@ test("an open cell has what is known of it", () => {
 });
 
 test("merging loses nothing", () => {
-  const merged = Distribution.merged([THREE, THREE, new Distribution([cell(-5, -1, 3)], exact(-9))]);
+  const merged = Distribution.merged([
+    THREE,
+    THREE,
+    new Distribution([cell(-5, -1, 3)], exact(-9)),
+  ]);
   expect(merged.count).toBe(11);
   expect(merged.cells.map((one) => one.lower)).toEqual([-5, 0, 10, 20]);
   expect(merged.sum.estimate).toBe(91);
@@ -47,7 +51,12 @@ test("merging loses nothing", () => {
 test("the least and the greatest are as well known as somebody told", () => {
   const ends = { min: exact(3), max: exact(31) };
   const told = new Distribution(THREE.cells, THREE.sum, ends);
-  expect([told.min, told.max, told.quantile(0), told.quantile(1)]).toEqual([exact(3), exact(31), exact(3), exact(31)]);
+  expect([told.min, told.max, told.quantile(0), told.quantile(1)]).toEqual([
+    exact(3),
+    exact(31),
+    exact(3),
+    exact(31),
+  ]);
   expect(told.quantile(0.5)).toEqual(THREE.quantile(0.5));
   const other = new Distribution([cell(20, 40, 1)], exact(35), { min: exact(35), max: exact(35) });
   const merged = Distribution.merged([told, Distribution.EMPTY, other]);

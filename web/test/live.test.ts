@@ -24,7 +24,11 @@ const heatmap = (columns: Column[]): Heatmap => ({
 test("the last column goes on, and others come", () => {
   const held = heatmap([column(0), column(1), column(2)]);
   const next = moved(held, [column(2, 5), column(3)], Distribution.EMPTY);
-  expect(next.columns.map((one) => [one.start, one.distribution.count])).toEqual([[10, 1], [20, 5], [30, 1]]);
+  expect(next.columns.map((one) => [one.start, one.distribution.count])).toEqual([
+    [10, 1],
+    [20, 5],
+    [30, 1],
+  ]);
   expect([next.start, next.end]).toEqual([10, 40]);
   const found = difference(held, next)!;
   expect(found.replaced.map((one) => one.start)).toEqual([20]);
@@ -36,7 +40,10 @@ test("what is the same needs nothing, what is another begins anew", () => {
   expect(difference(held, { ...held })).toEqual({ replaced: [], pushed: [] });
   expect(difference(held, heatmap([column(0), column(1), column(2)]))).toBeNull();
   expect(difference(held, heatmap([column(0), column(1)]))).toBeNull();
-  expect(difference(held, heatmap([column(1), column(0), held.columns[2]!]))).not.toEqual({ replaced: [], pushed: [] });
+  expect(difference(held, heatmap([column(1), column(0), held.columns[2]!]))).not.toEqual({
+    replaced: [],
+    pushed: [],
+  });
 });
 
 test("nothing new leaves all as it is", () => {
@@ -58,15 +65,39 @@ function server(valueOf: (at: number) => number): string[] {
   const sum = { lower: 0, estimate: 0, upper: 0 };
   vi.stubGlobal("fetch", async (address: string) => {
     const url = new URL(address, "http://localhost/");
-    const [from, to] = ["from", "to"].map((name) => Date.parse(url.searchParams.get(name)!) / 10) as [number, number];
+    const [from, to] = ["from", "to"].map(
+      (name) => Date.parse(url.searchParams.get(name)!) / 10,
+    ) as [number, number];
     asked.push(`${url.pathname} ${from} ${to}`);
     const places = Array.from({ length: to - from }, (_, at) => from + at);
     const cells = (count: number) => [{ lower: 1, upper: 2, count }];
-    const columns = places.map((at) => ({ start_ns: at * 1e7, end_ns: (at + 1) * 1e7, sum, cells: [0, valueOf(at)], gaps: [] }));
+    const columns = places.map((at) => ({
+      start_ns: at * 1e7,
+      end_ns: (at + 1) * 1e7,
+      sum,
+      cells: [0, valueOf(at)],
+      gaps: [],
+    }));
     const count = places.reduce((count, at) => count + valueOf(at), 0);
-    const head = { selector: "a", series: 1, unit: "ns", start_ns: from * 1e7, end_ns: to * 1e7, step_ns: 1e7 };
+    const head = {
+      selector: "a",
+      series: 1,
+      unit: "ns",
+      start_ns: from * 1e7,
+      end_ns: to * 1e7,
+      step_ns: 1e7,
+    };
     const total = { count, sum, cells: cells(count) };
-    return Response.json({ ...head, ...total, total, edges: [[1, 2]], columns, above: [], quantiles: [], gaps: [] });
+    return Response.json({
+      ...head,
+      ...total,
+      total,
+      edges: [[1, 2]],
+      columns,
+      above: [],
+      quantiles: [],
+      gaps: [],
+    });
   });
   return asked;
 }

@@ -8,24 +8,65 @@ const TO = 60e3;
 type Labels = Record<string, string>;
 
 /** Answers of a server, by what is asked: a list of labels with their last number, or a count of equal times. */
-function serve(answers: Record<string, [Labels, number][]>, series: { name: string; unit: string | null }[], times: Record<string, [Labels, number][]> = {}): void {
-  const told = (kind: string, unit: string | null, data: unknown) => ({ kind, unit, data, maxima: [], warnings: [], gaps: [] });
+function serve(
+  answers: Record<string, [Labels, number][]>,
+  series: { name: string; unit: string | null }[],
+  times: Record<string, [Labels, number][]> = {},
+): void {
+  const told = (kind: string, unit: string | null, data: unknown) => ({
+    kind,
+    unit,
+    data,
+    maxima: [],
+    warnings: [],
+    gaps: [],
+  });
   vi.stubGlobal("fetch", (input: string | URL | Request) => {
     const url = new URL(String(input instanceof Request ? input.url : input), "http://localhost");
     const query = url.searchParams.get("query") ?? "";
     const points = (value: unknown) => [{ time_ns: TO * NS, value }];
     const distribution = (count: number) => {
       const at = { lower: 1_000, estimate: 1_000, upper: 1_000 };
-      return { count, sum: { lower: 0, estimate: 0, upper: 0 }, cells: [{ lower: 1_000, upper: 1_000, count }], min: at, max: at };
+      return {
+        count,
+        sum: { lower: 0, estimate: 0, upper: 0 },
+        cells: [{ lower: 1_000, upper: 1_000, count }],
+        min: at,
+        max: at,
+      };
     };
     const body = url.pathname.endsWith("/texts")
-      ? { texts: [{ labels: { process: "cart", pid: "9", host: "web-1" }, time_ns: 7 * NS, text: "died with 1 operation in flight, for 3.000 s" }] }
+      ? {
+          texts: [
+            {
+              labels: { process: "cart", pid: "9", host: "web-1" },
+              time_ns: 7 * NS,
+              text: "died with 1 operation in flight, for 3.000 s",
+            },
+          ],
+        }
       : url.pathname.endsWith("/series")
-      ? { found: series.length, series: series.map((one) => ({ ...one, labels: {}, kind: "cumulative histograms" })) }
-      : query in answers
-        ? told("vector", null, answers[query]!.map(([labels, value]) => ({ labels, points: points(value) })))
-        : told("vector", "ns", (times[query] ?? []).map(([labels, count]) => ({ labels, points: points(distribution(count)) })));
-    return Promise.resolve(new Response(JSON.stringify(body), { headers: { "Content-Type": "application/json" } }));
+        ? {
+            found: series.length,
+            series: series.map((one) => ({ ...one, labels: {}, kind: "cumulative histograms" })),
+          }
+        : query in answers
+          ? told(
+              "vector",
+              null,
+              answers[query]!.map(([labels, value]) => ({ labels, points: points(value) })),
+            )
+          : told(
+              "vector",
+              "ns",
+              (times[query] ?? []).map(([labels, count]) => ({
+                labels,
+                points: points(distribution(count)),
+              })),
+            );
+    return Promise.resolve(
+      new Response(JSON.stringify(body), { headers: { "Content-Type": "application/json" } }),
+    );
   });
 }
 
@@ -61,10 +102,16 @@ test("a process has its busiest timing, what is in flight by age, and how old th
       { name: "lookup", unit: "ns" },
       { name: "size", unit: "B" },
     ],
-    { [timed("answer", "web-1", 5_000)]: [[shop, 10]], [timed("lookup", "web-1", 5_000)]: [[shop, 50]], [timed("size", "web-1", 5_000)]: [[shop, 900]] },
+    {
+      [timed("answer", "web-1", 5_000)]: [[shop, 10]],
+      [timed("lookup", "web-1", 5_000)]: [[shop, 50]],
+      [timed("size", "web-1", 5_000)]: [[shop, 900]],
+    },
   );
   const told = await asked();
-  expect(told.programs.map((one) => [one.process, one.pid, one.isUp])).toEqual([["shop", "7", true]]);
+  expect(told.programs.map((one) => [one.process, one.pid, one.isUp])).toEqual([
+    ["shop", "7", true],
+  ]);
   expect(told.ended.map((one) => [one.process, one.pid, one.isUp])).toEqual([
     ["cart", "9", false],
     ["gone", "1", false],
@@ -75,13 +122,28 @@ test("a process has its busiest timing, what is in flight by age, and how old th
   expect(first!.timing?.distribution.count).toBe(50);
   expect(first!.inFlight).toEqual([3, 0, 0, 2, 0]);
   expect(first!.oldest).toBe(75);
-  expect(second).toMatchObject({ timing: null, inFlight: [0, 1, 0, 0, 0], oldest: null, end: { text: "died with 1 operation in flight, for 3.000 s", time: 7 } });
+  expect(second).toMatchObject({
+    timing: null,
+    inFlight: [0, 1, 0, 0, 0],
+    oldest: null,
+    end: { text: "died with 1 operation in flight, for 3.000 s", time: 7 },
+  });
   expect(third!.end).toBe(null);
 });
 
 test("two of a program are two, and where nothing records there is nothing", async () => {
   const of = (pid: string) => ({ process: "shop", pid });
-  serve({ [up]: [[of("10"), 1], [of("9"), 1]], [inFlight]: [], [oldest]: [] }, []);
+  serve(
+    {
+      [up]: [
+        [of("10"), 1],
+        [of("9"), 1],
+      ],
+      [inFlight]: [],
+      [oldest]: [],
+    },
+    [],
+  );
   expect((await asked()).programs.map((one) => [one.pid, one.inFlight])).toEqual([
     ["9", null],
     ["10", null],

@@ -16,7 +16,11 @@ test.each<[Written, string, Record<string, unknown> | null]>([
   ["promql", "sum(rate(lat|ency[5m]))", { at: "word", written: "lat", from: 9 }],
   ["promql", "sum by (ho|", { at: "label", metric: "", written: "ho", form: "alone" }],
   ["promql", "sum by (host, |) (x)", { at: "label", metric: "", written: "", form: "alone" }],
-  ["promql", 'rate(latency{host=~"we|', { at: "value", metric: "latency", label: "host", written: "we" }],
+  [
+    "promql",
+    'rate(latency{host=~"we|',
+    { at: "value", metric: "latency", label: "host", written: "we" },
+  ],
   ["promql", "rate(latency{ho|", { at: "label", metric: "latency", written: "ho" }],
   ["promql", 'rate({"http.|', { at: "name", quoted: true, written: "http." }],
   ["promql", "rate(latency[5|", null],
@@ -26,8 +30,16 @@ test.each<[Written, string, Record<string, unknown> | null]>([
   ["promql", 'label_replace(x, "a|', null],
   ["caql", 'find:histogram("lat|', { at: "name", quoted: true, written: "lat" }],
   ["caql", "find:histogram('lat|", { at: "name", quoted: true, written: "lat" }],
-  ["caql", 'find:histogram("latency", "and(ho|', { at: "label", metric: "latency", written: "ho", form: "tag" }],
-  ["caql", 'find("latency", "and(host:we|', { at: "value", metric: "latency", label: "host", written: "we", form: "tag" }],
+  [
+    "caql",
+    'find:histogram("latency", "and(ho|',
+    { at: "label", metric: "latency", written: "ho", form: "tag" },
+  ],
+  [
+    "caql",
+    'find("latency", "and(host:we|',
+    { at: "value", metric: "latency", label: "host", written: "we", form: "tag" },
+  ],
   ["caql", 'find:histogram("latency") | histogram:me|', { at: "word", written: "histogram:me" }],
   ["caql", 'label("a|', null],
 ])("%s: what can stand in %s", (language, marked, expected) => {

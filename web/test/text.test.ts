@@ -64,7 +64,9 @@ test("a count that the browser cannot hold is not told to the last digit", () =>
 test("a bracket tells how far it may be off, if that shows", () => {
   expect(bracket({ lower: 1e6, estimate: 1.5e6, upper: 2e6 }, "ns")).toBe("1.5 ms (1–2)");
   expect(bracket({ lower: 1.5001e6, estimate: 1.5002e6, upper: 1.5003e6 }, "ns")).toBe("1.5 ms");
-  expect(bracket({ lower: 9e5, estimate: 1.5e6, upper: Infinity }, "ns")).toBe("1.5 ms (900 µs to no upper bound)");
+  expect(bracket({ lower: 9e5, estimate: 1.5e6, upper: Infinity }, "ns")).toBe(
+    "1.5 ms (900 µs to no upper bound)",
+  );
   expect(bracket(null, "ns")).toBe("no data");
 });
 
@@ -77,11 +79,17 @@ test.each([
 ])("%d is %s", (share, expected) => expect(percent(share)).toBe(expected));
 
 test("an address is a place, and a place an address", () => {
-  const place = { view: "explore" as const, settings: { selector: 'a{b="c d",e="100%"}', from: "-6h", threshold: "1.5s" } };
+  const place = {
+    view: "explore" as const,
+    settings: { selector: 'a{b="c d",e="100%"}', from: "-6h", threshold: "1.5s" },
+  };
   expect(read(write(place))).toEqual(place);
   expect(read("")).toEqual({ view: "explore", settings: {} });
   expect(read("#/none?x=1").view).toBe("explore");
-  expect(read('#/explore?selector=a{b=~"c?d?"}&from=-1h').settings).toEqual({ selector: 'a{b=~"c?d?"}', from: "-1h" });
+  expect(read('#/explore?selector=a{b=~"c?d?"}&from=-1h').settings).toEqual({
+    selector: 'a{b=~"c?d?"}',
+    from: "-1h",
+  });
   expect(read("#/explore?__proto__=x&selector=%E0%A4%A").settings["from"]).toBeUndefined();
 });
 
@@ -102,9 +110,10 @@ test.each([
   ["1970-13-01", null],
 ])("the moment %s", (text, expected) => expect(time.moment(text, 100e6)).toBe(expected));
 
-test("a time is as the server takes it, wherever the reader is", () => inZone("America/New_York", () => {
-  expect(time.moment("1970-01-02T00:00", 0)).toBe(86_400e3);
-}));
+test("a time is as the server takes it, wherever the reader is", () =>
+  inZone("America/New_York", () => {
+    expect(time.moment("1970-01-02T00:00", 0)).toBe(86_400e3);
+  }));
 
 test("a stretch that is none is refused, and one at the ends of time stays there", () => {
   expect(() => time.stretch({ from: "now", to: "-1h" }, 0)).toThrow(/expected moments/);
@@ -115,13 +124,17 @@ test("a stretch that is none is refused, and one at the ends of time stays there
   expect(time.resolved(time.wider(later, 1.8e12), 1.8e12)).toEqual([3.95e12, 4.1e12]);
 });
 
-test.each(["2026-03-27T23:00Z", "2026-10-22T22:00Z"])("midnight is midnight before and after clocks are changed: %s", (from) => inZone("Europe/Berlin", () => {
-  const start = Date.parse(from);
-  const ticks = time.ticks(start, start + 6 * 86_400e3, 7);
-  expect(ticks.length).toBeGreaterThanOrEqual(6);
-  expect(ticks.map((at) => new Date(at).getHours())).toEqual(ticks.map(() => 0));
-  expect(new Set(ticks.map((at) => time.clock(at, 6 * 86_400e3))).size).toBe(ticks.length);
-}));
+test.each(["2026-03-27T23:00Z", "2026-10-22T22:00Z"])(
+  "midnight is midnight before and after clocks are changed: %s",
+  (from) =>
+    inZone("Europe/Berlin", () => {
+      const start = Date.parse(from);
+      const ticks = time.ticks(start, start + 6 * 86_400e3, 7);
+      expect(ticks.length).toBeGreaterThanOrEqual(6);
+      expect(ticks.map((at) => new Date(at).getHours())).toEqual(ticks.map(() => 0));
+      expect(new Set(ticks.map((at) => time.clock(at, 6 * 86_400e3))).size).toBe(ticks.length);
+    }),
+);
 
 function inZone(zone: string, work: () => void): void {
   const before = process.env["TZ"];
@@ -146,13 +159,18 @@ test("a visit of many requests meets high percentiles", () => {
   expect(nines.reached(1, 0.5)).toBeCloseTo(0.5);
   expect(nines.reached(200, 0.5)).toBeCloseTo(0.99654, 5);
   expect(nines.harmed(200, 0.99)).toBeCloseTo(0.866, 3);
-  for (const many of [1e16, 2e18]) expect(nines.spectrum(many).every((q) => q >= 0 && q < 1)).toBe(true);
+  for (const many of [1e16, 2e18])
+    expect(nines.spectrum(many).every((q) => q >= 0 && q < 1)).toBe(true);
   expect(nines.percentile(0.999)).toBe("p99.9");
   expect(nines.percentile(0.5)).toBe("p50");
 });
 
 test("a mistake is shown where it is", () => {
-  expect(mistake("2:5: expected a number", "sum(\n  x y)")).toEqual({ line: "  x y)", column: 4, what: "expected a number" });
+  expect(mistake("2:5: expected a number", "sum(\n  x y)")).toEqual({
+    line: "  x y)",
+    column: 4,
+    what: "expected a number",
+  });
   expect(mistake("too many at once", "x")).toBeNull();
 });
 
@@ -172,7 +190,10 @@ test("what is missing is said once, though it touches many columns", () => {
 
 test("a quarter of a stretch goes on if the stretch does", () => {
   expect(time.quarter({ from: "-1h", to: "now" }, 1e12)).toEqual({ from: "-900s", to: "now" });
-  expect(time.quarter({ from: "2026-11-22T04:00Z", to: "2026-11-22T08:00Z" }, 1e12)).toEqual({ from: "2026-11-22T07:00Z", to: "2026-11-22T08:00Z" });
+  expect(time.quarter({ from: "2026-11-22T04:00Z", to: "2026-11-22T08:00Z" }, 1e12)).toEqual({
+    from: "2026-11-22T07:00Z",
+    to: "2026-11-22T08:00Z",
+  });
   expect(time.quarter({ from: "-1s", to: "now" }, 1e12)).toBe(null);
   expect(time.quarter({ from: "yesterday", to: "now" }, 1e12)).toBe(null);
 });

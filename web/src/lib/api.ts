@@ -95,16 +95,26 @@ export function useToken(text: string): boolean {
   return isOne;
 }
 
-export async function ask<T>(path: string, parameters: Parameters = {}, signal?: AbortSignal): Promise<T> {
+export async function ask<T>(
+  path: string,
+  parameters: Parameters = {},
+  signal?: AbortSignal,
+): Promise<T> {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
-    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) search.append(name, String(one));
+    for (const one of Array.isArray(value) ? value : [value])
+      if (one !== undefined) search.append(name, String(one));
   }
   const query = search.size > 0 ? `?${search}` : "";
   return send<T>("GET", path + query, undefined, signal);
 }
 
-async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+async function send<T>(
+  method: string,
+  path: string,
+  body?: unknown,
+  signal?: AbortSignal,
+): Promise<T> {
   return (await exchange<T>(method, path, { body, signal })).answer;
 }
 
@@ -115,13 +125,21 @@ export interface More {
 }
 
 /** Sends and asks; the answer, and its tag if it has one. */
-export async function exchange<T>(method: string, path: string, more: More = {}): Promise<{ answer: T; tag: string | null }> {
+export async function exchange<T>(
+  method: string,
+  path: string,
+  more: More = {},
+): Promise<{ answer: T; tag: string | null }> {
   const headers: Record<string, string> = { Accept: "application/json", ...more.headers };
   const secret = token.get();
   if (secret) headers["Authorization"] = `Bearer ${secret}`;
   if (more.body !== undefined) headers["Content-Type"] = "application/json";
   const late = AbortSignal.timeout(TIME_MAX);
-  const init: RequestInit = { method, headers, signal: more.signal ? AbortSignal.any([more.signal, late]) : late };
+  const init: RequestInit = {
+    method,
+    headers,
+    signal: more.signal ? AbortSignal.any([more.signal, late]) : late,
+  };
   if (more.body !== undefined) init.body = JSON.stringify(more.body);
   let [response, text]: [Response | null, string] = [null, ""];
   try {
@@ -136,9 +154,15 @@ export async function exchange<T>(method: string, path: string, more: More = {})
   }
   if (!response.ok) throw refusal(response, text);
   try {
-    return { answer: (text === "" ? undefined : JSON.parse(text)) as T, tag: response.headers.get("ETag") };
+    return {
+      answer: (text === "" ? undefined : JSON.parse(text)) as T,
+      tag: response.headers.get("ETag"),
+    };
   } catch {
-    throw new Refused(response.status, "the answer is not one of topdeck: something between it and this browser answers instead");
+    throw new Refused(
+      response.status,
+      "the answer is not one of topdeck: something between it and this browser answers instead",
+    );
   }
 }
 
@@ -151,7 +175,11 @@ function refusal(response: Response, text: string): Refused {
     // It is a text already.
   }
   const after = Number(response.headers.get("Retry-After"));
-  return new Refused(response.status, message || response.statusText || `the answer has status ${response.status}`, after > 0 ? after : null);
+  return new Refused(
+    response.status,
+    message || response.statusText || `the answer has status ${response.status}`,
+    after > 0 ? after : null,
+  );
 }
 
 /** Whether somebody stopped waiting. */
@@ -198,7 +226,15 @@ interface HeatmapTold {
   total: DistributionTold;
   /** Ends of cells, which columns refer to. */
   edges: [number | null, number | null][];
-  columns: { start_ns: number; end_ns: number; sum: BracketTold; min?: BracketTold | null; max?: BracketTold | null; cells: number[]; gaps: GapTold[] }[];
+  columns: {
+    start_ns: number;
+    end_ns: number;
+    sum: BracketTold;
+    min?: BracketTold | null;
+    max?: BracketTold | null;
+    cells: number[];
+    gaps: GapTold[];
+  }[];
 }
 
 /** Columns of `step` milliseconds between two moments. */
@@ -222,14 +258,21 @@ export async function heatmap(
     columns: told.columns.map((column) => ({
       start: column.start_ns / MS,
       end: column.end_ns / MS,
-      distribution: new Distribution(indexed(column.cells, edges), bracket(column.sum), extremes(column)),
+      distribution: new Distribution(
+        indexed(column.cells, edges),
+        bracket(column.sum),
+        extremes(column),
+      ),
       gaps: column.gaps.map(gap),
     })),
   };
 }
 
 /** Pairs of numbers: how far on in the list of ends, and how many. */
-function indexed(pairs: readonly number[], edges: readonly { lower: number; upper: number }[]): Cell[] {
+function indexed(
+  pairs: readonly number[],
+  edges: readonly { lower: number; upper: number }[],
+): Cell[] {
   const cells: Cell[] = [];
   let at = 0;
   for (let pair = 0; pair + 1 < pairs.length; pair += 2) {
@@ -264,13 +307,24 @@ export async function histogram(
 }
 
 /** When series had their first value and their last, whenever that was; null if they have none. It looks through all of them. */
-export async function extent(selector: string, signal?: AbortSignal): Promise<[number, number] | null> {
-  const told = await ask<{ count: number; start_ns: number; end_ns: number }>("/v1/histogram", { selector, timeout: "5s" }, signal);
+export async function extent(
+  selector: string,
+  signal?: AbortSignal,
+): Promise<[number, number] | null> {
+  const told = await ask<{ count: number; start_ns: number; end_ns: number }>(
+    "/v1/histogram",
+    { selector, timeout: "5s" },
+    signal,
+  );
   return told.count > 0 ? [told.start_ns / MS, told.end_ns / MS] : null;
 }
 
 export async function names(signal?: AbortSignal): Promise<Found<Name>> {
-  const told = await ask<{ found: number; cut: boolean; names: Name[] }>("/v1/names", { limit: 10_000 }, signal);
+  const told = await ask<{ found: number; cut: boolean; names: Name[] }>(
+    "/v1/names",
+    { limit: 10_000 },
+    signal,
+  );
   return { found: told.found, cut: told.cut, items: told.names };
 }
 

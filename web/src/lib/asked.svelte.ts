@@ -43,7 +43,10 @@ export class Asked<T> {
       this.answered = Date.now();
     } catch (error) {
       if (!isCurrent() || isAborted(error)) return;
-      this.refused = error instanceof Refused ? error : new Refused(400, error instanceof Error ? error.message : String(error));
+      this.refused =
+        error instanceof Refused
+          ? error
+          : new Refused(400, error instanceof Error ? error.message : String(error));
     } finally {
       clearTimeout(slow);
       clearTimeout(late);

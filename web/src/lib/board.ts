@@ -69,11 +69,22 @@ function matching(tag: string | null): Record<string, string> {
 
 /** A board out of whatever JSON. What is not known is kept, but for what nobody could have meant. */
 export function checked(json: unknown): Board {
-  const board = (json && typeof json === "object" && !Array.isArray(json) ? json : {}) as Record<string, unknown>;
+  const board = (json && typeof json === "object" && !Array.isArray(json) ? json : {}) as Record<
+    string,
+    unknown
+  >;
   const { schema = 1, title, panels } = board;
-  if (schema !== 1) throw new Error(`this board is of a later topdeck: its schema is ${String(schema).slice(0, 20)}, here 1 is known`);
+  if (schema !== 1)
+    throw new Error(
+      `this board is of a later topdeck: its schema is ${String(schema).slice(0, 20)}, here 1 is known`,
+    );
   const list = Array.isArray(panels) ? (panels as unknown[]) : [];
-  return { ...board, schema, title: typeof title === "string" ? title : "", panels: list.flatMap(panel) };
+  return {
+    ...board,
+    schema,
+    title: typeof title === "string" ? title : "",
+    panels: list.flatMap(panel),
+  };
 }
 
 function panel(json: unknown): (Panel | Foreign)[] {
@@ -81,7 +92,14 @@ function panel(json: unknown): (Panel | Foreign)[] {
   const { title, text, language } = json as Record<string, unknown>;
   const known = (["metric", "promql", "caql"] as const).find((one) => one === language);
   if (typeof text !== "string" || !known) return [{ foreign: json }];
-  return [{ ...json, title: typeof title === "string" && title !== "" ? title : text, text, language: known }];
+  return [
+    {
+      ...json,
+      title: typeof title === "string" && title !== "" ? title : text,
+      text,
+      language: known,
+    },
+  ];
 }
 
 /** As it is kept, on the server and in files. */
@@ -91,14 +109,21 @@ export function told(board: Board): object {
 
 /** A name for the address, out of a title. */
 export function named(title: string): string {
-  const name = title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
+  const name = title
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-+|-+$/g, "");
   return name.slice(0, 64) || "board";
 }
 
 /** What every host has, for one of them. */
 export function ofHost(host: string): Board {
   const only = `host=${quoted(host)}`;
-  const metric = (title: string, name: string): Panel => ({ title, text: `${name}{${only}}`, language: "metric" });
+  const metric = (title: string, name: string): Panel => ({
+    title,
+    text: `${name}{${only}}`,
+    language: "metric",
+  });
   const question = (title: string, text: string): Panel => ({ title, text, language: "promql" });
   return {
     schema: 1,
@@ -107,9 +132,15 @@ export function ofHost(host: string): Board {
       metric("Block I/O", "host_block_io"),
       metric("Waits for a processor", "host_run_queue_delay"),
       metric("Hiccups", "host_hiccup"),
-      question("Processor time by mode", `sum by (mode) (rate(host_cpu_seconds_total{${only}}[5m]))`),
+      question(
+        "Processor time by mode",
+        `sum by (mode) (rate(host_cpu_seconds_total{${only}}[5m]))`,
+      ),
       question("Memory that is available", `host_memory_available_bytes{${only}}`),
-      question("Bytes of the network", `sum by (direction) (rate(host_network_bytes_total{${only}}[5m]))`),
+      question(
+        "Bytes of the network",
+        `sum by (direction) (rate(host_network_bytes_total{${only}}[5m]))`,
+      ),
     ],
   };
 }

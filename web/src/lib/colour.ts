@@ -52,7 +52,12 @@ export interface Steps {
 }
 
 /** Steps for counts up to `most`; `counts` are all that are not zero, which equalising looks at. */
-export function steps(colouring: Colouring, least: number, most: number, counts: () => Float64Array): Steps {
+export function steps(
+  colouring: Colouring,
+  least: number,
+  most: number,
+  counts: () => Float64Array,
+): Steps {
   const last = STEPS - 1;
   const bounded = (step: number) => Math.min(Math.max(Math.floor(step), 0), last);
   if (!(most > 0)) return { of: () => 0, at: () => 0 };

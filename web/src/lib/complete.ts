@@ -32,7 +32,8 @@ export class Known {
     const { cut, items } = await this.found;
     if (!cut) return items;
     // There are more than the page was told of.
-    return (await ask<{ names: Name[] }>("/v1/names", { text: word, limit: 20 * MOST }, signal)).names;
+    return (await ask<{ names: Name[] }>("/v1/names", { text: word, limit: 20 * MOST }, signal))
+      .names;
   }
 
   functions(language: Written): Promise<readonly Callable[]> {
@@ -41,7 +42,10 @@ export class Known {
     }
     let found = this.callable.get(language);
     if (!found) {
-      const usual = () => ask<Told>("/v1/functions", { language }).then((told) => told.functions.filter((one) => !one.experimental));
+      const usual = () =>
+        ask<Told>("/v1/functions", { language }).then((told) =>
+          told.functions.filter((one) => !one.experimental),
+        );
       found = retried(usual, () => this.callable.delete(language));
       this.callable.set(language, found);
     }
@@ -72,7 +76,14 @@ interface Asking {
   signal: AbortSignal;
 }
 
-export async function complete({ text, caret, language, kinds, known, signal }: Asking): Promise<Offer[]> {
+export async function complete({
+  text,
+  caret,
+  language,
+  kinds,
+  known,
+  signal,
+}: Asking): Promise<Offer[]> {
   const found = spot(text, caret, language);
   if (!found) return [];
   const put = placed(text, caret, found);
@@ -81,13 +92,23 @@ export async function complete({ text, caret, language, kinds, known, signal }: 
     case "word":
       return words(found, language, kinds, known, put, signal);
     case "label": {
-      const answer = await ask<{ labels: { name: string; values: number }[] }>("/v1/labels", searched(found), signal);
+      const answer = await ask<{ labels: { name: string; values: number }[] }>(
+        "/v1/labels",
+        searched(found),
+        signal,
+      );
       const tail = { matcher: '="', alone: "", tag: ":" }[found.form];
-      return answer.labels.map((one) => put(one.name, tail, { name: one.name, about: `${one.values} values`, goesOn: tail !== "" }));
+      return answer.labels.map((one) =>
+        put(one.name, tail, { name: one.name, about: `${one.values} values`, goesOn: tail !== "" }),
+      );
     }
     case "value": {
       const path = `/v1/label/${encodeURIComponent(found.label)}/values`;
-      const answer = await ask<{ values: { value: string; series: number }[] }>(path, searched(found), signal);
+      const answer = await ask<{ values: { value: string; series: number }[] }>(
+        path,
+        searched(found),
+        signal,
+      );
       const end = found.form === "tag" ? "" : text.slice(caret).includes("}") ? '"' : '"}';
       return answer.values.map((one) => {
         const value = found.form === "tag" ? one.value : inQuotes(one.value);
@@ -103,34 +124,54 @@ type Put = (word: string, tail: string, offer: Pick<Offer, "name" | "about" | "g
 function placed(text: string, caret: number, found: Spot): Put {
   const { from } = found;
   // A value may have blanks and slashes in it, up to where the quote or what follows is.
-  const begun = found.at === "value" && found.form === "matcher" ? /^(?:[^"\\},]|\\.)*/ : /^[\w:.-]*/;
+  const begun =
+    found.at === "value" && found.form === "matcher" ? /^(?:[^"\\},]|\\.)*/ : /^[\w:.-]*/;
   const rest = text.slice(caret).replace(begun, "");
   return (word, tail, offer) => {
     const head = text.slice(0, from) + word + tail;
     // A quote that is there already is not written twice.
-    return { ...offer, text: head + (tail.startsWith('"') ? rest.replace(/^"/, "") : rest), caret: head.length };
+    return {
+      ...offer,
+      text: head + (tail.startsWith('"') ? rest.replace(/^"/, "") : rest),
+      caret: head.length,
+    };
   };
 }
 
-async function words(found: Spot, language: Written, kinds: readonly string[] | undefined, known: Known, put: Put, signal: AbortSignal): Promise<Offer[]> {
+async function words(
+  found: Spot,
+  language: Written,
+  kinds: readonly string[] | undefined,
+  known: Known,
+  put: Put,
+  signal: AbortSignal,
+): Promise<Offer[]> {
   const word = found.written.trim().toLowerCase();
   const fits = (name: string) => name.toLowerCase().includes(word);
   const offers: Offer[] = [];
   if (found.at === "name" || language !== "caql") {
     // One name can be measured in two units.
-    const apart = new Map((await known.names(word, signal)).filter((one) => !kinds || kinds.includes(one.kind)).map((one) => [one.name, one]));
+    const apart = new Map(
+      (await known.names(word, signal))
+        .filter((one) => !kinds || kinds.includes(one.kind))
+        .map((one) => [one.name, one]),
+    );
     for (const one of apart.values()) {
       if (!fits(one.name)) continue;
       const about = `${one.kind}${one.unit ? `, ${one.unit}` : ""}, ${one.series} series`;
       // PromQL takes a dot for the end of a name.
-      const plain = language === "promql" && one.name.includes(".") ? `{${quoted(one.name)}}` : ofMetric(one.name);
+      const plain =
+        language === "promql" && one.name.includes(".")
+          ? `{${quoted(one.name)}}`
+          : ofMetric(one.name);
       const written = found.at === "name" && found.quoted ? inQuotes(one.name) : plain;
       offers.push(put(written, "", { name: one.name, about, goesOn: false }));
     }
   }
   if (found.at === "word") {
     for (const one of await known.functions(language)) {
-      if (fits(one.name)) offers.push(put(`${one.name}(`, "", { name: one.name, about: one.call, goesOn: true }));
+      if (fits(one.name))
+        offers.push(put(`${one.name}(`, "", { name: one.name, about: one.call, goesOn: true }));
     }
   }
   // What begins so comes first.
@@ -141,7 +182,10 @@ async function words(found: Spot, language: Written, kinds: readonly string[] | 
 
 function searched(found: Spot & { metric: string }): Record<string, string> {
   const selector = /^[A-Za-z_:][\w:.]*$/.test(found.metric) ? { selector: found.metric } : {};
-  const text = found.at === "value" && found.form === "matcher" ? found.written.replace(/\\(.)/g, "$1") : found.written;
+  const text =
+    found.at === "value" && found.form === "matcher"
+      ? found.written.replace(/\\(.)/g, "$1")
+      : found.written;
   return { text, limit: String(MOST), ...selector };
 }
 

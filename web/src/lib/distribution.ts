@@ -80,7 +80,11 @@ export class Distribution {
   get mean(): Bracket | null {
     if (this.isEmpty) return null;
     const { lower, estimate, upper } = this.sum;
-    return { lower: lower / this.count, estimate: estimate / this.count, upper: upper / this.count };
+    return {
+      lower: lower / this.count,
+      estimate: estimate / this.count,
+      upper: upper / this.count,
+    };
   }
 
   /** The value of rank ⌈q · count⌉. */
@@ -94,7 +98,7 @@ export class Distribution {
     for (const cell of this.cells) {
       if (before + cell.count >= rank) {
         const [first, last] = finite(cell);
-        const step = (last * 0.5 - first * 0.5) / (cell.count + 1) * 2;
+        const step = ((last * 0.5 - first * 0.5) / (cell.count + 1)) * 2;
         return { lower: cell.lower, estimate: first + step * (rank - before), upper: cell.upper };
       }
       before += cell.count;
@@ -125,7 +129,11 @@ function together(parts: readonly Distribution[]): Ends | null {
   if (known.length === 0 || known.includes(null)) return null;
   const ends = known as Ends[];
   const of = (side: keyof Ends, choose: (a: number, b: number) => number): Bracket => {
-    const pick = (a: Bracket, b: Bracket) => ({ lower: choose(a.lower, b.lower), estimate: choose(a.estimate, b.estimate), upper: choose(a.upper, b.upper) });
+    const pick = (a: Bracket, b: Bracket) => ({
+      lower: choose(a.lower, b.lower),
+      estimate: choose(a.estimate, b.estimate),
+      upper: choose(a.upper, b.upper),
+    });
     return ends.map((one) => one[side]).reduce(pick);
   };
   return { min: of("min", Math.min), max: of("max", Math.max) };

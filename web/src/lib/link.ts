@@ -1,6 +1,14 @@
 /** The address holds the whole view, so that a link is a view. It stands after `#`: the server never sees it. */
 
-export const VIEWS = ["explore", "spectrum", "compare", "host", "boards", "sources", "status"] as const;
+export const VIEWS = [
+  "explore",
+  "spectrum",
+  "compare",
+  "host",
+  "boards",
+  "sources",
+  "status",
+] as const;
 export type ViewName = (typeof VIEWS)[number];
 
 /** What is looked at: a view and its settings. */
@@ -25,6 +33,11 @@ export function write({ view, settings }: Place): string {
     if (value) search.set(name, value);
   }
   // What people read in selectors may stay as it is.
-  const query = search.toString().replaceAll("%7B", "{").replaceAll("%7D", "}").replaceAll("%2C", ",").replaceAll("%3A", ":");
+  const query = search
+    .toString()
+    .replaceAll("%7B", "{")
+    .replaceAll("%7D", "}")
+    .replaceAll("%2C", ",")
+    .replaceAll("%3A", ":");
   return query ? `#/${view}?${query}` : `#/${view}`;
 }

@@ -13,12 +13,18 @@ export function moved(held: Heatmap, later: readonly Column[], total: Distributi
   if (!first) return held;
   const kept = held.columns.filter((column) => column.start < first.start);
   const columns = [...kept, ...later].slice(-held.columns.length);
-  const [start, end] = [columns[0]?.start ?? held.start, columns[columns.length - 1]?.end ?? held.end];
+  const [start, end] = [
+    columns[0]?.start ?? held.start,
+    columns[columns.length - 1]?.end ?? held.end,
+  ];
   return { ...held, columns, start, end, total };
 }
 
 /** What a picture of `held` has to do to be one of `next`: columns to replace at the right, then to push. Null: begin anew. */
-export function difference(held: Heatmap, next: Heatmap): { replaced: Column[]; pushed: Column[] } | null {
+export function difference(
+  held: Heatmap,
+  next: Heatmap,
+): { replaced: Column[]; pushed: Column[] } | null {
   if (next.step !== held.step || next.columns.length !== held.columns.length) return null;
   // Of something else nothing fits, neither the axis nor its unit.
   if (next.selector !== held.selector || next.unit !== held.unit) return null;
@@ -27,11 +33,17 @@ export function difference(held: Heatmap, next: Heatmap): { replaced: Column[]; 
   if (fresh < 0) return next.columns[0] === held.columns[0] ? { replaced: [], pushed: [] } : null;
   // Where nothing stays, the axis is that of what comes: a link shows the same.
   if (fresh === 0) return null;
-  const pushes = next.columns.filter((column) => column.start > (held.columns[held.columns.length - 1]?.start ?? Infinity)).length;
+  const pushes = next.columns.filter(
+    (column) => column.start > (held.columns[held.columns.length - 1]?.start ?? Infinity),
+  ).length;
   // What stays has to be what is left of what was there.
-  for (let at = 0; at < fresh; at++) if (next.columns[at] !== held.columns[at + pushes]) return null;
+  for (let at = 0; at < fresh; at++)
+    if (next.columns[at] !== held.columns[at + pushes]) return null;
   const columns = next.columns.slice(fresh);
-  return { replaced: columns.slice(0, columns.length - pushes), pushed: columns.slice(columns.length - pushes) };
+  return {
+    replaced: columns.slice(0, columns.length - pushes),
+    pushed: columns.slice(columns.length - pushes),
+  };
 }
 
 /**
@@ -47,8 +59,15 @@ export async function follow(held: Heatmap, now: number, signal: AbortSignal): P
   if (start >= last.start) return whole();
   const before = await histogram(held.selector, between(start, last.start), {}, signal);
   const kept = held.columns.filter((column) => start <= column.start && column.start < last.start);
-  if (before.distribution.count !== kept.reduce((count, column) => count + column.distribution.count, 0)) return whole();
+  if (
+    before.distribution.count !==
+    kept.reduce((count, column) => count + column.distribution.count, 0)
+  )
+    return whole();
   const later = await heatmap(held.selector, [last.start, end], held.step, signal);
-  const total = Distribution.merged([before.distribution, ...later.columns.map((column) => column.distribution)]);
+  const total = Distribution.merged([
+    before.distribution,
+    ...later.columns.map((column) => column.distribution),
+  ]);
   return moved({ ...held, series: later.series }, later.columns, total);
 }

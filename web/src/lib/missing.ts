@@ -15,7 +15,9 @@ export function missing(gaps: readonly Gap[]): string | null {
   const unknown = all.filter((gap) => gap.lost === null).length;
   const parts = [
     ...(lost > 0 ? [`${count(lost)} ${lost === 1 ? "value" : "values"}`] : []),
-    ...(unknown > 0 ? [`an unknown number in ${count(unknown)} ${unknown === 1 ? "stretch" : "stretches"}`] : []),
+    ...(unknown > 0
+      ? [`an unknown number in ${count(unknown)} ${unknown === 1 ? "stretch" : "stretches"}`]
+      : []),
   ];
   const reasons = [...new Set(all.map((gap) => gap.reason))];
   const more = reasons.length > MOST ? `; and ${reasons.length - MOST} more reasons` : "";

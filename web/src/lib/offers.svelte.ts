@@ -43,7 +43,11 @@ export class Offers {
     const { signal } = (this.controller = new AbortController());
     const field = this.field();
     if (!field) return;
-    const [text, caret, language] = [field.value, field.selectionStart ?? field.value.length, this.language()];
+    const [text, caret, language] = [
+      field.value,
+      field.selectionStart ?? field.value.length,
+      this.language(),
+    ];
     const asking = { text, caret, language, known: this.known, signal };
     try {
       const found = await complete(this.kinds ? { ...asking, kinds: this.kinds() } : asking);
@@ -83,7 +87,8 @@ export class Offers {
     if (event.key === "ArrowDown") this.chosen = (this.chosen + 1) % size;
     else if (event.key === "ArrowUp") this.chosen = (this.chosen <= 0 ? size : this.chosen) - 1;
     else if (event.key === "Escape") this.hide();
-    else if ((event.key === "Enter" || event.key === "Tab") && this.list[this.chosen]) this.take(this.list[this.chosen]!);
+    else if ((event.key === "Enter" || event.key === "Tab") && this.list[this.chosen])
+      this.take(this.list[this.chosen]!);
     else return false;
     event.preventDefault();
     return true;

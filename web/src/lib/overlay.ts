@@ -20,8 +20,18 @@ interface Line {
 }
 
 const LINES: readonly Line[] = [
-  { name: "max", colour: "--line-max", width: 1, of: (column) => column.distribution.max?.estimate },
-  { name: "mean", colour: "--line-mean", width: 2, of: (column) => column.distribution.mean?.estimate },
+  {
+    name: "max",
+    colour: "--line-max",
+    width: 1,
+    of: (column) => column.distribution.max?.estimate,
+  },
+  {
+    name: "mean",
+    colour: "--line-mean",
+    width: 2,
+    of: (column) => column.distribution.mean?.estimate,
+  },
   ...QUANTILES.map((q, at) => ({
     name: quantileName(q),
     colour: `--line-${at + 1}`,
@@ -60,7 +70,15 @@ export class Overlay {
    * Draws the lines into a rectangle, and their names right of it. `ratio` is how many pixels of the canvas one of the page is,
    * `large` how much larger than usual the names are.
    */
-  draw(to: CanvasRenderingContext2D, columns: readonly Column[], scale: Scale, box: Box, ratio: number, colour: (name: string) => string, large = 1): void {
+  draw(
+    to: CanvasRenderingContext2D,
+    columns: readonly Column[],
+    scale: Scale,
+    box: Box,
+    ratio: number,
+    colour: (name: string) => string,
+    large = 1,
+  ): void {
     const ends: { name: string; colour: string; y: number }[] = [];
     for (const line of this.lines) {
       const thick = Math.max(1, Math.round(line.width * ratio));
@@ -77,7 +95,9 @@ export class Overlay {
       columns.forEach((column, at) => {
         const left = Math.round(box.left + (at * box.width) / columns.length);
         const share = this.sharesOf(column, scale)[LINES.indexOf(line)]!;
-        const next = Number.isNaN(share) ? NOWHERE : Math.round(box.top + (1 - share) * box.height - thick / 2);
+        const next = Number.isNaN(share)
+          ? NOWHERE
+          : Math.round(box.top + (1 - share) * box.height - thick / 2);
         if (next === y) return;
         step(left);
         [before, from, y] = [y, left, next];
@@ -89,9 +109,20 @@ export class Overlay {
   }
 
   /** Names stand where their lines end, as near as they can without one on another. */
-  private name(to: CanvasRenderingContext2D, ends: { name: string; colour: string; y: number }[], box: Box, ratio: number, large: number): void {
+  private name(
+    to: CanvasRenderingContext2D,
+    ends: { name: string; colour: string; y: number }[],
+    box: Box,
+    ratio: number,
+    large: number,
+  ): void {
     ends.sort((a, b) => a.y - b.y);
-    const heights = apart(ends.map((end) => end.y), LEADING * ratio * large, box.top, box.top + box.height);
+    const heights = apart(
+      ends.map((end) => end.y),
+      LEADING * ratio * large,
+      box.top,
+      box.top + box.height,
+    );
     to.font = `${11 * ratio * large}px system-ui, sans-serif`;
     [to.textAlign, to.textBaseline] = ["left", "middle"];
     ends.forEach((end, at) => {
@@ -121,9 +152,15 @@ interface Box {
 }
 
 /** Moves places in ascending order so that each is `least` from the one before and all are inside, if there is room. */
-export function apart(places: readonly number[], least: number, low: number, high: number): number[] {
+export function apart(
+  places: readonly number[],
+  least: number,
+  low: number,
+  high: number,
+): number[] {
   const moved = places.map((place) => Math.min(Math.max(place, low), high));
-  for (let at = 1; at < moved.length; at++) moved[at] = Math.max(moved[at]!, moved[at - 1]! + least);
+  for (let at = 1; at < moved.length; at++)
+    moved[at] = Math.max(moved[at]!, moved[at - 1]! + least);
   let bound = high;
   for (let at = moved.length - 1; at >= 0; at--) {
     moved[at] = Math.min(moved[at]!, bound);

@@ -81,7 +81,9 @@ export class Plot {
   show(heatmap: Heatmap, overlays: readonly string[], look: Look): void {
     this.columns = heatmap.columns;
     [this.start, this.end, this.unit] = [heatmap.start, heatmap.end, heatmap.unit];
-    this.scale = Scale.around(heatmap.total.cells.map((cell) => [finiteLow(cell), finiteHigh(cell)] as const));
+    this.scale = Scale.around(
+      heatmap.total.cells.map((cell) => [finiteLow(cell), finiteHigh(cell)] as const),
+    );
     this.raster = new Raster(Math.max(this.columns.length, 1), ROWS);
     this.columns.forEach((column, at) => this.raster.set(at, column.distribution, this.scale));
     this.raster.recolour(look);
@@ -96,11 +98,17 @@ export class Plot {
   follow(heatmap: Heatmap, replaced: readonly Column[], pushed: readonly Column[]): boolean {
     const fits = (column: Column) => {
       const cells = column.distribution.cells;
-      return cells.every((cell) => this.scale.share(finiteLow(cell)) >= 0 && this.scale.share(finiteHigh(cell)) <= 1);
+      return cells.every(
+        (cell) => this.scale.share(finiteLow(cell)) >= 0 && this.scale.share(finiteHigh(cell)) <= 1,
+      );
     };
     if (![...replaced, ...pushed].every(fits)) return false;
     replaced.forEach((column, at) => {
-      this.raster.replace(this.raster.columns - replaced.length + at, column.distribution, this.scale);
+      this.raster.replace(
+        this.raster.columns - replaced.length + at,
+        column.distribution,
+        this.scale,
+      );
     });
     for (const column of pushed) this.raster.push(column.distribution, this.scale);
     this.columns = heatmap.columns;
@@ -146,21 +154,30 @@ export class Plot {
       height,
       legend: { show: false },
       padding: [12, MARGIN * enlarged(), 0, 0],
-      cursor: { y: false, points: { show: false }, drag: { x: true, y: true, uni: 10, setScale: false } },
+      cursor: {
+        y: false,
+        points: { show: false },
+        drag: { x: true, y: true, uni: 10, setScale: false },
+      },
       scales: { x: { time: false, range: () => [this.start, this.end] }, y: { range: [0, 1] } },
       series: [{}],
       axes: [
         {
           ...axis,
           size: 34 * enlarged(),
-          splits: (u) => time.ticks(this.start, this.end, Math.max(2, u.bbox.width / devicePixelRatio / 90)),
+          splits: (u) =>
+            time.ticks(this.start, this.end, Math.max(2, u.bbox.width / devicePixelRatio / 90)),
           values: (_, splits) => splits.map((at) => time.clock(at, this.end - this.start)),
         },
         {
           ...axis,
           size: 72 * enlarged(),
-          splits: (u) => this.scale.ticks(u.bbox.height / devicePixelRatio / 26).map((at) => this.scale.share(at)),
-          values: (_, splits) => splits.map((share) => value(round(this.scale.value(share)), this.unit)),
+          splits: (u) =>
+            this.scale
+              .ticks(u.bbox.height / devicePixelRatio / 26)
+              .map((at) => this.scale.share(at)),
+          values: (_, splits) =>
+            splits.map((share) => value(round(this.scale.value(share)), this.unit)),
         },
       ],
       hooks: {
@@ -185,7 +202,8 @@ export class Plot {
         seen.add(gap);
         const from = Math.max(u.valToPos(gap.start, "x", true), left);
         const to = Math.min(u.valToPos(gap.end, "x", true), left + width);
-        if (to >= left && from <= left + width) hatch(ctx, css(this.host, "--gap"), from, top, Math.max(to - from, 3), height);
+        if (to >= left && from <= left + width)
+          hatch(ctx, css(this.host, "--gap"), from, top, Math.max(to - from, 3), height);
       }
     }
     ctx.fillStyle = ctx.strokeStyle = css(this.host, "--note");
@@ -200,13 +218,22 @@ export class Plot {
       ctx.lineTo(at, top + 7 * devicePixelRatio);
       ctx.fill();
     }
-    this.overlays.draw(ctx, this.columns, this.scale, u.bbox, devicePixelRatio, (name) => css(this.host, name), enlarged());
+    this.overlays.draw(
+      ctx,
+      this.columns,
+      this.scale,
+      u.bbox,
+      devicePixelRatio,
+      (name) => css(this.host, name),
+      enlarged(),
+    );
     ctx.restore();
   }
 
   private point(u: uPlot): void {
     const { left } = u.cursor;
-    if (left === undefined || left < 0 || this.columns.length === 0) return this.actions.hover(null);
+    if (left === undefined || left < 0 || this.columns.length === 0)
+      return this.actions.hover(null);
     const at = u.posToVal(left, "x");
     const column = this.columns.findIndex((column) => column.start <= at && at < column.end);
     this.actions.hover(column < 0 ? null : column);
@@ -219,7 +246,12 @@ export class Plot {
     const all = u.over.clientHeight;
     if (height > 0 && height < all - 1) {
       const share = (y: number) => 1 - y / all;
-      this.actions.select(from, to, this.scale.value(share(top + height)), this.scale.value(share(top)));
+      this.actions.select(
+        from,
+        to,
+        this.scale.value(share(top + height)),
+        this.scale.value(share(top)),
+      );
     } else {
       this.actions.zoom(from, to);
     }
@@ -238,13 +270,17 @@ export class Plot {
   private isOnGrip(event: PointerEvent): boolean {
     if (this.limit === null) return false;
     const y = event.clientY - this.plot.over.getBoundingClientRect().top;
-    return Math.abs(y - parseFloat(this.grip.style.top)) <= (event.pointerType === "touch" ? FINGER : GRIP);
+    return (
+      Math.abs(y - parseFloat(this.grip.style.top)) <=
+      (event.pointerType === "touch" ? FINGER : GRIP)
+    );
   }
 
   private readonly press = (event: PointerEvent): void => {
     if (!this.isOnGrip(event)) {
       // uPlot knows mice alone. A finger that goes across zooms; up and down it scrolls the page, which cancels this.
-      if (event.pointerType === "touch") this.finger = event.clientX - this.plot.over.getBoundingClientRect().left;
+      if (event.pointerType === "touch")
+        this.finger = event.clientX - this.plot.over.getBoundingClientRect().left;
       return;
     }
     this.dragging = true;
@@ -276,7 +312,10 @@ export class Plot {
   };
 
   /** From where a finger came down to where it is. */
-  private stretch(event: PointerEvent, from: number): { left: number; top: number; width: number; height: number } {
+  private stretch(
+    event: PointerEvent,
+    from: number,
+  ): { left: number; top: number; width: number; height: number } {
     const { left, width, height } = this.plot.over.getBoundingClientRect();
     const to = Math.min(Math.max(event.clientX - left, 0), width);
     return { left: Math.min(from, to), top: 0, width: Math.abs(to - from), height };
@@ -286,7 +325,8 @@ export class Plot {
     if (this.finger !== null) {
       const { left, width } = this.stretch(event, this.finger);
       this.cancel();
-      if (width >= FINGER) this.actions.zoom(this.plot.posToVal(left, "x"), this.plot.posToVal(left + width, "x"));
+      if (width >= FINGER)
+        this.actions.zoom(this.plot.posToVal(left, "x"), this.plot.posToVal(left + width, "x"));
       else this.plot.setCursor({ left, top: 0 });
       return;
     }
@@ -325,7 +365,14 @@ export function css(host: HTMLElement, name: string): string {
 }
 
 /** What is missing is told by slanted lines, never by a colour alone. */
-function hatch(ctx: CanvasRenderingContext2D, colour: string, x: number, y: number, width: number, height: number): void {
+function hatch(
+  ctx: CanvasRenderingContext2D,
+  colour: string,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+): void {
   ctx.save();
   ctx.beginPath();
   ctx.rect(x, y, width, height);

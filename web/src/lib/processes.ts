@@ -38,10 +38,33 @@ export interface Line {
   program: Program | null;
 }
 
-export const SORTS = ["name", "cpu", "memory", "threads", "state", "timing", "rate", "p50", "p99", "max", "flight", "oldest"] as const;
+export const SORTS = [
+  "name",
+  "cpu",
+  "memory",
+  "threads",
+  "state",
+  "timing",
+  "rate",
+  "p50",
+  "p99",
+  "max",
+  "flight",
+  "oldest",
+] as const;
 export type Sort = (typeof SORTS)[number];
 
-const STATES: Record<string, string> = { R: "runs", S: "sleeps", D: "waits, unwakeable", I: "idle", T: "stopped", t: "traced", Z: "ended, not reaped", X: "ended", P: "parked" };
+const STATES: Record<string, string> = {
+  R: "runs",
+  S: "sleeps",
+  D: "waits, unwakeable",
+  I: "idle",
+  T: "stopped",
+  t: "traced",
+  Z: "ended, not reaped",
+  X: "ended",
+  P: "parked",
+};
 
 export async function table(signal: AbortSignal): Promise<Table> {
   return ask<Table>("/v1/processes", {}, signal);
@@ -60,7 +83,13 @@ export function lines(of: Table | null, programs: readonly Program[]): Line[] {
     return { id: program.id, name: program.process, pid: program.pid, process, program };
   });
   for (const { process } of told) if (process) left.delete(String(process.pid));
-  const rest = [...left.values()].map((process): Line => ({ id: String(process.pid), name: process.name, pid: String(process.pid), process, program: null }));
+  const rest = [...left.values()].map((process): Line => ({
+    id: String(process.pid),
+    name: process.name,
+    pid: String(process.pid),
+    process,
+    program: null,
+  }));
   return [...told, ...rest];
 }
 
@@ -75,7 +104,8 @@ const NANOSECONDS: Record<string, number> = { ns: 1, us: 1e3, µs: 1e3, ms: 1e6,
 function key(of: Line, by: Sort, recent: number): number | string | null {
   const { process, program } = of;
   const timing = program?.timing ?? null;
-  const time = (value: { estimate: number } | null | undefined) => (timing && value ? value.estimate * (NANOSECONDS[timing.unit] ?? 1) : null);
+  const time = (value: { estimate: number } | null | undefined) =>
+    timing && value ? value.estimate * (NANOSECONDS[timing.unit] ?? 1) : null;
   switch (by) {
     case "name":
       return of.name.toLowerCase();
@@ -116,7 +146,8 @@ export function sorted(of: readonly Line[], by: Sort, isReversed: boolean, recen
   return [...of].sort((a, b) => {
     const [x, y] = [keys.get(a) ?? null, keys.get(b) ?? null];
     if (x === null || y === null) return x === y ? order(a, b) : x === null ? 1 : -1;
-    const compared = typeof x === "string" || typeof y === "string" ? String(x).localeCompare(String(y)) : x - y;
+    const compared =
+      typeof x === "string" || typeof y === "string" ? String(x).localeCompare(String(y)) : x - y;
     return compared === 0 ? order(a, b) : sign * compared;
   });
 }
@@ -130,7 +161,13 @@ export function filtered(of: readonly Line[], filter: string): Line[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return [...of];
   return of.filter(({ name, pid, process, program }) => {
-    const texts = [name, pid, program?.timing?.metric ?? "", program?.format ?? "", process ? state(process) : ""].map((text) => text.toLowerCase());
+    const texts = [
+      name,
+      pid,
+      program?.timing?.metric ?? "",
+      program?.format ?? "",
+      process ? state(process) : "",
+    ].map((text) => text.toLowerCase());
     return words.every((word) => texts.some((text) => text.includes(word)));
   });
 }

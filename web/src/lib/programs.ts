@@ -68,7 +68,10 @@ const key = (labels: Labels) => JSON.stringify(WHOSE.map((name) => labels[name] 
 const BY = `by (${WHOSE.join(", ")})`;
 
 /** What is asked about processes of a host: up or not, in flight by age, and how old the oldest is, as last told in so many milliseconds. */
-export function questions(host: string, span: number): [up: string, inFlight: string, oldest: string] {
+export function questions(
+  host: string,
+  span: number,
+): [up: string, inFlight: string, oldest: string] {
   const last = (metric: string) => `last_over_time(${selector(metric, host)}[${span}ms])`;
   return [
     `max ${BY} (${last("process_up")})`,
@@ -83,7 +86,12 @@ export function timed(metric: string, host: string, recent: number): string {
 }
 
 /** Processes at the end of a time of which the last part is of interest. */
-export async function programs(host: string, [from, to]: readonly [number, number], recent: number, signal: AbortSignal): Promise<Programs> {
+export async function programs(
+  host: string,
+  [from, to]: readonly [number, number],
+  recent: number,
+  signal: AbortSignal,
+): Promise<Programs> {
   const at = (text: string) => question(text, "promql", [to, to], recent, signal);
   const [up, inFlight, oldest] = await Promise.all(questions(host, to - from).map(at));
   if (!up || !inFlight || !oldest) throw new Error("BUG: three questions");
@@ -122,16 +130,28 @@ export async function programs(host: string, [from, to]: readonly [number, numbe
     isAnyOver ? ends(host, [from, to], found, signal) : undefined,
   ]);
   const all = [...found.values()].sort(byInterest);
-  const ended = all.filter((one) => one.isUp === false).sort((a, b) => (b.end?.time ?? 0) - (a.end?.time ?? 0));
+  const ended = all
+    .filter((one) => one.isUp === false)
+    .sort((a, b) => (b.end?.time ?? 0) - (a.end?.time ?? 0));
   return { programs: all.filter((one) => one.isUp !== false), ended, recent, without };
 }
 
 /** Says of those that ended how they did. */
-async function ends(host: string, [from, to]: readonly [number, number], found: ReadonlyMap<string, Program>, signal: AbortSignal): Promise<void> {
+async function ends(
+  host: string,
+  [from, to]: readonly [number, number],
+  found: ReadonlyMap<string, Program>,
+  signal: AbortSignal,
+): Promise<void> {
   interface Told {
     texts: { labels: Labels; time_ns: number; text: string }[];
   }
-  const parameters = { selector: selector("process_end", host), from: written(from), to: written(to), limit: 10_000 };
+  const parameters = {
+    selector: selector("process_end", host),
+    from: written(from),
+    to: written(to),
+    limit: 10_000,
+  };
   const told = await ask<Told>("/v1/texts", parameters, signal).catch(nothing);
   for (const { labels, time_ns, text } of told?.texts ?? []) {
     const of = found.get(key(labels));
@@ -148,9 +168,17 @@ async function times(
   signal: AbortSignal,
 ): Promise<string> {
   const kinds = `{host=${quoted(host)},process!="",__kind="cumulative-histogram"}`;
-  const told = await ask<{ found: number; series: Series[] }>("/v1/series", { selector: kinds, limit: 10_000 }, signal);
-  const names = [...new Set(told.series.filter((one) => TIMES.includes(one.unit ?? "")).map((one) => one.name))].sort();
-  const answers = await Promise.all(names.slice(0, METRICS).map((name) => at(timed(name, host, recent)).catch(nothing)));
+  const told = await ask<{ found: number; series: Series[] }>(
+    "/v1/series",
+    { selector: kinds, limit: 10_000 },
+    signal,
+  );
+  const names = [
+    ...new Set(told.series.filter((one) => TIMES.includes(one.unit ?? "")).map((one) => one.name)),
+  ].sort();
+  const answers = await Promise.all(
+    names.slice(0, METRICS).map((name) => at(timed(name, host, recent)).catch(nothing)),
+  );
   answers.forEach((answer, place) => {
     const metric = names[place]!;
     for (const { labels, points } of answer?.streams ?? []) {
@@ -158,12 +186,21 @@ async function times(
       if (!(distribution instanceof Distribution) || distribution.isEmpty) continue;
       const of = program(labels);
       if (of.timing && of.timing.distribution.count >= distribution.count) continue;
-      const whose = WHOSE.filter((name) => labels[name]).map((name) => `${name}=${quoted(labels[name]!)}`);
-      of.timing = { metric, unit: answer!.unit, distribution, selector: `{__name__=${quoted(metric)},host=${quoted(host)},${whose.join(",")}}` };
+      const whose = WHOSE.filter((name) => labels[name]).map(
+        (name) => `${name}=${quoted(labels[name]!)}`,
+      );
+      of.timing = {
+        metric,
+        unit: answer!.unit,
+        distribution,
+        selector: `{__name__=${quoted(metric)},host=${quoted(host)},${whose.join(",")}}`,
+      };
     }
   });
   const left = names.length - METRICS;
-  return left > 0 || told.found > told.series.length ? `Of ${names.length} metrics of times ${METRICS} were looked at for the busiest: see Explore for others.` : "";
+  return left > 0 || told.found > told.series.length
+    ? `Of ${names.length} metrics of times ${METRICS} were looked at for the busiest: see Explore for others.`
+    : "";
 }
 
 /** The last numbers of an answer, with their labels. */

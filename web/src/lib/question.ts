@@ -28,7 +28,11 @@ export interface Answer {
   gaps: Gap[];
 }
 
-type ValueTold = number | string | { lower: number | null; estimate: number; upper: number | null } | DistributionTold;
+type ValueTold =
+  | number
+  | string
+  | { lower: number | null; estimate: number; upper: number | null }
+  | DistributionTold;
 
 interface DistributionTold {
   count: number;
@@ -58,7 +62,13 @@ export async function question(
   step: number,
   signal: AbortSignal,
 ): Promise<Answer> {
-  const parameters = { query: text, language, from: written(from), to: written(to), step: `${step}ms` };
+  const parameters = {
+    query: text,
+    language,
+    from: written(from),
+    to: written(to),
+    step: `${step}ms`,
+  };
   const told = await ask<AnswerTold>("/v1/query", parameters, signal);
   return {
     unit: told.unit ?? "",
@@ -75,26 +85,45 @@ function streams(kind: string, data: unknown): Stream[] {
 }
 
 function stream(told: StreamTold): Stream {
-  return { labels: told.labels, points: told.points.map(({ time_ns, value }) => ({ time: time_ns / 1e6, value: valueOf(value) })) };
+  return {
+    labels: told.labels,
+    points: told.points.map(({ time_ns, value }) => ({
+      time: time_ns / 1e6,
+      value: valueOf(value),
+    })),
+  };
 }
 
 function valueOf(told: ValueTold): Bracket | Distribution | null {
   if (typeof told === "number") return exact(told);
   // JSON has no number for these.
-  if (typeof told === "string") return told === "NaN" ? null : exact(told === "-Inf" ? -Infinity : Infinity);
+  if (typeof told === "string")
+    return told === "NaN" ? null : exact(told === "-Inf" ? -Infinity : Infinity);
   if ("cells" in told) return distribution(told);
   return "estimate" in told ? bracket(told) : null;
 }
 
 /** A stream of distributions as a heatmap; null if it is one of numbers. */
-export function asHeatmap(name: string, of: Stream, unit: string, [from, to]: readonly [number, number], step: number, gaps: Gap[]): Heatmap | null {
+export function asHeatmap(
+  name: string,
+  of: Stream,
+  unit: string,
+  [from, to]: readonly [number, number],
+  step: number,
+  gaps: Gap[],
+): Heatmap | null {
   if (!of.points.some((point) => point.value instanceof Distribution)) return null;
   const at = new Map(of.points.map((point) => [Math.round(point.time), point.value]));
   const columns = [];
   for (let start = from; start < to; start += step) {
     const value = at.get(Math.round(start + step));
     const inside = gaps.filter((gap) => gap.start < start + step && gap.end >= start);
-    columns.push({ start, end: start + step, distribution: value instanceof Distribution ? value : Distribution.EMPTY, gaps: inside });
+    columns.push({
+      start,
+      end: start + step,
+      distribution: value instanceof Distribution ? value : Distribution.EMPTY,
+      gaps: inside,
+    });
   }
   const total = Distribution.merged(columns.map((column) => column.distribution));
   return { selector: name, series: 1, unit, start: from, end: to, step, total, columns };
@@ -108,7 +137,10 @@ export function named(labels: Record<string, string>): string {
 }
 
 /** Where a mistake is: `2:7: expected …` becomes its line, the place in it, and what is wrong. Null without a place. */
-export function mistake(message: string, text: string): { line: string; column: number; what: string } | null {
+export function mistake(
+  message: string,
+  text: string,
+): { line: string; column: number; what: string } | null {
   const found = /^(\d+):(\d+): (.*)$/s.exec(message);
   if (!found) return null;
   const line = text.split("\n")[Number(found[1]) - 1] ?? "";

@@ -75,7 +75,8 @@ export class Raster {
     let sum = 0;
     for (let place = 0; place < this.columns; place++) {
       let column = 0;
-      for (let at = place * this.rows; at < (place + 1) * this.rows; at++) column += this.counts[at]!;
+      for (let at = place * this.rows; at < (place + 1) * this.rows; at++)
+        column += this.counts[at]!;
       sum += column;
     }
     return sum;
@@ -124,7 +125,10 @@ export class Raster {
     [this.most, this.least] = [0, Infinity];
     for (let place = 0; place < this.columns; place++) this.measureColumn(place);
     // A part of one value, or of the rarest, is as light as it gets: the ramp is for whole ones.
-    this.least = Math.max(this.least, look.measure === "count" ? Math.min(1, this.most) : this.most / 1e4);
+    this.least = Math.max(
+      this.least,
+      look.measure === "count" ? Math.min(1, this.most) : this.most / 1e4,
+    );
     this.steps = steps(look.colouring, this.least, this.most, () => this.measures());
     for (let place = 0; place < this.columns; place++) this.paint(place);
   }
@@ -137,7 +141,17 @@ export class Raster {
     to.drawImage(this.canvas, this.first, 0, older, this.rows, x, y, older * perColumn, height);
     if (this.first > 0) {
       const right = x + older * perColumn;
-      to.drawImage(this.canvas, 0, 0, this.first, this.rows, right, y, this.first * perColumn, height);
+      to.drawImage(
+        this.canvas,
+        0,
+        0,
+        this.first,
+        this.rows,
+        right,
+        y,
+        this.first * perColumn,
+        height,
+      );
     }
   }
 
@@ -175,7 +189,8 @@ export class Raster {
     for (let row = 0; row < rows; row++) {
       const count = counts[place * rows + row]!;
       // Rows of an image go down.
-      pixels[rows - 1 - row] = count > 0 ? colours[Math.min(this.steps.of(count / divisor), STEPS - 1)]! : 0;
+      pixels[rows - 1 - row] =
+        count > 0 ? colours[Math.min(this.steps.of(count / divisor), STEPS - 1)]! : 0;
     }
     this.context.putImageData(this.column, place, 0);
   }

@@ -26,7 +26,8 @@ export class Scale {
     for (const [lower, upper] of ranges) {
       low = Math.min(low, lower);
       high = Math.max(high, upper);
-      for (const end of [Math.abs(lower), Math.abs(upper)]) if (end > 0) least = Math.min(least, end);
+      for (const end of [Math.abs(lower), Math.abs(upper)])
+        if (end > 0) least = Math.min(least, end);
     }
     if (!Number.isFinite(low)) return new Scale(1, 10, 1);
     if (least === Infinity) return new Scale(-1, 1, 1);
@@ -40,7 +41,11 @@ export class Scale {
     }
     const scale = new Scale(low, high, least);
     // The room above the greatest numbers there are is none.
-    return new Scale(bounded(scale.value(low < 0 ? -0.04 : -0.02)), bounded(scale.value(1.04)), least);
+    return new Scale(
+      bounded(scale.value(low < 0 ? -0.04 : -0.02)),
+      bounded(scale.value(1.04)),
+      least,
+    );
   }
 
   /** 0 at the bottom, 1 at the top, beyond it outside. */
@@ -58,13 +63,17 @@ export class Scale {
   private place(value: number): number {
     // Of the greatest numbers and the least there is no quotient, but of their logarithms a difference.
     const size = Math.abs(value) / this.least;
-    return Math.sign(value) * (size <= 1 ? size : 1 + Math.log10(Math.abs(value)) - Math.log10(this.least));
+    return (
+      Math.sign(value) *
+      (size <= 1 ? size : 1 + Math.log10(Math.abs(value)) - Math.log10(this.least))
+    );
   }
 
   /** Round values to write beside the axis: powers of ten, and 2 and 5 of each where there is room for `most`. */
   ticks(most: number): number[] {
     const powers = new Set<number>();
-    const span = Math.log10(Math.max(Math.abs(this.low), Math.abs(this.high))) - Math.log10(this.least);
+    const span =
+      Math.log10(Math.max(Math.abs(this.low), Math.abs(this.high))) - Math.log10(this.least);
     const sides = this.low < 0 && this.high > 0 ? 2 : 1;
     const first = Math.floor(Math.log10(this.least));
     const steps = span * sides * 3 <= most ? [1, 2, 5] : [1];

@@ -26,7 +26,11 @@ export function font(): string {
 }
 
 /** Keeps what is drawn as wide as its box; what is given back ends both. */
-export function fitted(drawn: { destroy(): void }, box: HTMLElement, resize: (width: number) => void): () => void {
+export function fitted(
+  drawn: { destroy(): void },
+  box: HTMLElement,
+  resize: (width: number) => void,
+): () => void {
   const observer = new ResizeObserver(([entry]) => resize(entry!.contentRect.width));
   observer.observe(box);
   return () => {

@@ -14,7 +14,8 @@ export function ofMetric(name: string): string {
 export function narrowed(selector: string, label: string, value: string): string {
   const trimmed = selector.trim();
   // A tag search; stars in the value are no pattern.
-  if (/^(and|or|not)\(/.test(trimmed)) return `and(${trimmed},${label}:[exact]"${value.replace(/[\\"]/g, "\\$&")}")`;
+  if (/^(and|or|not)\(/.test(trimmed))
+    return `and(${trimmed},${label}:[exact]"${value.replace(/[\\"]/g, "\\$&")}")`;
   const matcher = `${label}=${quoted(value)}`;
   const brace = trimmed.indexOf("{");
   if (brace < 0) return `${trimmed}{${matcher}}`;

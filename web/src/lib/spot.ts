@@ -5,15 +5,16 @@ import type { Language } from "./question";
 /** How a label and its value are written: `host="a"`, alone as in `by (host)`, or `host:a` as in a tag search. */
 export type Form = "matcher" | "alone" | "tag";
 
-export type Spot = { written: string; from: number } & (
+export type Spot = { written: string; from: number } &
   /** A metric's name, and whether it stands in quotes already. */
-  | { at: "name"; quoted: boolean }
-  /** A function, or a metric's name where the language has it plain. */
-  | { at: "word" }
-  /** A label of a metric, or of any if that is empty. */
-  | { at: "label"; metric: string; form: Form }
-  | { at: "value"; metric: string; label: string; form: Form }
-);
+  (
+    | { at: "name"; quoted: boolean }
+    /** A function, or a metric's name where the language has it plain. */
+    | { at: "word" }
+    /** A label of a metric, or of any if that is empty. */
+    | { at: "label"; metric: string; form: Form }
+    | { at: "value"; metric: string; label: string; form: Form }
+  );
 
 /** Writing: a language of questions, or a selector by itself. */
 export type Written = Language | "selector";
@@ -38,7 +39,15 @@ export function spot(text: string, caret: number, language: Written): Spot | nul
   if (top?.bracket === "{") {
     const inside = before.slice(top.at + 1);
     const label = /(?:^|,)\s*([\w.:]*)$/.exec(inside)?.[1];
-    return label === undefined ? null : { at: "label", metric: top.before, form: "matcher", written: label, from: caret - label.length };
+    return label === undefined
+      ? null
+      : {
+          at: "label",
+          metric: top.before,
+          form: "matcher",
+          written: label,
+          from: caret - label.length,
+        };
   }
   if (top?.bracket === "[") return null;
   if (language === "selector") {
@@ -47,7 +56,8 @@ export function spot(text: string, caret: number, language: Written): Spot | nul
     return { at: "name", quoted: false, written: name, from: caret - name.length };
   }
   const found = word(before);
-  if (found && top && GROUPING.test(top.before)) return { at: "label", metric: "", form: "alone", written: found.written, from: found.from };
+  if (found && top && GROUPING.test(top.before))
+    return { at: "label", metric: "", form: "alone", written: found.written, from: found.from };
   // After a number comes its unit, not a name.
   return found && /^\d/.test(found.written) ? null : found;
 }
@@ -68,7 +78,11 @@ function inQuotes(before: string, quote: number, { at, before: metric }: Open): 
 /** In a text that `find` is given: first the metric's name, then a tag search. */
 function inFind(before: string, quote: number, call: Open | undefined): Spot | null {
   if (!call || !/^(graphite:)?find(:|$)/.test(call.before)) return null;
-  const [given, written, from] = [before.slice(call.at + 1, quote), before.slice(quote + 1), quote + 1];
+  const [given, written, from] = [
+    before.slice(call.at + 1, quote),
+    before.slice(quote + 1),
+    quote + 1,
+  ];
   if (given.trim() === "") return { at: "name", quoted: true, written, from };
   const metric = /^\s*["']([^"']*)["']\s*,\s*$/.exec(given)?.[1];
   if (metric === undefined) return null;
@@ -76,11 +90,16 @@ function inFind(before: string, quote: number, call: Open | undefined): Spot | n
   if (!tag) return null;
   const [, label, text = ""] = tag;
   const place = { written: text, from: before.length - text.length };
-  return label ? { at: "value", metric, label, form: "tag", ...place } : { at: "label", metric, form: "tag", ...place };
+  return label
+    ? { at: "value", metric, label, form: "tag", ...place }
+    : { at: "label", metric, form: "tag", ...place };
 }
 
 /** Which brackets are open at the end, and where the quote is that has no other. */
-function brackets(before: string, language: Written): { open: Open[]; quote: number | null; isComment: boolean } {
+function brackets(
+  before: string,
+  language: Written,
+): { open: Open[]; quote: number | null; isComment: boolean } {
   const open: Open[] = [];
   for (let at = 0; at < before.length; at++) {
     const char = before[at]!;

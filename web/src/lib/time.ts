@@ -6,7 +6,14 @@ export interface Range {
   to: string;
 }
 
-const UNITS: Record<string, number> = { s: 1e3, m: 60e3, min: 60e3, h: 3_600e3, d: 86_400e3, w: 604_800e3 };
+const UNITS: Record<string, number> = {
+  s: 1e3,
+  m: 60e3,
+  min: 60e3,
+  h: 3_600e3,
+  d: 86_400e3,
+  w: 604_800e3,
+};
 /** The server counts nanoseconds in 64 bits: from 1677 to 2262. */
 const MOST = 9.2e12;
 
@@ -25,7 +32,8 @@ function unbounded(text: string, now: number): number {
   const relative = /^-(\d+\.?\d*)\s*(s|m|min|h|d|w)$/.exec(text);
   if (relative) return now - Number(relative[1]) * UNITS[relative[2]!]!;
   // Browsers take very much for a date, and one without an offset for one of the reader's; the server for one of UTC.
-  const date = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[-+]\d\d:\d\d)?)?$/i.exec(text);
+  const date =
+    /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[-+]\d\d:\d\d)?)?$/i.exec(text);
   return date ? Date.parse(`${date[1]}T${date[2] ?? "00:00"}${date[3] ?? "Z"}`) : NaN;
 }
 
@@ -41,7 +49,10 @@ export function resolved(range: Range, now: number): [number, number] | null {
 /** The same, for questions: they are refused. */
 export function stretch(range: Range, now: number): [number, number] {
   const found = resolved(range, now);
-  if (!found) throw new Error(`the time from "${range.from.slice(0, 40)}" to "${range.to.slice(0, 40)}": ${EXPECTED}`);
+  if (!found)
+    throw new Error(
+      `the time from "${range.from.slice(0, 40)}" to "${range.to.slice(0, 40)}": ${EXPECTED}`,
+    );
   return found;
 }
 
@@ -76,7 +87,9 @@ export function written(ms: number): string {
 
 /** A moment as somebody wrote it, shorter where that says the same. */
 export function short(text: string): string {
-  return /^\d{4}-.*Z$/.test(text) && !Number.isNaN(Date.parse(text)) ? written(Date.parse(text)) : text;
+  return /^\d{4}-.*Z$/.test(text) && !Number.isNaN(Date.parse(text))
+    ? written(Date.parse(text))
+    : text;
 }
 
 /** Whether it moves on with the clock. */
@@ -123,7 +136,10 @@ export function length(ms: number): string {
   return parts.slice(0, 2).join(" ");
 }
 
-const STEPS = [1e3, 2e3, 5e3, 10e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3, 900e3, 1_800e3, 3_600e3, 7_200e3, 10_800e3, 21_600e3, 43_200e3, 86_400e3];
+const STEPS = [
+  1e3, 2e3, 5e3, 10e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3, 900e3, 1_800e3, 3_600e3, 7_200e3,
+  10_800e3, 21_600e3, 43_200e3, 86_400e3,
+];
 /** What most sources put together: shorter columns would be stripes. */
 const INTERVAL = 10e3;
 
@@ -131,7 +147,9 @@ const INTERVAL = 10e3;
 export function step(span: number, most: number): number {
   const least = span >= 60 * INTERVAL ? INTERVAL : 0;
   const day = 86_400e3;
-  return STEPS.find((step) => step >= least && span / step <= most) ?? Math.ceil(span / day / most) * day;
+  return (
+    STEPS.find((step) => step >= least && span / step <= most) ?? Math.ceil(span / day / most) * day
+  );
 }
 
 /** The stretch between whole steps that holds this one: what is asked again later has the same columns. */
@@ -141,14 +159,22 @@ export function aligned(from: number, to: number, step: number): [number, number
 
 /** Round moments to write below a picture: at most so many. */
 export function ticks(from: number, to: number, most: number): number[] {
-  const steps = [1, 5, 10, 50, 100, 500, 1e3, 5e3, 10e3, 30e3, 60e3, 300e3, 600e3, 1800e3, 3600e3, 10_800e3, 21_600e3, 43_200e3];
+  const steps = [
+    1, 5, 10, 50, 100, 500, 1e3, 5e3, 10e3, 30e3, 60e3, 300e3, 600e3, 1800e3, 3600e3, 10_800e3,
+    21_600e3, 43_200e3,
+  ];
   const day = 86_400e3;
   const step =
-    steps.find((step) => (to - from) / step <= most) ?? Math.max(1, Math.ceil((to - from) / day / Math.max(most, 1))) * day;
+    steps.find((step) => (to - from) / step <= most) ??
+    Math.max(1, Math.ceil((to - from) / day / Math.max(most, 1))) * day;
   // Midnight is the reader's, whose clocks may be changed in between.
   const offset = (ms: number) => new Date(ms).getTimezoneOffset() * 60e3;
   const found: number[] = [];
-  for (let at = Math.ceil((from - offset(from)) / step) * step; at <= to - offset(to) + 3_600e3; at += step) {
+  for (
+    let at = Math.ceil((from - offset(from)) / step) * step;
+    at <= to - offset(to) + 3_600e3;
+    at += step
+  ) {
     // Steps of less than an hour are the same on both sides of the change.
     const tick = at + (step < 3_600e3 ? offset(from) : offset(at + offset(at)));
     if (tick >= from && tick <= to) found.push(tick);
@@ -163,7 +189,9 @@ export function quarter(range: Range, now: number): Range | null {
   const [start, end] = found;
   const part = (end - start) / 4;
   if (part < 1e3) return null;
-  return isLive(range) ? { from: `-${Math.round(part / 1e3)}s`, to: "now" } : between(end - part, end);
+  return isLive(range)
+    ? { from: `-${Math.round(part / 1e3)}s`, to: "now" }
+    : between(end - part, end);
 }
 
 /** What the reader's clock is called: `UTC+1`. */

@@ -11,7 +11,16 @@ const TIMES: readonly (readonly [number, string])[] = [
   [1e3, "µs"],
   [1, "ns"],
 ];
-const NANOSECONDS: Record<string, number> = { ns: 1, us: 1e3, µs: 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3_600e9, d: 86_400e9 };
+const NANOSECONDS: Record<string, number> = {
+  ns: 1,
+  us: 1e3,
+  µs: 1e3,
+  ms: 1e6,
+  s: 1e9,
+  min: 60e9,
+  h: 3_600e9,
+  d: 86_400e9,
+};
 const PREFIXES: readonly (readonly [number, string])[] = [
   [1e15, "P"],
   [1e12, "T"],
@@ -29,7 +38,8 @@ export function value(number: number | null, unit: string): string {
     const ns = number * scale;
     // A tick at zero that went through a scale and back is not quite zero.
     if (Math.abs(ns) < 1e-6) return "0 s";
-    const [size, name] = TIMES.find(([size]) => Math.abs(ns) >= size * 0.9995) ?? TIMES[TIMES.length - 1]!;
+    const [size, name] =
+      TIMES.find(([size]) => Math.abs(ns) >= size * 0.9995) ?? TIMES[TIMES.length - 1]!;
     return `${digits(ns / size)} ${name}`;
   }
   const [size, prefix] = PREFIXES.find(([size]) => Math.abs(number) >= size * 0.9995) ?? [1, ""];
@@ -47,14 +57,18 @@ export function bracket(of: Bracket | null, unit: string): string {
   const name = estimate.replace(/^[-\d.]+/, "");
   const isSame = [lower, upper].every((end) => end.replace(/^[-\d.]+/, "") === name);
   const bare = (end: string) => end.slice(0, end.length - name.length);
-  return isSame ? `${estimate} (${bare(lower)}–${bare(upper)})` : `${estimate} (${lower} to ${upper})`;
+  return isSame
+    ? `${estimate} (${bare(lower)}–${bare(upper)})`
+    : `${estimate} (${lower} to ${upper})`;
 }
 
 /** A value as one would write it, which `parse` reads back: what goes into the address. */
 export function entry(number: number, unit: string): string {
   const text = value(number, unit).replace(" ", "").replace("µ", "u");
   const read = parse(text, unit);
-  return read !== null && Math.abs(read - number) <= Math.abs(number) * 1e-9 ? text : String(number);
+  return read !== null && Math.abs(read - number) <= Math.abs(number) * 1e-9
+    ? text
+    : String(number);
 }
 
 /** A count of people or requests, whole: `1,204`. Beyond 2^53 numbers of a browser leave some out: it says so. */
@@ -76,7 +90,9 @@ export function percent(share: number): string {
 /** What a person wrote as a limit, in the unit of the values: `1.5s`, `250 ms`, `12.4MB`, `1e6`. Null if it is none. */
 export function parse(text: string, unit: string): number | null {
   // There are two letters that look like this one.
-  const found = /^([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(\D\S*)?$/i.exec(text.trim().replace("\u03bc", "µ"));
+  const found = /^([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(\D\S*)?$/i.exec(
+    text.trim().replace("\u03bc", "µ"),
+  );
   if (!found) return null;
   const [number, named] = [Number(found[1]), found[2] ?? ""];
   const limit = number * (factor(named, unit) ?? NaN);

@@ -45,24 +45,40 @@ const BUSY = 'mode!~"idle|iowait"';
 type Of = [resource: Resource, column: Column, name: string, metric: string];
 
 /** What a counter counted, with its unit and what is said behind it. */
-function counter([resource, column, name, metric]: Of, how: How, [unit, after]: [string, string], labels = "", by = ""): Figure {
+function counter(
+  [resource, column, name, metric]: Of,
+  how: How,
+  [unit, after]: [string, string],
+  labels = "",
+  by = "",
+): Figure {
   const text = ({ counted }: Writing) => `sum${by && ` by (${by})`} (${counted(metric, labels)})`;
   return { resource, column, name, how, unit, after, metric, text };
 }
 
 function gauge([resource, column, name, metric]: Of, after: string, labels = ""): Figure {
-  const text = ({ pick, window }: Writing) => `max(max_over_time(${pick(metric, labels)}[${window}]))`;
+  const text = ({ pick, window }: Writing) =>
+    `max(max_over_time(${pick(metric, labels)}[${window}]))`;
   return { resource, column, name, how: "level", unit: "", after, metric, text };
 }
 
-function processors([resource, column, name]: [Resource, Column, string], over: "avg" | "max", modes: string): Figure {
+function processors(
+  [resource, column, name]: [Resource, Column, string],
+  over: "avg" | "max",
+  modes: string,
+): Figure {
   const metric = "host_cpu_seconds_total";
   const text = ({ counted }: Writing) => `${over}(sum by (cpu) (${counted(metric, modes)}))`;
   return { resource, column, name, how: "share", unit: "", after: "", metric, text };
 }
 
 function pressure(resource: Resource, of: string, name: string): Figure {
-  return counter([resource, "saturation", name, "host_pressure_seconds_total"], "share", ["", " of the time"], `resource="${of}",share="some"`);
+  return counter(
+    [resource, "saturation", name, "host_pressure_seconds_total"],
+    "share",
+    ["", " of the time"],
+    `resource="${of}",share="some"`,
+  );
 }
 
 export const FIGURES: readonly Figure[] = [
@@ -77,21 +93,83 @@ export const FIGURES: readonly Figure[] = [
       `1 - min(min_over_time(${pick("host_memory_available_bytes")}[${window}])) / max(max_over_time(${pick("host_memory_total_bytes")}[${window}]))`,
   },
   pressure("memory", "memory", "some task waited"),
-  counter(["memory", "saturation", "waited to take it back", "host_allocation_stalls_total"], "count", ["", " time|s"]),
-  counter(["memory", "saturation", "swapped out", "host_swap_out_pages_total"], "count", ["", " page|s"]),
-  counter(["memory", "errors", "killed for want of it", "host_oom_kills_total"], "count", ["", " process|es"]),
-  counter(["disk", "utilisation", "busy", "host_disk_busy_seconds_total"], "share", ["", ""], "", "device"),
-  counter(["disk", "saturation", "under way", "host_disk_queue_seconds_total"], "rate", ["", " request|s"], "", "device"),
+  counter(
+    ["memory", "saturation", "waited to take it back", "host_allocation_stalls_total"],
+    "count",
+    ["", " time|s"],
+  ),
+  counter(["memory", "saturation", "swapped out", "host_swap_out_pages_total"], "count", [
+    "",
+    " page|s",
+  ]),
+  counter(["memory", "errors", "killed for want of it", "host_oom_kills_total"], "count", [
+    "",
+    " process|es",
+  ]),
+  counter(
+    ["disk", "utilisation", "busy", "host_disk_busy_seconds_total"],
+    "share",
+    ["", ""],
+    "",
+    "device",
+  ),
+  counter(
+    ["disk", "saturation", "under way", "host_disk_queue_seconds_total"],
+    "rate",
+    ["", " request|s"],
+    "",
+    "device",
+  ),
   pressure("disk", "io", "some task waited, of any disk"),
-  counter(["disk", "errors", "failed", "host_block_io_errors_total"], "count", ["", " request|s"], "", "device"),
-  counter(["network", "utilisation", "received", "host_network_bytes_total"], "rate", ["B", "/s"], 'direction="receive"', "interface"),
-  counter(["network", "utilisation", "sent", "host_network_bytes_total"], "rate", ["B", "/s"], 'direction="transmit"', "interface"),
-  counter(["network", "saturation", "dropped", "host_network_drops_total"], "count", ["", " packet|s"], "", "interface"),
-  counter(["network", "errors", "with errors", "host_network_errors_total"], "count", ["", " packet|s"], "", "interface"),
+  counter(
+    ["disk", "errors", "failed", "host_block_io_errors_total"],
+    "count",
+    ["", " request|s"],
+    "",
+    "device",
+  ),
+  counter(
+    ["network", "utilisation", "received", "host_network_bytes_total"],
+    "rate",
+    ["B", "/s"],
+    'direction="receive"',
+    "interface",
+  ),
+  counter(
+    ["network", "utilisation", "sent", "host_network_bytes_total"],
+    "rate",
+    ["B", "/s"],
+    'direction="transmit"',
+    "interface",
+  ),
+  counter(
+    ["network", "saturation", "dropped", "host_network_drops_total"],
+    "count",
+    ["", " packet|s"],
+    "",
+    "interface",
+  ),
+  counter(
+    ["network", "errors", "with errors", "host_network_errors_total"],
+    "count",
+    ["", " packet|s"],
+    "",
+    "interface",
+  ),
   gauge(["tcp", "utilisation", "established", "host_tcp_established"], " connection|s"),
-  counter(["tcp", "saturation", "sent again", "host_tcp_segments_retransmitted_total"], "count", ["", " segment|s"]),
-  counter(["tcp", "saturation", "dropped, their queue full", "host_tcp_listen_overflows_total"], "count", ["", " connection|s"]),
-  counter(["tcp", "errors", "came damaged", "host_tcp_errors_received_total"], "count", ["", " segment|s"]),
+  counter(["tcp", "saturation", "sent again", "host_tcp_segments_retransmitted_total"], "count", [
+    "",
+    " segment|s",
+  ]),
+  counter(
+    ["tcp", "saturation", "dropped, their queue full", "host_tcp_listen_overflows_total"],
+    "count",
+    ["", " connection|s"],
+  ),
+  counter(["tcp", "errors", "came damaged", "host_tcp_errors_received_total"], "count", [
+    "",
+    " segment|s",
+  ]),
   processors(["machine", "saturation", "taken by the hypervisor"], "avg", 'mode="steal"'),
 ];
 
@@ -105,12 +183,18 @@ export function selector(metric: string, host: string, labels = ""): string {
 
 function written(figure: Figure, host: string, range: string, window: string): string {
   const pick = (metric: string, labels?: string) => selector(metric, host, labels);
-  return figure.text({ pick, counted: (metric, labels) => `${range}(${pick(metric, labels)}[${window}])`, window });
+  return figure.text({
+    pick,
+    counted: (metric, labels) => `${range}(${pick(metric, labels)}[${window}])`,
+    window,
+  });
 }
 
 /** What is asked about a host in windows of so many milliseconds: the clock, then each figure. */
 export function questions(host: string, window: number): string[] {
-  return [CLOCK, ...FIGURES].map((figure) => written(figure, host, "exact_increase", `${window}ms`));
+  return [CLOCK, ...FIGURES].map((figure) =>
+    written(figure, host, "exact_increase", `${window}ms`),
+  );
 }
 
 /** A figure as it is shown. */
@@ -155,7 +239,8 @@ export const DEVICES = 16;
 
 export function rows(told: Told): Row[] {
   // Of no disk it is known as little as of one that says nothing: there is a row for that.
-  const each = (devices: readonly string[]) => (devices.length > 0 ? devices.slice(0, DEVICES) : [""]);
+  const each = (devices: readonly string[]) =>
+    devices.length > 0 ? devices.slice(0, DEVICES) : [""];
   const wanted: readonly (readonly [Resource, string])[] = [
     ["processors", ""],
     ["memory", ""],
@@ -166,7 +251,11 @@ export function rows(told: Told): Row[] {
   ];
   return wanted.map(([resource, device]) => {
     const row: Row = { resource, device, cells: { utilisation: [], saturation: [], errors: [] } };
-    FIGURES.forEach((figure, at) => figure.resource === resource && row.cells[figure.column].push(shown(figure, told.answers[at + 1], device, told)));
+    FIGURES.forEach(
+      (figure, at) =>
+        figure.resource === resource &&
+        row.cells[figure.column].push(shown(figure, told.answers[at + 1], device, told)),
+    );
     return row;
   });
 }
@@ -177,12 +266,26 @@ export function covered(told: Told): number | null {
   return clock.length > 0 ? clock.reduce((a, b) => a + b, 0) : null;
 }
 
-function shown(figure: Figure, answer: Answer | Refused | undefined, device: string, told: Told): Shown {
-  const unknown = (text: string): Shown => ({ name: figure.name, text, isKnown: false, note: "", course: [], question });
+function shown(
+  figure: Figure,
+  answer: Answer | Refused | undefined,
+  device: string,
+  told: Told,
+): Shown {
+  const unknown = (text: string): Shown => ({
+    name: figure.name,
+    text,
+    isKnown: false,
+    note: "",
+    course: [],
+    question,
+  });
   const question = written(figure, told.host, "rate", "5m");
   if (!told.metrics.has(figure.metric)) {
     const isBlockIo = figure.metric.startsWith("host_block_io");
-    return unknown(`not collected: ${isBlockIo ? told.withoutBlockIo : "procfs is off in the settings of that host, or its kernel does not tell it"}`);
+    return unknown(
+      `not collected: ${isBlockIo ? told.withoutBlockIo : "procfs is off in the settings of that host, or its kernel does not tell it"}`,
+    );
   }
   if (answer instanceof Refused) return unknown(`not answered: ${answer.message}`);
   const windows = along(answer, device, told.ends);
@@ -190,15 +293,25 @@ function shown(figure: Figure, answer: Answer | Refused | undefined, device: str
   const isBySecond = figure.how === "share" || figure.how === "rate";
   const clock = isBySecond ? along(told.answers[0], "", told.ends) : windows.map(() => 1);
   const pairs = windows.map((counted, at) => ({ counted, seconds: clock[at] ?? null }));
-  const known = pairs.filter((pair): pair is { counted: number; seconds: number } => pair.counted !== null && pair.seconds !== null && pair.seconds > 0);
-  if (known.length === 0) return unknown("not known: without times of processors there is no telling how long was read");
-  const each = pairs.map(({ counted, seconds }) => (counted !== null && seconds !== null && seconds > 0 ? counted / seconds : null));
+  const known = pairs.filter(
+    (pair): pair is { counted: number; seconds: number } =>
+      pair.counted !== null && pair.seconds !== null && pair.seconds > 0,
+  );
+  if (known.length === 0)
+    return unknown("not known: without times of processors there is no telling how long was read");
+  const each = pairs.map(({ counted, seconds }) =>
+    counted !== null && seconds !== null && seconds > 0 ? counted / seconds : null,
+  );
   const most = Math.max(...known.map((pair) => pair.counted / pair.seconds));
   const all = known.reduce((sum, pair) => sum + pair.counted, 0);
   const isPart = figure.how === "share" || figure.how === "part";
   const say = (number: number) => {
     // Ticks of a clock: more than all is all.
-    const text = isPart ? percent(Math.min(Math.max(number, 0), 1)) : figure.how === "count" ? count(number) : value(number, figure.unit);
+    const text = isPart
+      ? percent(Math.min(Math.max(number, 0), 1))
+      : figure.how === "count"
+        ? count(number)
+        : value(number, figure.unit);
     const [one, more = ""] = figure.after.split("|");
     return text + one + (text === "1" ? "" : more);
   };
@@ -210,15 +323,33 @@ function shown(figure: Figure, answer: Answer | Refused | undefined, device: str
       : [say(known[known.length - 1]!.counted), `at the end, ${say(most)} at the most`];
   // Of nothing there is no course, and no window is worse than another.
   if (most <= 0) return { name: figure.name, text, isKnown: true, note: "", course: [], question };
-  return { name: figure.name, text, isKnown: true, note, course: each.map((one) => one && Math.min(one / (isPart ? 1 : most), 1)), question };
+  return {
+    name: figure.name,
+    text,
+    isKnown: true,
+    note,
+    course: each.map((one) => one && Math.min(one / (isPart ? 1 : most), 1)),
+    question,
+  };
 }
 
 /** What an answer says of a device at each moment. */
-function along(answer: Answer | Refused | undefined, device: string, ends: readonly number[]): (number | null)[] {
+function along(
+  answer: Answer | Refused | undefined,
+  device: string,
+  ends: readonly number[],
+): (number | null)[] {
   const streams = answer && !(answer instanceof Refused) ? answer.streams : [];
   // What is not told by device is of all of them.
-  const of = streams.find(({ labels }) => (labels["device"] ?? labels["interface"] ?? device) === device);
-  const at = new Map(of?.points.map(({ time, value }) => [Math.round(time), value && "estimate" in value ? value.estimate : null]));
+  const of = streams.find(
+    ({ labels }) => (labels["device"] ?? labels["interface"] ?? device) === device,
+  );
+  const at = new Map(
+    of?.points.map(({ time, value }) => [
+      Math.round(time),
+      value && "estimate" in value ? value.estimate : null,
+    ]),
+  );
   return ends.map((end) => at.get(end) ?? null);
 }
 
@@ -229,11 +360,18 @@ const PROGRAMS = { block_io: "block I/O has", run_queue: "there are no times" } 
  * Why there is nothing of what a program in the kernel measures. `isAtWork` is what the host says: null if it did not, nothing if it
  * never does; `notes` are the server's, which are about this host if there is no other.
  */
-export function without(program: keyof typeof PROGRAMS, isAtWork: boolean | null | undefined, notes: readonly string[]): string {
+export function without(
+  program: keyof typeof PROGRAMS,
+  isAtWork: boolean | null | undefined,
+  notes: readonly string[],
+): string {
   if (isAtWork === undefined) return `${program} is off in the settings of that host`;
   if (isAtWork === null) return "that host told nothing in this time";
   if (isAtWork) return "nothing of it has happened yet";
-  return notes.find((note) => note.startsWith(PROGRAMS[program])) ?? "its kernel does not let topdeck's program in, for a reason that host_note has";
+  return (
+    notes.find((note) => note.startsWith(PROGRAMS[program])) ??
+    "its kernel does not let topdeck's program in, for a reason that host_note has"
+  );
 }
 
 /** Those notes that `without` shows in no place: they are about other things than programs in the kernel. */
