@@ -1,5 +1,5 @@
 /**
- * Figures of the page, printed and never asserted: `npm --prefix web run bench`, for docs/benchmarks.md.
+ * Measurements for docs/benchmarks.md, printed and never asserted: `npm --prefix web run bench`.
  * `TOPDECK_BENCH_SECONDS` is how long the live picture runs: 20 by default, 600 for the heap.
  */
 
@@ -66,13 +66,18 @@ test.each([[[]], [["p50", "p99"]]])(
     const median = (of: (round: { empty: number; live: number }) => number) =>
       quantile(rounds.map(of), 0.5);
     console.log(
-      `script per update: p50 ${quantile(updates, 0.5).toFixed(2)} ms, p95 ${quantile(updates, 0.95).toFixed(2)} ms, max ${Math.max(...updates).toFixed(1)} ms, ${updates.length} updates`,
+      `script per update: p50 ${quantile(updates, 0.5).toFixed(2)} ms, ` +
+        `p95 ${quantile(updates, 0.95).toFixed(2)} ms, ` +
+        `max ${Math.max(...updates).toFixed(1)} ms, ${updates.length} updates`,
     );
     console.log(
-      `frames/s: ${median((one) => one.live).toFixed(1)} of ${median((one) => one.empty).toFixed(1)} of an empty page: ${median((one) => one.live / one.empty).toFixed(2)} ×`,
+      `frames/s: ${median((one) => one.live).toFixed(1)}, ` +
+        `empty page ${median((one) => one.empty).toFixed(1)}, ` +
+        `ratio ${median((one) => one.live / one.empty).toFixed(2)}`,
     );
     console.log(
-      `heap: ${(heap[0] / 1e6).toFixed(1)} MB before, ${(heap[1] / 1e6).toFixed(1)} MB after ${seconds} s`,
+      `heap: ${(heap[0] / 1e6).toFixed(1)} MB before, ` +
+        `${(heap[1] / 1e6).toFixed(1)} MB after ${seconds} s`,
     );
     await page.close();
     await vite.close();
@@ -88,14 +93,14 @@ test("a week of 10 s intervals, from the click to the picture", async () => {
   const page = await browser.newPage({ viewport: { width: 1360, height: 900 } });
   const selector = encodeURIComponent("latency");
   await page.goto(`${server.url}/#/explore?from=-1h&selector=${selector}&to=now`);
-  await page.locator(".picture[data-drawn]").waitFor();
+  await page.locator(".heatmap[data-drawn]").waitFor();
   const times: number[] = [];
   for (let round = 0; round < 7; round++) {
     await page.getByRole("button", { name: "1h", exact: true }).click();
     await page.waitForTimeout(1_500);
     times.push(
       await page.evaluate(async () => {
-        const host = document.querySelector<HTMLElement>(".picture")!;
+        const host = document.querySelector<HTMLElement>(".heatmap")!;
         const before = host.dataset["drawn"];
         const button = [...document.querySelectorAll("button")].find(
           (one) => one.textContent?.trim() === "1w",
@@ -116,7 +121,8 @@ test("a week of 10 s intervals, from the click to the picture", async () => {
     );
   }
   console.log(
-    `a week: p50 ${quantile(times, 0.5).toFixed(0)} ms, max ${Math.max(...times).toFixed(0)} ms of ${times.length}, from the click to the drawn frame`,
+    `a week, from click to drawn frame: p50 ${quantile(times, 0.5).toFixed(0)} ms, ` +
+      `max ${Math.max(...times).toFixed(0)} ms, ${times.length} times`,
   );
   await page.close();
   await server.stop();

@@ -1,10 +1,12 @@
-/** A topdeck of its own for a test: started, given something to show, and stopped. */
+/** A topdeck server for a test file. */
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
+/** Settings of `[host]` that enable a collector. */
+const COLLECTORS = ["procfs", "block_io", "run_queue", "processes", "hiccup", "programs"];
 const ROOT = resolve(import.meta.dirname, "../..");
 
 export class Server {
@@ -14,12 +16,11 @@ export class Server {
     readonly url: string,
   ) {}
 
-  /** `host` has this host's own measurements too, or those that its settings say. `all` are settings of everything. */
+  /** `host`: whether the host is measured, or its settings. `all`: settings outside of tables. */
   static async start(host: boolean | string, all = ""): Promise<Server> {
     const folder = await mkdtemp(join(tmpdir(), "topdeck-page-"));
     const config = join(folder, "topdeck.toml");
-    const off =
-      "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n";
+    const off = `[host]\n${COLLECTORS.map((name) => `${name} = false\n`).join("")}`;
     const told = typeof host === "string" ? `[host]\n${host}` : host ? "" : off;
     await writeFile(
       config,
@@ -68,7 +69,7 @@ export class Server {
     return (await answer.json()) as T;
   }
 
-  /** Hands in what some sender wrote. */
+  /** Sends a request body of some sender. */
   async post(path: string, body: string): Promise<unknown> {
     const headers = body.startsWith("{") ? { "Content-Type": "application/json" } : {};
     const answer = await fetch(this.url + path, { method: "POST", headers, body });
@@ -77,13 +78,13 @@ export class Server {
     return text === "" ? undefined : JSON.parse(text);
   }
 
-  /** Values that were measured just now, in milliseconds. */
+  /** Records values in milliseconds, with the current time. */
   async record(metric: string, values: readonly number[]): Promise<void> {
     if (values.length > 0)
       await this.post(`/v1/record?metric=${metric}&unit=ms`, values.join("\n"));
   }
 
-  /** Sends distributions with their times, as an OpenTelemetry SDK does. */
+  /** Sends distributions with their times as OTLP. */
   async send(metric: string, points: readonly Point[]): Promise<void> {
     for (let from = 0; from < points.length; from += 500) {
       await this.post("/v1/metrics", document(metric, points.slice(from, from + 500)));
@@ -91,7 +92,7 @@ export class Server {
   }
 }
 
-/** What was measured in an interval: milliseconds since 1970, and latencies in seconds. */
+/** An interval in milliseconds since 1970, and its latencies in seconds. */
 export interface Point {
   start: number;
   end: number;

@@ -1,8 +1,8 @@
-/** Traffic as services have it, always the same: most requests quick, a slow kind, and a stall in one version on one host. */
+/** Deterministic traffic: fast requests, a slow class, and a stall of one host and version. */
 
 import type { Point } from "./server";
 
-/** Numbers from 0 to 1, the same each time (mulberry32, Tommy Ettinger 2017, public domain). */
+/** Reproducible numbers in [0, 1) (mulberry32, Tommy Ettinger 2017, public domain). */
 export function random(seed: number): () => number {
   let state = seed;
   return () => {
@@ -23,7 +23,7 @@ export interface Traffic {
   requests: number;
 }
 
-/** The stall: a part of the requests of host `web-2` takes some seconds, in the ninth tenth of the time. */
+/** In the ninth tenth of the range, some requests of host `web-2` take seconds. */
 export function traffic({ end, hours, interval, requests }: Traffic): Point[] {
   const next = random(7);
   const normal = () => Math.sqrt(-2 * Math.log(next() || 1e-9)) * Math.cos(2 * Math.PI * next());

@@ -6,7 +6,7 @@ import { ramp, STEPS } from "../src/lib/colour";
 
 type Rgb = [number, number, number];
 
-/** How linear light is seen by people without one kind of cone (Machado, Oliveira, Fernandes 2009, severity 1). */
+/** Dichromacy in linear light (Machado, Oliveira, Fernandes 2009, severity 1). */
 const EYES: Record<string, readonly Rgb[]> = {
   everybody: [
     [1, 0, 0],

@@ -27,14 +27,14 @@ test.each([
   [10, [1, 2, 2]],
   [40, [0, 0, 0]],
 ])("above %d", (limit, [lower, estimate, upper]) => {
-  expect(THREE.above(limit)).toEqual({ lower, estimate, upper });
+  expect(THREE.countAbove(limit)).toEqual({ lower, estimate, upper });
 });
 
 test("an open cell has what is known of it", () => {
   const open = new Distribution([cell(-Infinity, 5, 1), cell(5, Infinity, 1)]);
   expect(open.min).toMatchObject({ lower: -Infinity, estimate: 0 });
   expect(open.max).toMatchObject({ estimate: 5, upper: Infinity });
-  expect(open.above(7)).toEqual({ lower: 0, estimate: 0, upper: 1 });
+  expect(open.countAbove(7)).toEqual({ lower: 0, estimate: 0, upper: 1 });
 });
 
 test("merging loses nothing", () => {
@@ -67,5 +67,5 @@ test("the least and the greatest are as well known as somebody told", () => {
 test("nothing has no statistics", () => {
   const { EMPTY } = Distribution;
   expect([EMPTY.min, EMPTY.max, EMPTY.mean, EMPTY.quantile(0.5)]).toEqual([null, null, null, null]);
-  expect(EMPTY.above(1)).toEqual(exact(0));
+  expect(EMPTY.countAbove(1)).toEqual(exact(0));
 });

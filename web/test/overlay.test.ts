@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 
-import type { Column } from "../src/lib/api";
+import type { HeatmapColumn } from "../src/lib/api";
 import { Distribution } from "../src/lib/distribution";
-import { apart, Overlay } from "../src/lib/overlay";
+import { spreadPositions, Overlay } from "../src/lib/overlay";
 import { Scale } from "../src/lib/scale";
 
 /** Remembers what was filled. */
@@ -23,12 +23,12 @@ class Canvas {
 
 const BOX = { left: 10, top: 20, width: 400, height: 100 };
 
-function column(at: number, ...values: number[]): Column {
+function column(at: number, ...values: number[]): HeatmapColumn {
   const cells = values.map((value) => ({ lower: value, upper: value, count: 1 }));
   return { start: at, end: at + 1, distribution: new Distribution(cells), gaps: [] };
 }
 
-function drawn(columns: Column[], names: string[]): Canvas {
+function drawn(columns: HeatmapColumn[], names: string[]): Canvas {
   const canvas = new Canvas();
   const overlay = new Overlay();
   overlay.choose(names);
@@ -43,7 +43,7 @@ function drawn(columns: Column[], names: string[]): Canvas {
   return canvas;
 }
 
-test("the greatest value is always drawn, as a step for each column and a rise between them", () => {
+test("the maximum is always drawn, as steps with vertical edges", () => {
   const { filled, written } = drawn(
     [column(0, 10), column(1, 10), column(2, 100), column(3, 100)],
     [],
@@ -95,5 +95,5 @@ test.each([
     [0, 100],
   ],
 ])("places %j are moved apart to %j", (places, moved) => {
-  expect(apart(places, 13, 0, 100)).toEqual(moved);
+  expect(spreadPositions(places, 13, 0, 100)).toEqual(moved);
 });

@@ -1,13 +1,13 @@
 import { afterEach, expect, test, vi } from "vitest";
 
-import { programs, questions, timed } from "../src/lib/programs";
+import { fetchPrograms, buildProcessQueries, buildTimingQuery } from "../src/lib/programs";
 
 const NS = 1e6;
 const TO = 60e3;
 
 type Labels = Record<string, string>;
 
-/** Answers of a server, by what is asked: a list of labels with their last number, or a count of equal times. */
+/** Results by query: labels with their last number, or with a count of equal latencies. */
 function serve(
   answers: Record<string, [Labels, number][]>,
   series: { name: string; unit: string | null }[],
@@ -72,10 +72,10 @@ function serve(
 
 afterEach(() => vi.unstubAllGlobals());
 
-const asked = () => programs("web-1", [0, TO], 5_000, new AbortController().signal);
-const [up, inFlight, oldest] = questions("web-1", TO);
+const fetchAll = () => fetchPrograms("web-1", [0, TO], 5_000, new AbortController().signal);
+const [up, inFlight, oldest] = buildProcessQueries("web-1", TO);
 
-test("a process has its busiest timing, what is in flight by age, and how old the oldest is", async () => {
+test("a program has its busiest timing and its operations in flight", async () => {
   const [shop, cart] = [
     { process: "shop", pid: "7" },
     { process: "cart", pid: "9" },
@@ -103,21 +103,21 @@ test("a process has its busiest timing, what is in flight by age, and how old th
       { name: "size", unit: "B" },
     ],
     {
-      [timed("answer", "web-1", 5_000)]: [[shop, 10]],
-      [timed("lookup", "web-1", 5_000)]: [[shop, 50]],
-      [timed("size", "web-1", 5_000)]: [[shop, 900]],
+      [buildTimingQuery("answer", "web-1", 5_000)]: [[shop, 10]],
+      [buildTimingQuery("lookup", "web-1", 5_000)]: [[shop, 50]],
+      [buildTimingQuery("size", "web-1", 5_000)]: [[shop, 900]],
     },
   );
-  const told = await asked();
-  expect(told.programs.map((one) => [one.process, one.pid, one.isUp])).toEqual([
+  const report = await fetchAll();
+  expect(report.programs.map((one) => [one.process, one.pid, one.isUp])).toEqual([
     ["shop", "7", true],
   ]);
-  expect(told.ended.map((one) => [one.process, one.pid, one.isUp])).toEqual([
+  expect(report.exited.map((one) => [one.process, one.pid, one.isUp])).toEqual([
     ["cart", "9", false],
     ["gone", "1", false],
   ]);
-  const [first] = told.programs;
-  const [second, third] = told.ended;
+  const [first] = report.programs;
+  const [second, third] = report.exited;
   expect(first!.timing?.metric).toBe("lookup");
   expect(first!.timing?.distribution.count).toBe(50);
   expect(first!.inFlight).toEqual([3, 0, 0, 2, 0]);
@@ -126,9 +126,9 @@ test("a process has its busiest timing, what is in flight by age, and how old th
     timing: null,
     inFlight: [0, 1, 0, 0, 0],
     oldest: null,
-    end: { text: "died with 1 operation in flight, for 3.000 s", time: 7 },
+    exit: { text: "died with 1 operation in flight, for 3.000 s", time: 7 },
   });
-  expect(third!.end).toBe(null);
+  expect(third!.exit).toBe(null);
 });
 
 test("two of a program are two, and where nothing records there is nothing", async () => {
@@ -144,10 +144,10 @@ test("two of a program are two, and where nothing records there is nothing", asy
     },
     [],
   );
-  expect((await asked()).programs.map((one) => [one.pid, one.inFlight])).toEqual([
+  expect((await fetchAll()).programs.map((one) => [one.pid, one.inFlight])).toEqual([
     ["9", null],
     ["10", null],
   ]);
   serve({ [up]: [], [inFlight]: [], [oldest]: [] }, []);
-  expect(await asked()).toMatchObject({ programs: [], ended: [] });
+  expect(await fetchAll()).toMatchObject({ programs: [], exited: [] });
 });

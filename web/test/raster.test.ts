@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import { steps, STEPS } from "../src/lib/colour";
 import { Distribution } from "../src/lib/distribution";
-import { rowsOf } from "../src/lib/raster";
+import { binRows } from "../src/lib/raster";
 import { Scale } from "../src/lib/scale";
 
 const cell = (lower: number, upper: number, count: number) => ({ lower, upper, count });
@@ -24,7 +24,7 @@ test.each([
   const distribution = new Distribution(cells);
   const rows = new Float64Array(300);
   for (const scale of [Scale.around([[1, 1e3]]), Scale.around([[-1e6, 1e9]])]) {
-    rowsOf(distribution, scale, rows);
+    binRows(distribution, scale, rows);
     // Counts are whole; what a sum of parts is rounded by is far below one.
     expect(sum(rows) / distribution.count).toBeCloseTo(1, 7);
     expect(Math.round(sum(rows))).toBe(distribution.count);
@@ -35,7 +35,7 @@ test.each([
 test("a cell stands in the rows that it covers", () => {
   const scale = new Scale(1, 1e3, 1);
   const rows = new Float64Array(3);
-  rowsOf(new Distribution([cell(1, 10, 4), cell(10, 1000, 8)]), scale, rows);
+  binRows(new Distribution([cell(1, 10, 4), cell(10, 1000, 8)]), scale, rows);
   expect([...rows].map((row) => Math.round(row * 1e3) / 1e3)).toEqual([4, 4, 4]);
 });
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { Scale } from "../src/lib/scale";
+import { linearTicks, Scale } from "../src/lib/scale";
 
 test.each([
   ["positive", 1e3, 1e9],
@@ -71,4 +71,15 @@ test("what is nothing, one value, or all zero has a scale", () => {
     expect(scale.share(5)).not.toBeNaN();
     expect(scale.ticks(8).length).toBeLessThan(30);
   }
+});
+
+test.each([
+  [0, 3.6, 6, [0, 1, 2, 3]],
+  [0, 0.101, 6, [0, 0.02, 0.04, 0.06, 0.08, 0.1]],
+  [-5, 5, 5, [-4, -2, 0, 2, 4]],
+  [0, 0.3, 3, [0, 0.1, 0.2, 0.3]],
+  [0, 3.6e9, 6, [0, 1e9, 2e9, 3e9]],
+  [5, 5, 6, [5]],
+])("ticks from %d to %d, about %d, are round", (low, high, max, expected) => {
+  expect(linearTicks(low, high, max)).toEqual(expected);
 });
