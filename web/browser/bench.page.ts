@@ -76,7 +76,7 @@ window.empty = (seconds) => frames(seconds, () => undefined);
 window.live = async (seconds, lines) => {
   const host = document.getElementById("host")!;
   const ready = Array.from({ length: 2 * COLUMNS }, (_, at) => column(at));
-  let held: Heatmap = {
+  let current: Heatmap = {
     selector: "bench",
     series: 1,
     unit: "ns",
@@ -92,17 +92,17 @@ window.live = async (seconds, lines) => {
     { hover: nothing, zoom: nothing, threshold: nothing, cancelled: nothing, select: nothing },
     600,
   );
-  plot.show(held, lines, { measure: "count", colourScale: "log", isDark: false });
+  plot.show(current, lines, { measure: "count", colourScale: "log", isDark: false });
   let at = COLUMNS;
   const measured = await frames(seconds, () => {
     // Columns come round again with a later time.
     const one = ready[at % ready.length]!;
     const fresh: HeatmapColumn = { ...one, start: at * 1e3, end: at * 1e3 + 1e3 };
     at++;
-    const then = advanceHeatmap(held, [fresh], held.total);
-    const change = diffColumns(held, then)!;
-    plot.follow(then, change.replaced, change.appended);
-    held = then;
+    const following = advanceHeatmap(current, [fresh], current.total);
+    const change = diffColumns(current, following)!;
+    plot.follow(following, change.replaced, change.appended);
+    current = following;
   });
   plot.destroy();
   return measured;

@@ -52,18 +52,18 @@ const step = (at: number) => [...new Uint8Array(COLOURS.buffer, 4 * at, 3)] as C
 
 /** The heatmap of a metric on the screen, and the server's columns. */
 async function picture(selector: string) {
-  const asked = await visitor.explore({ selector, ...range, lines: "none" });
-  const parameters = Object.fromEntries(asked.searchParams);
+  const requested = await visitor.explore({ selector, ...range, lines: "none" });
+  const parameters = Object.fromEntries(requested.searchParams);
   // The page requests the indexed form of cells; here the full form.
   delete parameters["cells"];
-  const told = await server.ask<Columns>("/v1/heatmap", parameters);
-  const columns = told.columns.map(parseDistribution);
-  const scale = Scale.around(parseDistribution(told.total).cells.map(finiteBounds));
+  const response = await server.ask<Columns>("/v1/heatmap", parameters);
+  const columns = response.columns.map(parseDistribution);
+  const scale = Scale.around(parseDistribution(response.total).cells.map(finiteBounds));
   const screen = await visitor.cells(columns.length, ROWS);
   const row = (value: number) =>
     Math.min(Math.max(Math.floor(scale.share(value) * ROWS), 0), ROWS - 1);
   const column = (of: number) =>
-    told.columns.findLastIndex((one) => one.start_ns / 1e6 < minute(of));
+    response.columns.findLastIndex((one) => one.start_ns / 1e6 < minute(of));
   return {
     columns,
     scale,
@@ -125,17 +125,18 @@ async function holds(
   expect(await visitor.drawn(), "what is drawn is what was sent").toBe(sent);
   expect(wrong(found)).toEqual([]);
   for (const limit of limits) {
-    await visitor.open("explore", { selector, ...range, threshold: limit });
-    const told = await server.ask<HistogramJson>("/v1/histogram", {
+    await visitor.page.getByLabel("Threshold", { exact: true }).fill(limit);
+    await visitor.page.keyboard.press("Enter");
+    const response = await server.ask<HistogramJson>("/v1/histogram", {
       selector,
       ...range,
       above: limit,
     });
-    const { estimate } = told.above[0]!.count;
-    const said = `${estimate.toLocaleString("en-GB")} of ${sent.toLocaleString("en-GB")} above`;
+    const { estimate } = response.above[0]!.count;
+    const expected = `${estimate.toLocaleString("en-GB")} of ${sent.toLocaleString("en-GB")} above`;
     await expect
       .poll(() => visitor.page.getByTestId("above-threshold").innerText(), { timeout: 20_000 })
-      .toContain(said);
+      .toContain(expected);
   }
   return found;
 }

@@ -11,7 +11,7 @@ let server: Server;
 let browser: Browser;
 let context: BrowserContext;
 let page: Page;
-const troubles: string[] = [];
+const errors: string[] = [];
 const HOUR = 3_600e3;
 const end = Math.floor(Date.now() / 60e3) * 60e3;
 const range = { from: new Date(end - HOUR).toISOString(), to: new Date(end).toISOString() };
@@ -52,18 +52,18 @@ afterAll(async () => {
 });
 
 beforeEach(async () => {
-  troubles.length = 0;
+  errors.length = 0;
   context = await browser.newContext({
     viewport: { width: 1360, height: 900 },
     timezoneId: "Europe/Berlin",
   });
   page = await context.newPage();
-  page.on("pageerror", (error) => troubles.push(String(error)));
+  page.on("pageerror", (error) => errors.push(String(error)));
 });
 
 afterEach(async () => {
   await context.close();
-  expect(troubles).toEqual([]);
+  expect(errors).toEqual([]);
 });
 
 const address = (view: string, settings: Record<string, string>) =>
@@ -107,10 +107,11 @@ test.each(["explore", "spectrum", "compare", "dashboards"])(
       ["-99999999999w", "now"],
       ["9999-01-01", "now"],
     ] as const) {
-      await page.goto("about:blank");
+      // Only the fragment differs from one range to the next: the page is not loaded again.
       await page.goto(
         address(view, { selector: "latency", a: "latency", b: 'latency{host="a"}', from, to }),
       );
+      await expect.poll(() => page.locator("#from").inputValue()).toBe(from);
       await page.getByText("Invalid time range").waitFor({ timeout: 10_000 });
       await page.getByLabel("Earlier").click();
       await page.getByLabel("Zoom out").click();
@@ -199,12 +200,12 @@ test("a browser that denies storage shows the page", async () => {
 });
 
 test("an invalid token has a message, and another can be entered", async () => {
-  const told = {
+  const unauthorized = {
     status: 401,
     contentType: "application/json",
     body: '{"error":"a token is needed"}',
   };
-  await page.route(/\/v1\/status/, (route) => route.fulfill(told));
+  await page.route(/\/v1\/status/, (route) => route.fulfill(unauthorized));
   await page.goto(address("explore", range));
   await page.getByLabel("Token").fill("tökèn🔑");
   await page.getByRole("button", { name: "Sign in" }).click();
@@ -313,13 +314,13 @@ test("a dashboard of hundreds of panels requests those near the screen", async (
     method: "PUT",
     body: JSON.stringify({ schema: 1, title: "Many", panels }),
   });
-  let asked = 0;
-  page.on("request", (request) => void (asked += Number(request.url().includes("/v1/heatmap"))));
+  let requests = 0;
+  page.on("request", (request) => void (requests += Number(request.url().includes("/v1/heatmap"))));
   await page.goto(address("boards", { dashboard: "many", ...range }));
   await page.locator(".heatmap[data-drawn]").first().waitFor();
   // Every panel that was requested is drawn: no other request follows.
-  await expect.poll(() => page.locator(".heatmap[data-drawn]").count()).toBe(asked);
-  expect(asked).toBeLessThan(100);
+  await expect.poll(() => page.locator(".heatmap[data-drawn]").count()).toBe(requests);
+  expect(requests).toBeLessThan(100);
   await page.getByRole("link", { name: "panel 299" }).scrollIntoViewIfNeeded();
   await page
     .locator("section")
@@ -329,18 +330,18 @@ test("a dashboard of hundreds of panels requests those near the screen", async (
 });
 
 test("the page may be served below a path", async () => {
-  const proxy: Http = createServer((asked, answer) => {
-    if (!asked.url!.startsWith("/below/")) return void answer.writeHead(404).end();
-    const { method, headers } = asked;
-    const passed = request(
-      server.url + asked.url!.slice("/below".length),
+  const proxy: Http = createServer((incoming, outgoing) => {
+    if (!incoming.url!.startsWith("/below/")) return void outgoing.writeHead(404).end();
+    const { method, headers } = incoming;
+    const forwarded = request(
+      server.url + incoming.url!.slice("/below".length),
       { method, headers: { ...headers, host: new URL(server.url).host } },
-      (told) => {
-        answer.writeHead(told.statusCode!, told.headers);
-        told.pipe(answer);
+      (response) => {
+        outgoing.writeHead(response.statusCode!, response.headers);
+        response.pipe(outgoing);
       },
     );
-    asked.pipe(passed);
+    incoming.pipe(forwarded);
   });
   await new Promise<void>((done) => proxy.listen(0, "127.0.0.1", done));
   const { port } = proxy.address() as { port: number };

@@ -49,10 +49,10 @@ export async function fio(): Promise<IoCounts | string> {
         "--rate_iops=400,400",
         "--output-format=json",
       ]);
-      const told = JSON.parse(stdout.slice(stdout.indexOf("{"))) as {
+      const report = JSON.parse(stdout.slice(stdout.indexOf("{"))) as {
         jobs: { read: { total_ios: number }; write: { total_ios: number } }[];
       };
-      return { read: told.jobs[0]!.read.total_ios, write: told.jobs[0]!.write.total_ios };
+      return { read: report.jobs[0]!.read.total_ios, write: report.jobs[0]!.write.total_ios };
     } catch (error) {
       const cause = error instanceof Error ? error.message : String(error);
       why = `fio cannot do direct I/O in ${folder}: ${cause}`;

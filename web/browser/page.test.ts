@@ -52,10 +52,13 @@ interface HistogramJson {
 
 test("all that the server counts is drawn", async () => {
   await explore();
-  const told = await server.ask<HistogramJson>("/v1/histogram", { selector: "latency", ...range });
-  expect(told.count).toBeGreaterThan(50_000);
+  const response = await server.ask<HistogramJson>("/v1/histogram", {
+    selector: "latency",
+    ...range,
+  });
+  expect(response.count).toBeGreaterThan(50_000);
   const drawn = Number(await page.locator(".heatmap").getAttribute("data-drawn"));
-  expect(drawn).toBe(told.count);
+  expect(drawn).toBe(response.count);
 });
 
 test("the threshold is dragged, and the page says what the server says", async () => {
@@ -68,20 +71,20 @@ test("the threshold is dragged, and the page says what the server says", async (
   await page.mouse.move(over.x + over.width / 2, box.y - 60, { steps: 8 });
   await page.mouse.up();
   await expect.poll(() => page.url()).not.toContain("threshold=100ms");
-  // From here on by hand, to a round number.
+  // The rest with a typed, round number.
   await page.getByLabel("Threshold", { exact: true }).fill("1.5s");
   await page.keyboard.press("Enter");
-  const told = await server.ask<HistogramJson>("/v1/histogram", {
+  const response = await server.ask<HistogramJson>("/v1/histogram", {
     selector: "latency",
     ...range,
     above: "1.5s",
   });
-  const harmed = told.above[0]!.count.estimate;
-  expect(harmed).toBeGreaterThan(50);
+  const above = response.above[0]!.count.estimate;
+  expect(above).toBeGreaterThan(50);
   await expect
     .poll(() => page.getByTestId("above-threshold").innerText())
     .toContain(
-      `${harmed.toLocaleString("en-GB")} of ${told.count.toLocaleString("en-GB")} above 1.5 s`,
+      `${above.toLocaleString("en-GB")} of ${response.count.toLocaleString("en-GB")} above 1.5 s`,
     );
   await visitor.screenshot("explore");
 });
@@ -98,9 +101,9 @@ test("a stall of a web server appears live, with the counts of the server", asyn
     return server.record("shop", latencies);
   });
   expect(sent).toBe(300);
-  // Nobody touches the page: what is new comes by itself.
+  // Without input, the page appends new data.
   await expect.poll(drawn, { timeout: 20_000 }).toBe(before + sent);
-  // The line is dragged to 1.5 s, as near as a pixel goes.
+  // Drag the line to 1.5 s, to the nearest pixel.
   const line = page.locator(".threshold");
   const box = (await line.boundingBox())!;
   const over = (await page.locator(".heatmap .u-over").boundingBox())!;
@@ -114,25 +117,25 @@ test("a stall of a web server appears live, with the counts of the server", asyn
   const threshold = new URLSearchParams(page.url().split("?")[1]).get("threshold")!;
   expect(parseValue(threshold, "s")).toBeGreaterThanOrEqual(1.49);
   expect(parseValue(threshold, "s")).toBeLessThan(1.6);
-  const told = await server.ask<HistogramJson>("/v1/histogram", {
+  const response = await server.ask<HistogramJson>("/v1/histogram", {
     selector: "shop",
     from: "-15m",
     above: threshold,
   });
-  expect(told.count).toBe(before + sent);
-  expect(told.above[0]!.count.estimate).toBeGreaterThan(30);
+  expect(response.count).toBe(before + sent);
+  expect(response.above[0]!.count.estimate).toBeGreaterThan(30);
   const limit = formatValue(parseValue(threshold, "s"), "s");
-  const said = `${told.above[0]!.count.estimate} of ${told.count} above ${limit}`;
+  const expected = `${response.above[0]!.count.estimate} of ${response.count} above ${limit}`;
   await expect
     .poll(() => page.getByTestId("above-threshold").innerText(), { timeout: 20_000 })
-    .toContain(said);
-  // Whoever is sent the link sees the same.
+    .toContain(expected);
+  // The link shows the same.
   const other = await page.context().newPage();
   await other.goto(page.url());
   await expect
     .poll(() => other.getByTestId("above-threshold").innerText(), { timeout: 20_000 })
-    .toContain(said);
-  expect(Number(await other.locator(".heatmap").getAttribute("data-drawn"))).toBe(told.count);
+    .toContain(expected);
+  expect(Number(await other.locator(".heatmap").getAttribute("data-drawn"))).toBe(response.count);
   expect(await other.locator(".threshold").getAttribute("data-label")).toBe(
     await line.getAttribute("data-label"),
   );
@@ -142,7 +145,7 @@ test("a stall of a web server appears live, with the counts of the server", asyn
 test("a cell has the colour of its count", async () => {
   const minute = 60e3;
   const at = end - 2 * HOUR;
-  // A greater one beside them, for the line of the greatest value lies over its cell.
+  // A larger value too, because the line of the maximum covers its cell.
   const point = (start: number, count: number) => ({
     start,
     end: start + minute,
@@ -178,7 +181,7 @@ test("a cell has the colour of its count", async () => {
       },
       [minutes / 60, (row + 0.5) / ROWS] as const,
     );
-  // A row stands in the column that it ends in.
+  // An interval belongs to the column that contains its end.
   const pixels = ramp(false);
   const bytes = (step: number) => [...new Uint8Array(pixels.buffer, 4 * step, 3)];
   expect(await colour(40.9)).toEqual(bytes(STEPS - 1));
@@ -308,6 +311,33 @@ test("a dashboard is created, saved, exported, deleted and imported", async () =
   ).toEqual(["The shop"]);
 });
 
+test("the percentiles of the spectrum are those of the server, below their headings", async () => {
+  interface QuantilesJson {
+    count: number;
+    unit: string;
+    quantiles: { q: number; value: { estimate: number } }[];
+  }
+  const parameters = { selector: "latency", ...range, q: "0.99" };
+  const { count, unit, quantiles } = await server.ask<QuantilesJson>("/v1/histogram", parameters);
+  await open("spectrum", { selector: "latency", ...range });
+  const table = page.getByRole("table", { name: "Percentiles by powers of ten" });
+  const row = table.getByRole("row").filter({ hasText: /^p99\s/ });
+  await row.waitFor();
+  expect(await table.getByRole("columnheader").allInnerTexts()).toEqual([
+    "percentile",
+    "value",
+    "1 in N",
+    "count above",
+  ]);
+  const [name, value, oneIn, above] = await row.getByRole("cell").allInnerTexts();
+  expect(name).toBe("p99");
+  expect(value).toContain(formatValue(quantiles[0]!.value.estimate, unit));
+  expect(oneIn).toBe("100");
+  expect(above).toBe((count - Math.ceil(0.99 * count)).toLocaleString("en-GB"));
+  const last = await table.getByRole("row").last().getByRole("cell").allInnerTexts();
+  expect([last[0], last[2], last[3]]).toEqual(["max", count.toLocaleString("en-GB"), "0"]);
+});
+
 test("keys do what the pointer does", async () => {
   await explore({ threshold: "1.5s" });
   await page.locator(".heatmap").focus();
@@ -350,7 +380,7 @@ test.each([
 ])("a message says: %s", async (_, settings, expected) => {
   await open("explore", { ...range, ...settings });
   await expect.poll(() => page.locator("main").innerText()).toMatch(expected);
-  // The browser reports the refusal; it is what was asked for.
+  // The browser logs the expected error responses.
   visitor.errors.splice(
     0,
     visitor.errors.length,

@@ -13,7 +13,7 @@ const range = { from: new Date(end - 2 * HOUR).toISOString(), to: new Date(end).
 let server: Server;
 let browser: Browser;
 let page: Page;
-let troubles: string[] = [];
+let errors: string[] = [];
 
 beforeAll(async () => {
   server = await Server.start(false);
@@ -35,13 +35,13 @@ beforeEach(async () => {
     timezoneId: "UTC",
   });
   page = await context.newPage();
-  troubles = [];
-  page.on("pageerror", (error) => troubles.push(String(error)));
+  errors = [];
+  page.on("pageerror", (error) => errors.push(String(error)));
 });
 
 afterEach(async () => {
   await page.context().close();
-  expect(troubles).toEqual([]);
+  expect(errors).toEqual([]);
 });
 
 const address = (view: string, settings: Record<string, string>) =>
@@ -51,7 +51,7 @@ const says = (expected: RegExp) =>
 const HEATMAP = "**/v1/heatmap*";
 
 /** A handler that delays responses until `release`. */
-function held(): { hold: (route: Route) => Promise<void>; release: () => void } {
+function delayed(): { hold: (route: Route) => Promise<void>; release: () => void } {
   let release = () => {};
   const gone = new Promise<void>((done) => (release = done));
   // An aborted request takes no response.
@@ -85,7 +85,7 @@ test("a series without recent data: since when, and a button that goes there", a
 });
 
 test("a late request shows since when, and can be cancelled", async () => {
-  const { hold, release } = held();
+  const { hold, release } = delayed();
   await page.clock.install();
   await page.route(HEATMAP, hold);
   await page.goto(address("explore", { selector: "latency", ...range }));
@@ -140,19 +140,19 @@ test("a server that stopped is retried, and new data appears once it is back", a
 test("an incomplete result describes its gaps", async () => {
   await page.route(HEATMAP, async (route) => {
     const answer = await route.fetch();
-    const told = (await answer.json()) as {
+    const json = (await answer.json()) as {
       columns: { start_ns: number; end_ns: number; gaps: unknown[] }[];
     };
-    const [from, to] = [told.columns[3]!, told.columns[5]!];
-    // One gap touches three columns, and is one.
-    for (const column of told.columns.slice(3, 6))
+    const [from, to] = [json.columns[3]!, json.columns[5]!];
+    // One gap overlaps three columns.
+    for (const column of json.columns.slice(3, 6))
       column.gaps.push({
         start_ns: from.start_ns,
         end_ns: to.end_ns,
         lost: 1_204,
         reason: "the agent's journal was full",
       });
-    await route.fulfill({ response: answer, json: told });
+    await route.fulfill({ response: answer, json });
   });
   await page.goto(address("explore", { selector: "latency", ...range }));
   await says(/Incomplete data: 1,204 values missing: the agent's journal was full\./);

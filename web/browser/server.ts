@@ -21,10 +21,10 @@ export class Server {
     const folder = await mkdtemp(join(tmpdir(), "topdeck-page-"));
     const config = join(folder, "topdeck.toml");
     const off = `[host]\n${COLLECTORS.map((name) => `${name} = false\n`).join("")}`;
-    const told = typeof host === "string" ? `[host]\n${host}` : host ? "" : off;
+    const table = typeof host === "string" ? `[host]\n${host}` : host ? "" : off;
     await writeFile(
       config,
-      `${all}\n[http]\nlisten = ["127.0.0.1:0"]\n[statsd]\nudp = []\n${told}`,
+      `${all}\n[http]\nlisten = ["127.0.0.1:0"]\n[statsd]\nudp = []\n${table}`,
     );
     const program =
       process.env["TOPDECK_BIN"] ??
@@ -32,13 +32,13 @@ export class Server {
     const child = spawn(program, ["serve", "--config", config, "--data", join(folder, "data")], {
       stdio: ["ignore", "pipe", "pipe"],
     });
-    let said = "";
-    child.stdout.on("data", (data) => (said += data));
-    child.stderr.on("data", (data) => (said += data));
+    let output = "";
+    child.stdout.on("data", (data) => (output += data));
+    child.stderr.on("data", (data) => (output += data));
     // The kernel chooses the port; topdeck logs it when it is ready.
     const url = await new Promise<string | undefined>((done) => {
       const look = () => {
-        const address = /HTTP and OTLP at (http:[^\s,]+)\n/.exec(said);
+        const address = /HTTP and OTLP at (http:[^\s,]+)\n/.exec(output);
         if (address) done(address[1]);
       };
       child.stdout.on("data", look);
@@ -47,7 +47,7 @@ export class Server {
     });
     if (url) return new Server(child, folder, url);
     await rm(folder, { recursive: true, force: true });
-    throw new Error(`topdeck did not start: ${said}`);
+    throw new Error(`topdeck did not start: ${output}`);
   }
 
   get pid(): number | undefined {

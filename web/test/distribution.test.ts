@@ -15,7 +15,7 @@ test.each([
   expect(THREE.quantile(q)).toMatchObject({ lower, upper });
 });
 
-test("values of a cell are taken as evenly spread", () => {
+test("values are spread evenly within a cell", () => {
   expect(THREE.quantile(0.25)!.estimate).toBeCloseTo(10 / 3);
   expect(THREE.quantile(0.5)!.estimate).toBeCloseTo(20 / 3);
 });
@@ -48,20 +48,20 @@ test("merging loses nothing", () => {
   expect(merged.sum.estimate).toBe(91);
 });
 
-test("the least and the greatest are as well known as somebody told", () => {
+test("recorded extremes are exact", () => {
   const ends = { min: exact(3), max: exact(31) };
-  const told = new Distribution(THREE.cells, THREE.sum, ends);
-  expect([told.min, told.max, told.quantile(0), told.quantile(1)]).toEqual([
-    exact(3),
-    exact(31),
-    exact(3),
-    exact(31),
-  ]);
-  expect(told.quantile(0.5)).toEqual(THREE.quantile(0.5));
+  const distribution = new Distribution(THREE.cells, THREE.sum, ends);
+  expect([
+    distribution.min,
+    distribution.max,
+    distribution.quantile(0),
+    distribution.quantile(1),
+  ]).toEqual([exact(3), exact(31), exact(3), exact(31)]);
+  expect(distribution.quantile(0.5)).toEqual(THREE.quantile(0.5));
   const other = new Distribution([cell(20, 40, 1)], exact(35), { min: exact(35), max: exact(35) });
-  const merged = Distribution.merged([told, Distribution.EMPTY, other]);
+  const merged = Distribution.merged([distribution, Distribution.EMPTY, other]);
   expect([merged.min, merged.max]).toEqual([exact(3), exact(35)]);
-  expect(Distribution.merged([told, THREE]).max).toEqual(THREE.max);
+  expect(Distribution.merged([distribution, THREE]).max).toEqual(THREE.max);
 });
 
 test("nothing has no statistics", () => {

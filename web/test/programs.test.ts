@@ -13,7 +13,7 @@ function serve(
   series: { name: string; unit: string | null }[],
   times: Record<string, [Labels, number][]> = {},
 ): void {
-  const told = (kind: string, unit: string | null, data: unknown) => ({
+  const result = (kind: string, unit: string | null, data: unknown) => ({
     kind,
     unit,
     data,
@@ -51,12 +51,12 @@ function serve(
             series: series.map((one) => ({ ...one, labels: {}, kind: "cumulative histograms" })),
           }
         : query in answers
-          ? told(
+          ? result(
               "vector",
               null,
               answers[query]!.map(([labels, value]) => ({ labels, points: points(value) })),
             )
-          : told(
+          : result(
               "vector",
               "ns",
               (times[query] ?? []).map(([labels, count]) => ({

@@ -201,9 +201,9 @@ test("every resource has its rows, and every query selects the host alone", () =
     "machine",
   ]);
   expect(bare.flatMap(all).some((one) => one.isKnown)).toBe(false);
-  const asked = buildQueries('a"b', WINDOW);
-  expect(asked.length).toBe(FIGURES.length + 1);
-  for (const text of asked) {
+  const queries = buildQueries('a"b', WINDOW);
+  expect(queries.length).toBe(FIGURES.length + 1);
+  for (const text of queries) {
     expect(text).toContain('host="a\\"b"');
     expect(text.match(/host_\w+\{/g)).toHaveLength(text.match(/host="/g)!.length);
     expect(text).toContain("[10000ms]");
