@@ -9,7 +9,12 @@ export default defineConfig({
   base: "./",
   plugins: [svelte()],
   // The policy of the page allows no inline data.
-  build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false }, reportCompressedSize: true },
+  build: {
+    target: "es2022",
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: true,
+  },
   test: { include: ["test/**/*.test.ts"] },
   server: { proxy: { "/v1": server, "/api": server } },
 });

@@ -1,24 +1,24 @@
-/** What the picture costs: 1,000 columns of 300 rows, a new column each frame, beside a page that does nothing. */
+/** Cost of a live heatmap of 1,000 × 300 cells, a new column each frame, and of an empty page. */
 
 import "uplot/dist/uPlot.min.css";
 import "../src/app.css";
 
-import type { Column, Heatmap } from "../src/lib/api";
+import type { HeatmapColumn, Heatmap } from "../src/lib/api";
 import { Distribution } from "../src/lib/distribution";
-import { difference, moved } from "../src/lib/live";
-import { Plot } from "../src/lib/plot";
+import { diffColumns, advanceHeatmap } from "../src/lib/live";
+import { HeatmapPlot } from "../src/lib/heatmapPlot";
 import { random } from "./traffic";
 
 const COLUMNS = 1_000;
-/** Buckets of a column that are not empty, as in the recordings that the target was set with: 216,000 cells in all. */
+/** Non-empty buckets of a column: 216,000 cells, as in the recordings behind the target. */
 const CELLS = 216;
 
 export interface Measured {
   frames: number;
   seconds: number;
-  /** Script of each update, in milliseconds. */
+  /** Script time of each update, in milliseconds. */
   updates: number[];
-  /** Bytes of the heap before and after, if the browser tells. */
+  /** Bytes of the heap before and after, if the browser reports them. */
   heap: [number, number];
 }
 
@@ -32,7 +32,7 @@ declare global {
 
 const next = random(3);
 
-function column(at: number): Column {
+function column(at: number): HeatmapColumn {
   const cells = Array.from({ length: CELLS }, (_, cell) => {
     const lower = 1e3 * 1.05 ** cell;
     return { lower, upper: lower * 1.05, count: 1 + Math.floor(1e4 * next() ** 8) };
@@ -42,7 +42,9 @@ function column(at: number): Column {
 
 const heap = () => {
   window.gc?.();
-  return (performance as unknown as { memory?: { usedJSHeapSize: number } }).memory?.usedJSHeapSize ?? 0;
+  return (
+    (performance as unknown as { memory?: { usedJSHeapSize: number } }).memory?.usedJSHeapSize ?? 0
+  );
 };
 
 async function frames(seconds: number, each: () => void): Promise<Measured> {
@@ -61,7 +63,12 @@ async function frames(seconds: number, each: () => void): Promise<Measured> {
     };
     requestAnimationFrame(frame);
   });
-  return { frames: count, seconds: (performance.now() - start) / 1e3, updates, heap: [before, heap()] };
+  return {
+    frames: count,
+    seconds: (performance.now() - start) / 1e3,
+    updates,
+    heap: [before, heap()],
+  };
 }
 
 window.empty = (seconds) => frames(seconds, () => undefined);
@@ -69,7 +76,7 @@ window.empty = (seconds) => frames(seconds, () => undefined);
 window.live = async (seconds, lines) => {
   const host = document.getElementById("host")!;
   const ready = Array.from({ length: 2 * COLUMNS }, (_, at) => column(at));
-  let held: Heatmap = {
+  let current: Heatmap = {
     selector: "bench",
     series: 1,
     unit: "ns",
@@ -80,18 +87,22 @@ window.live = async (seconds, lines) => {
     columns: ready.slice(0, COLUMNS),
   };
   const nothing = () => undefined;
-  const plot = new Plot(host, { hover: nothing, zoom: nothing, threshold: nothing, cancelled: nothing, select: nothing }, 600);
-  plot.show(held, lines, { measure: "count", colouring: "log", isDark: false });
+  const plot = new HeatmapPlot(
+    host,
+    { hover: nothing, zoom: nothing, threshold: nothing, cancelled: nothing, select: nothing },
+    600,
+  );
+  plot.show(current, lines, { measure: "count", colourScale: "log", isDark: false });
   let at = COLUMNS;
   const measured = await frames(seconds, () => {
     // Columns come round again with a later time.
     const one = ready[at % ready.length]!;
-    const fresh: Column = { ...one, start: at * 1e3, end: at * 1e3 + 1e3 };
+    const fresh: HeatmapColumn = { ...one, start: at * 1e3, end: at * 1e3 + 1e3 };
     at++;
-    const then = moved(held, [fresh], held.total);
-    const change = difference(held, then)!;
-    plot.follow(then, change.replaced, change.pushed);
-    held = then;
+    const following = advanceHeatmap(current, [fresh], current.total);
+    const change = diffColumns(current, following)!;
+    plot.follow(following, change.replaced, change.appended);
+    current = following;
   });
   plot.destroy();
   return measured;

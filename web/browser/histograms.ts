@@ -1,8 +1,8 @@
-/** Histograms of several schemes as their senders write them: OTLP's exponential and explicit buckets, Circonus' log-linear ones. */
+/** Histograms as senders encode them: OTLP exponential and explicit, Circonus log-linear. */
 
-/** Counts of a scale, by the place of the bucket: that of values in (base^place, base^(place + 1)]. */
+/** Counts by bucket index: bucket i has the values in (base^i, base^(i + 1)]. */
 export interface Exponential {
-  /** When it ended, in milliseconds since 1970. */
+  /** End of the interval, in milliseconds since 1970. */
   end: number;
   scale: number;
   zero?: number;
@@ -10,17 +10,21 @@ export interface Exponential {
   negative?: Record<number, number>;
 }
 
-/** One count more than there are bounds: the first bucket has no lower end, the last no upper one. */
+/** One count more than bounds: the first and the last bucket are open. */
 export interface Explicit {
   end: number;
   bounds: readonly number[];
   counts: readonly number[];
 }
 
-/** How long each was put together. */
+/** Length of each interval, in milliseconds. */
 export const INTERVAL = 10e3;
 
-export function exponential(metric: string, labels: Record<string, string>, of: readonly Exponential[]): string {
+export function exponential(
+  metric: string,
+  labels: Record<string, string>,
+  of: readonly Exponential[],
+): string {
   const dataPoints = of.map(({ end, scale, zero = 0, positive = {}, negative = {} }) => ({
     ...head(end, labels),
     count: String(zero + sum(Object.values(positive)) + sum(Object.values(negative))),
@@ -29,10 +33,17 @@ export function exponential(metric: string, labels: Record<string, string>, of: 
     positive: buckets(positive),
     negative: buckets(negative),
   }));
-  return document({ name: metric, exponentialHistogram: { aggregationTemporality: 1, dataPoints } });
+  return document({
+    name: metric,
+    exponentialHistogram: { aggregationTemporality: 1, dataPoints },
+  });
 }
 
-export function explicit(metric: string, labels: Record<string, string>, of: readonly Explicit[]): string {
+export function explicit(
+  metric: string,
+  labels: Record<string, string>,
+  of: readonly Explicit[],
+): string {
   const dataPoints = of.map(({ end, bounds, counts }) => ({
     ...head(end, labels),
     count: String(sum(counts)),
@@ -42,10 +53,10 @@ export function explicit(metric: string, labels: Record<string, string>, of: rea
   return document({ name: metric, histogram: { aggregationTemporality: 1, dataPoints } });
 }
 
-/** Two digits and an exponent for each bucket: `[-17, -3, 5]` are five values from −1.8·10⁻³ to −1.7·10⁻³. */
+/** Two digits and an exponent: `[-17, -3, 5]` is five values from −1.8·10⁻³ to −1.7·10⁻³. */
 export type Bin = readonly [digits: number, exponent: number, count: number];
 
-/** An HTTPTrap body with circllhist in base64: its length, then digits, exponent, bytes of the count less one, the count. */
+/** An HTTPTrap body with a circllhist in base64: length; digits, exponent, size − 1, count. */
 export function logLinear(metric: string, end: number, bins: readonly Bin[]): string {
   const bytes = Buffer.alloc(2 + 7 * bins.length);
   bytes.writeUInt16BE(bins.length, 0);
@@ -67,7 +78,10 @@ function head(end: number, labels: Record<string, string>) {
   return {
     startTimeUnixNano: `${end - INTERVAL}000000`,
     timeUnixNano: `${end}000000`,
-    attributes: Object.entries(labels).map(([key, value]) => ({ key, value: { stringValue: value } })),
+    attributes: Object.entries(labels).map(([key, value]) => ({
+      key,
+      value: { stringValue: value },
+    })),
   };
 }
 
@@ -76,7 +90,10 @@ function buckets(counts: Record<number, number>) {
   if (places.length === 0) return { offset: 0, bucketCounts: [] };
   const offset = Math.min(...places);
   const length = Math.max(...places) - offset + 1;
-  return { offset, bucketCounts: Array.from({ length }, (_, at) => String(counts[offset + at] ?? 0)) };
+  return {
+    offset,
+    bucketCounts: Array.from({ length }, (_, at) => String(counts[offset + at] ?? 0)),
+  };
 }
 
 function document(metric: object): string {

@@ -1,10 +1,12 @@
-/** A topdeck of its own for a test: started, given something to show, and stopped. */
+/** A topdeck server for a test file. */
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
+/** Settings of `[host]` that enable a collector. */
+const COLLECTORS = ["procfs", "block_io", "run_queue", "processes", "hiccup", "programs"];
 const ROOT = resolve(import.meta.dirname, "../..");
 
 export class Server {
@@ -14,22 +16,29 @@ export class Server {
     readonly url: string,
   ) {}
 
-  /** `host` has this host's own measurements too, or those that its settings say. `all` are settings of everything. */
+  /** `host`: whether the host is measured, or its settings. `all`: settings outside of tables. */
   static async start(host: boolean | string, all = ""): Promise<Server> {
     const folder = await mkdtemp(join(tmpdir(), "topdeck-page-"));
     const config = join(folder, "topdeck.toml");
-    const off = "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n";
-    const told = typeof host === "string" ? `[host]\n${host}` : host ? "" : off;
-    await writeFile(config, `${all}\n[http]\nlisten = ["127.0.0.1:0"]\n[statsd]\nudp = []\n${told}`);
-    const program = process.env["TOPDECK_BIN"] ?? resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
-    const child = spawn(program, ["serve", "--config", config, "--data", join(folder, "data")], { stdio: ["ignore", "pipe", "pipe"] });
-    let said = "";
-    child.stdout.on("data", (data) => (said += data));
-    child.stderr.on("data", (data) => (said += data));
+    const off = `[host]\n${COLLECTORS.map((name) => `${name} = false\n`).join("")}`;
+    const table = typeof host === "string" ? `[host]\n${host}` : host ? "" : off;
+    await writeFile(
+      config,
+      `${all}\n[http]\nlisten = ["127.0.0.1:0"]\n[statsd]\nudp = []\n${table}`,
+    );
+    const program =
+      process.env["TOPDECK_BIN"] ??
+      resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
+    const child = spawn(program, ["serve", "--config", config, "--data", join(folder, "data")], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    let output = "";
+    child.stdout.on("data", (data) => (output += data));
+    child.stderr.on("data", (data) => (output += data));
     // The kernel chooses the port; topdeck logs it when it is ready.
     const url = await new Promise<string | undefined>((done) => {
       const look = () => {
-        const address = /HTTP and OTLP at (http:[^\s,]+)\n/.exec(said);
+        const address = /HTTP and OTLP at (http:[^\s,]+)\n/.exec(output);
         if (address) done(address[1]);
       };
       child.stdout.on("data", look);
@@ -38,7 +47,7 @@ export class Server {
     });
     if (url) return new Server(child, folder, url);
     await rm(folder, { recursive: true, force: true });
-    throw new Error(`topdeck did not start: ${said}`);
+    throw new Error(`topdeck did not start: ${output}`);
   }
 
   get pid(): number | undefined {
@@ -60,7 +69,7 @@ export class Server {
     return (await answer.json()) as T;
   }
 
-  /** Hands in what some sender wrote. */
+  /** Sends a request body of some sender. */
   async post(path: string, body: string): Promise<unknown> {
     const headers = body.startsWith("{") ? { "Content-Type": "application/json" } : {};
     const answer = await fetch(this.url + path, { method: "POST", headers, body });
@@ -69,12 +78,13 @@ export class Server {
     return text === "" ? undefined : JSON.parse(text);
   }
 
-  /** Values that were measured just now, in milliseconds. */
+  /** Records values in milliseconds, with the current time. */
   async record(metric: string, values: readonly number[]): Promise<void> {
-    if (values.length > 0) await this.post(`/v1/record?metric=${metric}&unit=ms`, values.join("\n"));
+    if (values.length > 0)
+      await this.post(`/v1/record?metric=${metric}&unit=ms`, values.join("\n"));
   }
 
-  /** Sends distributions with their times, as an OpenTelemetry SDK does. */
+  /** Sends distributions with their times as OTLP. */
   async send(metric: string, points: readonly Point[]): Promise<void> {
     for (let from = 0; from < points.length; from += 500) {
       await this.post("/v1/metrics", document(metric, points.slice(from, from + 500)));
@@ -82,7 +92,7 @@ export class Server {
   }
 }
 
-/** What was measured in an interval: milliseconds since 1970, and latencies in seconds. */
+/** An interval in milliseconds since 1970, and its latencies in seconds. */
 export interface Point {
   start: number;
   end: number;
@@ -103,7 +113,10 @@ function document(metric: string, points: readonly Point[]): string {
     return {
       startTimeUnixNano: `${Math.round(point.start)}000000`,
       timeUnixNano: `${Math.round(point.end)}000000`,
-      attributes: Object.entries(point.labels).map(([key, value]) => ({ key, value: { stringValue: value } })),
+      attributes: Object.entries(point.labels).map(([key, value]) => ({
+        key,
+        value: { stringValue: value },
+      })),
       count: String(point.values.length),
       sum: point.values.reduce((a, b) => a + b, 0),
       min: Math.min(...point.values),
@@ -113,6 +126,8 @@ function document(metric: string, points: readonly Point[]): string {
       positive: { offset, bucketCounts: Array.from(counts, (count) => String(count ?? 0)) },
     };
   });
-  const metrics = [{ name: metric, unit: "s", exponentialHistogram: { aggregationTemporality: 1, dataPoints } }];
+  const metrics = [
+    { name: metric, unit: "s", exponentialHistogram: { aggregationTemporality: 1, dataPoints } },
+  ];
   return JSON.stringify({ resourceMetrics: [{ scopeMetrics: [{ metrics }] }] });
 }

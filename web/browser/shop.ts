@@ -1,18 +1,21 @@
-/** A web server that stalls once, and a client that does not wait for it to send the next request. */
+/** A web server that stalls once, and a client that sends on a fixed schedule. */
 
 import { createServer, type Server as Http } from "node:http";
 import { performance } from "node:perf_hooks";
 
 /** Milliseconds. */
-export interface Run {
+export interface StallSchedule {
   length: number;
   every: number;
   stallAt: number;
   stall: number;
 }
 
-/** Latencies from when each request should have left; given on about twice a second. */
-export async function shop({ length, every, stallAt, stall }: Run, told: (latencies: number[]) => Promise<void>): Promise<void> {
+/** Latencies from the scheduled time of each request, passed on about twice a second. */
+export async function shop(
+  { length, every, stallAt, stall }: StallSchedule,
+  onLatencies: (latencies: number[]) => Promise<void>,
+): Promise<void> {
   const start = performance.now();
   const http: Http = createServer((_, response) => {
     const at = performance.now() - start;
@@ -32,10 +35,10 @@ export async function shop({ length, every, stallAt, stall }: Run, told: (latenc
       latencies.push(performance.now() - start - intended);
     };
     open.push(request());
-    if (latencies.length > 500 / every) await told(latencies.splice(0));
+    if (latencies.length > 500 / every) await onLatencies(latencies.splice(0));
   }
   await Promise.all(open);
-  await told(latencies);
+  await onLatencies(latencies);
   latencies = [];
   http.close();
 }

@@ -1,8 +1,8 @@
-/** Traffic as services have it, always the same: most requests quick, a slow kind, and a stall in one version on one host. */
+/** Deterministic traffic: fast requests, a slow class, and a stall of one host and version. */
 
 import type { Point } from "./server";
 
-/** Numbers from 0 to 1, the same each time (mulberry32, Tommy Ettinger 2017, public domain). */
+/** Reproducible numbers in [0, 1) (mulberry32, Tommy Ettinger 2017, public domain). */
 export function random(seed: number): () => number {
   let state = seed;
   return () => {
@@ -23,7 +23,7 @@ export interface Traffic {
   requests: number;
 }
 
-/** The stall: a part of the requests of host `web-2` takes some seconds, in the ninth tenth of the time. */
+/** In the ninth tenth of the range, some requests of host `web-2` take seconds. */
 export function traffic({ end, hours, interval, requests }: Traffic): Point[] {
   const next = random(7);
   const normal = () => Math.sqrt(-2 * Math.log(next() || 1e-9)) * Math.cos(2 * Math.PI * next());
@@ -38,13 +38,21 @@ export function traffic({ end, hours, interval, requests }: Traffic): Point[] {
       const count = Math.max(1, Math.round(requests * (0.5 + busy)));
       for (let one = 0; one < count; one++) {
         const kind = next();
-        let value = kind < 0.9 ? 0.012 * Math.exp(0.35 * normal()) : 0.11 * Math.exp(0.3 * normal() + 0.3 * busy);
+        let value =
+          kind < 0.9
+            ? 0.012 * Math.exp(0.35 * normal())
+            : 0.11 * Math.exp(0.3 * normal() + 0.3 * busy);
         if (kind > 0.9995) value = 0.9 * Math.exp(0.3 * normal());
         if (isStalled && next() < 0.04) value = 1.2 + 2.4 * next();
         values.push(value);
       }
       const version = part > 0.5 ? "1.5" : "1.4";
-      points.push({ start: at, end: at + interval, labels: { host, service: "cart", version }, values });
+      points.push({
+        start: at,
+        end: at + interval,
+        labels: { host, service: "cart", version },
+        values,
+      });
     }
   }
   return points;

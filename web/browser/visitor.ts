@@ -1,35 +1,66 @@
-/** Somebody who looks at the page: a browser of its own, and what can be read off the screen. */
+/** A browser with one page: navigation, errors, and measurements of the screen. */
 
 import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { mkdir } from "node:fs/promises";
+import { join, resolve } from "node:path";
 
 import { chromium, type Browser, type Page } from "playwright-core";
 
 import type { Server } from "./server";
 
-/** Given to the page as a text: its policy lets no script in. */
-const AXE = readFileSync(resolve(import.meta.dirname, "../node_modules/axe-core/axe.min.js"), "utf8");
+/**
+ * `TOPDECK_SCREENSHOTS=docs/images` writes screenshots of the views there, and
+ * `TOPDECK_SCREENSHOTS_ALL=1` of all widths and themes.
+ */
+const SCREENSHOTS = process.env["TOPDECK_SCREENSHOTS"];
+export const HAS_ALL_SCREENSHOTS = process.env["TOPDECK_SCREENSHOTS_ALL"] === "1";
+/** Evaluated as a string: the page's content security policy allows no script. */
+const AXE = readFileSync(
+  resolve(import.meta.dirname, "../node_modules/axe-core/axe.min.js"),
+  "utf8",
+);
 
 /** Red, green, blue. */
 export type Colour = [number, number, number];
 
+/** Charts follow a resized box one frame later, and boxes of charts one after that. */
+export async function settled(page: Page): Promise<void> {
+  await page.evaluate(async () => {
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    for (let count = 0; count < 4; count++) await frame();
+  });
+}
+
 export class Visitor {
-  /** What the page complained of, and what it asked of anybody else. */
-  readonly troubles: string[] = [];
+  /** Errors of the page, and requests to other hosts. */
+  readonly errors: string[] = [];
 
   private constructor(
     private readonly browser: Browser,
     private readonly server: Server,
     readonly page: Page,
   ) {
-    page.on("console", (message) => message.type() === "error" && this.troubles.push(message.text()));
-    page.on("pageerror", (error) => this.troubles.push(String(error)));
-    page.on("request", (request) => request.url().startsWith(server.url) || this.troubles.push(`asked elsewhere: ${request.url()}`));
+    page.on("console", (message) => message.type() === "error" && this.errors.push(message.text()));
+    page.on("pageerror", (error) => this.errors.push(String(error)));
+    page.on(
+      "request",
+      (request) =>
+        request.url().startsWith(server.url) ||
+        this.errors.push(`request to another host: ${request.url()}`),
+    );
   }
 
   static async start(server: Server): Promise<Visitor> {
-    const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
-    const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, deviceScaleFactor: 1, colorScheme: "light", timezoneId: "UTC" });
+    const browser = await chromium.launch({
+      executablePath: "/usr/bin/chromium",
+      args: ["--no-sandbox", "--disable-gpu"],
+    });
+    const context = await browser.newContext({
+      viewport: { width: 1360, height: 900 },
+      deviceScaleFactor: 1,
+      colorScheme: "light",
+      timezoneId: "UTC",
+    });
     return new Visitor(browser, server, await context.newPage());
   }
 
@@ -42,45 +73,80 @@ export class Visitor {
     await this.page.goto(`${this.server.url}/#/${view}?${new URLSearchParams(settings)}`);
   }
 
-  /** Explore, when its picture is there; the answer that it was drawn from was asked for by this address. */
+  /** Opens Explore and waits for the heatmap; returns the URL of its request. */
   async explore(settings: Record<string, string>): Promise<URL> {
-    const asked = this.page.waitForRequest((request) => request.url().includes("/v1/heatmap"));
+    const requested = this.page.waitForRequest((request) => request.url().includes("/v1/heatmap"));
     await this.open("explore", settings);
-    await this.page.locator(".picture[data-drawn]").waitFor();
-    return new URL((await asked).url());
+    await this.page.locator(".heatmap[data-drawn]").waitFor();
+    return new URL((await requested).url());
   }
 
-  /** What keeps people from using what is shown now, at a width and in light or dark: what is too wide, and what axe finds serious. */
+  /** Overflow, and serious findings of axe, at a width and in a theme. */
   async obstacles(width: number, colorScheme: "light" | "dark"): Promise<string[]> {
     await this.page.setViewportSize({ width, height: 900 });
     await this.page.emulateMedia({ colorScheme });
-    // Pictures follow the width when it has settled.
-    await this.page.waitForTimeout(300);
-    const beyond = await this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    await settled(this.page);
+    const overflow = await this.overflow();
     await this.page.evaluate(AXE);
-    interface Finding { id: string; impact: string; nodes: { html: string }[] }
+    interface Finding {
+      id: string;
+      impact: string;
+      nodes: { html: string }[];
+    }
     const { violations } = (await this.page.evaluate("axe.run()")) as { violations: Finding[] };
-    const serious = violations.filter((one) => one.impact === "serious" || one.impact === "critical");
-    const found = serious.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" ")}`);
-    return beyond > 0 ? [`${beyond} px too wide`, ...found] : found;
+    const serious = violations.filter(
+      (one) => one.impact === "serious" || one.impact === "critical",
+    );
+    const found = serious.map(
+      (one) =>
+        `${one.id}: ${one.nodes
+          .map((node) => node.html)
+          .slice(0, 3)
+          .join(" ")}`,
+    );
+    return overflow > 0 ? [`${overflow} px too wide`, ...found] : found;
   }
 
-  /** What all cells on the screen say together. */
+  /** Pixels by which the page is wider than the window. */
+  async overflow(): Promise<number> {
+    return this.page.evaluate(
+      () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    );
+  }
+
+  /** Writes a screenshot, if there is a folder for them. */
+  async screenshot(name: string): Promise<void> {
+    if (!SCREENSHOTS) return;
+    const folder = resolve(import.meta.dirname, "../..", SCREENSHOTS);
+    await mkdir(folder, { recursive: true });
+    await settled(this.page);
+    await this.page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
+  }
+
+  /** The sum of all cells on the screen. */
   async drawn(): Promise<number> {
-    return Number(await this.page.locator(".picture").first().getAttribute("data-drawn"));
+    return Number(await this.page.locator(".heatmap").first().getAttribute("data-drawn"));
   }
 
-  /** Colours in the middle of each cell, column after column, each from the bottom: what a person sees, not what was meant. */
+  /** Colours on the screen at the centre of each cell, column by column, bottom first. */
   async cells(columns: number, rows: number): Promise<Colour[][]> {
     return this.page.evaluate(
       ([columns, rows]) => {
-        const canvas = document.querySelector<HTMLCanvasElement>(".picture canvas")!;
-        const [over, whole] = [document.querySelector(".picture .u-over")!, canvas].map((one) => one.getBoundingClientRect()) as [DOMRect, DOMRect];
-        const { data, width } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+        const canvas = document.querySelector<HTMLCanvasElement>(".heatmap canvas")!;
+        const [over, whole] = [document.querySelector(".heatmap .u-over")!, canvas].map((one) =>
+          one.getBoundingClientRect(),
+        ) as [DOMRect, DOMRect];
+        const { data, width } = canvas
+          .getContext("2d")!
+          .getImageData(0, 0, canvas.width, canvas.height);
         return Array.from({ length: columns }, (_, column) =>
           Array.from({ length: rows }, (_, row) => {
-            const x = Math.floor((over.left - whole.left + (over.width * (column + 0.5)) / columns) * devicePixelRatio);
-            const y = Math.floor((over.top - whole.top + over.height * (1 - (row + 0.5) / rows)) * devicePixelRatio);
+            const x = Math.floor(
+              (over.left - whole.left + (over.width * (column + 0.5)) / columns) * devicePixelRatio,
+            );
+            const y = Math.floor(
+              (over.top - whole.top + over.height * (1 - (row + 0.5) / rows)) * devicePixelRatio,
+            );
             const at = 4 * (y * width + x);
             return [data[at]!, data[at + 1]!, data[at + 2]!] as [number, number, number];
           }),

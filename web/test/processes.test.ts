@@ -1,36 +1,83 @@
 import { expect, test } from "vitest";
 
 import { Distribution, exact } from "../src/lib/distribution";
-import { filtered, lines, sorted, type Line, type Process, type Table } from "../src/lib/processes";
+import {
+  filterRows,
+  joinRows,
+  sortRows,
+  type ProcessRow,
+  type Process,
+  type ProcessList,
+} from "../src/lib/processes";
 import type { Program } from "../src/lib/programs";
 
-const process = (pid: number, name: string, processors: number | null, resident_bytes = 0): Process => ({ pid, name, state: "S", threads: 1, processors, resident_bytes });
-const table = (...processes: Process[]): Table => ({ host: "box", why: null, over_seconds: 1, found: processes.length, processes });
+const process = (
+  pid: number,
+  name: string,
+  processors: number | null,
+  resident_bytes = 0,
+): Process => ({ pid, name, state: "S", threads: 1, processors, resident_bytes });
+const table = (...processes: Process[]): ProcessList => ({
+  host: "box",
+  why: null,
+  over_seconds: 1,
+  found: processes.length,
+  processes,
+});
 
-/** A program with so many equal times, in a unit. */
-function program(pid: string, name: string, more: Partial<Program> = {}, times = 0, unit = "ns"): Program {
+/** A program with `times` equal latencies. */
+function program(
+  pid: string,
+  name: string,
+  more: Partial<Program> = {},
+  times = 0,
+  unit = "ns",
+): Program {
   const at = exact(1_000);
-  const distribution = new Distribution([{ lower: 1_000, upper: 1_000, count: times }], exact(1_000 * times), { min: at, max: at });
+  const distribution = new Distribution(
+    [{ lower: 1_000, upper: 1_000, count: times }],
+    exact(1_000 * times),
+    { min: at, max: at },
+  );
   const timing = times > 0 ? { metric: "answer", unit, distribution, selector: "answer" } : null;
-  return { id: `${name} ${pid}`, process: name, pid, isNamespaced: false, format: "", isUp: true, timing, inFlight: null, oldest: null, end: null, ...more };
+  return {
+    id: `${name} ${pid}`,
+    process: name,
+    pid,
+    isNamespaced: false,
+    format: "",
+    isUp: true,
+    timing,
+    inFlight: null,
+    oldest: null,
+    exit: null,
+    ...more,
+  };
 }
 
-const names = (of: readonly Line[]) => of.map((one) => `${one.name} ${one.pid}`);
+const names = (of: readonly ProcessRow[]) => of.map((one) => `${one.name} ${one.pid}`);
 
-test("a program and its process are one row, and a number of another namespace is nobody's", () => {
-  const told = lines(table(process(7, "java", 0.5), process(9, "sh", 0)), [program("7", "Main"), program("9", "worker", { isNamespaced: true })]);
-  expect(names(told)).toEqual(["Main 7", "worker 9", "sh 9"]);
-  expect(told.map((one) => [one.process?.processors ?? null, one.program !== null])).toEqual([
+test("a program and its process are one row, unless its PID is of another namespace", () => {
+  const rows = joinRows(table(process(7, "java", 0.5), process(9, "sh", 0)), [
+    program("7", "Main"),
+    program("9", "worker", { isNamespaced: true }),
+  ]);
+  expect(names(rows)).toEqual(["Main 7", "worker 9", "sh 9"]);
+  expect(rows.map((one) => [one.process?.processors ?? null, one.program !== null])).toEqual([
     [0.5, true],
     [null, true],
     [0, false],
   ]);
-  expect(names(lines(null, [program("7", "Main")]))).toEqual(["Main 7"]);
+  expect(names(joinRows(null, [program("7", "Main")]))).toEqual(["Main 7"]);
 });
 
-test("what is most comes first, what is not known last, either way", () => {
-  const of = lines(table(process(1, "a", 0.1, 5), process(2, "b", null, 9), process(3, "c", 0.7, 7)), []);
-  const order = (by: Parameters<typeof sorted>[1], isReversed = false) => names(sorted(of, by, isReversed, 1_000)).join(", ");
+test("the largest comes first, unknown values last in either direction", () => {
+  const of = joinRows(
+    table(process(1, "a", 0.1, 5), process(2, "b", null, 9), process(3, "c", 0.7, 7)),
+    [],
+  );
+  const order = (by: Parameters<typeof sortRows>[1], isReversed = false) =>
+    names(sortRows(of, by, isReversed, 1_000)).join(", ");
   expect(order("cpu")).toBe("c 3, a 1, b 2");
   expect(order("cpu", true)).toBe("a 1, c 3, b 2");
   expect(order("memory")).toBe("b 2, c 3, a 1");
@@ -39,19 +86,25 @@ test("what is most comes first, what is not known last, either way", () => {
   expect(order("rate")).toBe("a 1, b 2, c 3");
 });
 
-test("times are put beside each other whatever their unit, and counts by what there is", () => {
-  const of = lines(null, [program("1", "slow", {}, 2, "ms"), program("2", "fast", { inFlight: [1, 2, 0, 0, 0], oldest: 4 }, 9), program("3", "idle", { inFlight: [0, 0, 0, 0, 0] })]);
-  expect(names(sorted(of, "p99", false, 1_000))).toEqual(["slow 1", "fast 2", "idle 3"]);
-  expect(names(sorted(of, "rate", false, 1_000))).toEqual(["fast 2", "slow 1", "idle 3"]);
-  expect(names(sorted(of, "flight", false, 1_000))).toEqual(["fast 2", "idle 3", "slow 1"]);
-  expect(names(sorted(of, "oldest", false, 1_000))[0]).toBe("fast 2");
+test("latencies of different units are compared, and counts", () => {
+  const of = joinRows(null, [
+    program("1", "slow", {}, 2, "ms"),
+    program("2", "fast", { inFlight: [1, 2, 0, 0, 0], oldest: 4 }, 9),
+    program("3", "idle", { inFlight: [0, 0, 0, 0, 0] }),
+  ]);
+  expect(names(sortRows(of, "p99", false, 1_000))).toEqual(["slow 1", "fast 2", "idle 3"]);
+  expect(names(sortRows(of, "rate", false, 1_000))).toEqual(["fast 2", "slow 1", "idle 3"]);
+  expect(names(sortRows(of, "flight", false, 1_000))).toEqual(["fast 2", "idle 3", "slow 1"]);
+  expect(names(sortRows(of, "oldest", false, 1_000))[0]).toBe("fast 2");
 });
 
-test("a filter has words, each of which is somewhere in the row", () => {
-  const of = lines(table(process(71, "java", 0), process(8, "sh", 0)), [program("71", "Main", { format: "jvm" }, 3)]);
-  expect(names(filtered(of, "JVM 71"))).toEqual(["Main 71"]);
-  expect(names(filtered(of, "answer"))).toEqual(["Main 71"]);
-  expect(names(filtered(of, "sleeps"))).toHaveLength(2);
-  expect(names(filtered(of, "jvm 8"))).toEqual([]);
-  expect(names(filtered(of, "  "))).toHaveLength(2);
+test("every word of a filter has to match the row", () => {
+  const of = joinRows(table(process(71, "java", 0), process(8, "sh", 0)), [
+    program("71", "Main", { format: "jvm" }, 3),
+  ]);
+  expect(names(filterRows(of, "JVM 71"))).toEqual(["Main 71"]);
+  expect(names(filterRows(of, "answer"))).toEqual(["Main 71"]);
+  expect(names(filterRows(of, "sleeping"))).toHaveLength(2);
+  expect(names(filterRows(of, "jvm 8"))).toEqual([]);
+  expect(names(filterRows(of, "  "))).toHaveLength(2);
 });

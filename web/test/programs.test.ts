@@ -1,40 +1,81 @@
 import { afterEach, expect, test, vi } from "vitest";
 
-import { programs, questions, timed } from "../src/lib/programs";
+import { fetchPrograms, buildProcessQueries, buildTimingQuery } from "../src/lib/programs";
 
 const NS = 1e6;
 const TO = 60e3;
 
 type Labels = Record<string, string>;
 
-/** Answers of a server, by what is asked: a list of labels with their last number, or a count of equal times. */
-function serve(answers: Record<string, [Labels, number][]>, series: { name: string; unit: string | null }[], times: Record<string, [Labels, number][]> = {}): void {
-  const told = (kind: string, unit: string | null, data: unknown) => ({ kind, unit, data, maxima: [], warnings: [], gaps: [] });
+/** Results by query: labels with their last number, or with a count of equal latencies. */
+function serve(
+  answers: Record<string, [Labels, number][]>,
+  series: { name: string; unit: string | null }[],
+  times: Record<string, [Labels, number][]> = {},
+): void {
+  const result = (kind: string, unit: string | null, data: unknown) => ({
+    kind,
+    unit,
+    data,
+    maxima: [],
+    warnings: [],
+    gaps: [],
+  });
   vi.stubGlobal("fetch", (input: string | URL | Request) => {
     const url = new URL(String(input instanceof Request ? input.url : input), "http://localhost");
     const query = url.searchParams.get("query") ?? "";
     const points = (value: unknown) => [{ time_ns: TO * NS, value }];
     const distribution = (count: number) => {
       const at = { lower: 1_000, estimate: 1_000, upper: 1_000 };
-      return { count, sum: { lower: 0, estimate: 0, upper: 0 }, cells: [{ lower: 1_000, upper: 1_000, count }], min: at, max: at };
+      return {
+        count,
+        sum: { lower: 0, estimate: 0, upper: 0 },
+        cells: [{ lower: 1_000, upper: 1_000, count }],
+        min: at,
+        max: at,
+      };
     };
     const body = url.pathname.endsWith("/texts")
-      ? { texts: [{ labels: { process: "cart", pid: "9", host: "web-1" }, time_ns: 7 * NS, text: "died with 1 operation in flight, for 3.000 s" }] }
+      ? {
+          texts: [
+            {
+              labels: { process: "cart", pid: "9", host: "web-1" },
+              time_ns: 7 * NS,
+              text: "died with 1 operation in flight, for 3.000 s",
+            },
+          ],
+        }
       : url.pathname.endsWith("/series")
-      ? { found: series.length, series: series.map((one) => ({ ...one, labels: {}, kind: "cumulative histograms" })) }
-      : query in answers
-        ? told("vector", null, answers[query]!.map(([labels, value]) => ({ labels, points: points(value) })))
-        : told("vector", "ns", (times[query] ?? []).map(([labels, count]) => ({ labels, points: points(distribution(count)) })));
-    return Promise.resolve(new Response(JSON.stringify(body), { headers: { "Content-Type": "application/json" } }));
+        ? {
+            found: series.length,
+            series: series.map((one) => ({ ...one, labels: {}, kind: "cumulative histograms" })),
+          }
+        : query in answers
+          ? result(
+              "vector",
+              null,
+              answers[query]!.map(([labels, value]) => ({ labels, points: points(value) })),
+            )
+          : result(
+              "vector",
+              "ns",
+              (times[query] ?? []).map(([labels, count]) => ({
+                labels,
+                points: points(distribution(count)),
+              })),
+            );
+    return Promise.resolve(
+      new Response(JSON.stringify(body), { headers: { "Content-Type": "application/json" } }),
+    );
   });
 }
 
 afterEach(() => vi.unstubAllGlobals());
 
-const asked = () => programs("web-1", [0, TO], 5_000, new AbortController().signal);
-const [up, inFlight, oldest] = questions("web-1", TO);
+const fetchAll = () => fetchPrograms("web-1", [0, TO], 5_000, new AbortController().signal);
+const [up, inFlight, oldest] = buildProcessQueries("web-1", TO);
 
-test("a process has its busiest timing, what is in flight by age, and how old the oldest is", async () => {
+test("a program has its busiest timing and its operations in flight", async () => {
   const [shop, cart] = [
     { process: "shop", pid: "7" },
     { process: "cart", pid: "9" },
@@ -61,31 +102,52 @@ test("a process has its busiest timing, what is in flight by age, and how old th
       { name: "lookup", unit: "ns" },
       { name: "size", unit: "B" },
     ],
-    { [timed("answer", "web-1", 5_000)]: [[shop, 10]], [timed("lookup", "web-1", 5_000)]: [[shop, 50]], [timed("size", "web-1", 5_000)]: [[shop, 900]] },
+    {
+      [buildTimingQuery("answer", "web-1", 5_000)]: [[shop, 10]],
+      [buildTimingQuery("lookup", "web-1", 5_000)]: [[shop, 50]],
+      [buildTimingQuery("size", "web-1", 5_000)]: [[shop, 900]],
+    },
   );
-  const told = await asked();
-  expect(told.programs.map((one) => [one.process, one.pid, one.isUp])).toEqual([["shop", "7", true]]);
-  expect(told.ended.map((one) => [one.process, one.pid, one.isUp])).toEqual([
+  const report = await fetchAll();
+  expect(report.programs.map((one) => [one.process, one.pid, one.isUp])).toEqual([
+    ["shop", "7", true],
+  ]);
+  expect(report.exited.map((one) => [one.process, one.pid, one.isUp])).toEqual([
     ["cart", "9", false],
     ["gone", "1", false],
   ]);
-  const [first] = told.programs;
-  const [second, third] = told.ended;
+  const [first] = report.programs;
+  const [second, third] = report.exited;
   expect(first!.timing?.metric).toBe("lookup");
   expect(first!.timing?.distribution.count).toBe(50);
   expect(first!.inFlight).toEqual([3, 0, 0, 2, 0]);
   expect(first!.oldest).toBe(75);
-  expect(second).toMatchObject({ timing: null, inFlight: [0, 1, 0, 0, 0], oldest: null, end: { text: "died with 1 operation in flight, for 3.000 s", time: 7 } });
-  expect(third!.end).toBe(null);
+  expect(second).toMatchObject({
+    timing: null,
+    inFlight: [0, 1, 0, 0, 0],
+    oldest: null,
+    exit: { text: "died with 1 operation in flight, for 3.000 s", time: 7 },
+  });
+  expect(third!.exit).toBe(null);
 });
 
 test("two of a program are two, and where nothing records there is nothing", async () => {
   const of = (pid: string) => ({ process: "shop", pid });
-  serve({ [up]: [[of("10"), 1], [of("9"), 1]], [inFlight]: [], [oldest]: [] }, []);
-  expect((await asked()).programs.map((one) => [one.pid, one.inFlight])).toEqual([
+  serve(
+    {
+      [up]: [
+        [of("10"), 1],
+        [of("9"), 1],
+      ],
+      [inFlight]: [],
+      [oldest]: [],
+    },
+    [],
+  );
+  expect((await fetchAll()).programs.map((one) => [one.pid, one.inFlight])).toEqual([
     ["9", null],
     ["10", null],
   ]);
   serve({ [up]: [], [inFlight]: [], [oldest]: [] }, []);
-  expect(await asked()).toMatchObject({ programs: [], ended: [] });
+  expect(await fetchAll()).toMatchObject({ programs: [], exited: [] });
 });

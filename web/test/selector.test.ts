@@ -1,8 +1,8 @@
 import { afterEach, expect, test, vi } from "vitest";
 
-import { complete, Known, type Offer } from "../src/lib/complete";
-import { named } from "../src/lib/question";
-import { narrowed, ofMetric } from "../src/lib/selector";
+import { complete, MetricCatalog, type Suggestion } from "../src/lib/complete";
+import { formatLabels } from "../src/lib/query";
+import { addMatcher, metricSelector } from "../src/lib/selector";
 
 test.each([
   ["latency", "latency"],
@@ -11,7 +11,9 @@ test.each([
   ["a*b", '{"a*b"}'],
   ["and(x)", '{"and(x)"}'],
   ['q"\\{x}', '{"q\\"\\\\{x}"}'],
-])("the metric %s is picked by %s", (name, expected) => expect(ofMetric(name)).toBe(expected));
+])("the selector of metric %s is %s", (name, expected) =>
+  expect(metricSelector(name)).toBe(expected),
+);
 
 test.each([
   ["a", "x", "y", 'a{x="y"}'],
@@ -21,19 +23,41 @@ test.each([
   ["a{ }", "x", "US$$ $& $1", 'a{x="US$$ $& $1"}'],
   ["a", "x", 'l\n"\\', 'a{x="l\\n\\"\\\\"}'],
   ["and(__name:a)", "x", "b*", 'and(and(__name:a),x:[exact]"b*")'],
-])("%s, but only %s %s", (selector, label, value, expected) => expect(narrowed(selector, label, value)).toBe(expected));
+])("%s, but only %s %s", (selector, label, value, expected) =>
+  expect(addMatcher(selector, label, value)).toBe(expected),
+);
 
-test("labels are told as one would write them", () => {
-  expect(named({ __name__: "a", b: 'c"d' })).toBe('a{b="c\\"d"}');
+test("labels are formatted as in a selector", () => {
+  expect(formatLabels({ __name__: "a", b: 'c"d' })).toBe('a{b="c\\"d"}');
 });
 
-const one = (name: string, kind = "histogram", unit: string | null = null) => ({ name, kind, unit, series: 1 });
+const one = (name: string, kind = "histogram", unit: string | null = null) => ({
+  name,
+  kind,
+  unit,
+  series: 1,
+});
 
-/** What is offered by a page that was told of these names, all or not, and is then answered so. */
-async function offers(text: string, caret: number, told: object, names = [one("latency")], cut = false): Promise<Offer[]> {
-  vi.stubGlobal("fetch", async (address: string) => Response.json(address.includes("limit=10000") ? { found: 9, cut, names } : told));
+/** Suggestions; the first list of names is `names`, later responses are `json`. */
+async function suggest(
+  text: string,
+  caret: number,
+  json: object,
+  names = [one("latency")],
+  isTruncated = false,
+): Promise<Suggestion[]> {
+  vi.stubGlobal("fetch", async (address: string) =>
+    Response.json(address.includes("limit=10000") ? { found: 9, cut: isTruncated, names } : json),
+  );
   const { signal } = new AbortController();
-  return complete({ text, caret, language: "selector", kinds: ["histogram"], known: new Known(), signal });
+  return complete({
+    text,
+    caret,
+    syntax: "selector",
+    kinds: ["histogram"],
+    catalog: new MetricCatalog(),
+    signal,
+  });
 }
 
 afterEach(() => vi.unstubAllGlobals());
@@ -43,18 +67,25 @@ test.each([
   ['a{h="web-2"}', 9, "web-1", 'a{h="web-1"}'],
   ['a{h="a b/c",x="1"}', 5, "d", 'a{h="d",x="1"}'],
   ['a{h="', 5, "two\nlines", 'a{h="two\\nlines"}'],
-])("a value takes the place of the one that the caret is in: %s at %d", async (text, caret, value, expected) => {
-  const found = await offers(text, caret, { values: [{ value, series: 1 }] });
-  expect(found[0]!.text).toBe(expected);
+])(
+  "a suggested value replaces the one at the caret: %s at %d",
+  async (text, caret, value, expected) => {
+    const found = await suggest(text, caret, { values: [{ value, series: 1 }] });
+    expect(found[0]!.text).toBe(expected);
+  },
+);
+
+test("a truncated list of names is searched on the server", async () => {
+  const json = { names: [one("rarely_used"), one("rarely_used", "gauge")] };
+  const found = await suggest("rare", 4, json, [one("latency")], true);
+  expect(found.map((one) => one.name)).toEqual(["rarely_used"]);
 });
 
-test("of more names than are known here, the server is asked", async () => {
-  const told = { names: [one("rarely_used"), one("rarely_used", "gauge")] };
-  const asked = await offers("rare", 4, told, [one("latency")], true);
-  expect(asked.map((offer) => offer.name)).toEqual(["rarely_used"]);
-});
-
-test("what is of two units is offered once, what is oddly named in quotes", async () => {
-  const found = await offers("lat", 3, {}, [one("latency", "histogram", "ms"), one("latency", "histogram", "s"), one("a lat")]);
-  expect(found.map((offer) => offer.text)).toEqual(["latency", '{"a lat"}']);
+test("a metric with two units is suggested once, a special name is quoted", async () => {
+  const found = await suggest("lat", 3, {}, [
+    one("latency", "histogram", "ms"),
+    one("latency", "histogram", "s"),
+    one("a lat"),
+  ]);
+  expect(found.map((one) => one.text)).toEqual(["latency", '{"a lat"}']);
 });

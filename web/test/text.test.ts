@@ -1,11 +1,19 @@
 import { expect, test } from "vitest";
 
 import { read, write } from "../src/lib/link";
-import { missing } from "../src/lib/missing";
-import * as nines from "../src/lib/nines";
-import { mistake, named } from "../src/lib/question";
+import { describeGaps } from "../src/lib/gaps";
+import * as percentiles from "../src/lib/percentiles";
+import { locateError, formatLabels } from "../src/lib/query";
 import * as time from "../src/lib/time";
-import { bracket, count, entry, parse, percent, value } from "../src/lib/unit";
+import {
+  formatBracket,
+  formatCount,
+  formatInput,
+  parseValue,
+  formatShare,
+  formatValue,
+} from "../src/lib/unit";
+import links from "./fixtures/links.json";
 
 test.each([
   [0, "ns", "0 s"],
@@ -23,7 +31,7 @@ test.each([
   [0.25, "ns", "0.25 ns"],
   [1e300, "B", "1e+285 PB"],
   [Infinity, "ns", "no upper bound"],
-])("%d %s is %s", (number, unit, expected) => expect(value(number, unit)).toBe(expected));
+])("%d %s is %s", (number, unit, expected) => expect(formatValue(number, unit)).toBe(expected));
 
 test.each([
   ["1.5s", "ns", 1.5e9],
@@ -38,7 +46,7 @@ test.each([
   ["5\u03bcs", "ns", 5e3],
   ["1e999", "ns", null],
   ["fast", "ns", null],
-])("%s in %s is %d", (text, unit, expected) => expect(parse(text, unit)).toBe(expected));
+])("%s in %s is %d", (text, unit, expected) => expect(parseValue(text, unit)).toBe(expected));
 
 test.each([
   [1.53e6, "ns", "1.53ms"],
@@ -50,22 +58,26 @@ test.each([
   [0, "ns", "0s"],
   [1e-9, "ns", "1e-9"],
   [1e300, "ns", "1.16e+286d"],
-])("a threshold that was dragged to %d %s is read back from %s", (number, unit, expected) => {
-  const text = entry(number, unit);
-  if (parse(expected, unit) === number) expect(text).toBe(expected);
-  expect(Math.abs(parse(text, unit)! - number)).toBeLessThanOrEqual(Math.abs(number) * 1e-9);
+])("a threshold dragged to %d %s is read back from %s", (number, unit, expected) => {
+  const text = formatInput(number, unit);
+  if (parseValue(expected, unit) === number) expect(text).toBe(expected);
+  expect(Math.abs(parseValue(text, unit)! - number)).toBeLessThanOrEqual(Math.abs(number) * 1e-9);
 });
 
-test("a count that the browser cannot hold is not told to the last digit", () => {
-  expect(count(2 ** 53 - 1)).toBe("9,007,199,254,740,991");
-  expect(count(2 ** 62)).toBe("about 4.612e+18");
+test("a count above 2^53 is marked as inexact", () => {
+  expect(formatCount(2 ** 53 - 1)).toBe("9,007,199,254,740,991");
+  expect(formatCount(2 ** 62)).toBe("about 4.612e+18");
 });
 
-test("a bracket tells how far it may be off, if that shows", () => {
-  expect(bracket({ lower: 1e6, estimate: 1.5e6, upper: 2e6 }, "ns")).toBe("1.5 ms (1–2)");
-  expect(bracket({ lower: 1.5001e6, estimate: 1.5002e6, upper: 1.5003e6 }, "ns")).toBe("1.5 ms");
-  expect(bracket({ lower: 9e5, estimate: 1.5e6, upper: Infinity }, "ns")).toBe("1.5 ms (900 µs to no upper bound)");
-  expect(bracket(null, "ns")).toBe("no data");
+test("a bracket shows its bounds if they differ in three digits", () => {
+  expect(formatBracket({ lower: 1e6, estimate: 1.5e6, upper: 2e6 }, "ns")).toBe("1.5 ms (1–2)");
+  expect(formatBracket({ lower: 1.5001e6, estimate: 1.5002e6, upper: 1.5003e6 }, "ns")).toBe(
+    "1.5 ms",
+  );
+  expect(formatBracket({ lower: 9e5, estimate: 1.5e6, upper: Infinity }, "ns")).toBe(
+    "1.5 ms (900 µs to no upper bound)",
+  );
+  expect(formatBracket(null, "ns")).toBe("no data");
 });
 
 test.each([
@@ -74,16 +86,29 @@ test.each([
   [0.0313, "3.1 %"],
   [0.99972, "99.972 %"],
   [1, "100 %"],
-])("%d is %s", (share, expected) => expect(percent(share)).toBe(expected));
+])("%d is %s", (share, expected) => expect(formatShare(share)).toBe(expected));
 
-test("an address is a place, and a place an address", () => {
-  const place = { view: "explore" as const, settings: { selector: 'a{b="c d",e="100%"}', from: "-6h", threshold: "1.5s" } };
-  expect(read(write(place))).toEqual(place);
+test("a route and its address are equivalent", () => {
+  const route = {
+    view: "explore" as const,
+    settings: { selector: 'a{b="c d",e="100%"}', from: "-6h", threshold: "1.5s" },
+  };
+  expect(read(write(route))).toEqual(route);
   expect(read("")).toEqual({ view: "explore", settings: {} });
   expect(read("#/none?x=1").view).toBe("explore");
-  expect(read('#/explore?selector=a{b=~"c?d?"}&from=-1h').settings).toEqual({ selector: 'a{b=~"c?d?"}', from: "-1h" });
+  expect(read('#/explore?selector=a{b=~"c?d?"}&from=-1h').settings).toEqual({
+    selector: 'a{b=~"c?d?"}',
+    from: "-1h",
+  });
   expect(read("#/explore?__proto__=x&selector=%E0%A4%A").settings["from"]).toBeUndefined();
 });
+
+test.each(links)(
+  "a link of an earlier version shows the same: $link",
+  ({ link, view, settings }) => {
+    expect(read(link)).toEqual({ view, settings });
+  },
+);
 
 test.each([
   ["-6h", 100e6 - 6 * 3600e3],
@@ -100,28 +125,35 @@ test.each([
   ["-99999999999w", null],
   ["9999-01-01", null],
   ["1970-13-01", null],
-])("the moment %s", (text, expected) => expect(time.moment(text, 100e6)).toBe(expected));
+])("the time %s", (text, expected) => expect(time.parseTime(text, 100e6)).toBe(expected));
 
-test("a time is as the server takes it, wherever the reader is", () => inZone("America/New_York", () => {
-  expect(time.moment("1970-01-02T00:00", 0)).toBe(86_400e3);
-}));
+test("a time without an offset is UTC in every time zone", () =>
+  inZone("America/New_York", () => {
+    expect(time.parseTime("1970-01-02T00:00", 0)).toBe(86_400e3);
+  }));
 
-test("a stretch that is none is refused, and one at the ends of time stays there", () => {
-  expect(() => time.stretch({ from: "now", to: "-1h" }, 0)).toThrow(/expected moments/);
+test("an invalid range is an error, and the limits of time are kept", () => {
+  expect(() => time.requireRange({ from: "now", to: "-1h" }, 0)).toThrow(
+    /not a valid range; use times such as/,
+  );
   const ends: [number, number] = [-9.2e12, 9.2e12];
-  expect(time.resolved(time.shifted(ends, 0.5), 0)).not.toBeNull();
-  expect(time.resolved(time.wider(ends, 0), 0)).not.toBeNull();
+  expect(time.resolveRange(time.shiftRange(ends, 0.5), 0)).not.toBeNull();
+  expect(time.resolveRange(time.zoomOut(ends, 0), 0)).not.toBeNull();
   const later: [number, number] = [4e12, 4.1e12];
-  expect(time.resolved(time.wider(later, 1.8e12), 1.8e12)).toEqual([3.95e12, 4.1e12]);
+  expect(time.resolveRange(time.zoomOut(later, 1.8e12), 1.8e12)).toEqual([3.95e12, 4.1e12]);
 });
 
-test.each(["2026-03-27T23:00Z", "2026-10-22T22:00Z"])("midnight is midnight before and after clocks are changed: %s", (from) => inZone("Europe/Berlin", () => {
-  const start = Date.parse(from);
-  const ticks = time.ticks(start, start + 6 * 86_400e3, 7);
-  expect(ticks.length).toBeGreaterThanOrEqual(6);
-  expect(ticks.map((at) => new Date(at).getHours())).toEqual(ticks.map(() => 0));
-  expect(new Set(ticks.map((at) => time.clock(at, 6 * 86_400e3))).size).toBe(ticks.length);
-}));
+test.each(["2026-03-27T23:00Z", "2026-10-22T22:00Z"])(
+  "ticks are at local midnight across a change of the UTC offset: %s",
+  (from) =>
+    inZone("Europe/Berlin", () => {
+      const start = Date.parse(from);
+      const ticks = time.timeTicks(start, start + 6 * 86_400e3, 7);
+      expect(ticks.length).toBeGreaterThanOrEqual(6);
+      expect(ticks.map((at) => new Date(at).getHours())).toEqual(ticks.map(() => 0));
+      expect(new Set(ticks.map((at) => time.formatTick(at, 6 * 86_400e3))).size).toBe(ticks.length);
+    }),
+);
 
 function inZone(zone: string, work: () => void): void {
   const before = process.env["TZ"];
@@ -134,45 +166,53 @@ function inZone(zone: string, work: () => void): void {
   }
 }
 
-test("ticks are round, and no more than wanted", () => {
+test("ticks are at most about as many as requested", () => {
   for (const span of [50, 7e3, 600e3, 86_400e3, 40 * 86_400e3, 4_000 * 86_400e3]) {
-    const ticks = time.ticks(1e12, 1e12 + span, 6);
+    const ticks = time.timeTicks(1e12, 1e12 + span, 6);
     expect(ticks.length).toBeGreaterThan(0);
     expect(ticks.length).toBeLessThanOrEqual(7);
   }
 });
 
-test("a visit of many requests meets high percentiles", () => {
-  expect(nines.reached(1, 0.5)).toBeCloseTo(0.5);
-  expect(nines.reached(200, 0.5)).toBeCloseTo(0.99654, 5);
-  expect(nines.harmed(200, 0.99)).toBeCloseTo(0.866, 3);
-  for (const many of [1e16, 2e18]) expect(nines.spectrum(many).every((q) => q >= 0 && q < 1)).toBe(true);
-  expect(nines.percentile(0.999)).toBe("p99.9");
-  expect(nines.percentile(0.5)).toBe("p50");
+test("a session of many requests sees high percentiles", () => {
+  expect(percentiles.sessionQuantile(1, 0.5)).toBeCloseTo(0.5);
+  expect(percentiles.sessionQuantile(200, 0.5)).toBeCloseTo(0.99654, 5);
+  expect(percentiles.affectedShare(200, 0.99)).toBeCloseTo(0.866, 3);
+  for (const many of [1e16, 2e18])
+    expect(percentiles.spectrumQuantiles(many).every((q) => q >= 0 && q < 1)).toBe(true);
+  expect(percentiles.percentileName(0.999)).toBe("p99.9");
+  expect(percentiles.percentileName(0.5)).toBe("p50");
 });
 
-test("a mistake is shown where it is", () => {
-  expect(mistake("2:5: expected a number", "sum(\n  x y)")).toEqual({ line: "  x y)", column: 4, what: "expected a number" });
-  expect(mistake("too many at once", "x")).toBeNull();
+test("an error of a query has its position", () => {
+  expect(locateError("2:5: expected a number", "sum(\n  x y)")).toEqual({
+    line: "  x y)",
+    column: 4,
+    message: "expected a number",
+  });
+  expect(locateError("too many at once", "x")).toBeNull();
 });
 
-test("labels are written as in a selector", () => {
-  expect(named({ __name__: "a", b: "c" })).toBe('a{b="c"}');
-  expect(named({})).toBe("all");
+test("labels are formatted as in a selector", () => {
+  expect(formatLabels({ __name__: "a", b: "c" })).toBe('a{b="c"}');
+  expect(formatLabels({})).toBe("all");
 });
 
-test("what is missing is said once, though it touches many columns", () => {
+test("a gap is described once, though it overlaps many columns", () => {
   const gap = { start: 0, end: 10, lost: 1_204 as number | null, reason: "the journal was full" };
-  expect(missing([])).toBe(null);
-  expect(missing([gap, { ...gap }])).toBe("1,204 values: the journal was full");
-  expect(missing([gap, { ...gap, start: 5, lost: null, reason: "it was restarted" }])).toBe(
-    "1,204 values and an unknown number in 1 stretch: the journal was full; it was restarted",
+  expect(describeGaps([])).toBe(null);
+  expect(describeGaps([gap, { ...gap }])).toBe("1,204 values missing: the journal was full");
+  expect(describeGaps([gap, { ...gap, start: 5, lost: null, reason: "it was restarted" }])).toBe(
+    "1,204 values missing, 1 gap of unknown size: the journal was full; it was restarted",
   );
 });
 
-test("a quarter of a stretch goes on if the stretch does", () => {
-  expect(time.quarter({ from: "-1h", to: "now" }, 1e12)).toEqual({ from: "-900s", to: "now" });
-  expect(time.quarter({ from: "2026-11-22T04:00Z", to: "2026-11-22T08:00Z" }, 1e12)).toEqual({ from: "2026-11-22T07:00Z", to: "2026-11-22T08:00Z" });
-  expect(time.quarter({ from: "-1s", to: "now" }, 1e12)).toBe(null);
-  expect(time.quarter({ from: "yesterday", to: "now" }, 1e12)).toBe(null);
+test("the last quarter of a live range is live", () => {
+  expect(time.lastQuarter({ from: "-1h", to: "now" }, 1e12)).toEqual({ from: "-900s", to: "now" });
+  expect(time.lastQuarter({ from: "2026-11-22T04:00Z", to: "2026-11-22T08:00Z" }, 1e12)).toEqual({
+    from: "2026-11-22T07:00Z",
+    to: "2026-11-22T08:00Z",
+  });
+  expect(time.lastQuarter({ from: "-1s", to: "now" }, 1e12)).toBe(null);
+  expect(time.lastQuarter({ from: "yesterday", to: "now" }, 1e12)).toBe(null);
 });

@@ -1,24 +1,31 @@
-/** Questions to the server, and its answers as the page uses them. Nothing here goes to any other host. */
+/** Client of the server's HTTP API. Nothing here contacts any other host. */
 
-import { ascending, Distribution, exact, type Bracket, type Cell, type Ends } from "./distribution";
-import { Kept } from "./kept";
-import { clock } from "./now.svelte";
-import { between, type Range } from "./time";
+import {
+  ascending,
+  Distribution,
+  exact,
+  type Bracket,
+  type Cell,
+  type Extremes,
+} from "./distribution";
+import { PersistedValue } from "./persisted";
+import { serverClock } from "./serverClock.svelte";
+import { rangeBetween, type TimeRange } from "./time";
 
-/** What the server refused, or why it could not be asked. */
-export class Refused extends Error {
+/** A request that failed: rejected by the server, or without a response. */
+export class ApiError extends Error {
   constructor(
-    /** 0 if there was no answer. */
+    /** HTTP status; 0 without a response. */
     readonly status: number,
     message: string,
-    /** In how many seconds the server would like to be asked again, if it says. */
+    /** Seconds of the header `Retry-After`. */
     readonly retryAfter: number | null = null,
   ) {
     super(message);
   }
 }
 
-/** Something that is known to be missing. Times are milliseconds since 1970 everywhere in the page. */
+/** Missing data of a known reason. Times are milliseconds since 1970 everywhere in the page. */
 export interface Gap {
   start: number;
   end: number;
@@ -26,7 +33,7 @@ export interface Gap {
   reason: string;
 }
 
-export interface Column {
+export interface HeatmapColumn {
   start: number;
   end: number;
   distribution: Distribution;
@@ -41,7 +48,7 @@ export interface Heatmap {
   end: number;
   step: number;
   total: Distribution;
-  columns: Column[];
+  columns: HeatmapColumn[];
 }
 
 export interface Histogram {
@@ -53,13 +60,14 @@ export interface Histogram {
   gaps: Gap[];
 }
 
-export interface Found<T> {
-  found: number;
-  cut: boolean;
+/** Items up to a limit, of `total`. */
+export interface LimitedList<T> {
+  total: number;
+  isTruncated: boolean;
   items: T[];
 }
 
-export interface Name {
+export interface MetricInfo {
   name: string;
   kind: string;
   unit: string | null;
@@ -80,244 +88,317 @@ export interface Annotation {
   end: number;
 }
 
-export type Parameters = Record<string, string | number | readonly string[] | undefined>;
+export type QueryParameters = Record<string, string | number | readonly string[] | undefined>;
 
-/** The token is remembered until the tab is closed. */
-const token = new Kept("sessionStorage", "topdeck-token");
-/** Milliseconds that an answer may take: more than the server takes for any. After them nobody is there. */
-const TIME_MAX = 150_000;
+/** Lasts until the tab is closed. */
+const token = new PersistedValue("sessionStorage", "topdeck-token");
+/** Timeout in milliseconds: longer than any of the server's, so that it means a dead connection. */
+const TIMEOUT_MS = 150_000;
 
-/** Uses a token from now on; whether it can be one. */
-export function useToken(text: string): boolean {
-  // A header has no room for others.
-  const isOne = /^[\x21-\x7e]*$/.test(text);
-  if (isOne) token.set(text);
-  return isOne;
+/** Sends a token from now on; false if it contains characters that a header cannot. */
+export function setToken(text: string): boolean {
+  const isValid = /^[\x21-\x7e]*$/.test(text);
+  if (isValid) token.set(text);
+  return isValid;
 }
 
-export async function ask<T>(path: string, parameters: Parameters = {}, signal?: AbortSignal): Promise<T> {
+export async function getJson<T>(
+  path: string,
+  parameters: QueryParameters = {},
+  signal?: AbortSignal,
+): Promise<T> {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
-    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) search.append(name, String(one));
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== undefined) search.append(name, String(one));
+    }
   }
   const query = search.size > 0 ? `?${search}` : "";
-  return send<T>("GET", path + query, undefined, signal);
+  return (await sendRequest<T>("GET", path + query, { signal })).response;
 }
 
-async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
-  return (await exchange<T>(method, path, { body, signal })).answer;
-}
-
-export interface More {
+export interface RequestOptions {
   body?: unknown;
   signal?: AbortSignal | undefined;
   headers?: Record<string, string>;
 }
 
-/** Sends and asks; the answer, and its tag if it has one. */
-export async function exchange<T>(method: string, path: string, more: More = {}): Promise<{ answer: T; tag: string | null }> {
-  const headers: Record<string, string> = { Accept: "application/json", ...more.headers };
+/** Sends a request; returns the response's JSON and its ETag. */
+export async function sendRequest<T>(
+  method: string,
+  path: string,
+  options: RequestOptions = {},
+): Promise<{ response: T; tag: string | null }> {
+  const headers: Record<string, string> = { Accept: "application/json", ...options.headers };
   const secret = token.get();
   if (secret) headers["Authorization"] = `Bearer ${secret}`;
-  if (more.body !== undefined) headers["Content-Type"] = "application/json";
-  const late = AbortSignal.timeout(TIME_MAX);
-  const init: RequestInit = { method, headers, signal: more.signal ? AbortSignal.any([more.signal, late]) : late };
-  if (more.body !== undefined) init.body = JSON.stringify(more.body);
+  if (options.body !== undefined) headers["Content-Type"] = "application/json";
+  const timeout = AbortSignal.timeout(TIMEOUT_MS);
+  const signal = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout;
+  const init: RequestInit = { method, headers, signal };
+  if (options.body !== undefined) init.body = JSON.stringify(options.body);
   let [response, text]: [Response | null, string] = [null, ""];
   try {
-    const asked = Date.now();
-    // The page may stand below a path of a proxy.
+    const sentAt = Date.now();
+    // Relative to the page, which may be served below a path of a proxy.
     response = await fetch(path.replace(/^\//, ""), init);
-    clock.heard(response.headers.get("Date"), asked, Date.now());
+    serverClock.synchronize(response.headers.get("Date"), sentAt, Date.now());
     text = await response.text();
   } catch (error) {
-    if (more.signal?.aborted) throw error;
-    throw new Refused(0, "the server does not answer: it may have stopped, or the network is down");
+    if (options.signal?.aborted) throw error;
+    throw new ApiError(
+      0,
+      "cannot reach the server: it is stopped, or the network is down; the page retries",
+    );
   }
-  if (!response.ok) throw refusal(response, text);
+  if (!response.ok) throw toError(response, text);
   try {
-    return { answer: (text === "" ? undefined : JSON.parse(text)) as T, tag: response.headers.get("ETag") };
+    const json = (text === "" ? undefined : JSON.parse(text)) as T;
+    return { response: json, tag: response.headers.get("ETag") };
   } catch {
-    throw new Refused(response.status, "the answer is not one of topdeck: something between it and this browser answers instead");
+    throw new ApiError(
+      response.status,
+      "cannot parse the response as JSON: it may come from a proxy; check the address",
+    );
   }
 }
 
-function refusal(response: Response, text: string): Refused {
+function toError(response: Response, text: string): ApiError {
   let message = text;
   try {
-    const told: unknown = JSON.parse(text);
-    if (told && typeof told === "object" && "error" in told) message = String(told.error);
+    const json: unknown = JSON.parse(text);
+    if (json && typeof json === "object" && "error" in json) message = String(json.error);
   } catch {
-    // It is a text already.
+    // Plain text.
   }
-  const after = Number(response.headers.get("Retry-After"));
-  return new Refused(response.status, message || response.statusText || `the answer has status ${response.status}`, after > 0 ? after : null);
+  const seconds = Number(response.headers.get("Retry-After"));
+  return new ApiError(
+    response.status,
+    message || response.statusText || `HTTP status ${response.status}`,
+    seconds > 0 ? seconds : null,
+  );
 }
 
-/** Whether somebody stopped waiting. */
+/** Whether a request was aborted by the page. */
 export function isAborted(error: unknown): boolean {
   return error instanceof DOMException && error.name === "AbortError";
 }
 
-const MS = 1e6;
+const NS_IN_MS = 1e6;
 
-/** An end: null where there is none; in answers to questions an infinity is a text. */
-export type EndTold = number | string | null;
+/** A bound: null where there is none; answers to queries spell an infinity as a text. */
+export type BoundJson = number | string | null;
 
-export interface BracketTold {
-  lower: EndTold;
+export interface BracketJson {
+  lower: BoundJson;
   estimate: number | string;
-  upper: EndTold;
+  upper: BoundJson;
 }
 
-interface CellTold {
+export interface CellJson {
   lower: number | null;
   upper: number | null;
   count: number;
 }
 
-interface DistributionTold {
+export interface DistributionJson {
   count: number;
-  sum: BracketTold;
-  cells: CellTold[];
-  min?: BracketTold | null;
-  max?: BracketTold | null;
+  sum: BracketJson;
+  cells: CellJson[];
+  min?: BracketJson | null;
+  max?: BracketJson | null;
 }
 
-interface GapTold {
+export interface GapJson {
   start_ns: number;
   end_ns: number;
   lost: number | null;
   reason: string;
 }
 
-interface HeatmapTold {
+interface HeatmapColumnJson {
+  start_ns: number;
+  end_ns: number;
+  sum: BracketJson;
+  min?: BracketJson | null;
+  max?: BracketJson | null;
+  cells: number[];
+  gaps: GapJson[];
+}
+
+interface HeatmapJson {
   selector: string;
   series: number;
   unit: string | null;
   start_ns: number;
   end_ns: number;
   step_ns: number;
-  total: DistributionTold;
-  /** Ends of cells, which columns refer to. */
+  total: DistributionJson;
+  /** Bounds of cells, which columns refer to by index. */
   edges: [number | null, number | null][];
-  columns: { start_ns: number; end_ns: number; sum: BracketTold; min?: BracketTold | null; max?: BracketTold | null; cells: number[]; gaps: GapTold[] }[];
+  columns: HeatmapColumnJson[];
 }
 
-/** Columns of `step` milliseconds between two moments. */
-export async function heatmap(
+/** Columns of `step` milliseconds. */
+export async function fetchHeatmap(
   selector: string,
   [from, to]: readonly [number, number],
   step: number,
   signal?: AbortSignal,
 ): Promise<Heatmap> {
-  const parameters = { selector, ...times(between(from, to)), step: `${step}ms`, cells: "indexed" };
-  const told = await ask<HeatmapTold>("/v1/heatmap", parameters, signal);
-  const edges = told.edges.map(([lower, upper]) => ends(lower, upper));
+  const range = rangeParameters(rangeBetween(from, to));
+  const parameters = { selector, ...range, step: `${step}ms`, cells: "indexed" };
+  const response = await getJson<HeatmapJson>("/v1/heatmap", parameters, signal);
+  const edges = response.edges.map(([lower, upper]) => toBounds(lower, upper));
+  const toColumn = (column: HeatmapColumnJson): HeatmapColumn => {
+    const cells = expandCells(column.cells, edges);
+    return {
+      start: column.start_ns / NS_IN_MS,
+      end: column.end_ns / NS_IN_MS,
+      distribution: new Distribution(cells, parseBracket(column.sum), parseExtremes(column)),
+      gaps: column.gaps.map(parseGap),
+    };
+  };
   return {
-    selector: told.selector,
-    series: told.series,
-    unit: told.unit ?? "",
-    start: told.start_ns / MS,
-    end: told.end_ns / MS,
-    step: told.step_ns / MS,
-    total: distribution(told.total),
-    columns: told.columns.map((column) => ({
-      start: column.start_ns / MS,
-      end: column.end_ns / MS,
-      distribution: new Distribution(indexed(column.cells, edges), bracket(column.sum), extremes(column)),
-      gaps: column.gaps.map(gap),
-    })),
+    selector: response.selector,
+    series: response.series,
+    unit: response.unit ?? "",
+    start: response.start_ns / NS_IN_MS,
+    end: response.end_ns / NS_IN_MS,
+    step: response.step_ns / NS_IN_MS,
+    total: parseDistribution(response.total),
+    columns: response.columns.map(toColumn),
   };
 }
 
-/** Pairs of numbers: how far on in the list of ends, and how many. */
-function indexed(pairs: readonly number[], edges: readonly { lower: number; upper: number }[]): Cell[] {
+/** Decodes pairs: the increment of the index into `edges`, and the count. */
+function expandCells(
+  pairs: readonly number[],
+  edges: readonly { lower: number; upper: number }[],
+): Cell[] {
   const cells: Cell[] = [];
-  let at = 0;
+  let index = 0;
   for (let pair = 0; pair + 1 < pairs.length; pair += 2) {
-    at += pairs[pair]!;
-    cells.push({ ...edges[at]!, count: pairs[pair + 1]! });
+    index += pairs[pair]!;
+    cells.push({ ...edges[index]!, count: pairs[pair + 1]! });
   }
   return cells;
 }
 
-export async function histogram(
+export async function fetchHistogram(
   selector: string,
-  range: Range,
-  more: { above?: string[]; q?: string } = {},
+  range: TimeRange,
+  options: { above?: string[]; q?: string } = {},
   signal?: AbortSignal,
 ): Promise<Histogram> {
-  interface Told extends DistributionTold {
+  interface HistogramJson extends DistributionJson {
     series: number;
     unit: string | null;
-    above: { limit: number; count: BracketTold }[];
-    quantiles: { q: number; value: BracketTold | null }[];
-    gaps: GapTold[];
+    above: { limit: number; count: BracketJson }[];
+    quantiles: { q: number; value: BracketJson | null }[];
+    gaps: GapJson[];
   }
-  const told = await ask<Told>("/v1/histogram", { selector, ...times(range), ...more }, signal);
+  const parameters = { selector, ...rangeParameters(range), ...options };
+  const response = await getJson<HistogramJson>("/v1/histogram", parameters, signal);
   return {
-    series: told.series,
-    unit: told.unit ?? "",
-    distribution: distribution(told),
-    above: told.above.map(({ limit, count }) => ({ limit, count: bracket(count) })),
-    quantiles: told.quantiles.map(({ q, value }) => ({ q, value: value && bracket(value) })),
-    gaps: told.gaps.map(gap),
+    series: response.series,
+    unit: response.unit ?? "",
+    distribution: parseDistribution(response),
+    above: response.above.map(({ limit, count }) => ({ limit, count: parseBracket(count) })),
+    quantiles: response.quantiles.map(({ q, value }) => ({
+      q,
+      value: value && parseBracket(value),
+    })),
+    gaps: response.gaps.map(parseGap),
   };
 }
 
-/** When series had their first value and their last, whenever that was; null if they have none. It looks through all of them. */
-export async function extent(selector: string, signal?: AbortSignal): Promise<[number, number] | null> {
-  const told = await ask<{ count: number; start_ns: number; end_ns: number }>("/v1/histogram", { selector, timeout: "5s" }, signal);
-  return told.count > 0 ? [told.start_ns / MS, told.end_ns / MS] : null;
-}
-
-export async function names(signal?: AbortSignal): Promise<Found<Name>> {
-  const told = await ask<{ found: number; cut: boolean; names: Name[] }>("/v1/names", { limit: 10_000 }, signal);
-  return { found: told.found, cut: told.cut, items: told.names };
-}
-
-export async function annotations(range: Range, signal?: AbortSignal): Promise<Annotation[]> {
-  interface Told {
-    annotations: { text: string; tags: Record<string, string>; start_ns: number; end_ns: number }[];
+/** Times of the first and the last value; null if there are none. Scans all of them. */
+export async function fetchExtent(
+  selector: string,
+  signal?: AbortSignal,
+): Promise<[number, number] | null> {
+  interface ExtentJson {
+    count: number;
+    start_ns: number;
+    end_ns: number;
   }
-  const told = await ask<Told>("/v1/annotations", times(range), signal);
-  return told.annotations.map(({ text, tags, start_ns, end_ns }) => ({
+  const parameters = { selector, timeout: "5s" };
+  const response = await getJson<ExtentJson>("/v1/histogram", parameters, signal);
+  if (response.count === 0) return null;
+  return [response.start_ns / NS_IN_MS, response.end_ns / NS_IN_MS];
+}
+
+export async function fetchMetricNames(signal?: AbortSignal): Promise<LimitedList<MetricInfo>> {
+  interface MetricNamesJson {
+    found: number;
+    cut: boolean;
+    names: MetricInfo[];
+  }
+  const response = await getJson<MetricNamesJson>("/v1/names", { limit: 10_000 }, signal);
+  return { total: response.found, isTruncated: response.cut, items: response.names };
+}
+
+export async function fetchAnnotations(
+  range: TimeRange,
+  signal?: AbortSignal,
+): Promise<Annotation[]> {
+  interface AnnotationsJson {
+    annotations: {
+      text: string;
+      tags: Record<string, string>;
+      start_ns: number;
+      end_ns: number;
+    }[];
+  }
+  const path = "/v1/annotations";
+  const response = await getJson<AnnotationsJson>(path, rangeParameters(range), signal);
+  return response.annotations.map(({ text, tags, start_ns, end_ns }) => ({
     text,
     tags,
-    start: start_ns / MS,
-    end: end_ns / MS,
+    start: start_ns / NS_IN_MS,
+    end: end_ns / NS_IN_MS,
   }));
 }
 
-/** A range as parameters. What is relative stays so, and is worked out by the server's clock. */
-export function times(range: Range): { from: string; to: string } {
+/** Relative times stay relative: the server resolves them by its own clock. */
+export function rangeParameters(range: TimeRange): { from: string; to: string } {
   return { from: String(range.from), to: String(range.to) };
 }
 
-export function distribution(told: DistributionTold): Distribution {
-  const cells = told.cells.map((cell) => ({ ...ends(cell.lower, cell.upper), count: cell.count }));
-  return new Distribution(cells.sort(ascending), bracket(told.sum), extremes(told));
+export function parseDistribution(json: DistributionJson): Distribution {
+  const cells = json.cells.map((cell) => ({
+    ...toBounds(cell.lower, cell.upper),
+    count: cell.count,
+  }));
+  return new Distribution(cells.sort(ascending), parseBracket(json.sum), parseExtremes(json));
 }
 
-function extremes({ min, max }: Pick<DistributionTold, "min" | "max">): Ends | null {
-  return min && max ? { min: bracket(min), max: bracket(max) } : null;
+function parseExtremes({ min, max }: Pick<DistributionJson, "min" | "max">): Extremes | null {
+  return min && max ? { min: parseBracket(min), max: parseBracket(max) } : null;
 }
 
-export function bracket(told: BracketTold | number): Bracket {
-  if (typeof told === "number") return exact(told);
-  return { ...ends(told.lower, told.upper), estimate: end(told.estimate, NaN) };
+export function parseBracket(json: BracketJson | number): Bracket {
+  if (typeof json === "number") return exact(json);
+  return { ...toBounds(json.lower, json.upper), estimate: toNumber(json.estimate, NaN) };
 }
 
-export function gap(told: GapTold): Gap {
-  return { start: told.start_ns / MS, end: told.end_ns / MS, lost: told.lost, reason: told.reason };
+export function parseGap(json: GapJson): Gap {
+  return {
+    start: json.start_ns / NS_IN_MS,
+    end: json.end_ns / NS_IN_MS,
+    lost: json.lost,
+    reason: json.reason,
+  };
 }
 
-function ends(lower: EndTold, upper: EndTold): { lower: number; upper: number } {
-  return { lower: end(lower, -Infinity), upper: end(upper, Infinity) };
+function toBounds(lower: BoundJson, upper: BoundJson): { lower: number; upper: number } {
+  return { lower: toNumber(lower, -Infinity), upper: toNumber(upper, Infinity) };
 }
 
-function end(told: EndTold, none: number): number {
-  if (typeof told === "string") return told === "NaN" ? NaN : told === "-Inf" ? -Infinity : Infinity;
-  return told ?? none;
+function toNumber(json: BoundJson, absent: number): number {
+  if (typeof json === "string") {
+    return json === "NaN" ? NaN : json === "-Inf" ? -Infinity : Infinity;
+  }
+  return json ?? absent;
 }

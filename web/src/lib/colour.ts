@@ -1,14 +1,14 @@
 /**
- * Colours of counts. A ramp of one hue that darkens or brightens steadily, so that it reads in greyscale and to people who do not
- * tell red from green; the first step stands out from the background, so that one lone request is seen.
+ * Colours of counts. The ramp has monotonic lightness, so that it is readable in greyscale and with
+ * any colour vision. Its first step contrasts with the background: a single value is visible.
  */
 
-export type Colouring = "log" | "linear" | "equalised";
+export type ColourScale = "log" | "linear" | "equalised";
 
-/** Steps of a ramp: the first is that of the least count that is not zero. */
+/** Steps of the ramp; the first is for the least count above zero. */
 export const STEPS = 256;
 
-type Rgb = readonly [number, number, number];
+export type Rgb = readonly [number, number, number];
 
 const LIGHT: readonly Rgb[] = [
   [199, 219, 240],
@@ -27,7 +27,7 @@ const DARK: readonly Rgb[] = [
   [248, 250, 200],
 ];
 
-/** The ramp as pixels: red, green, blue, alpha in the order in which canvases have bytes. */
+/** The ramp as RGBA pixels in the byte order of a canvas. */
 export function ramp(isDark: boolean): Uint32Array {
   const stops = isDark ? DARK : LIGHT;
   const pixels = new Uint32Array(STEPS);
@@ -44,15 +44,20 @@ export function ramp(isDark: boolean): Uint32Array {
   return pixels;
 }
 
-/** From a count to a step of the ramp; zero and less have none. */
-export interface Steps {
+/** Maps counts above zero to steps of the ramp. */
+export interface ColourSteps {
   of(count: number): number;
-  /** The count that a step begins at: for the key beside the picture. */
+  /** The count at which a step begins, for the legend. */
   at(step: number): number;
 }
 
-/** Steps for counts up to `most`; `counts` are all that are not zero, which equalising looks at. */
-export function steps(colouring: Colouring, least: number, most: number, counts: () => Float64Array): Steps {
+/** Steps for counts up to `most`. Equalising needs all counts above zero. */
+export function steps(
+  colouring: ColourScale,
+  least: number,
+  most: number,
+  counts: () => Float64Array,
+): ColourSteps {
   const last = STEPS - 1;
   const bounded = (step: number) => Math.min(Math.max(Math.floor(step), 0), last);
   if (!(most > 0)) return { of: () => 0, at: () => 0 };
@@ -67,7 +72,7 @@ export function steps(colouring: Colouring, least: number, most: number, counts:
       at: (step) => Math.exp(from + (step / last) * width),
     };
   }
-  // Each step has as many cells as every other: what is rare is told apart as well as what is common.
+  // Histogram equalisation: each step has as many cells as every other.
   const sorted = counts().slice().sort();
   const limits = new Float64Array(STEPS);
   for (let step = 0; step < STEPS; step++) {

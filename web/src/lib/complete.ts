@@ -1,151 +1,188 @@
-/** What can stand where the caret is: a metric, a label's name, a label's value, or a function. */
+/** Completion at the caret: a metric, a label's name, a label's value, or a function. */
 
-import { ask, names, type Found, type Name } from "./api";
-import { ofMetric, quoted } from "./selector";
-import { spot, type Spot, type Written } from "./spot";
+import { fetchMetricNames, getJson, type LimitedList, type MetricInfo } from "./api";
+import { parseContext, type CompletionContext, type InputSyntax } from "./completionContext";
+import { metricSelector, quoted } from "./selector";
 
-export interface Offer {
-  /** The whole text when it is taken, and the caret in it. */
+export interface Suggestion {
+  /** The whole text once it is accepted, and the caret in it. */
   text: string;
   caret: number;
-  /** What is shown. */
+  /** What the list shows. */
   name: string;
   about: string;
-  /** Whether something has to follow: the next offers come at once. */
-  goesOn: boolean;
+  /** Something has to follow: the next suggestions are shown at once. */
+  continues: boolean;
 }
 
-/** A function, and how a call of it is written. */
-interface Callable {
+/** A function, and the form of a call. */
+interface FunctionInfo {
   name: string;
   call: string;
 }
 
-/** What the server knows, asked when it is first needed. */
-export class Known {
-  private found: Promise<Found<Name>> | null = null;
-  private readonly callable = new Map<Written, Promise<readonly Callable[]>>();
+/** Suggestions in a list. */
+const MAX_SUGGESTIONS = 50;
 
-  /** Those that may have a word in them. */
-  async names(word: string, signal: AbortSignal): Promise<readonly Name[]> {
-    this.found ??= retried(names, () => (this.found = null));
-    const { cut, items } = await this.found;
-    if (!cut) return items;
-    // There are more than the page was told of.
-    return (await ask<{ names: Name[] }>("/v1/names", { text: word, limit: 20 * MOST }, signal)).names;
+/** Metric names and functions of the server, fetched when they are first needed. */
+export class MetricCatalog {
+  private list: Promise<LimitedList<MetricInfo>> | null = null;
+  private readonly functionsOf = new Map<InputSyntax, Promise<readonly FunctionInfo[]>>();
+
+  /** Metrics whose name may contain a word. */
+  async names(word: string, signal: AbortSignal): Promise<readonly MetricInfo[]> {
+    this.list ??= forgetFailure(fetchMetricNames, () => (this.list = null));
+    const { isTruncated, items } = await this.list;
+    if (!isTruncated) return items;
+    const parameters = { text: word, limit: 20 * MAX_SUGGESTIONS };
+    return (await getJson<{ names: MetricInfo[] }>("/v1/names", parameters, signal)).names;
   }
 
-  functions(language: Written): Promise<readonly Callable[]> {
-    interface Told {
-      functions: (Callable & { experimental: boolean })[];
+  functions(language: InputSyntax): Promise<readonly FunctionInfo[]> {
+    interface FunctionsJson {
+      functions: (FunctionInfo & { experimental: boolean })[];
     }
-    let found = this.callable.get(language);
-    if (!found) {
-      const usual = () => ask<Told>("/v1/functions", { language }).then((told) => told.functions.filter((one) => !one.experimental));
-      found = retried(usual, () => this.callable.delete(language));
-      this.callable.set(language, found);
+    let functions = this.functionsOf.get(language);
+    if (!functions) {
+      const fetchStable = async () => {
+        const response = await getJson<FunctionsJson>("/v1/functions", { language });
+        return response.functions.filter((one) => !one.experimental);
+      };
+      functions = forgetFailure(fetchStable, () => this.functionsOf.delete(language));
+      this.functionsOf.set(language, functions);
     }
-    return found;
+    return functions;
   }
 }
 
-/** What was not to be had is asked for again the next time. */
-async function retried<T>(asked: () => Promise<T>, forget: () => void): Promise<T> {
+/** A failed request is not cached. */
+async function forgetFailure<T>(send: () => Promise<T>, forget: () => void): Promise<T> {
   try {
-    return await asked();
+    return await send();
   } catch (error) {
     forget();
     throw error;
   }
 }
 
-/** Offers at the most. */
-const MOST = 50;
-
-interface Asking {
+interface CompletionQuery {
   text: string;
   caret: number;
-  language: Written;
-  /** Kinds of series that can be chosen; all, if none are named. */
+  syntax: InputSyntax;
+  /** Kinds of series to suggest; all kinds if undefined. */
   kinds?: readonly string[];
-  known: Known;
+  catalog: MetricCatalog;
   signal: AbortSignal;
 }
 
-export async function complete({ text, caret, language, kinds, known, signal }: Asking): Promise<Offer[]> {
-  const found = spot(text, caret, language);
-  if (!found) return [];
-  const put = placed(text, caret, found);
-  switch (found.at) {
+export async function complete(query: CompletionQuery): Promise<Suggestion[]> {
+  const { text, caret, syntax, signal } = query;
+  const context = parseContext(text, caret, syntax);
+  if (!context) return [];
+  const insert = inserter(text, caret, context);
+  switch (context.at) {
     case "name":
     case "word":
-      return words(found, language, kinds, known, put, signal);
+      return completeWord(query, context, insert);
     case "label": {
-      const answer = await ask<{ labels: { name: string; values: number }[] }>("/v1/labels", searched(found), signal);
-      const tail = { matcher: '="', alone: "", tag: ":" }[found.form];
-      return answer.labels.map((one) => put(one.name, tail, { name: one.name, about: `${one.values} values`, goesOn: tail !== "" }));
+      interface LabelsJson {
+        labels: { name: string; values: number }[];
+      }
+      const parameters = searchParameters(context);
+      const { labels } = await getJson<LabelsJson>("/v1/labels", parameters, signal);
+      const tail = { matcher: '="', bare: "", tag: ":" }[context.form];
+      return labels.map(({ name, values }) =>
+        insert(name, tail, { name, about: `${values} values`, continues: tail !== "" }),
+      );
     }
     case "value": {
-      const path = `/v1/label/${encodeURIComponent(found.label)}/values`;
-      const answer = await ask<{ values: { value: string; series: number }[] }>(path, searched(found), signal);
-      const end = found.form === "tag" ? "" : text.slice(caret).includes("}") ? '"' : '"}';
-      return answer.values.map((one) => {
-        const value = found.form === "tag" ? one.value : inQuotes(one.value);
-        return put(value, end, { name: one.value, about: `${one.series} series`, goesOn: false });
+      interface LabelValuesJson {
+        values: { value: string; series: number }[];
+      }
+      const path = `/v1/label/${encodeURIComponent(context.label)}/values`;
+      const parameters = searchParameters(context);
+      const { values } = await getJson<LabelValuesJson>(path, parameters, signal);
+      const isTag = context.form === "tag";
+      const tail = isTag ? "" : text.slice(caret).includes("}") ? '"' : '"}';
+      return values.map(({ value, series }) => {
+        const about = `${series} series`;
+        return insert(isTag ? value : escaped(value), tail, {
+          name: value,
+          about,
+          continues: false,
+        });
       });
     }
   }
 }
 
-type Put = (word: string, tail: string, offer: Pick<Offer, "name" | "about" | "goesOn">) => Offer;
+type InsertText = (
+  word: string,
+  tail: string,
+  shown: Pick<Suggestion, "name" | "about" | "continues">,
+) => Suggestion;
 
-/** Puts a word where one was begun, and drops what was left of that. */
-function placed(text: string, caret: number, found: Spot): Put {
-  const { from } = found;
-  // A value may have blanks and slashes in it, up to where the quote or what follows is.
-  const begun = found.at === "value" && found.form === "matcher" ? /^(?:[^"\\},]|\\.)*/ : /^[\w:.-]*/;
-  const rest = text.slice(caret).replace(begun, "");
-  return (word, tail, offer) => {
+/** Replaces the word at the caret. */
+function inserter(text: string, caret: number, context: CompletionContext): InsertText {
+  const { from } = context;
+  // A value may contain blanks and slashes; it ends at a quote, a brace or a comma.
+  const isQuotedValue = context.at === "value" && context.form === "matcher";
+  const remainder = isQuotedValue ? /^(?:[^"\\},]|\\.)*/ : /^[\w:.-]*/;
+  const rest = text.slice(caret).replace(remainder, "");
+  return (word, tail, shown) => {
     const head = text.slice(0, from) + word + tail;
-    // A quote that is there already is not written twice.
-    return { ...offer, text: head + (tail.startsWith('"') ? rest.replace(/^"/, "") : rest), caret: head.length };
+    // The quote may be there already.
+    const end = tail.startsWith('"') ? rest.replace(/^"/, "") : rest;
+    return { ...shown, text: head + end, caret: head.length };
   };
 }
 
-async function words(found: Spot, language: Written, kinds: readonly string[] | undefined, known: Known, put: Put, signal: AbortSignal): Promise<Offer[]> {
-  const word = found.written.trim().toLowerCase();
-  const fits = (name: string) => name.toLowerCase().includes(word);
-  const offers: Offer[] = [];
-  if (found.at === "name" || language !== "caql") {
-    // One name can be measured in two units.
-    const apart = new Map((await known.names(word, signal)).filter((one) => !kinds || kinds.includes(one.kind)).map((one) => [one.name, one]));
-    for (const one of apart.values()) {
-      if (!fits(one.name)) continue;
-      const about = `${one.kind}${one.unit ? `, ${one.unit}` : ""}, ${one.series} series`;
-      // PromQL takes a dot for the end of a name.
-      const plain = language === "promql" && one.name.includes(".") ? `{${quoted(one.name)}}` : ofMetric(one.name);
-      const written = found.at === "name" && found.quoted ? inQuotes(one.name) : plain;
-      offers.push(put(written, "", { name: one.name, about, goesOn: false }));
+async function completeWord(
+  { syntax, kinds, catalog, signal }: CompletionQuery,
+  context: CompletionContext & { at: "name" | "word" },
+  insert: InsertText,
+): Promise<Suggestion[]> {
+  const word = context.written.trim().toLowerCase();
+  const matches = (name: string) => name.toLowerCase().includes(word);
+  const suggestions: Suggestion[] = [];
+  if (context.at === "name" || syntax !== "caql") {
+    const all = await catalog.names(word, signal);
+    const allowed = all.filter((one) => !kinds || kinds.includes(one.kind));
+    // A name has one entry for each unit.
+    const byName = new Map(allowed.map((one) => [one.name, one]));
+    for (const { name, kind, unit, series } of byName.values()) {
+      if (!matches(name)) continue;
+      const about = `${kind}${unit ? `, ${unit}` : ""}, ${series} series`;
+      // In PromQL a plain name has no dots.
+      const isDotted = syntax === "promql" && name.includes(".");
+      const plain = isDotted ? `{${quoted(name)}}` : metricSelector(name);
+      const isQuoted = context.at === "name" && context.quoted;
+      suggestions.push(
+        insert(isQuoted ? escaped(name) : plain, "", { name, about, continues: false }),
+      );
     }
   }
-  if (found.at === "word") {
-    for (const one of await known.functions(language)) {
-      if (fits(one.name)) offers.push(put(`${one.name}(`, "", { name: one.name, about: one.call, goesOn: true }));
+  if (context.at === "word") {
+    for (const { name, call } of await catalog.functions(syntax)) {
+      if (!matches(name)) continue;
+      suggestions.push(insert(`${name}(`, "", { name, about: call, continues: true }));
     }
   }
-  // What begins so comes first.
-  const rank = (offer: Offer) => (offer.name.toLowerCase().startsWith(word) ? 0 : 1);
-  offers.sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
-  return offers.slice(0, MOST);
+  // Names that begin with the word come first.
+  const rank = (one: Suggestion) => (one.name.toLowerCase().startsWith(word) ? 0 : 1);
+  suggestions.sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
+  return suggestions.slice(0, MAX_SUGGESTIONS);
 }
 
-function searched(found: Spot & { metric: string }): Record<string, string> {
-  const selector = /^[A-Za-z_:][\w:.]*$/.test(found.metric) ? { selector: found.metric } : {};
-  const text = found.at === "value" && found.form === "matcher" ? found.written.replace(/\\(.)/g, "$1") : found.written;
-  return { text, limit: String(MOST), ...selector };
+function searchParameters(context: CompletionContext & { metric: string }): Record<string, string> {
+  const isPlain = /^[A-Za-z_:][\w:.]*$/.test(context.metric);
+  const isQuotedValue = context.at === "value" && context.form === "matcher";
+  const text = isQuotedValue ? context.written.replace(/\\(.)/g, "$1") : context.written;
+  const selector = isPlain ? { selector: context.metric } : {};
+  return { text, limit: String(MAX_SUGGESTIONS), ...selector };
 }
 
-/** As it stands between double quotes. */
-function inQuotes(text: string): string {
+/** Escaped for a string in double quotes. */
+function escaped(text: string): string {
   return quoted(text).slice(1, -1);
 }

@@ -1,100 +1,103 @@
 /**
- * Distributions as the server tells them: buckets that are not empty, with counts. All statistics come as a bracket: the truth
- * lies between its ends. The arithmetic is that of crates/hist, so that what the page works out while a person drags equals
- * what the server answers.
+ * Distributions: non-empty buckets with counts. Statistics are brackets, whose bounds contain the
+ * true value. The arithmetic is that of crates/hist, so that a value computed while the threshold
+ * is dragged equals the server's.
  */
 
-/** A number that lies between two others. An end that is not known is infinite. */
+/** An estimate with bounds. An unknown bound is infinite. */
 export interface Bracket {
   lower: number;
   estimate: number;
   upper: number;
 }
 
-/** `count` values between `lower` and `upper`, both included. */
+/** `count` values in [`lower`, `upper`]. */
 export interface Cell {
   lower: number;
   upper: number;
   count: number;
 }
 
-/** The least and the greatest value, which are often known better than their cells. */
-export interface Ends {
+/** Minimum and maximum, which are often more exact than their cells. */
+export interface Extremes {
   min: Bracket;
   max: Bracket;
 }
 
-/** Values taken together: cells in ascending order. Those of several grids may overlap. */
+/** Cells in ascending order. Cells of different schemes may overlap. */
 export class Distribution {
   readonly count: number;
 
   constructor(
     readonly cells: readonly Cell[],
     readonly sum: Bracket = exact(0),
-    /** Where somebody told; otherwise what the cells tell. */
-    private readonly ends: Ends | null = null,
+    /** As recorded; null if only the cells are known. */
+    private readonly extremes: Extremes | null = null,
   ) {
     this.count = cells.reduce((count, cell) => count + cell.count, 0);
   }
 
   static readonly EMPTY = new Distribution([]);
 
-  /** All values of all of them. */
+  /** The union of all values. */
   static merged(parts: readonly Distribution[]): Distribution {
     const cells = new Map<string, Cell>();
     let sum = exact(0);
     for (const part of parts) {
-      sum = plus(sum, part.sum);
+      sum = addBrackets(sum, part.sum);
       for (const cell of part.cells) {
         const key = `${cell.lower} ${cell.upper}`;
-        const held = cells.get(key);
-        if (held) held.count += cell.count;
+        const known = cells.get(key);
+        if (known) known.count += cell.count;
         else cells.set(key, { ...cell });
       }
     }
-    return new Distribution([...cells.values()].sort(ascending), sum, together(parts));
+    return new Distribution([...cells.values()].sort(ascending), sum, mergeExtremes(parts));
   }
 
   get isEmpty(): boolean {
     return this.count === 0;
   }
 
-  /** Of the least value. */
   get min(): Bracket | null {
     const first = this.cells[0];
     if (!first) return null;
-    if (this.ends) return this.ends.min;
+    if (this.extremes) return this.extremes.min;
     const upper = Math.min(...this.cells.map((cell) => cell.upper));
-    return { lower: first.lower, estimate: finite(first)[0], upper };
+    return { lower: first.lower, estimate: finiteBounds(first)[0], upper };
   }
 
-  /** Of the greatest value. */
   get max(): Bracket | null {
     if (this.isEmpty) return null;
-    if (this.ends) return this.ends.max;
+    if (this.extremes) return this.extremes.max;
     const greatest = this.cells.reduce((a, b) => (b.upper >= a.upper ? b : a));
     const lower = Math.max(...this.cells.map((cell) => cell.lower));
-    return { lower, estimate: finite(greatest)[1], upper: greatest.upper };
+    return { lower, estimate: finiteBounds(greatest)[1], upper: greatest.upper };
   }
 
   get mean(): Bracket | null {
     if (this.isEmpty) return null;
     const { lower, estimate, upper } = this.sum;
-    return { lower: lower / this.count, estimate: estimate / this.count, upper: upper / this.count };
+    return {
+      lower: lower / this.count,
+      estimate: estimate / this.count,
+      upper: upper / this.count,
+    };
   }
 
   /** The value of rank ⌈q · count⌉. */
   quantile(q: number): Bracket | null {
     if (this.isEmpty || !(q >= 0 && q <= 1)) return null;
     const rank = Math.min(Math.max(Math.ceil(q * this.count), 1), this.count);
-    // No quantile is beyond what is known of the least and the greatest.
-    if (this.ends && rank === 1 && isExact(this.ends.min)) return this.ends.min;
-    if (this.ends && rank === this.count && isExact(this.ends.max)) return this.ends.max;
+    // The first and the last rank are minimum and maximum.
+    if (this.extremes && rank === 1 && isExact(this.extremes.min)) return this.extremes.min;
+    if (this.extremes && rank === this.count && isExact(this.extremes.max))
+      return this.extremes.max;
     let before = 0;
     for (const cell of this.cells) {
       if (before + cell.count >= rank) {
-        const [first, last] = this.likely(cell);
-        const step = (last * 0.5 - first * 0.5) / (cell.count + 1) * 2;
+        const [first, last] = this.likelyBounds(cell);
+        const step = ((last * 0.5 - first * 0.5) / (cell.count + 1)) * 2;
         return { lower: cell.lower, estimate: first + step * (rank - before), upper: cell.upper };
       }
       before += cell.count;
@@ -102,16 +105,20 @@ export class Distribution {
     return null;
   }
 
-  /** Between which ends a cell's values are taken to lie: where nothing is negative, the cell around zero begins at zero. */
-  private likely(cell: Cell): [number, number] {
-    const isAroundZero = cell.lower < 0 && cell.lower === -cell.upper && Number.isFinite(cell.upper);
+  /**
+   * The bounds between which a cell's values are taken to lie: where nothing is negative, the cell
+   * around zero begins at zero.
+   */
+  private likelyBounds(cell: Cell): [number, number] {
+    const isAroundZero =
+      cell.lower < 0 && cell.lower === -cell.upper && Number.isFinite(cell.upper);
     if (isAroundZero && cell === this.cells[0]) return [0, cell.upper];
     if (isAroundZero && cell === this.cells[this.cells.length - 1]) return [cell.lower, 0];
-    return finite(cell);
+    return finiteBounds(cell);
   }
 
-  /** How many values are greater than a limit. */
-  above(limit: number): Bracket {
+  /** The number of values greater than a limit. */
+  countAbove(limit: number): Bracket {
     let [lower, upper, estimate] = [0, 0, 0];
     for (const cell of this.cells) {
       if (cell.upper <= limit) {
@@ -119,7 +126,7 @@ export class Distribution {
         upper += cell.count;
       } else if (cell.lower <= limit) {
         upper += cell.count;
-        estimate += cell.count * shareBelow(cell, limit, this.likely(cell));
+        estimate += cell.count * shareBelow(cell, limit, this.likelyBounds(cell));
       }
     }
     const below = lower + Math.round(estimate);
@@ -127,14 +134,18 @@ export class Distribution {
   }
 }
 
-/** The ends of all of them, if all that are not empty have them. */
-function together(parts: readonly Distribution[]): Ends | null {
-  const known = parts.filter((part) => !part.isEmpty).map((part) => part["ends"]);
+/** Combined extremes, if every non-empty part has them. */
+function mergeExtremes(parts: readonly Distribution[]): Extremes | null {
+  const known = parts.filter((part) => !part.isEmpty).map((part) => part["extremes"]);
   if (known.length === 0 || known.includes(null)) return null;
-  const ends = known as Ends[];
-  const of = (side: keyof Ends, choose: (a: number, b: number) => number): Bracket => {
-    const pick = (a: Bracket, b: Bracket) => ({ lower: choose(a.lower, b.lower), estimate: choose(a.estimate, b.estimate), upper: choose(a.upper, b.upper) });
-    return ends.map((one) => one[side]).reduce(pick);
+  const extremes = known as Extremes[];
+  const of = (side: keyof Extremes, choose: (a: number, b: number) => number): Bracket => {
+    const pick = (a: Bracket, b: Bracket) => ({
+      lower: choose(a.lower, b.lower),
+      estimate: choose(a.estimate, b.estimate),
+      upper: choose(a.upper, b.upper),
+    });
+    return extremes.map((one) => one[side]).reduce(pick);
   };
   return { min: of("min", Math.min), max: of("max", Math.max) };
 }
@@ -143,11 +154,11 @@ export function exact(value: number): Bracket {
   return { lower: value, estimate: value, upper: value };
 }
 
-export function plus(a: Bracket, b: Bracket): Bracket {
+export function addBrackets(a: Bracket, b: Bracket): Bracket {
   return { lower: a.lower + b.lower, estimate: a.estimate + b.estimate, upper: a.upper + b.upper };
 }
 
-/** Whether the ends are the same: nothing is unknown. */
+/** Whether both bounds are equal. */
 export function isExact(bracket: Bracket): boolean {
   return bracket.lower === bracket.upper;
 }
@@ -156,8 +167,8 @@ export function ascending(a: Cell, b: Cell): number {
   return a.lower - b.lower || a.upper - b.upper;
 }
 
-/** The ends of a cell to draw and to reckon with: an open cell has its finite end twice, or begins at zero. */
-export function finite({ lower, upper }: Cell): [number, number] {
+/** Finite bounds for drawing: an open cell begins at 0, or is its finite bound. */
+export function finiteBounds({ lower, upper }: Cell): [number, number] {
   if (Number.isFinite(lower)) return [lower, Number.isFinite(upper) ? upper : lower];
   if (Number.isFinite(upper)) return upper > 0 ? [0, upper] : [upper, upper];
   return lower === upper ? [lower, upper] : [0, 0];

@@ -1,135 +1,215 @@
-/** What a host tells in a stretch of time, asked of the server: figures for `use.ts`, and distributions beside them. */
+/** The report of one host in a range: figures of `resourceMetrics.ts`, and distributions. */
 
-import { ask, heatmap, isAborted, Refused, type Heatmap, type Series } from "./api";
-import { programs, type Programs } from "./programs";
-import { question } from "./question";
+import { ApiError, fetchHeatmap, getJson, isAborted, type Heatmap, type Series } from "./api";
+import { fetchPrograms, type ProgramReport } from "./programs";
+import { runQuery } from "./query";
+import {
+  buildQueries,
+  hostSelector,
+  missingReason,
+  unrelatedNotes,
+  type BpfProgram,
+  type HostData,
+  type ResourceRow,
+} from "./resourceMetrics";
 import { quoted } from "./selector";
-import { otherNotes, questions, selector, without, type Row, type Told } from "./use";
-import * as time from "./time";
+import { alignRange, columnStep } from "./time";
 
-/** A distribution of a resource, small. */
-export interface Tile {
+/** A small heatmap of a resource. */
+export interface HeatmapTile {
   title: string;
   selector: string;
   about: string;
   heatmap: Heatmap;
 }
 
-export interface Host extends Told {
-  /** How much time was asked about, in milliseconds. */
+export interface HostReport extends HostData {
+  /** Length of the range, in milliseconds. */
   span: number;
-  /** By the place of the row; where there should be some and are not, the reason. */
-  tiles: ReadonlyMap<string, Tile[] | string>;
-  /** Programs that record into shared memory; or why it is not known. */
-  programs: Programs | Refused;
-  /** What is not measured on the host of the server, in its words; where that is the only host, they stand with its resources. */
+  /** Tiles by `tileKey`, or the reason why there are none. */
+  tiles: ReadonlyMap<string, HeatmapTile[] | string>;
+  /** Programs that publish metrics in shared memory, or the error of their query. */
+  programs: ProgramReport | ApiError;
+  /** Collector warnings of the server's own host that no figure shows. */
   notes: readonly string[];
 }
 
-/** Windows of a figure, columns of a small heatmap. */
+/** Windows of a figure, columns of a tile. */
 const WINDOWS = 60;
 const COLUMNS = 90;
-/** Distributions at the most: others are in Explore. */
-const TILES = 32;
-/** Windows at the end that what is said of programs is about. */
-const RECENT = 5;
+/** Tiles on the page: the rest is in Explore. */
+const MAX_TILES = 32;
+/** Windows at the end that rates and latencies of programs cover. */
+const RECENT_WINDOWS = 5;
 
-/** Of every host that tells about itself. */
-export async function hosts(signal: AbortSignal): Promise<string[]> {
-  return values("host", '{__name=~"host_.*|process_up"}', signal);
+/** Hosts with metrics. */
+export async function fetchHosts(signal: AbortSignal): Promise<string[]> {
+  return fetchLabelValues("host", '{__name=~"host_.*|process_up"}', signal);
 }
 
-/** Where tiles of a row are found. */
-export function place(row: Pick<Row, "resource" | "device">): string {
-  return `${row.resource} ${row.device}`;
+export function tileKey({ resource, device }: Pick<ResourceRow, "resource" | "device">): string {
+  return `${resource} ${device}`;
 }
 
-export async function told(host: string, isOnly: boolean, stretch: readonly [number, number], signal: AbortSignal): Promise<Host> {
-  const window = time.step(stretch[1] - stretch[0], WINDOWS);
-  const [from, to] = time.aligned(...stretch, window);
-  const ends = Array.from({ length: Math.round((to - from) / window) }, (_, at) => from + (at + 1) * window);
-  const of = (metric: string) => selector(metric, host);
-  const [names, disks, interfaces, atWorkOf, notes, answers, running] = await Promise.all([
-    values("__name__", selector("", host, '__name=~"host_.*"'), signal),
-    values("device", selector("", host, '__name=~"host_(disk_busy_seconds_total|block_io)"'), signal),
-    values("interface", of("host_network_bytes_total"), signal),
-    atWork(host, [from, to], signal),
-    // Who may not see the status does not see them.
-    ask<{ host_notes?: string[] }>("/v1/status", {}, signal).then((status) => status.host_notes ?? [], kept([])),
-    Promise.all(questions(host, window).map((text) => question(text, "promql", [ends[0] ?? to, to], window, signal).catch(refused))),
-    programs(host, [from, to], RECENT * window, signal).catch(refused),
+export async function fetchHost(
+  host: string,
+  isOnly: boolean,
+  range: readonly [number, number],
+  signal: AbortSignal,
+): Promise<HostReport> {
+  const span = range[1] - range[0];
+  const window = columnStep(span, WINDOWS);
+  const [from, to] = alignRange(...range, window);
+  const windows = Math.round((to - from) / window);
+  const ends = Array.from({ length: windows }, (_, index) => from + (index + 1) * window);
+  const select = (metric: string) => hostSelector(metric, host);
+  const evaluate = (text: string) =>
+    runQuery(text, "promql", [ends[0] ?? to, to], window, signal).catch(toApiError);
+  const allNames = hostSelector("", host, '__name=~"host_.*"');
+  const allDisks = hostSelector("", host, '__name=~"host_(disk_busy_seconds_total|block_io)"');
+  const [names, disks, interfaces, bpfPrograms, notes, results, programs] = await Promise.all([
+    fetchLabelValues("__name__", allNames, signal),
+    fetchLabelValues("device", allDisks, signal),
+    fetchLabelValues("interface", select("host_network_bytes_total"), signal),
+    fetchBpfPrograms(host, [from, to], signal),
+    // A token without access to the status gets no notes.
+    getJson<{ host_notes?: string[] }>("/v1/status", {}, signal).then(
+      (status) => status.host_notes ?? [],
+      orElse([]),
+    ),
+    Promise.all(buildQueries(host, window).map(evaluate)),
+    fetchPrograms(host, [from, to], RECENT_WINDOWS * window, signal).catch(toApiError),
   ]);
   const metrics = new Set(names);
-  const why = (program: "block_io" | "run_queue") => without(program, atWorkOf.get(program), isOnly ? notes : []);
-  const base: Told = { host, metrics, disks, interfaces, answers, ends, window, withoutBlockIo: why("block_io") };
+  const reason = (program: BpfProgram) =>
+    missingReason(program, bpfPrograms.get(program), isOnly ? notes : []);
+  const blockIoReason = reason("block_io");
+  const data: HostData = {
+    host,
+    metrics,
+    disks,
+    interfaces,
+    results,
+    ends,
+    window,
+    blockIoReason,
+  };
 
-  const wanted = new Map<string, Omit<Tile, "heatmap">[] | string>();
-  wanted.set(
-    "processors ",
-    metrics.has("host_run_queue_delay")
-      ? [{ title: "waits for a processor", selector: of("host_run_queue_delay"), about: "how long tasks that could run did not" }]
-      : `Waits for a processor are not collected: ${why("run_queue")}`,
+  type PlannedTile = Omit<HeatmapTile, "heatmap">;
+  const planned = new Map<string, PlannedTile[] | string>();
+  const plan = (key: string, metric: string, tile: Omit<PlannedTile, "selector">, why: string) =>
+    planned.set(
+      key,
+      metrics.has(metric)
+        ? [{ ...tile, selector: select(metric) }]
+        : `${tile.title} not collected: ${why}`,
+    );
+  plan(
+    "cpu ",
+    "host_run_queue_delay",
+    { title: "Run queue latency", about: "Time runnable tasks waited for a CPU" },
+    reason("run_queue"),
   );
-  wanted.set(
+  plan(
     "machine ",
-    metrics.has("host_hiccup")
-      ? [{ title: "hiccups", selector: of("host_hiccup"), about: "how late a thread wakes up that has nothing to do" }]
-      : "Hiccups are not collected: hiccup is off in the settings of that host",
+    "host_hiccup",
+    { title: "Hiccups", about: "Timer wake-up delay of an idle thread (jHiccup)" },
+    "hiccup is disabled in that host's [host] settings",
   );
-  if (disks.length === 0) wanted.set("disk ", `Block I/O is not collected: ${why("block_io")}`);
-  const blockIo = metrics.has("host_block_io") ? await ask<{ series: Series[] }>("/v1/series", { selector: of("host_block_io"), limit: 1_000 }, signal) : { series: [] };
+  if (disks.length === 0) planned.set("disk ", `Block I/O not collected: ${blockIoReason}`);
+  const hasBlockIo = metrics.has("host_block_io");
+  const blockIo = hasBlockIo
+    ? await getJson<{ series: Series[] }>(
+        "/v1/series",
+        { selector: select("host_block_io"), limit: 1_000 },
+        signal,
+      )
+    : { series: [] };
   for (const disk of disks) {
-    const operations = blockIo.series.filter((one) => one.labels["device"] === disk).map((one) => one.labels["operation"] ?? "");
-    const tile = (operation: string) => ({
-      title: `${disk} ${operation}`,
-      selector: selector("host_block_io", host, `device=${quoted(disk)},operation=${quoted(operation)}`),
-      about: "block I/O, from its request to its end",
-    });
-    const not = metrics.has("host_block_io") ? "its driver takes no requests of its own, or there were none yet" : why("block_io");
-    wanted.set(`disk ${disk}`, operations.length > 0 ? operations.sort().map(tile) : `Block I/O is not collected: ${not}`);
+    const operations = blockIo.series
+      .filter((one) => one.labels["device"] === disk)
+      .map((one) => one.labels["operation"] ?? "");
+    const tile = (operation: string) => {
+      const labels = `device=${quoted(disk)},operation=${quoted(operation)}`;
+      return {
+        title: `${disk} ${operation}`,
+        selector: hostSelector("host_block_io", host, labels),
+        about: "Block I/O latency, queue to completion",
+      };
+    };
+    const why = hasBlockIo ? "driver bypasses the block layer queue, or no I/O yet" : blockIoReason;
+    planned.set(
+      `disk ${disk}`,
+      operations.length > 0 ? operations.sort().map(tile) : `Block I/O not collected: ${why}`,
+    );
   }
 
-  let room = TILES;
-  const tiles = new Map<string, Tile[] | string>();
-  const step = time.step(stretch[1] - stretch[0], COLUMNS);
-  const drawn = async (one: Omit<Tile, "heatmap">) => ({ ...one, heatmap: await heatmap(one.selector, time.aligned(...stretch, step), step, signal) });
-  for (const [key, list] of wanted) {
+  let remaining = MAX_TILES;
+  const tiles = new Map<string, HeatmapTile[] | string>();
+  const step = columnStep(span, COLUMNS);
+  const load = async (tile: PlannedTile) => {
+    const heatmap = await fetchHeatmap(tile.selector, alignRange(...range, step), step, signal);
+    return { ...tile, heatmap };
+  };
+  for (const [key, list] of planned) {
     if (typeof list === "string") tiles.set(key, list);
     else {
-      const some = list.slice(0, room);
-      room -= some.length;
-      tiles.set(key, some.length > 0 ? await Promise.all(some.map(drawn)) : "More than a page has room for: see Explore.");
+      const some = list.slice(0, remaining);
+      remaining -= some.length;
+      const isNone = some.length === 0;
+      tiles.set(
+        key,
+        isNone
+          ? `Limit of ${MAX_TILES} heatmaps on this page reached; see Explore.`
+          : await Promise.all(some.map(load)),
+      );
     }
   }
-  return { ...base, span: stretch[1] - stretch[0], tiles, programs: running, notes: isOnly ? otherNotes(notes) : notes };
+  return { ...data, span, tiles, programs, notes: isOnly ? unrelatedNotes(notes) : notes };
 }
 
-/** Whether its programs in the kernel are at work, as the host said last in this time; null where it did not. */
-async function atWork(host: string, [from, to]: readonly [number, number], signal: AbortSignal): Promise<Map<string, boolean | null>> {
-  const of = selector("host_bpf_available", host);
-  const text = `max by (program) (last_over_time(${of}[${to - from}ms]))`;
-  const [programs, answer] = await Promise.all([values("program", of, signal), question(text, "promql", [to, to], to - from, signal).catch(kept(null))]);
-  const said = (program: string) => {
-    const last = answer?.streams.find((stream) => stream.labels["program"] === program)?.points.at(-1)?.value;
+/** Whether BPF programs are loaded, by the last sample in the range; null without samples. */
+async function fetchBpfPrograms(
+  host: string,
+  [from, to]: readonly [number, number],
+  signal: AbortSignal,
+): Promise<Map<string, boolean | null>> {
+  const selector = hostSelector("host_bpf_available", host);
+  const text = `max by (program) (last_over_time(${selector}[${to - from}ms]))`;
+  const [programs, result] = await Promise.all([
+    fetchLabelValues("program", selector, signal),
+    runQuery(text, "promql", [to, to], to - from, signal).catch(orElse(null)),
+  ]);
+  const isLoaded = (program: string) => {
+    const series = result?.series.find((one) => one.labels["program"] === program);
+    const last = series?.points.at(-1)?.value;
     return last && "estimate" in last ? last.estimate > 0 : null;
   };
-  return new Map(programs.map((program) => [program, said(program)]));
+  return new Map(programs.map((program) => [program, isLoaded(program)]));
 }
 
-async function values(label: string, selector: string, signal: AbortSignal): Promise<string[]> {
-  const told = await ask<{ values: { value: string }[] }>(`/v1/label/${label}/values`, { selector, limit: 10_000 }, signal);
-  return told.values.map((one) => one.value).sort();
+async function fetchLabelValues(
+  label: string,
+  selector: string,
+  signal: AbortSignal,
+): Promise<string[]> {
+  interface LabelValuesJson {
+    values: { value: string }[];
+  }
+  const path = `/v1/label/${label}/values`;
+  const { values } = await getJson<LabelValuesJson>(path, { selector, limit: 10_000 }, signal);
+  return values.map((one) => one.value).sort();
 }
 
-/** What cannot be had does not stand in the way of the rest; but nobody waits for what was given up. */
-function refused(error: unknown): Refused {
-  if (error instanceof Refused) return error;
+/** One failed query does not hide the others; an aborted one ends all. */
+function toApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
   throw error;
 }
 
-function kept<T>(instead: T): (error: unknown) => T {
+function orElse<T>(otherwise: T): (error: unknown) => T {
   return (error) => {
     if (isAborted(error)) throw error;
-    return instead;
+    return otherwise;
   };
 }

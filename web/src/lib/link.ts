@@ -1,30 +1,53 @@
-/** The address holds the whole view, so that a link is a view. It stands after `#`: the server never sees it. */
+/**
+ * The URL fragment holds the whole view, so that a link is a view. It follows `#`: the server never
+ * sees it.
+ */
 
-export const VIEWS = ["explore", "spectrum", "compare", "host", "boards", "sources", "status"] as const;
+export const VIEWS = [
+  "explore",
+  "spectrum",
+  "compare",
+  "host",
+  "dashboards",
+  "sources",
+  "status",
+] as const;
 export type ViewName = (typeof VIEWS)[number];
 
-/** What is looked at: a view and its settings. */
-export interface Place {
+/** Names of views and settings in links of earlier versions. */
+const RENAMED_VIEWS: Readonly<Record<string, ViewName>> = { boards: "dashboards" };
+const RENAMED_SETTINGS: ReadonlyMap<string, string> = new Map([["board", "dashboard"]]);
+
+/** A view and its settings. */
+export interface Route {
   view: ViewName;
   settings: Record<string, string>;
 }
 
-/** Reads what stands after `#`. What is not known is Explore. */
-export function read(hash: string): Place {
-  // A selector that was written by hand may have a question mark in it.
-  const [, path, query] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash)!;
-  const view = VIEWS.find((view) => view === path) ?? "explore";
-  return { view, settings: Object.fromEntries(new URLSearchParams(query)) };
+/** Parses a fragment, also one of an earlier version. An unknown view is Explore. */
+export function read(hash: string): Route {
+  // A selector that was typed into the address may contain a question mark.
+  const [, path = "", query] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash)!;
+  const view = VIEWS.find((view) => view === path) ?? RENAMED_VIEWS[path] ?? "explore";
+  const settings = [...new URLSearchParams(query)].map(
+    ([name, value]) => [RENAMED_SETTINGS.get(name) ?? name, value] as const,
+  );
+  return { view, settings: Object.fromEntries(settings) };
 }
 
-/** The address of a place. Settings that are empty are left out; their order is always the same. */
-export function write({ view, settings }: Place): string {
+/** The fragment of a route. Empty settings are left out; the order is always the same. */
+export function write({ view, settings }: Route): string {
   const search = new URLSearchParams();
   for (const name of Object.keys(settings).sort()) {
     const value = settings[name];
     if (value) search.set(name, value);
   }
-  // What people read in selectors may stay as it is.
-  const query = search.toString().replaceAll("%7B", "{").replaceAll("%7D", "}").replaceAll("%2C", ",").replaceAll("%3A", ":");
+  // Characters of selectors that a fragment may contain stay readable.
+  const query = search
+    .toString()
+    .replaceAll("%7B", "{")
+    .replaceAll("%7D", "}")
+    .replaceAll("%2C", ",")
+    .replaceAll("%3A", ":");
   return query ? `#/${view}?${query}` : `#/${view}`;
 }

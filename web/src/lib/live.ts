@@ -1,54 +1,86 @@
-/** A heatmap that moves on with the clock: what is new is asked for, what stays is kept. */
+/** A heatmap that moves with the clock: new columns are fetched, the others stay. */
 
-import { heatmap, histogram, type Column, type Heatmap } from "./api";
+import { fetchHeatmap, fetchHistogram, type Heatmap, type HeatmapColumn } from "./api";
 import { Distribution } from "./distribution";
-import { between } from "./time";
+import { rangeBetween } from "./time";
 
 /**
- * The heatmap with later columns of the same length: those that it has already are replaced, which the last one needs as long as it
- * goes on; as many at the left go as come at the right. Columns that stay are the same objects, so that a picture can tell them.
+ * The heatmap with later columns of the same step. They replace columns of the same time, such as
+ * the last one, which was incomplete; for each one appended, one is dropped at the left. Columns
+ * that stay remain the same objects, by which a chart recognises them.
  */
-export function moved(held: Heatmap, later: readonly Column[], total: Distribution): Heatmap {
+export function advanceHeatmap(
+  current: Heatmap,
+  later: readonly HeatmapColumn[],
+  total: Distribution,
+): Heatmap {
   const first = later[0];
-  if (!first) return held;
-  const kept = held.columns.filter((column) => column.start < first.start);
-  const columns = [...kept, ...later].slice(-held.columns.length);
-  const [start, end] = [columns[0]?.start ?? held.start, columns[columns.length - 1]?.end ?? held.end];
-  return { ...held, columns, start, end, total };
+  if (!first) return current;
+  const retained = current.columns.filter((column) => column.start < first.start);
+  const columns = [...retained, ...later].slice(-current.columns.length);
+  const start = columns[0]?.start ?? current.start;
+  const end = columns[columns.length - 1]?.end ?? current.end;
+  return { ...current, columns, start, end, total };
 }
 
-/** What a picture of `held` has to do to be one of `next`: columns to replace at the right, then to push. Null: begin anew. */
-export function difference(held: Heatmap, next: Heatmap): { replaced: Column[]; pushed: Column[] } | null {
-  if (next.step !== held.step || next.columns.length !== held.columns.length) return null;
-  // Of something else nothing fits, neither the axis nor its unit.
-  if (next.selector !== held.selector || next.unit !== held.unit) return null;
-  const known = new Set(held.columns);
-  const fresh = next.columns.findIndex((column) => !known.has(column));
-  if (fresh < 0) return next.columns[0] === held.columns[0] ? { replaced: [], pushed: [] } : null;
-  // Where nothing stays, the axis is that of what comes: a link shows the same.
+/** Columns that a chart of one heatmap has to replace at the right, and then to append. */
+export interface ColumnChanges {
+  replaced: HeatmapColumn[];
+  appended: HeatmapColumn[];
+}
+
+/** What turns a chart of `current` into one of `next`; null if it has to be drawn anew. */
+export function diffColumns(current: Heatmap, next: Heatmap): ColumnChanges | null {
+  if (next.step !== current.step || next.columns.length !== current.columns.length) return null;
+  // Another selector or unit has another axis.
+  if (next.selector !== current.selector || next.unit !== current.unit) return null;
+  const before = new Set(current.columns);
+  const fresh = next.columns.findIndex((column) => !before.has(column));
+  if (fresh < 0)
+    return next.columns[0] === current.columns[0] ? { replaced: [], appended: [] } : null;
+  // If nothing stays, the axis is computed anew, so that a link shows the same.
   if (fresh === 0) return null;
-  const pushes = next.columns.filter((column) => column.start > (held.columns[held.columns.length - 1]?.start ?? Infinity)).length;
-  // What stays has to be what is left of what was there.
-  for (let at = 0; at < fresh; at++) if (next.columns[at] !== held.columns[at + pushes]) return null;
+  const lastStart = current.columns[current.columns.length - 1]?.start ?? Infinity;
+  const appends = next.columns.filter((column) => column.start > lastStart).length;
+  // The retained columns must be the current ones, shifted by those that were dropped.
+  for (let at = 0; at < fresh; at++) {
+    if (next.columns[at] !== current.columns[at + appends]) return null;
+  }
   const columns = next.columns.slice(fresh);
-  return { replaced: columns.slice(0, columns.length - pushes), pushed: columns.slice(columns.length - pushes) };
+  const split = columns.length - appends;
+  return { replaced: columns.slice(0, split), appended: columns.slice(split) };
 }
 
 /**
- * Asks for what came since, up to a moment. The whole is asked for anew if nothing of it would stay (nobody looked for long, or the
- * computer slept), or if something came late into a column that would.
+ * Fetches the columns since the last one, up to `now`. Fetches the whole heatmap if no column would
+ * stay (the page was hidden or the computer suspended), or if late samples changed one that would.
  */
-export async function follow(held: Heatmap, now: number, signal: AbortSignal): Promise<Heatmap> {
-  const last = held.columns[held.columns.length - 1];
-  if (!last) return held;
-  const end = Math.max(Math.ceil(now / held.step) * held.step, last.end);
-  const start = held.start + end - held.end;
-  const whole = () => heatmap(held.selector, [start, end], held.step, signal);
+export async function fetchNewer(
+  current: Heatmap,
+  now: number,
+  signal: AbortSignal,
+): Promise<Heatmap> {
+  const last = current.columns[current.columns.length - 1];
+  if (!last) return current;
+  const end = Math.max(Math.ceil(now / current.step) * current.step, last.end);
+  const start = current.start + end - current.end;
+  const whole = () => fetchHeatmap(current.selector, [start, end], current.step, signal);
   if (start >= last.start) return whole();
-  const before = await histogram(held.selector, between(start, last.start), {}, signal);
-  const kept = held.columns.filter((column) => start <= column.start && column.start < last.start);
-  if (before.distribution.count !== kept.reduce((count, column) => count + column.distribution.count, 0)) return whole();
-  const later = await heatmap(held.selector, [last.start, end], held.step, signal);
-  const total = Distribution.merged([before.distribution, ...later.columns.map((column) => column.distribution)]);
-  return moved({ ...held, series: later.series }, later.columns, total);
+  const before = await fetchHistogram(
+    current.selector,
+    rangeBetween(start, last.start),
+    {},
+    signal,
+  );
+  const retained = current.columns.filter(
+    (column) => start <= column.start && column.start < last.start,
+  );
+  const count = retained.reduce((sum, column) => sum + column.distribution.count, 0);
+  if (before.distribution.count !== count) return whole();
+  const later = await fetchHeatmap(current.selector, [last.start, end], current.step, signal);
+  const total = Distribution.merged([
+    before.distribution,
+    ...later.columns.map((column) => column.distribution),
+  ]);
+  return advanceHeatmap({ ...current, series: later.series }, later.columns, total);
 }

@@ -1,36 +1,36 @@
 /**
- * The processes of the host of the server, now, beside what programs tell of themselves: what stands in one table, in which order, and
- * which rows of it are shown.
+ * Processes of the server's host, joined with the programs that publish metrics: the rows of one
+ * table, their order, and the filter.
  */
 
-import { ask } from "./api";
-import { perSecond, type Program } from "./programs";
+import { getJson } from "./api";
+import { rateOf, type Program } from "./programs";
 
-/** A process as its host has it. */
+/** A process as the host's kernel shows it. */
 export interface Process {
   pid: number;
   name: string;
-  /** As the kernel writes it. */
+  /** State letter of /proc/PID/stat. */
   state: string;
   threads: number;
-  /** Processors that it had since the reading before; null if that is not known. */
+  /** CPUs used since the previous sample; null if there is none. */
   processors: number | null;
   resident_bytes: number;
 }
 
-/** All of them, as they were a moment ago. */
-export interface Table {
-  /** Whose they are; null if they are not known, and then why. */
+/** All of them, by the latest sample. */
+export interface ProcessList {
+  /** Null if processes are not collected; `why` is the reason. */
   host: string | null;
   why: string | null;
-  /** Seconds that `processors` are of. */
+  /** Seconds that `processors` covers. */
   over_seconds: number | null;
   found: number;
   processes: Process[];
 }
 
-/** A row: a process, what it records, or both. */
-export interface Line {
+/** A process, a program, or both. */
+export interface ProcessRow {
   id: string;
   name: string;
   pid: string;
@@ -38,49 +38,77 @@ export interface Line {
   program: Program | null;
 }
 
-export const SORTS = ["name", "cpu", "memory", "threads", "state", "timing", "rate", "p50", "p99", "max", "flight", "oldest"] as const;
-export type Sort = (typeof SORTS)[number];
+/** Columns, and values of the setting `sort`. */
+export const SORT_KEYS = [
+  "name",
+  "cpu",
+  "memory",
+  "threads",
+  "state",
+  "timing",
+  "rate",
+  "p50",
+  "p99",
+  "max",
+  "flight",
+  "oldest",
+] as const;
+export type SortKey = (typeof SORT_KEYS)[number];
 
-const STATES: Record<string, string> = { R: "runs", S: "sleeps", D: "waits, unwakeable", I: "idle", T: "stopped", t: "traced", Z: "ended, not reaped", X: "ended", P: "parked" };
+/** Terms of ps(1). */
+const STATES: Record<string, string> = {
+  R: "running",
+  S: "sleeping",
+  D: "disk sleep",
+  I: "idle",
+  T: "stopped",
+  t: "traced",
+  Z: "zombie",
+  X: "dead",
+  P: "parked",
+};
 
-export async function table(signal: AbortSignal): Promise<Table> {
-  return ask<Table>("/v1/processes", {}, signal);
+export async function fetchProcesses(signal: AbortSignal): Promise<ProcessList> {
+  return getJson<ProcessList>("/v1/processes", {}, signal);
 }
 
-/** The state in a word or two. */
-export function state(of: Process): string {
-  return STATES[of.state] ?? of.state;
+export function stateName({ state }: Process): string {
+  return STATES[state] ?? state;
 }
 
-/** Rows of a table and of programs that run. A program in a namespace of its own has a number there that is another's here. */
-export function lines(of: Table | null, programs: readonly Program[]): Line[] {
-  const left = new Map((of?.processes ?? []).map((one) => [String(one.pid), one]));
-  const told = programs.map((program): Line => {
-    const process = program.isNamespaced ? null : (left.get(program.pid) ?? null);
+/** Joins by PID, except programs in a PID namespace of their own. */
+export function joinRows(list: ProcessList | null, programs: readonly Program[]): ProcessRow[] {
+  const byPid = new Map((list?.processes ?? []).map((one) => [String(one.pid), one]));
+  const joined = programs.map((program): ProcessRow => {
+    const process = program.isNamespaced ? null : (byPid.get(program.pid) ?? null);
     return { id: program.id, name: program.process, pid: program.pid, process, program };
   });
-  for (const { process } of told) if (process) left.delete(String(process.pid));
-  const rest = [...left.values()].map((process): Line => ({ id: String(process.pid), name: process.name, pid: String(process.pid), process, program: null }));
-  return [...told, ...rest];
+  for (const { process } of joined) if (process) byPid.delete(String(process.pid));
+  const others = [...byPid.values()].map((process): ProcessRow => {
+    const pid = String(process.pid);
+    return { id: pid, name: process.name, pid, process, program: null };
+  });
+  return [...joined, ...others];
 }
 
-/** How many operations a program has in flight; null if it does not say. */
-export function flying(of: Program): number | null {
-  return of.inFlight && of.inFlight.reduce((a, b) => a + b, 0);
+/** Operations in flight; null if the program does not publish them. */
+export function inFlightCount({ inFlight }: Program): number | null {
+  return inFlight && inFlight.reduce((a, b) => a + b, 0);
 }
 
-/** Times of different units are put beside each other as times. */
+/** Latencies of different units are compared in nanoseconds. */
 const NANOSECONDS: Record<string, number> = { ns: 1, us: 1e3, µs: 1e3, ms: 1e6, s: 1e9 };
 
-function key(of: Line, by: Sort, recent: number): number | string | null {
-  const { process, program } = of;
+function sortValue(row: ProcessRow, by: SortKey, recent: number): number | string | null {
+  const { process, program } = row;
   const timing = program?.timing ?? null;
-  const time = (value: { estimate: number } | null | undefined) => (timing && value ? value.estimate * (NANOSECONDS[timing.unit] ?? 1) : null);
+  const nanoseconds = (value: { estimate: number } | null | undefined) =>
+    timing && value ? value.estimate * (NANOSECONDS[timing.unit] ?? 1) : null;
   switch (by) {
     case "name":
-      return of.name.toLowerCase();
+      return row.name.toLowerCase();
     case "state":
-      return process && state(process);
+      return process && stateName(process);
     case "timing":
       return timing && timing.metric;
     case "cpu":
@@ -90,47 +118,55 @@ function key(of: Line, by: Sort, recent: number): number | string | null {
     case "threads":
       return process && process.threads;
     case "rate":
-      return timing && perSecond(timing, recent);
+      return timing && rateOf(timing, recent);
     case "p50":
-      return time(timing?.distribution.quantile(0.5));
+      return nanoseconds(timing?.distribution.quantile(0.5));
     case "p99":
-      return time(timing?.distribution.quantile(0.99));
+      return nanoseconds(timing?.distribution.quantile(0.99));
     case "max":
-      return time(timing?.distribution.max);
+      return nanoseconds(timing?.distribution.max);
     case "flight":
-      return program && flying(program);
+      return program && inFlightCount(program);
     case "oldest":
       return program && program.oldest;
   }
 }
 
-/** Names go up at first, and numbers down: what is most is looked for. */
-export function isUp(by: Sort): boolean {
+/** Text is ascending by default, numbers are descending: the largest are of interest. */
+export function isAscending(by: SortKey): boolean {
   return by === "name" || by === "state" || by === "timing";
 }
 
-/** In order; what is not known comes last either way, and equal ones by name and number. */
-export function sorted(of: readonly Line[], by: Sort, isReversed: boolean, recent: number): Line[] {
-  const keys = new Map(of.map((one) => [one, key(one, by, recent)]));
-  const sign = isUp(by) !== isReversed ? 1 : -1;
-  return [...of].sort((a, b) => {
-    const [x, y] = [keys.get(a) ?? null, keys.get(b) ?? null];
-    if (x === null || y === null) return x === y ? order(a, b) : x === null ? 1 : -1;
-    const compared = typeof x === "string" || typeof y === "string" ? String(x).localeCompare(String(y)) : x - y;
-    return compared === 0 ? order(a, b) : sign * compared;
+/** Rows without a value come last in either direction; equal ones are by name and PID. */
+export function sortRows(
+  rows: readonly ProcessRow[],
+  by: SortKey,
+  isReversed: boolean,
+  recent: number,
+): ProcessRow[] {
+  const values = new Map(rows.map((one) => [one, sortValue(one, by, recent)]));
+  const sign = isAscending(by) !== isReversed ? 1 : -1;
+  return [...rows].sort((a, b) => {
+    const [x, y] = [values.get(a) ?? null, values.get(b) ?? null];
+    if (x === null || y === null) return x === y ? compareNames(a, b) : x === null ? 1 : -1;
+    const isText = typeof x === "string" || typeof y === "string";
+    const compared = isText ? String(x).localeCompare(String(y)) : x - y;
+    return compared === 0 ? compareNames(a, b) : sign * compared;
   });
 }
 
-function order(a: Line, b: Line): number {
+function compareNames(a: ProcessRow, b: ProcessRow): number {
   return a.name.localeCompare(b.name) || Number(a.pid) - Number(b.pid);
 }
 
-/** Those that have each word of the filter in their name, number, metric, format or state. */
-export function filtered(of: readonly Line[], filter: string): Line[] {
+/** Rows with every word of the filter in name, PID, metric, format or state. */
+export function filterRows(rows: readonly ProcessRow[], filter: string): ProcessRow[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  if (words.length === 0) return [...of];
-  return of.filter(({ name, pid, process, program }) => {
-    const texts = [name, pid, program?.timing?.metric ?? "", program?.format ?? "", process ? state(process) : ""].map((text) => text.toLowerCase());
-    return words.every((word) => texts.some((text) => text.includes(word)));
+  if (words.length === 0) return [...rows];
+  return rows.filter(({ name, pid, process, program }) => {
+    const state = process ? stateName(process) : "";
+    const texts = [name, pid, program?.timing?.metric ?? "", program?.format ?? "", state];
+    const lower = texts.map((text) => text.toLowerCase());
+    return words.every((word) => lower.some((text) => text.includes(word)));
   });
 }

@@ -1,97 +1,106 @@
 /**
- * Programs of a host that record into shared memory, and what they have in flight: asked of the series that its collector tells of them
- * (docs/host.md), like everything else.
+ * Programs of a host that publish metrics in shared memory, and their operations in flight: queries
+ * over the series that the host's collector writes (docs/host.md).
  */
 
-import { ask, isAborted, type Series } from "./api";
+import { getJson, isAborted, type Series } from "./api";
 import { Distribution } from "./distribution";
-import { question, type Answer } from "./question";
+import { runQuery, type QueryResult } from "./query";
+import { hostSelector } from "./resourceMetrics";
 import { quoted } from "./selector";
-import { selector } from "./use";
-import { length, written } from "./time";
+import { formatDuration, formatIso } from "./time";
 
-/** Ages of operations in flight, as the collector has them. What it does not know the age of comes last. */
+/** Values of the label `age`. The last is for operations without a start time. */
 export const AGES = ["below 1s", "1s to 10s", "10s to 60s", "60s and more", "unknown"] as const;
 export const AGE_NAMES = ["< 1 s", "1–10 s", "10–60 s", "≥ 60 s", "age unknown"] as const;
 
-/** What a process timed most often in the last part of the time. */
+/** The latency metric of a process with the most values in the recent part of the range. */
 export interface Timing {
   metric: string;
   unit: string;
   distribution: Distribution;
-  /** A selector of it. */
   selector: string;
 }
 
 export interface Program {
-  /** What tells it from all others. */
+  /** Unique among all programs. */
   id: string;
   process: string;
   pid: string;
-  /** It is in a namespace of processes that has numbers of its own. */
+  /** In a PID namespace of its own. */
   isNamespaced: boolean;
-  /** PCP's or the JVM's, if it is not topdeck's own. */
+  /** Format of its metrics (MMV, hsperfdata); empty for topdeck's. */
   format: string;
-  /** Null if it is in a namespace that cannot be looked into. */
+  /** Null if it is in a namespace that the collector cannot see into. */
   isUp: boolean | null;
   timing: Timing | null;
-  /** Operations in flight, by age as in `AGES`; null if it does not say. */
+  /** Operations in flight, by age as in `AGES`; null if it does not publish them. */
   inFlight: number[] | null;
-  /** Seconds; null if there are none. */
+  /** Age of the oldest, in seconds; null if there is none. */
   oldest: number | null;
-  /** How it ended, and when in milliseconds, if it did and that was said. */
-  end: { text: string; time: number } | null;
+  /** How and when it exited, in milliseconds, if that is known. */
+  exit: { text: string; time: number } | null;
 }
 
-export interface Programs {
-  /** Those that run, or of which that is not known; the busiest first. */
+export interface ProgramReport {
+  /** Programs that run, or whose state is unknown; the busiest first. */
   programs: Program[];
-  /** Those that ended, the latest first. */
-  ended: Program[];
-  /** Milliseconds at the end of the time that rates and times are of. */
+  /** Programs that exited, the latest first. */
+  exited: Program[];
+  /** Length of the recent part of the range that rates and latencies cover, in milliseconds. */
   recent: number;
-  /** Why times are not told of all of them; or empty. */
-  without: string;
+  /** Why some metrics were not evaluated; or empty. */
+  omission: string;
 }
 
-/** Metrics that are looked at for the busiest. */
-const METRICS = 48;
-const TIMES = ["ns", "us", "µs", "ms", "s"];
+/** Latency metrics that are evaluated to find the busiest. */
+const MAX_METRICS = 48;
+const TIME_UNITS = ["ns", "us", "µs", "ms", "s"];
 const MS_IN_S = 1e3;
 const NS_IN_MS = 1e6;
 
 type Labels = Record<string, string>;
 
-/** Which process it is: of these labels, `pid_namespace` and `format` stand only where they are needed. */
-const WHOSE = ["process", "pid", "pid_namespace", "format"] as const;
-const key = (labels: Labels) => JSON.stringify(WHOSE.map((name) => labels[name] ?? ""));
-const BY = `by (${WHOSE.join(", ")})`;
+/** Labels that identify a process; `pid_namespace` and `format` are optional. */
+const IDENTITY = ["process", "pid", "pid_namespace", "format"] as const;
+const idOf = (labels: Labels) => JSON.stringify(IDENTITY.map((name) => labels[name] ?? ""));
+const BY = `by (${IDENTITY.join(", ")})`;
 
-/** What is asked about processes of a host: up or not, in flight by age, and how old the oldest is, as last told in so many milliseconds. */
-export function questions(host: string, span: number): [up: string, inFlight: string, oldest: string] {
-  const last = (metric: string) => `last_over_time(${selector(metric, host)}[${span}ms])`;
+/** PromQL for the state of processes, operations in flight by age, and the age of the oldest. */
+export function buildProcessQueries(
+  host: string,
+  span: number,
+): [up: string, inFlight: string, oldest: string] {
+  const last = (metric: string) => `last_over_time(${hostSelector(metric, host)}[${span}ms])`;
   return [
     `max ${BY} (${last("process_up")})`,
-    `sum by (${[...WHOSE, "age"].join(", ")}) (${last("process_in_flight")})`,
+    `sum by (${[...IDENTITY, "age"].join(", ")}) (${last("process_in_flight")})`,
     `max ${BY} (${last("process_in_flight_oldest_seconds")})`,
   ];
 }
 
-/** What a metric counted in the last so many milliseconds, by process. */
-export function timed(metric: string, host: string, recent: number): string {
-  return `sum ${BY} (exact_increase({__name__=${quoted(metric)},host=${quoted(host)},process!=""}[${recent}ms]))`;
+/** PromQL for the distribution of a metric in the last `recent` milliseconds, by process. */
+export function buildTimingQuery(metric: string, host: string, recent: number): string {
+  const matchers = `__name__=${quoted(metric)},host=${quoted(host)},process!=""`;
+  return `sum ${BY} (exact_increase({${matchers}}[${recent}ms]))`;
 }
 
-/** Processes at the end of a time of which the last part is of interest. */
-export async function programs(host: string, [from, to]: readonly [number, number], recent: number, signal: AbortSignal): Promise<Programs> {
-  const at = (text: string) => question(text, "promql", [to, to], recent, signal);
-  const [up, inFlight, oldest] = await Promise.all(questions(host, to - from).map(at));
-  if (!up || !inFlight || !oldest) throw new Error("BUG: three questions");
-  const found = new Map<string, Program>();
-  const program = (labels: Labels): Program => {
-    const name = key(labels);
-    const known = found.get(name) ?? {
-      id: name,
+/** Programs at the end of a range. */
+export async function fetchPrograms(
+  host: string,
+  [from, to]: readonly [number, number],
+  recent: number,
+  signal: AbortSignal,
+): Promise<ProgramReport> {
+  const evaluate = (text: string) => runQuery(text, "promql", [to, to], recent, signal);
+  const queries = buildProcessQueries(host, to - from);
+  const [up, inFlight, oldest] = await Promise.all(queries.map(evaluate));
+  if (!up || !inFlight || !oldest) throw new Error("BUG: expected three results");
+  const byId = new Map<string, Program>();
+  const programOf = (labels: Labels): Program => {
+    const id = idOf(labels);
+    const program = byId.get(id) ?? {
+      id,
       process: labels["process"] ?? "",
       pid: labels["pid"] ?? "",
       isNamespaced: (labels["pid_namespace"] ?? "") !== "",
@@ -100,97 +109,122 @@ export async function programs(host: string, [from, to]: readonly [number, numbe
       timing: null,
       inFlight: null,
       oldest: null,
-      end: null,
+      exit: null,
     };
-    found.set(name, known);
-    return known;
+    byId.set(id, program);
+    return program;
   };
-  for (const [labels, value] of numbers(up)) program(labels).isUp = value > 0;
-  for (const [labels, value] of numbers(inFlight)) {
+  for (const [labels, value] of lastNumbers(up)) programOf(labels).isUp = value > 0;
+  for (const [labels, value] of lastNumbers(inFlight)) {
     const age = (AGES as readonly string[]).indexOf(labels["age"] ?? "");
-    const ages = (program(labels).inFlight ??= AGES.map(() => 0));
+    const ages = (programOf(labels).inFlight ??= AGES.map(() => 0));
     if (age >= 0) ages[age]! += value;
   }
-  for (const [labels, value] of numbers(oldest)) {
-    const of = program(labels);
-    of.inFlight ??= AGES.map(() => 0);
-    of.oldest = value > 0 ? value : null;
+  for (const [labels, value] of lastNumbers(oldest)) {
+    const program = programOf(labels);
+    program.inFlight ??= AGES.map(() => 0);
+    program.oldest = value > 0 ? value : null;
   }
-  const isAnyOver = [...found.values()].some((one) => one.isUp === false);
-  const [without] = await Promise.all([
-    found.size > 0 ? times(host, recent, at, program, signal) : "",
-    isAnyOver ? ends(host, [from, to], found, signal) : undefined,
+  const isAnyDown = [...byId.values()].some((one) => one.isUp === false);
+  const [omission] = await Promise.all([
+    byId.size > 0 ? addTimings(host, recent, evaluate, programOf, signal) : "",
+    isAnyDown ? addExits(host, [from, to], byId, signal) : undefined,
   ]);
-  const all = [...found.values()].sort(byInterest);
-  const ended = all.filter((one) => one.isUp === false).sort((a, b) => (b.end?.time ?? 0) - (a.end?.time ?? 0));
-  return { programs: all.filter((one) => one.isUp !== false), ended, recent, without };
+  const all = [...byId.values()].sort(compareBusiness);
+  const exited = all
+    .filter((one) => one.isUp === false)
+    .sort((a, b) => (b.exit?.time ?? 0) - (a.exit?.time ?? 0));
+  return { programs: all.filter((one) => one.isUp !== false), exited, recent, omission };
 }
 
-/** Says of those that ended how they did. */
-async function ends(host: string, [from, to]: readonly [number, number], found: ReadonlyMap<string, Program>, signal: AbortSignal): Promise<void> {
-  interface Told {
+/** Adds how programs exited. */
+async function addExits(
+  host: string,
+  [from, to]: readonly [number, number],
+  byId: ReadonlyMap<string, Program>,
+  signal: AbortSignal,
+): Promise<void> {
+  interface TextsJson {
     texts: { labels: Labels; time_ns: number; text: string }[];
   }
-  const parameters = { selector: selector("process_end", host), from: written(from), to: written(to), limit: 10_000 };
-  const told = await ask<Told>("/v1/texts", parameters, signal).catch(nothing);
-  for (const { labels, time_ns, text } of told?.texts ?? []) {
-    const of = found.get(key(labels));
-    if (of) of.end = { text, time: time_ns / NS_IN_MS };
+  const range = { from: formatIso(from), to: formatIso(to) };
+  const parameters = { selector: hostSelector("process_end", host), ...range, limit: 10_000 };
+  const response = await getJson<TextsJson>("/v1/texts", parameters, signal).catch(ignoreError);
+  for (const { labels, time_ns, text } of response?.texts ?? []) {
+    const program = byId.get(idOf(labels));
+    if (program) program.exit = { text, time: time_ns / NS_IN_MS };
   }
 }
 
-/** Gives each process its busiest metric of times. Says if some were not looked at. */
-async function times(
+/** Adds the busiest latency metric of each program; returns a note if some were not evaluated. */
+async function addTimings(
   host: string,
   recent: number,
-  at: (text: string) => Promise<Answer>,
-  program: (labels: Labels) => Program,
+  evaluate: (text: string) => Promise<QueryResult>,
+  programOf: (labels: Labels) => Program,
   signal: AbortSignal,
 ): Promise<string> {
-  const kinds = `{host=${quoted(host)},process!="",__kind="cumulative-histogram"}`;
-  const told = await ask<{ found: number; series: Series[] }>("/v1/series", { selector: kinds, limit: 10_000 }, signal);
-  const names = [...new Set(told.series.filter((one) => TIMES.includes(one.unit ?? "")).map((one) => one.name))].sort();
-  const answers = await Promise.all(names.slice(0, METRICS).map((name) => at(timed(name, host, recent)).catch(nothing)));
-  answers.forEach((answer, place) => {
-    const metric = names[place]!;
-    for (const { labels, points } of answer?.streams ?? []) {
+  interface SeriesListJson {
+    found: number;
+    series: Series[];
+  }
+  const selector = `{host=${quoted(host)},process!="",__kind="cumulative-histogram"}`;
+  const parameters = { selector, limit: 10_000 };
+  const response = await getJson<SeriesListJson>("/v1/series", parameters, signal);
+  const timings = response.series.filter((one) => TIME_UNITS.includes(one.unit ?? ""));
+  const names = [...new Set(timings.map((one) => one.name))].sort();
+  const evaluated = names.slice(0, MAX_METRICS);
+  const results = await Promise.all(
+    evaluated.map((name) => evaluate(buildTimingQuery(name, host, recent)).catch(ignoreError)),
+  );
+  results.forEach((result, index) => {
+    const metric = evaluated[index]!;
+    for (const { labels, points } of result?.series ?? []) {
       const distribution = points.at(-1)?.value;
       if (!(distribution instanceof Distribution) || distribution.isEmpty) continue;
-      const of = program(labels);
-      if (of.timing && of.timing.distribution.count >= distribution.count) continue;
-      const whose = WHOSE.filter((name) => labels[name]).map((name) => `${name}=${quoted(labels[name]!)}`);
-      of.timing = { metric, unit: answer!.unit, distribution, selector: `{__name__=${quoted(metric)},host=${quoted(host)},${whose.join(",")}}` };
+      const program = programOf(labels);
+      if (program.timing && program.timing.distribution.count >= distribution.count) continue;
+      const identity = IDENTITY.filter((name) => labels[name]);
+      const matchers = [
+        `__name__=${quoted(metric)}`,
+        `host=${quoted(host)}`,
+        ...identity.map((name) => `${name}=${quoted(labels[name]!)}`),
+      ];
+      const unit = result!.unit;
+      program.timing = { metric, unit, distribution, selector: `{${matchers.join(",")}}` };
     }
   });
-  const left = names.length - METRICS;
-  return left > 0 || told.found > told.series.length ? `Of ${names.length} metrics of times ${METRICS} were looked at for the busiest: see Explore for others.` : "";
+  const isAll = names.length <= MAX_METRICS && response.found <= response.series.length;
+  if (isAll) return "";
+  return `Busiest timing: ${MAX_METRICS} of ${names.length} latency metrics were evaluated.`;
 }
 
-/** The last numbers of an answer, with their labels. */
-function numbers(answer: Answer): [Labels, number][] {
-  return answer.streams.flatMap(({ labels, points }) => {
+/** The last number of each series. */
+function lastNumbers(result: QueryResult): [Labels, number][] {
+  return result.series.flatMap(({ labels, points }) => {
     const last = points.at(-1)?.value;
     return last && "estimate" in last ? [[labels, last.estimate] as [Labels, number]] : [];
   });
 }
 
-/** What cannot be had of one metric does not stand in the way of the others. */
-function nothing(error: unknown): null {
+/** One failed metric does not hide the others. */
+function ignoreError(error: unknown): null {
   if (isAborted(error)) throw error;
   return null;
 }
 
-function byInterest(a: Program, b: Program): number {
-  const busy = (of: Program) => of.timing?.distribution.count ?? 0;
-  return busy(b) - busy(a) || a.process.localeCompare(b.process) || Number(a.pid) - Number(b.pid);
+function compareBusiness(a: Program, b: Program): number {
+  const values = (of: Program) => of.timing?.distribution.count ?? 0;
+  const byName = a.process.localeCompare(b.process) || Number(a.pid) - Number(b.pid);
+  return values(b) - values(a) || byName;
 }
 
-/** How many in each second, as it is written: `1.2k/s`. */
-export function perSecond(timing: Timing, recent: number): number {
+/** Values per second. */
+export function rateOf(timing: Timing, recent: number): number {
   return timing.distribution.count / (recent / MS_IN_S);
 }
 
-/** Whose operations they are, and how long what is said is about: for people. */
-export function caption({ recent }: Programs): string {
-  return `Rates and times are those of the last ${length(recent)} of the time above.`;
+/** What rates and latencies of a report cover. */
+export function describeRecent({ recent }: ProgramReport): string {
+  return `Rates and latencies cover the last ${formatDuration(recent)} of the range.`;
 }

@@ -1,30 +1,31 @@
 /**
- * The picture of a heatmap: a ring of columns of counts, and the same as pixels. A new column costs one column of pixels; drawing
- * is two copies of an image. Counts are kept, so that colours change without asking the server again.
+ * A heatmap as pixels: a ring buffer of columns of counts, and an image of the same layout. A new
+ * column costs one column of pixels; drawing is two image copies. Counts are retained, so that
+ * colours change without a request.
  */
 
-import { ramp, steps, STEPS, type Colouring, type Steps } from "./colour";
-import { finite, type Distribution } from "./distribution";
+import { ramp, steps, STEPS, type ColourScale, type ColourSteps } from "./colour";
+import { finiteBounds, type Distribution } from "./distribution";
 import type { Scale } from "./scale";
 
-/** What decides a colour: how many there are, or which share of their column. */
-export type Measure = "count" | "share";
+/** What a colour encodes: the count, or its share of the column. */
+export type CellMeasure = "count" | "share";
 
-export interface Look {
-  measure: Measure;
-  colouring: Colouring;
+export interface HeatmapStyle {
+  measure: CellMeasure;
+  colourScale: ColourScale;
   isDark: boolean;
 }
 
-/** Rows of a picture. */
+/** Rows of a heatmap. */
 export const ROWS = 300;
 
-/** Puts a distribution into rows, bottom first. A cell across several rows is shared out by their part in it: nothing is lost. */
-export function rowsOf(distribution: Distribution, scale: Scale, rows: Float64Array): void {
+/** Bins a distribution into rows, bottom first. A cell is split over its rows: the sum is exact. */
+export function binRows(distribution: Distribution, scale: Scale, rows: Float64Array): void {
   rows.fill(0);
   const last = rows.length - 1;
   for (const cell of distribution.cells) {
-    const [lower, upper] = finite(cell);
+    const [lower, upper] = finiteBounds(cell);
     const from = Math.min(Math.max(scale.share(lower) * rows.length, 0), rows.length);
     const to = Math.min(Math.max(scale.share(upper) * rows.length, 0), rows.length);
     const first = Math.min(Math.floor(from), last);
@@ -41,7 +42,7 @@ export function rowsOf(distribution: Distribution, scale: Scale, rows: Float64Ar
 }
 
 export class Raster {
-  /** Column after column, in the order of the ring. Doubles: with 32 bits a cell of 17 million would not know the ones. */
+  /** Column by column, in ring order. Doubles: a 32-bit float cannot count beyond 2^24. */
   readonly counts: Float64Array;
   private readonly totals: Float64Array;
   private readonly canvas: OffscreenCanvas;
@@ -49,11 +50,11 @@ export class Raster {
   private readonly column: ImageData;
   private readonly pixels: Uint32Array;
   private colours: Uint32Array = ramp(false);
-  private look: Look = { measure: "count", colouring: "log", isDark: false };
-  private steps: Steps = steps("log", 1, 1, () => new Float64Array());
+  private style: HeatmapStyle = { measure: "count", colourScale: "log", isDark: false };
+  private steps: ColourSteps = steps("log", 1, 1, () => new Float64Array());
   private most = 0;
   private least = Infinity;
-  /** Place in the ring of the column at the left. */
+  /** Ring index of the leftmost column. */
   private first = 0;
 
   constructor(
@@ -64,18 +65,18 @@ export class Raster {
     this.totals = new Float64Array(columns);
     this.canvas = new OffscreenCanvas(columns, rows);
     const context = this.canvas.getContext("2d");
-    if (!context) throw new Error("this browser gives no 2D canvas");
+    if (!context) throw new Error("cannot draw heatmap: the browser has no 2D canvas");
     this.context = context;
     this.column = context.createImageData(1, rows);
     this.pixels = new Uint32Array(this.column.data.buffer);
   }
 
-  /** What all cells of the picture say together. By columns, so that what is rounded stays far below one. */
+  /** The sum of all cells; by columns, so that the rounding error stays far below 1. */
   get drawn(): number {
     let sum = 0;
-    for (let place = 0; place < this.columns; place++) {
+    for (let slot = 0; slot < this.columns; slot++) {
       let column = 0;
-      for (let at = place * this.rows; at < (place + 1) * this.rows; at++) column += this.counts[at]!;
+      for (let at = slot * this.rows; at < (slot + 1) * this.rows; at++) column += this.counts[at]!;
       sum += column;
     }
     return sum;
@@ -83,53 +84,56 @@ export class Raster {
 
   /** The count of a cell: column from the left, row from the bottom. */
   count(column: number, row: number): number {
-    return this.counts[this.place(column) * this.rows + row] ?? 0;
+    return this.counts[this.ringIndex(column) * this.rows + row] ?? 0;
   }
 
-  /** The key of the colours. */
-  get key(): { steps: Steps; colours: Uint32Array; least: number; most: number } {
+  /** Legend of the colours. */
+  get legend(): { steps: ColourSteps; colours: Uint32Array; least: number; most: number } {
     const { steps, colours, least, most } = this;
     return { steps, colours, least: least === Infinity ? 0 : least, most };
   }
 
-  /** Sets a column, from the left. `recolour` must follow when all are set. */
+  /** Sets a column; the leftmost is 0. `recolour` must follow. */
   set(column: number, distribution: Distribution, scale: Scale): void {
-    const place = this.place(column);
-    rowsOf(distribution, scale, this.counts.subarray(place * this.rows, (place + 1) * this.rows));
-    this.totals[place] = distribution.count;
+    const slot = this.ringIndex(column);
+    binRows(distribution, scale, this.counts.subarray(slot * this.rows, (slot + 1) * this.rows));
+    this.totals[slot] = distribution.count;
   }
 
-  /** The leftmost column goes, this one comes at the right. */
+  /** Drops the leftmost column and appends one at the right. */
   push(distribution: Distribution, scale: Scale): void {
     this.first = (this.first + 1) % this.columns;
     this.replace(this.columns - 1, distribution, scale);
   }
 
-  /** A column is another one. It alone is drawn, unless the colours no longer fit. */
+  /** Replaces a column. Only it is redrawn, unless the colour range changes. */
   replace(column: number, distribution: Distribution, scale: Scale): void {
-    const place = this.place(column);
-    const counts = this.counts.subarray(place * this.rows, (place + 1) * this.rows);
-    rowsOf(distribution, scale, counts);
-    this.totals[place] = distribution.count;
+    const slot = this.ringIndex(column);
+    const counts = this.counts.subarray(slot * this.rows, (slot + 1) * this.rows);
+    binRows(distribution, scale, counts);
+    this.totals[slot] = distribution.count;
     const most = this.most;
-    this.measureColumn(place);
-    if (this.most > most) this.recolour(this.look);
-    else this.paint(place);
+    this.measureColumn(slot);
+    if (this.most > most) this.recolour(this.style);
+    else this.paint(slot);
   }
 
-  /** Gives all cells their colours. */
-  recolour(look: Look): void {
-    if (look.isDark !== this.look.isDark) this.colours = ramp(look.isDark);
-    this.look = look;
+  /** Colours all cells. */
+  recolour(style: HeatmapStyle): void {
+    if (style.isDark !== this.style.isDark) this.colours = ramp(style.isDark);
+    this.style = style;
     [this.most, this.least] = [0, Infinity];
-    for (let place = 0; place < this.columns; place++) this.measureColumn(place);
-    // A part of one value, or of the rarest, is as light as it gets: the ramp is for whole ones.
-    this.least = Math.max(this.least, look.measure === "count" ? Math.min(1, this.most) : this.most / 1e4);
-    this.steps = steps(look.colouring, this.least, this.most, () => this.measures());
-    for (let place = 0; place < this.columns; place++) this.paint(place);
+    for (let slot = 0; slot < this.columns; slot++) this.measureColumn(slot);
+    // The ramp begins at one whole value, or at 1/10,000 of the largest share.
+    this.least = Math.max(
+      this.least,
+      style.measure === "count" ? Math.min(1, this.most) : this.most / 1e4,
+    );
+    this.steps = steps(style.colourScale, this.least, this.most, () => this.measures());
+    for (let slot = 0; slot < this.columns; slot++) this.paint(slot);
   }
 
-  /** Draws everything into a rectangle. */
+  /** Draws into a rectangle. */
   draw(to: CanvasRenderingContext2D, x: number, y: number, width: number, height: number): void {
     to.imageSmoothingEnabled = false;
     const perColumn = width / this.columns;
@@ -137,21 +141,31 @@ export class Raster {
     to.drawImage(this.canvas, this.first, 0, older, this.rows, x, y, older * perColumn, height);
     if (this.first > 0) {
       const right = x + older * perColumn;
-      to.drawImage(this.canvas, 0, 0, this.first, this.rows, right, y, this.first * perColumn, height);
+      to.drawImage(
+        this.canvas,
+        0,
+        0,
+        this.first,
+        this.rows,
+        right,
+        y,
+        this.first * perColumn,
+        height,
+      );
     }
   }
 
-  private place(column: number): number {
+  private ringIndex(column: number): number {
     return (this.first + column) % this.columns;
   }
 
-  private divisor(place: number): number {
-    return this.look.measure === "share" ? this.totals[place] || 1 : 1;
+  private divisor(slot: number): number {
+    return this.style.measure === "share" ? this.totals[slot] || 1 : 1;
   }
 
-  private measureColumn(place: number): void {
-    const divisor = this.divisor(place);
-    for (let at = place * this.rows; at < (place + 1) * this.rows; at++) {
+  private measureColumn(slot: number): void {
+    const divisor = this.divisor(slot);
+    for (let at = slot * this.rows; at < (slot + 1) * this.rows; at++) {
       const measure = this.counts[at]! / divisor;
       if (measure > this.most) this.most = measure;
       if (measure > 0 && measure < this.least) this.least = measure;
@@ -160,23 +174,24 @@ export class Raster {
 
   private measures(): Float64Array {
     const measures: number[] = [];
-    for (let place = 0; place < this.columns; place++) {
-      const divisor = this.divisor(place);
-      for (let at = place * this.rows; at < (place + 1) * this.rows; at++) {
+    for (let slot = 0; slot < this.columns; slot++) {
+      const divisor = this.divisor(slot);
+      for (let at = slot * this.rows; at < (slot + 1) * this.rows; at++) {
         if (this.counts[at]! > 0) measures.push(this.counts[at]! / divisor);
       }
     }
     return Float64Array.from(measures);
   }
 
-  private paint(place: number): void {
+  private paint(slot: number): void {
     const { rows, pixels, counts, colours } = this;
-    const divisor = this.divisor(place);
+    const divisor = this.divisor(slot);
     for (let row = 0; row < rows; row++) {
-      const count = counts[place * rows + row]!;
-      // Rows of an image go down.
-      pixels[rows - 1 - row] = count > 0 ? colours[Math.min(this.steps.of(count / divisor), STEPS - 1)]! : 0;
+      const count = counts[slot * rows + row]!;
+      // Image rows are top-down.
+      pixels[rows - 1 - row] =
+        count > 0 ? colours[Math.min(this.steps.of(count / divisor), STEPS - 1)]! : 0;
     }
-    this.context.putImageData(this.column, place, 0);
+    this.context.putImageData(this.column, slot, 0);
   }
 }

@@ -1,36 +1,40 @@
-/** Screens from a hand's to a wall's: how tall pictures are, and how large the texts in them. */
+/** Heights of charts and sizes of their texts, from phones to wall displays. */
 
 import { innerHeight } from "svelte/reactivity/window";
 
-/** Pixels of the texts of a desk's screen; app.css has larger ones for walls, which are read from afar. */
-const DESK = 14;
+/** Font size on a desktop, in pixels; app.css has larger ones for wall displays. */
+const BASE_FONT = 14;
 
-/** A share of the screen's height. */
-export function tall(least: number, share: number): number {
+/** A fraction of the window's height. */
+export function fractionalHeight(least: number, share: number): number {
   return Math.round(Math.max(least, (innerHeight.current ?? 0) * share));
 }
 
-/** What is left of the screen's height when other things have taken so much of it. */
-export function rest(least: number, taken: number): number {
-  return Math.round(Math.max(least, (innerHeight.current ?? 0) - taken * enlarged()));
+/** The window's height less `taken` pixels. */
+export function remainingHeight(least: number, taken: number): number {
+  return Math.round(Math.max(least, (innerHeight.current ?? 0) - taken * fontScale()));
 }
 
-/** How much larger texts are than on a desk. */
-export function enlarged(): number {
-  return parseFloat(getComputedStyle(document.documentElement).fontSize) / DESK;
+/** Ratio of the font size to that on a desktop. */
+export function fontScale(): number {
+  return parseFloat(getComputedStyle(document.documentElement).fontSize) / BASE_FONT;
 }
 
-/** The font of texts in pictures. */
-export function font(): string {
-  return `${Math.round(12 * enlarged())}px system-ui, sans-serif`;
+/** The font of texts in charts. */
+export function chartFont(): string {
+  return `${Math.round(12 * fontScale())}px system-ui, sans-serif`;
 }
 
-/** Keeps what is drawn as wide as its box; what is given back ends both. */
-export function fitted(drawn: { destroy(): void }, box: HTMLElement, resize: (width: number) => void): () => void {
+/** Keeps a chart as wide as its box. The returned function ends that and destroys the chart. */
+export function fitToBox(
+  chart: { destroy(): void },
+  box: HTMLElement,
+  resize: (width: number) => void,
+): () => void {
   const observer = new ResizeObserver(([entry]) => resize(entry!.contentRect.width));
   observer.observe(box);
   return () => {
     observer.disconnect();
-    drawn.destroy();
+    chart.destroy();
   };
 }

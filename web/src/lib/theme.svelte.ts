@@ -1,19 +1,19 @@
-/** Light, dark, or as the system has it. Remembered in this browser. */
+/** Light, dark, or the system's theme. Stored in the browser. */
 
-import { Kept } from "./kept";
+import { PersistedValue } from "./persisted";
 
-const kept = new Kept("localStorage", "topdeck-theme");
+const stored = new PersistedValue("localStorage", "topdeck-theme");
 const CHOICES = ["auto", "light", "dark"] as const;
-type Choice = (typeof CHOICES)[number];
+type ThemeChoice = (typeof CHOICES)[number];
 
 class Theme {
-  choice = $state<Choice>("auto");
+  choice = $state<ThemeChoice>("auto");
   private system = matchMedia("(prefers-color-scheme: dark)");
   private systemIsDark = $state(false);
 
   constructor() {
-    const held = kept.get();
-    this.choice = CHOICES.find((choice) => choice === held) ?? "auto";
+    const saved = stored.get();
+    this.choice = CHOICES.find((choice) => choice === saved) ?? "auto";
     this.systemIsDark = this.system.matches;
     this.system.addEventListener("change", (event) => {
       this.systemIsDark = event.matches;
@@ -28,7 +28,7 @@ class Theme {
 
   next(): void {
     this.choice = CHOICES[(CHOICES.indexOf(this.choice) + 1) % CHOICES.length]!;
-    kept.set(this.choice);
+    stored.set(this.choice);
     this.apply();
   }
 

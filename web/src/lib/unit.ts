@@ -1,4 +1,4 @@
-/** Numbers with their units, as people write them. Latencies are stored in nanoseconds and shown in what is readable. */
+/** Numbers with units. Times are stored in nanoseconds and shown in a readable unit. */
 
 import { isExact, type Bracket } from "./distribution";
 
@@ -11,7 +11,16 @@ const TIMES: readonly (readonly [number, string])[] = [
   [1e3, "µs"],
   [1, "ns"],
 ];
-const NANOSECONDS: Record<string, number> = { ns: 1, us: 1e3, µs: 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3_600e9, d: 86_400e9 };
+const NANOSECONDS: Record<string, number> = {
+  ns: 1,
+  us: 1e3,
+  µs: 1e3,
+  ms: 1e6,
+  s: 1e9,
+  min: 60e9,
+  h: 3_600e9,
+  d: 86_400e9,
+};
 const PREFIXES: readonly (readonly [number, string])[] = [
   [1e15, "P"],
   [1e12, "T"],
@@ -20,16 +29,17 @@ const PREFIXES: readonly (readonly [number, string])[] = [
   [1e3, "k"],
 ];
 
-/** A value of three digits and its unit: `1.53 ms`, `12.4 MB`, `17`. */
-export function value(number: number | null, unit: string): string {
+/** Three digits and the unit: `1.53 ms`, `12.4 MB`, `17`. */
+export function formatValue(number: number | null, unit: string): string {
   if (number === null || Number.isNaN(number)) return "unknown";
   if (!Number.isFinite(number)) return number > 0 ? "no upper bound" : "no lower bound";
   const scale = NANOSECONDS[unit];
   if (scale !== undefined) {
     const ns = number * scale;
-    // A tick at zero that went through a scale and back is not quite zero.
+    // A tick at zero that was scaled and scaled back is not exactly zero.
     if (Math.abs(ns) < 1e-6) return "0 s";
-    const [size, name] = TIMES.find(([size]) => Math.abs(ns) >= size * 0.9995) ?? TIMES[TIMES.length - 1]!;
+    const [size, name] =
+      TIMES.find(([size]) => Math.abs(ns) >= size * 0.9995) ?? TIMES[TIMES.length - 1]!;
     return `${digits(ns / size)} ${name}`;
   }
   const [size, prefix] = PREFIXES.find(([size]) => Math.abs(number) >= size * 0.9995) ?? [1, ""];
@@ -37,34 +47,38 @@ export function value(number: number | null, unit: string): string {
   return `${digits(number / size)}${named}`;
 }
 
-/** The likeliest value, and how far it may be off where that shows: `1.53 ms (1.51–1.55)`. */
-export function bracket(of: Bracket | null, unit: string): string {
+/** The estimate, and the bounds if they differ in three digits: `1.53 ms (1.51–1.55)`. */
+export function formatBracket(of: Bracket | null, unit: string): string {
   if (!of) return "no data";
-  const estimate = value(of.estimate, unit);
+  const estimate = formatValue(of.estimate, unit);
   if (isExact(of)) return estimate;
-  const [lower, upper] = [value(of.lower, unit), value(of.upper, unit)];
+  const [lower, upper] = [formatValue(of.lower, unit), formatValue(of.upper, unit)];
   if (lower === upper) return estimate;
   const name = estimate.replace(/^[-\d.]+/, "");
   const isSame = [lower, upper].every((end) => end.replace(/^[-\d.]+/, "") === name);
   const bare = (end: string) => end.slice(0, end.length - name.length);
-  return isSame ? `${estimate} (${bare(lower)}–${bare(upper)})` : `${estimate} (${lower} to ${upper})`;
+  return isSame
+    ? `${estimate} (${bare(lower)}–${bare(upper)})`
+    : `${estimate} (${lower} to ${upper})`;
 }
 
-/** A value as one would write it, which `parse` reads back: what goes into the address. */
-export function entry(number: number, unit: string): string {
-  const text = value(number, unit).replace(" ", "").replace("µ", "u");
-  const read = parse(text, unit);
-  return read !== null && Math.abs(read - number) <= Math.abs(number) * 1e-9 ? text : String(number);
+/** A value for the address, which `parseValue` reads back. */
+export function formatInput(number: number, unit: string): string {
+  const text = formatValue(number, unit).replace(" ", "").replace("µ", "u");
+  const read = parseValue(text, unit);
+  return read !== null && Math.abs(read - number) <= Math.abs(number) * 1e-9
+    ? text
+    : String(number);
 }
 
-/** A count of people or requests, whole: `1,204`. Beyond 2^53 numbers of a browser leave some out: it says so. */
-export function count(number: number): string {
+/** A whole count: `1,204`. Beyond 2^53 a double is inexact, which the text says. */
+export function formatCount(number: number): string {
   if (number > Number.MAX_SAFE_INTEGER) return `about ${number.toPrecision(4)}`;
   return Math.round(number).toLocaleString("en-GB");
 }
 
-/** A share of a whole: `3.1 %`, `99.97 %`, never a rounded 0 or 100 that is none. */
-export function percent(share: number): string {
+/** A share: `3.1 %`, `99.97 %`; 0 % and 100 % only if exact. */
+export function formatShare(share: number): string {
   const percent = share * 100;
   if (percent === 0 || percent === 100) return `${percent} %`;
   if (percent < 0.001) return "< 0.001 %";
@@ -73,17 +87,19 @@ export function percent(share: number): string {
   return `${percent.toFixed(rest < 0.1 ? 3 : rest < 1 ? 2 : 1)} %`;
 }
 
-/** What a person wrote as a limit, in the unit of the values: `1.5s`, `250 ms`, `12.4MB`, `1e6`. Null if it is none. */
-export function parse(text: string, unit: string): number | null {
-  // There are two letters that look like this one.
-  const found = /^([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(\D\S*)?$/i.exec(text.trim().replace("\u03bc", "µ"));
+/** Parses `1.5s`, `250 ms`, `12.4MB` or `1e6` into `unit`; null if it is invalid. */
+export function parseValue(text: string, unit: string): number | null {
+  // Unicode has two code points for µ.
+  const found = /^([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(\D\S*)?$/i.exec(
+    text.trim().replace("\u03bc", "µ"),
+  );
   if (!found) return null;
   const [number, named] = [Number(found[1]), found[2] ?? ""];
   const limit = number * (factor(named, unit) ?? NaN);
   return Number.isFinite(limit) ? limit : null;
 }
 
-/** How many of a unit there are in one that was named. */
+/** The factor from a named unit to `unit`. */
 function factor(named: string, unit: string): number | null {
   if (named === "" || named === unit) return 1;
   const [from, to] = [NANOSECONDS[named], NANOSECONDS[unit]];
@@ -93,7 +109,7 @@ function factor(named: string, unit: string): number | null {
 
 function digits(number: number): string {
   const size = Math.abs(number);
-  // What is small is not nothing, and what is huge has no more digits than others.
+  // Small and huge numbers have three digits too.
   if ((size > 0 && size < 0.995) || size >= 1e6) return String(Number(number.toPrecision(3)));
   const text = number.toFixed(size >= 99.95 || size === 0 ? 0 : size >= 9.995 ? 1 : 2);
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;

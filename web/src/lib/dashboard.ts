@@ -1,0 +1,141 @@
+/** Dashboards: panels arranged by users, stored on the server (docs/formats/board.md). */
+
+import { getJson, sendRequest } from "./api";
+import { quoted } from "./selector";
+
+/** A heatmap of a metric, or the result of a query. */
+export interface Panel {
+  title: string;
+  /** A selector of distributions, or a query in `language`. */
+  text: string;
+  language: "metric" | "promql" | "caql";
+}
+
+/** A panel of a later version: not shown, but preserved when the dashboard is saved. */
+export interface UnknownPanel {
+  unknown: unknown;
+}
+
+/** Unknown keys are preserved. */
+export interface Dashboard {
+  schema: 1;
+  title: string;
+  panels: (Panel | UnknownPanel)[];
+}
+
+/** A dashboard as it was read, and its ETag: a write fails if another user has changed it. */
+export interface StoredDashboard {
+  dashboard: Dashboard;
+  tag: string | null;
+}
+
+export interface DashboardSummary {
+  name: string;
+  title: string;
+}
+
+/** The server's limit. */
+export const MAX_BYTES = 256 << 10;
+
+const path = (name: string) => `/v1/boards/${encodeURIComponent(name)}`;
+
+export async function list(signal?: AbortSignal): Promise<DashboardSummary[]> {
+  return (await getJson<{ boards: DashboardSummary[] }>("/v1/boards", {}, signal)).boards;
+}
+
+export async function load(name: string, signal?: AbortSignal): Promise<StoredDashboard> {
+  const { response, tag } = await sendRequest<unknown>("GET", path(name), { signal });
+  return { dashboard: parseDashboard(response), tag };
+}
+
+/** Stores a new one; fails with 412 if the name is in use. */
+export async function create(name: string, dashboard: Dashboard): Promise<void> {
+  const headers = { "If-None-Match": "*" };
+  await sendRequest("PUT", path(name), { body: toJson(dashboard), headers });
+}
+
+/** Stores a changed one; fails with 412 if it was changed since `tag`. */
+export async function save(
+  name: string,
+  dashboard: Dashboard,
+  tag: string | null,
+): Promise<StoredDashboard> {
+  const options = { body: toJson(dashboard), headers: ifMatch(tag) };
+  return { dashboard, tag: (await sendRequest("PUT", path(name), options)).tag };
+}
+
+export async function remove(name: string, tag: string | null): Promise<void> {
+  await sendRequest("DELETE", path(name), { headers: ifMatch(tag) });
+}
+
+function ifMatch(tag: string | null): Record<string, string> {
+  return tag === null ? {} : { "If-Match": tag };
+}
+
+/** Reads any JSON. Unknown keys and panels are preserved; values of a wrong type are dropped. */
+export function parseDashboard(json: unknown): Dashboard {
+  const isObject = json && typeof json === "object" && !Array.isArray(json);
+  const fields = (isObject ? json : {}) as Record<string, unknown>;
+  const { schema = 1, title, panels } = fields;
+  if (schema !== 1) {
+    const version = String(schema).slice(0, 20);
+    throw new Error(
+      `cannot read dashboard: schema ${version} is newer than 1; use a newer topdeck`,
+    );
+  }
+  return {
+    ...fields,
+    schema,
+    title: typeof title === "string" ? title : "",
+    panels: Array.isArray(panels) ? (panels as unknown[]).flatMap(parsePanel) : [],
+  };
+}
+
+function parsePanel(json: unknown): (Panel | UnknownPanel)[] {
+  if (!json || typeof json !== "object" || Array.isArray(json)) return [];
+  const { title, text, language } = json as Record<string, unknown>;
+  const known = (["metric", "promql", "caql"] as const).find((one) => one === language);
+  if (typeof text !== "string" || !known) return [{ unknown: json }];
+  const shown = typeof title === "string" && title !== "" ? title : text;
+  return [{ ...json, title: shown, text, language: known }];
+}
+
+/** The stored form, on the server and in files. */
+export function toJson(dashboard: Dashboard): object {
+  const panels = dashboard.panels.map((one) => ("unknown" in one ? one.unknown : one));
+  return { ...dashboard, panels };
+}
+
+/** A name for the address, from a title. */
+export function slug(title: string): string {
+  const name = title
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-+|-+$/g, "");
+  return name.slice(0, 64) || "dashboard";
+}
+
+/** A dashboard of the metrics that every host has. */
+export function hostDashboard(host: string): Dashboard {
+  const matcher = `host=${quoted(host)}`;
+  const metric = (title: string, name: string): Panel => ({
+    title,
+    text: `${name}{${matcher}}`,
+    language: "metric",
+  });
+  const query = (title: string, text: string): Panel => ({ title, text, language: "promql" });
+  const cpu = `sum by (mode) (rate(host_cpu_seconds_total{${matcher}}[5m]))`;
+  const network = `sum by (direction) (rate(host_network_bytes_total{${matcher}}[5m]))`;
+  return {
+    schema: 1,
+    title: `Host ${host}`,
+    panels: [
+      metric("Block I/O latency", "host_block_io"),
+      metric("Run queue latency", "host_run_queue_delay"),
+      metric("Hiccups", "host_hiccup"),
+      query("CPU seconds per second, by mode", cpu),
+      query("Memory available", `host_memory_available_bytes{${matcher}}`),
+      query("Network bytes per second", network),
+    ],
+  };
+}

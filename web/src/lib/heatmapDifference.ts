@@ -1,0 +1,69 @@
+/** The difference of two heatmaps: for each cell, its share of the column in B less that in A. */
+
+import type { Heatmap } from "./api";
+import type { Rgb } from "./colour";
+import { binRows } from "./raster";
+import type { Scale } from "./scale";
+
+export interface HeatmapDifference {
+  columns: number;
+  rows: number;
+  /** Column by column, bottom row first: −1 (A only) to 1 (B only); NaN if one column is empty. */
+  values: Float32Array;
+  /** The largest absolute value. */
+  max: number;
+}
+
+export function subtractHeatmaps(
+  a: Heatmap,
+  b: Heatmap,
+  scale: Scale,
+  rows: number,
+): HeatmapDifference {
+  const columns = Math.min(a.columns.length, b.columns.length);
+  const values = new Float32Array(columns * rows);
+  const [rowsA, rowsB] = [new Float64Array(rows), new Float64Array(rows)];
+  let max = 0;
+  for (let column = 0; column < columns; column++) {
+    const [ofA, ofB] = [a.columns[column]!.distribution, b.columns[column]!.distribution];
+    const slice = values.subarray(column * rows, (column + 1) * rows);
+    if (ofA.isEmpty || ofB.isEmpty) {
+      slice.fill(NaN);
+      continue;
+    }
+    binRows(ofA, scale, rowsA);
+    binRows(ofB, scale, rowsB);
+    for (let row = 0; row < rows; row++) {
+      const value = rowsB[row]! / ofB.count - rowsA[row]! / ofA.count;
+      slice[row] = value;
+      max = Math.max(max, Math.abs(value));
+    }
+  }
+  return { columns, rows, values, max };
+}
+
+/** Blue for A, orange for B: distinguishable with any colour vision. */
+const SIDES: Record<"light" | "dark", { a: Rgb; b: Rgb }> = {
+  light: { a: [12, 72, 150], b: [176, 76, 0] },
+  dark: { a: [110, 180, 255], b: [255, 170, 80] },
+};
+
+/** Pixels, top row first. Cells without a difference are transparent. */
+export function differencePixels(
+  { columns, rows, values, max }: HeatmapDifference,
+  isDark: boolean,
+): ImageData {
+  const image = new ImageData(Math.max(columns, 1), rows);
+  const { a, b } = SIDES[isDark ? "dark" : "light"];
+  for (let column = 0; column < columns; column++) {
+    for (let row = 0; row < rows; row++) {
+      const value = values[column * rows + row]!;
+      if (!(Math.abs(value) > 0)) continue;
+      const at = 4 * ((rows - 1 - row) * columns + column);
+      image.data.set(value > 0 ? b : a, at);
+      // The square root makes small differences visible.
+      image.data[at + 3] = Math.round(255 * Math.sqrt(Math.abs(value) / max));
+    }
+  }
+  return image;
+}

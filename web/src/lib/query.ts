@@ -1,0 +1,150 @@
+/** Queries in PromQL and CAQL, and their results. */
+
+import {
+  getJson,
+  parseBracket,
+  parseDistribution,
+  parseGap,
+  type BracketJson,
+  type DistributionJson,
+  type Gap,
+  type GapJson,
+  type Heatmap,
+} from "./api";
+import { Distribution, exact, type Bracket } from "./distribution";
+import { quoted } from "./selector";
+import { formatIso } from "./time";
+
+export const LANGUAGES = { promql: "PromQL", caql: "CAQL" } as const;
+export type QueryLanguage = keyof typeof LANGUAGES;
+
+/** A number with its bounds, or a distribution; null for NaN. */
+export interface QueryPoint {
+  time: number;
+  value: Bracket | Distribution | null;
+}
+
+export interface QuerySeries {
+  labels: Record<string, string>;
+  points: QueryPoint[];
+}
+
+export interface QueryResult {
+  unit: string;
+  series: QuerySeries[];
+  /** Maxima that belong to percentiles in the result: their query, and their series. */
+  maxima: { query: string; series: QuerySeries[] }[];
+  warnings: string[];
+  gaps: Gap[];
+}
+
+type ValueJson = number | string | BracketJson | DistributionJson;
+
+interface SeriesJson {
+  labels: Record<string, string>;
+  points: { time_ns: number; value: ValueJson }[];
+}
+
+interface QueryJson {
+  kind: string;
+  unit: string | null;
+  data: unknown;
+  maxima: { question: string; data: SeriesJson[] }[];
+  warnings: string[];
+  gaps: GapJson[];
+}
+
+/** Evaluates a query at each step of a range, in milliseconds. */
+export async function runQuery(
+  text: string,
+  language: QueryLanguage,
+  [from, to]: readonly [number, number],
+  step: number,
+  signal: AbortSignal,
+): Promise<QueryResult> {
+  const range = { from: formatIso(from), to: formatIso(to), step: `${step}ms` };
+  const parameters = { query: text, language, ...range };
+  const response = await getJson<QueryJson>("/v1/query", parameters, signal);
+  return {
+    unit: response.unit ?? "",
+    series: parseData(response.kind, response.data),
+    maxima: response.maxima.map(({ question, data }) => ({
+      query: question,
+      series: data.map(parseSeries),
+    })),
+    warnings: response.warnings,
+    gaps: response.gaps.map(parseGap),
+  };
+}
+
+function parseData(kind: string, data: unknown): QuerySeries[] {
+  if (kind === "scalar") {
+    return [parseSeries({ labels: {}, points: data as SeriesJson["points"] })];
+  }
+  return kind === "vector" || kind === "matrix" ? (data as SeriesJson[]).map(parseSeries) : [];
+}
+
+function parseSeries({ labels, points }: SeriesJson): QuerySeries {
+  const parsePoint = (point: SeriesJson["points"][number]) => ({
+    time: point.time_ns / 1e6,
+    value: parseValue(point.value),
+  });
+  return { labels, points: points.map(parsePoint) };
+}
+
+function parseValue(value: ValueJson): Bracket | Distribution | null {
+  if (typeof value === "number") return exact(value);
+  // JSON has no numbers for NaN and the infinities.
+  if (typeof value === "string") {
+    return value === "NaN" ? null : exact(value === "-Inf" ? -Infinity : Infinity);
+  }
+  if ("cells" in value) return parseDistribution(value);
+  if (!("estimate" in value)) return null;
+  const bracket = parseBracket(value);
+  return Number.isNaN(bracket.estimate) ? null : bracket;
+}
+
+/** A series of distributions as a heatmap; null if it is one of numbers. */
+export function toHeatmap(
+  name: string,
+  { points }: QuerySeries,
+  unit: string,
+  [from, to]: readonly [number, number],
+  step: number,
+  gaps: Gap[],
+): Heatmap | null {
+  if (!points.some((point) => point.value instanceof Distribution)) return null;
+  const byTime = new Map(points.map((point) => [Math.round(point.time), point.value]));
+  const columns = [];
+  for (let start = from; start < to; start += step) {
+    const end = start + step;
+    const value = byTime.get(Math.round(end));
+    const distribution = value instanceof Distribution ? value : Distribution.EMPTY;
+    const overlapping = gaps.filter((gap) => gap.start < end && gap.end >= start);
+    columns.push({ start, end, distribution, gaps: overlapping });
+  }
+  const total = Distribution.merged(columns.map((column) => column.distribution));
+  return { selector: name, series: 1, unit, start: from, end: to, step, total, columns };
+}
+
+/** Labels in the syntax of selectors. */
+export function formatLabels(labels: Record<string, string>): string {
+  const { __name__: name = "", ...rest } = labels;
+  const pairs = Object.entries(rest).map(([label, value]) => `${label}=${quoted(value)}`);
+  return pairs.length > 0 ? `${name}{${pairs.join(", ")}}` : name || "all";
+}
+
+/** A line of a query, the column in it, and a message. */
+export interface ErrorLocation {
+  line: string;
+  column: number;
+  message: string;
+}
+
+/** Splits an error such as `2:7: expected …`; null if it has no position. */
+export function locateError(error: string, query: string): ErrorLocation | null {
+  const match = /^(\d+):(\d+): (.*)$/s.exec(error);
+  if (!match) return null;
+  const line = query.split("\n")[Number(match[1]) - 1] ?? "";
+  return { line, column: Number(match[2]) - 1, message: match[3]! };
+}

@@ -1,0 +1,67 @@
+import { readFileSync } from "node:fs";
+
+import { expect, test } from "vitest";
+
+import { parseDashboard, slug, hostDashboard, toJson } from "../src/lib/dashboard";
+import stored from "./fixtures/dashboard.json";
+
+test("invalid panels are dropped, panels of a later version are preserved", () => {
+  expect(parseDashboard(null)).toEqual({ schema: 1, title: "", panels: [] });
+  const later = { text: "y", language: "sql", rows: 3 };
+  const found = parseDashboard({
+    title: "a",
+    tags: ["b"],
+    panels: [{ text: "x", language: "metric", height: 9 }, later, 7, [], null],
+  });
+  expect(found.panels).toEqual([
+    { title: "x", text: "x", language: "metric", height: 9 },
+    { unknown: later },
+  ]);
+  expect(toJson(found)).toEqual({
+    schema: 1,
+    title: "a",
+    tags: ["b"],
+    panels: [{ title: "x", text: "x", language: "metric", height: 9 }, later],
+  });
+});
+
+test("a dashboard stored by an earlier version is read, and saved unchanged", () => {
+  const dashboard = parseDashboard(stored);
+  expect(dashboard.panels.filter((one) => "text" in one)).toHaveLength(6);
+  expect(toJson(dashboard)).toEqual(stored);
+});
+
+test("a dashboard of a later schema is refused", () => {
+  expect(() => parseDashboard({ schema: 2, panels: [] })).toThrow(/schema 2 is newer/);
+  expect(parseDashboard([]).panels).toEqual([]);
+  expect(parseDashboard({ title: 7, panels: "x" })).toEqual({ schema: 1, title: "", panels: [] });
+});
+
+test.each([
+  ["The shop, live!", "the-shop-live"],
+  ["***", "dashboard"],
+  ["x".repeat(80), "x".repeat(64)],
+])("%s is named %s", (title, expected) => expect(slug(title)).toBe(expected));
+
+test("a host's dashboard queries that host alone", () => {
+  const board = hostDashboard('a"b');
+  expect(
+    board.panels.every((panel) => "text" in panel && panel.text.includes('host="a\\"b"')),
+  ).toBe(true);
+  expect(parseDashboard(JSON.parse(JSON.stringify(board)))).toEqual(board);
+});
+
+test("docs/formats/board.md has an example that is read as it stands, and every key", () => {
+  const page = readFileSync(new URL("../../docs/formats/board.md", import.meta.url), "utf8");
+  const example: unknown = JSON.parse(/```json\n(.*?)```/s.exec(page)![1]!);
+  expect(parseDashboard(example)).toEqual(example);
+  const keys = [...page.matchAll(/^\| `([^`]+)` \|/gm)].map((found) => found[1]);
+  expect(keys).toEqual([
+    "schema",
+    "title",
+    "panels",
+    "panels[].language",
+    "panels[].text",
+    "panels[].title",
+  ]);
+});
