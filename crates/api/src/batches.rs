@@ -1,8 +1,10 @@
 //! `POST /v1/batches`: parcels from the journals of agents, see `docs/formats/forward.md`.
 //!
-//! Batches are taken one after the other, each checked whole before it is taken, and the sender is told how far
-//! everything is durable here. At the first that cannot be taken it ends: those before it are taken, those behind it
-//! come again. A repeat is known by the sender's journal and its position there.
+//! Batches are taken one after the other, each checked whole before it is taken, and the sender is
+//! told how far everything is durable here. At the first that cannot be taken it ends: those before
+//! it are taken, those behind it come again. A repeat is known by the sender's journal and its
+//! position there. A parcel that is signed binds its journal to the key: from then on nobody else
+//! sends in its name.
 
 use std::sync::Arc;
 
@@ -15,7 +17,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use intake::{Intake, Receipt};
 use journal::Identity;
 use model::{Batch, PARCEL_BYTES_MAX, Parcel};
-use net::parcels::{ACCEPTED, AGENT, CONTENT_TYPE, PATH, REFUSED};
+use net::parcels::{ACCEPTED, AGENT, CONTENT_TYPE, KEY, PATH, REFUSED, SIGNATURE};
+use net::signature::{PublicKey, SIGNATURE_BYTES, is_signed, unhex};
 use tokio::sync::Semaphore;
 
 use crate::access::Client;
@@ -53,6 +56,7 @@ async fn take(context: &Context, turns: &Semaphore, request: Request) -> Result<
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
     let packed = is_packed(headers)?;
+    let seal = Seal::of(headers)?;
     let length = headers.get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
     if length.is_some_and(|bytes: u64| bytes > PARCEL_BYTES_MAX as u64) {
         return Err(too_large());
@@ -69,7 +73,7 @@ async fn take(context: &Context, turns: &Semaphore, request: Request) -> Result<
     // Unpacking takes the processor, and appending may wait for the disk.
     let work = move || {
         let parcel = if packed { unpack(&body)?.into() } else { body };
-        append(&intake, client.as_deref(), &agent, &parcel)
+        append(&intake, client.as_deref(), &agent, seal.as_ref(), &parcel)
     };
     let mut answer = match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer?,
@@ -82,6 +86,30 @@ async fn take(context: &Context, turns: &Semaphore, request: Request) -> Result<
         receipt.settled().await?;
     }
     Ok(answer)
+}
+
+/// What shows whose a parcel is.
+struct Seal {
+    key: PublicKey,
+    signature: [u8; SIGNATURE_BYTES],
+}
+
+impl Seal {
+    /// None of an earlier topdeck, which does not sign.
+    fn of(headers: &HeaderMap) -> Result<Option<Seal>, Problem> {
+        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        let (key, signature) = match (text(KEY), text(SIGNATURE)) {
+            (None, None) => return Ok(None),
+            (key, signature) => (key.unwrap_or_default(), signature.unwrap_or_default()),
+        };
+        let seal = || Some(Seal { key: unhex(key)?, signature: unhex(signature)? });
+        seal().map(Some).ok_or_else(|| {
+            Problem::bad(format!(
+                "cannot read the headers {KEY} and {SIGNATURE}: expected 64 and 128 hexadecimal \
+                 digits; send both, or neither"
+            ))
+        })
+    }
 }
 
 fn is_packed(headers: &HeaderMap) -> Result<bool, Problem> {
@@ -143,12 +171,19 @@ fn append(
     intake: &Intake,
     client: Option<&str>,
     agent: &str,
+    seal: Option<&Seal>,
     bytes: &[u8],
 ) -> Result<Answer, Problem> {
     let parcel = Parcel::read(bytes).map_err(|error| Problem::bad(format!("parcel: {error}")))?;
     let (producer, boot) = parcel.source();
     let of = |client| own_producer("topdeck 2026 producers of parcels", client, producer);
     let producer = client.map_or(producer, of);
+    if seal.is_some_and(|seal| !is_signed(bytes, &seal.key, &seal.signature)) {
+        let what =
+            "cannot take the parcel: its signature is not of its bytes and its key; send it again";
+        return Err(Problem::new(StatusCode::FORBIDDEN, what));
+    }
+    intake.check_key(producer, agent, seal.map(|seal| &seal.key))?;
     let mut answer = Answer::default();
     for &(sequence, batch) in &parcel.entries {
         let identity = Identity { producer, boot, sequence };

@@ -46,6 +46,8 @@ impl From<intake::Error> for Problem {
             }
             intake::Error::TooLarge { .. } => Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what),
             intake::Error::Refused(_) => Problem::bad(what),
+            intake::Error::Forbidden(_) => Problem::new(StatusCode::FORBIDDEN, what),
+            intake::Error::SequenceJump { .. } => Problem::new(StatusCode::CONFLICT, what),
             _ => Problem::new(StatusCode::SERVICE_UNAVAILABLE, what),
         }
     }

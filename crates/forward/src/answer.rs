@@ -7,7 +7,7 @@ use http::{HeaderMap, Response, StatusCode, header};
 use net::parcels::{ACCEPTED, REFUSED};
 
 /// Bytes of an answer that are shown.
-const SHOWN_BYTES_MAX: usize = 300;
+const SHOWN_BYTES_MAX: usize = 500;
 
 /// What became of a parcel.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -43,6 +43,14 @@ pub enum Error {
         /// What went wrong.
         source: std::io::Error,
     },
+    /// The file of the agent's key cannot be read or made.
+    #[error("cannot use the key {}: {cause}; put the file back from a copy, or remove it and have each site forget the key", path.display())]
+    Key {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong.
+        cause: String,
+    },
     /// The runtime ends.
     #[error("topdeck is stopping")]
     Stopped,

@@ -6,10 +6,12 @@ use std::time::Instant;
 use intake::{Hop, Intake};
 use journal::{Kind, Start};
 use net::dial::{Dialer, Limits};
+use net::signature::Signer;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::error::Result;
+use crate::key;
 use crate::ledger::Ledger;
 use crate::measure::Measure;
 use crate::settings::{Settings, Site};
@@ -38,8 +40,15 @@ impl Forward {
         let mut forward = Forward { intake, boards: Vec::new(), tasks: Vec::new(), stop, settings };
         // All of them first: one that cannot be made keeps all from starting.
         let sites = forward.settings.sites.clone();
-        let tasks: Vec<Task> =
-            sites.iter().map(|site| forward.task(site, &stopped)).collect::<Result<_>>()?;
+        let signer = match sites.is_empty() {
+            true => None,
+            false => Some(Arc::new(key::open(forward.intake.home().journal().dir())?)),
+        };
+        let task = |signer: &Arc<Signer>, site| forward.task(site, signer, &stopped);
+        let tasks: Vec<Task> = signer
+            .iter()
+            .flat_map(|signer| sites.iter().map(|site| task(signer, site)))
+            .collect::<Result<_>>()?;
         for task in tasks {
             forward
                 .intake
@@ -51,7 +60,12 @@ impl Forward {
         Ok(forward)
     }
 
-    fn task(&self, site: &Site, stop: &watch::Receiver<Option<Instant>>) -> Result<Task> {
+    fn task(
+        &self,
+        site: &Site,
+        signer: &Arc<Signer>,
+        stop: &watch::Receiver<Option<Instant>>,
+    ) -> Result<Task> {
         let target = site.target()?;
         let subscriber = format!("{PREFIX}{}", site.name);
         let (position, is_new) = self.subscriber(&subscriber)?;
@@ -73,6 +87,7 @@ impl Forward {
             authorization: site.authorization()?,
             agent: self.settings.agent_header()?,
             dialer,
+            signer: Arc::clone(signer),
             settings: self.settings.clone(),
             measure: Measure::new(&self.intake, &site.name, &board),
             intake: Arc::clone(&self.intake),

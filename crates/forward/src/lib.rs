@@ -18,6 +18,7 @@ mod answer;
 mod aside;
 mod error;
 mod forward;
+mod key;
 mod ledger;
 mod load;
 mod measure;

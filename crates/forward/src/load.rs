@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use intake::Counted;
 use model::ParcelWriter;
+use net::signature::{SIGNATURE_BYTES, Signer};
 
 use crate::error::{Error, Result};
 
@@ -47,6 +48,8 @@ pub(crate) struct Part {
 pub(crate) struct Load {
     /// The parcel, compressed.
     pub(crate) body: Bytes,
+    /// Of the parcel.
+    pub(crate) signature: [u8; SIGNATURE_BYTES],
     /// Not empty.
     pub(crate) parts: Vec<Part>,
     /// When the oldest record was appended.
@@ -88,9 +91,10 @@ impl Packing {
         self.oldest = Some(self.oldest.map_or(time, |oldest| oldest.min(time)));
     }
 
-    pub(crate) fn finish(self) -> Result<Load> {
+    pub(crate) fn finish(self, signer: &Signer) -> Result<Load> {
         let parcel = self.parcel.finish();
+        let signature = signer.sign(&parcel);
         let body = zstd::bulk::compress(&parcel, ZSTD_LEVEL).map_err(Error::Compress)?;
-        Ok(Load { body: body.into(), parts: self.parts, oldest: self.oldest })
+        Ok(Load { body: body.into(), signature, parts: self.parts, oldest: self.oldest })
     }
 }

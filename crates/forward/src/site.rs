@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use intake::{Intake, Restartable};
 use net::dial::{Allowance, Connection, Dialer};
+use net::signature::{Signer, hex};
 use net::{Target, parcels};
 use tokio::sync::watch;
 
@@ -38,6 +39,7 @@ pub(crate) struct Task {
     pub(crate) authorization: Option<HeaderValue>,
     pub(crate) agent: HeaderValue,
     pub(crate) dialer: Dialer,
+    pub(crate) signer: Arc<Signer>,
     pub(crate) settings: Settings,
     pub(crate) intake: Arc<Intake>,
     pub(crate) board: Board,
@@ -160,7 +162,7 @@ impl Task {
         let intake = Arc::clone(&self.intake);
         let (site, subscriber) = (self.name.clone(), self.subscriber.clone());
         let aside = Aside::new(&self.settings.aside, &site);
-        let ledger = Arc::clone(&self.ledger);
+        let (ledger, signer) = (Arc::clone(&self.ledger), Arc::clone(&self.signer));
         let work = move || -> Result<_> {
             let mut supply = match supply {
                 Some(supply) => supply,
@@ -169,7 +171,7 @@ impl Task {
             if let Some(condemned) = condemned {
                 supply.condemn(condemned);
             }
-            let load = supply.next(intake.now(), LOOK)?;
+            let load = supply.next(intake.now(), LOOK, &signer)?;
             Ok((supply, load))
         };
         let (supply, load) = blocking(work).await?;
@@ -231,7 +233,9 @@ impl Task {
         let mut request = Request::post(self.target.path.as_str())
             .header(header::CONTENT_TYPE, HeaderValue::from_static(parcels::CONTENT_TYPE))
             .header(header::CONTENT_ENCODING, HeaderValue::from_static("zstd"))
-            .header(parcels::AGENT, self.agent.clone());
+            .header(parcels::AGENT, self.agent.clone())
+            .header(parcels::KEY, hex(&self.signer.public_key()))
+            .header(parcels::SIGNATURE, hex(&load.signature));
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization.clone());
         }

@@ -13,6 +13,8 @@ use model::{
     Batch, BatchReader, BatchWriter, Gap, PARCEL_BYTES_MAX, ParcelWriter, SeriesId, SeriesRef,
 };
 
+use net::signature::Signer;
+
 use crate::aside::{Aside, Kept};
 use crate::error::Result;
 use crate::ledger::Ledger;
@@ -91,18 +93,23 @@ impl Supply {
     }
 
     /// The next parcel; none if nothing comes in time.
-    pub(crate) fn next(&mut self, now: i64, timeout: Duration) -> Result<Option<Load>> {
+    pub(crate) fn next(
+        &mut self,
+        now: i64,
+        timeout: Duration,
+        signer: &Signer,
+    ) -> Result<Option<Load>> {
         if self.ledger.is_due() {
             self.save(now)?;
         }
-        let load = self.pack(now)?;
+        let load = self.pack(now, signer)?;
         if load.is_some() || !self.subscriber.wait(Some(timeout))? {
             return Ok(load);
         }
-        self.pack(now)
+        self.pack(now, signer)
     }
 
-    fn pack(&mut self, now: i64) -> Result<Option<Load>> {
+    fn pack(&mut self, now: i64, signer: &Signer) -> Result<Option<Load>> {
         let mut packing = Packing::new(self.journal);
         while packing.parcel.bytes() < PARCEL_BYTES && packing.parcel.len() < BATCHES_MAX {
             let (subscriber, rest) = (
@@ -152,7 +159,7 @@ impl Supply {
                 break;
             }
         }
-        if packing.parcel.is_empty() { Ok(None) } else { packing.finish().map(Some) }
+        if packing.parcel.is_empty() { Ok(None) } else { packing.finish(signer).map(Some) }
     }
 }
 

@@ -146,6 +146,12 @@ impl Book {
         &self.entries
     }
 
+    /// The last sequence of a producer's boot, if it is one of the latest boots.
+    pub(crate) fn last_sequence(&self, producer: u64, boot: u64) -> Option<u64> {
+        let boots = &self.entries.get(&producer)?.boots;
+        boots.iter().find(|&&(known, _)| known == boot).map(|&(_, last)| last)
+    }
+
     /// All that have no line of their own.
     pub fn others(&self) -> &Entry {
         &self.others

@@ -215,6 +215,11 @@ impl Books {
         locked(&self.book).is_lossy = self.is_lossy.load(Ordering::Relaxed);
     }
 
+    /// The last sequence of a producer's boot that is counted.
+    pub(crate) fn last_sequence(&self, producer: u64, boot: u64) -> Option<u64> {
+        locked(&self.book).last_sequence(producer, boot)
+    }
+
     pub(crate) fn book(&self) -> Book {
         locked(&self.book).clone()
     }

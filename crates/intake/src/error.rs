@@ -28,6 +28,23 @@ pub enum Error {
     /// The batch, or what it holds, is not taken, now or later: the sender is to blame.
     #[error("{0}")]
     Refused(String),
+    /// The sender is not who sent in this producer's name before.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The sequence is further from the last one than the producer can have come.
+    #[error(
+        "cannot take sequence {found} of producer {producer:016x}: the last one was {last}, and at most {max} may be left out; a sender that begins anew takes a new boot number"
+    )]
+    SequenceJump {
+        /// Whose it is.
+        producer: u64,
+        /// The last that was taken.
+        last: u64,
+        /// The one that came.
+        found: u64,
+        /// How far it may be from the last.
+        max: u64,
+    },
     /// The disk failed, or what the store has in memory is in doubt: topdeck has to be started anew.
     #[error("{0}")]
     Broken(String),

@@ -15,6 +15,7 @@ mod books;
 mod commit;
 mod error;
 mod home;
+mod known_keys;
 mod meter;
 mod own;
 mod producer;
@@ -37,9 +38,10 @@ pub use home::Home;
 pub use journal::supervisor::{
     QuarantinedInput, SupervisedThread, Supervisor, ThreadStatus, panic_message,
 };
+pub use known_keys::ProducerKey;
 pub use meter::{Counter, Measured, Meter, Now, Timer};
 pub use producer::Producer;
 pub use restart::{Restartable, caught, keep_running};
-pub use take::{Intake, Settings};
+pub use take::{Intake, PARCEL_JUMP_MAX, SEQUENCE_JUMP_MAX, Settings};
 pub use way::Way;
 pub use writer::Writer;

@@ -17,6 +17,7 @@ use crate::commit::{Commit, Receipt};
 use crate::counts::{self, Counts};
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::known_keys::{KEYS_MAX, KeyCheck, KnownKeys, ProducerKey};
 use crate::meter::{Counter, Meter, Timer};
 use crate::own;
 use crate::producer::Producer;
@@ -33,6 +34,15 @@ const AFTER_CROWD: Duration = Duration::from_secs(1);
 const TURN_MAX: Duration = Duration::from_secs(2);
 /// How long it is waited at once for the batch that says that the process before was killed.
 const TELLING_MAX: Duration = Duration::from_secs(1);
+
+/// How many sequences a sender with numbers of its own may leave out. A sender cannot lose more:
+/// beyond, the number is a mistake or a forgery, and would make all that the sender sends next a
+/// repeat.
+pub const SEQUENCE_JUMP_MAX: u64 = 1 << 20;
+/// The same of a journal, whose sequences are positions: as many records as it may drop at once.
+pub const PARCEL_JUMP_MAX: u64 = 1 << 32;
+/// Producers' boots whose last sequence is remembered beside the books, which lag a little.
+const SEQUENCES_MAX: usize = 1 << 16;
 
 /// How batches are taken.
 #[derive(Clone)]
@@ -102,6 +112,10 @@ pub(crate) struct Shared {
     producers: Mutex<HashMap<String, Producer>>,
     /// What was taken since the process began, by producer.
     taken: Mutex<BTreeMap<Option<u64>, Counts>>,
+    /// The last sequence that was taken of each producer's boot.
+    sequences: Mutex<HashMap<(u64, u64), u64>>,
+    known_keys: KnownKeys,
+    impostors: Impostors,
     cache: Arc<Cache>,
     pub(crate) meter: Arc<Meter>,
     commit: Commit,
@@ -118,6 +132,13 @@ pub(crate) struct Shared {
     batch_bytes_max: usize,
     /// Whether to stop, for the thread.
     pub(crate) stop: (Mutex<bool>, Condvar),
+}
+
+/// What was refused because its sender is not who it says.
+#[derive(Debug)]
+struct Impostors {
+    keys: Counter,
+    sequences: Counter,
 }
 
 /// Batches, by what became of them.
@@ -153,7 +174,17 @@ impl Intake {
             let about = "batches that came, by what became of them";
             meter.counter("topdeck_batches_total", about, &[("outcome", outcome)])
         };
+        let mut notes = Vec::new();
+        let (disk, dir) = (home.journal().disk().clone(), home.journal().dir().to_owned());
+        let known_keys = KnownKeys::open(disk, &dir, &mut notes)?;
+        let impostors = |reason| {
+            let about = "requests refused because another sender has the producer's number";
+            meter.counter("topdeck_intake_forgeries_refused_total", about, &[("reason", reason)])
+        };
         let shared = Arc::new(Shared {
+            sequences: Mutex::default(),
+            known_keys,
+            impostors: Impostors { keys: impostors("key"), sequences: impostors("sequence") },
             boot: journal::random_id() as u64,
             booted: (settings.clock)(),
             producers: Mutex::default(),
@@ -176,7 +207,7 @@ impl Intake {
             commit,
             books,
             hops: Mutex::default(),
-            notes: Mutex::default(),
+            notes: Mutex::new(notes),
             meter,
             home,
             settings,
@@ -246,14 +277,26 @@ impl Intake {
 
     /// Takes what was written, as a batch of the identity that its sender gave; `name` is what its producer is called.
     pub fn take_as(&self, identity: Identity, name: &str, writer: Writer) -> Result<Receipt> {
+        self.shared.check_sequence(identity, SEQUENCE_JUMP_MAX)?;
         let receipt = self.shared.take_written(identity, writer)?;
+        self.shared.remember_sequence(identity);
         self.shared.books.name(identity.producer, name);
         Ok(receipt)
     }
 
     /// Takes a batch that has an identity of its own; `name` is what its producer calls itself, empty if it does not.
     pub fn take_batch(&self, identity: Identity, name: &str, batch: &Batch) -> Result<Receipt> {
-        self.shared.take_batch(identity, name, batch)
+        self.shared.check_sequence(identity, PARCEL_JUMP_MAX)?;
+        let receipt = self.shared.take_batch(identity, name, batch)?;
+        self.shared.remember_sequence(identity);
+        Ok(receipt)
+    }
+
+    /// Whether who shows a key may send in the name of a producer: the first key that was shown
+    /// counts, and until one was, nobody needs one. The caller has seen that the key is the
+    /// sender's.
+    pub fn check_key(&self, producer: u64, name: &str, key: Option<&ProducerKey>) -> Result<()> {
+        self.shared.check_key(producer, name, key)
     }
 
     /// The canonical form of a series that the store knows by its number. A journal alone has no numbers.
@@ -426,6 +469,53 @@ impl Shared {
             self.books.name(identity.producer, name);
         }
         Ok(receipt)
+    }
+
+    /// An error if a sequence is too far ahead of the last one of its producer's boot.
+    fn check_sequence(&self, identity: Identity, max: u64) -> Result<()> {
+        let Identity { producer, boot, sequence: found } = identity;
+        let taken = locked(&self.sequences).get(&(producer, boot)).copied();
+        let Some(last) = taken.max(self.books.last_sequence(producer, boot)) else { return Ok(()) };
+        if found.saturating_sub(last) <= max {
+            return Ok(());
+        }
+        self.impostors.sequences.add(1);
+        let error = Error::SequenceJump { producer, last, found, max };
+        self.note(error.to_string());
+        Err(error)
+    }
+
+    fn remember_sequence(&self, identity: Identity) {
+        let mut sequences = locked(&self.sequences);
+        let key = (identity.producer, identity.boot);
+        if sequences.len() >= SEQUENCES_MAX && !sequences.contains_key(&key) {
+            // The books have them, a second later.
+            sequences.clear();
+        }
+        let last = sequences.entry(key).or_default();
+        *last = identity.sequence.max(*last);
+    }
+
+    fn check_key(&self, producer: u64, name: &str, key: Option<&ProducerKey>) -> Result<()> {
+        let now = (self.settings.clock)();
+        match self.known_keys.check(producer, name, key, now) {
+            Ok(KeyCheck::Same | KeyCheck::New) => Ok(()),
+            Ok(KeyCheck::NoRoom) => {
+                let why =
+                    format!("keys of {KEYS_MAX} producers are remembered, which is as many as may");
+                self.note(format!(
+                    "producer {producer:016x} ({name}) is not bound to its key: {why}"
+                ));
+                Ok(())
+            }
+            Err(error) => {
+                if let Error::Forbidden(why) = &error {
+                    self.impostors.keys.add(1);
+                    self.note(why.clone());
+                }
+                Err(error)
+            }
+        }
     }
 
     fn append(

@@ -6,6 +6,7 @@ mod certificate;
 pub mod dial;
 mod lookup;
 pub mod parcels;
+pub mod signature;
 mod target;
 pub mod tls;
 

@@ -11,3 +11,7 @@ pub const AGENT: &str = "topdeck-agent";
 pub const ACCEPTED: &str = "topdeck-accepted";
 /// In an answer: the sequence of the batch that is not taken.
 pub const REFUSED: &str = "topdeck-refused";
+/// Who signed: a public key (`signature.rs`) in hexadecimal digits.
+pub const KEY: &str = "topdeck-key";
+/// The signature of the parcel, before it is packed, in hexadecimal digits.
+pub const SIGNATURE: &str = "topdeck-signature";

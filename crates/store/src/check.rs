@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use journal::supervisor::catch_panic;
+
 use crate::chunk;
 use crate::error::Result;
 use crate::gather;
@@ -99,6 +101,17 @@ pub(crate) struct Round {
 }
 
 impl Inner {
+    /// Looks at the next chunks. A part on which that panics is named and passed over until the
+    /// next round.
+    pub(crate) fn look_on_or_skip(&self, round: &mut Round, elapsed: Duration) {
+        if let Err(message) = catch_panic(|| self.look_on(round, elapsed)) {
+            let name = format!("checking part {:016x}", round.at.0);
+            self.note(format!("{name} met a defect of topdeck; please report it: {message}"));
+            self.supervisor().quarantine(name, message);
+            *round = Round { at: (round.at.0 + 1, 0), ..Round::default() };
+        }
+    }
+
     /// Looks at the next chunks, as many as the rate allows after `elapsed`. What is damaged is noted.
     pub(crate) fn look_on(&self, round: &mut Round, elapsed: Duration) {
         let rate = self.options.scrub_bytes_per_second as f64;
@@ -117,6 +130,7 @@ impl Inner {
             if info.number != round.at.0 {
                 round.at = (info.number, 0);
             }
+            self.supervisor().fault_point(format_args!("store check {:016x}", info.number));
             let opened = self.part(info.number).and_then(|part| Ok((part.places()?, part)));
             let (places, part) = match opened {
                 Ok(opened) => opened,

@@ -756,7 +756,7 @@ impl Inner {
             }
             let elapsed = looked.elapsed();
             looked += elapsed;
-            self.look_on(&mut round, elapsed);
+            self.look_on_or_skip(&mut round, elapsed);
             // Not at every batch: the head is read by whoever asks, this only keeps it from falling far behind.
             std::thread::sleep(PAUSE);
             let woken = locked(&self.wake.0);

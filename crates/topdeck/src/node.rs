@@ -16,6 +16,7 @@ use intake::{Home, Intake};
 use journal::{Journal, Supervisor, supervisor};
 use listen::Listener;
 use pull::Pull;
+use rustix::process::{Resource, getrlimit};
 use store::{Keep, Store};
 
 use crate::command::say;
@@ -109,6 +110,8 @@ impl Node {
                  LimitNOFILE of systemd) leaves no more"
             ));
         }
+        let limit = getrlimit(Resource::As);
+        lines.extend(address_space(limit.current));
         lines.extend(self.host.iter().flat_map(|(_, host)| host.notes()));
         // What was found damaged, or lost, when the store was opened.
         let store = self.intake.home().store();
@@ -355,6 +358,16 @@ fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> R
     Ok(Home::Store(Arc::new(store)))
 }
 
+/// What a limit of address space means, if there is one.
+fn address_space(bytes: Option<u64>) -> Option<String> {
+    let mib = bytes? >> 20;
+    Some(format!(
+        "address space is limited to {mib} MiB (`ulimit -v`, LimitAS of systemd): mapped files and stacks of \
+         threads count too, and beyond it topdeck is refused memory and aborts; remove the limit, and limit \
+         memory with a cgroup (MemoryMax) instead"
+    ))
+}
+
 /// What runs threads again that panic, and logs it.
 fn supervisor() -> Supervisor {
     let log: supervisor::Log = Arc::new(|message: &str| say(message));
@@ -399,4 +412,17 @@ fn journal_home(dir: &Path, settings: &journal::Settings) -> Result<Home> {
 /// This host's name, as the system has it.
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_address_space_is_said_with_what_to_do() {
+        assert_eq!(address_space(None), None);
+        let said = address_space(Some(4 << 30)).unwrap();
+        assert!(said.starts_with("address space is limited to 4096 MiB (`ulimit -v`"), "{said}");
+        assert!(said.ends_with("with a cgroup (MemoryMax) instead"), "{said}");
+    }
 }

@@ -12,6 +12,7 @@ use journal::{Item, Journal, Start};
 use model::{BatchWriter, Kind, ParcelWriter, Sample, Series, Value};
 use net::Target;
 use net::dial::{Allowance, Dialer};
+use net::signature::{Signer, hex};
 use tower::ServiceExt;
 
 use super::*;
@@ -244,4 +245,115 @@ async fn a_parcel_comes_over_a_connection() {
     assert_eq!(answer.response.status(), StatusCode::OK);
     assert_eq!(answer.response.headers()[ACCEPTED], "1500");
     assert_eq!(durable(&here).len(), 1500);
+}
+
+fn signed(entries: &[(u64, Vec<u8>)], signer: &Signer) -> Request<Body> {
+    let parcel = parcel(entries);
+    let signature = signer.sign(&parcel);
+    with_seal(parcel, signer, &signature)
+}
+
+fn with_seal(parcel: Vec<u8>, signer: &Signer, signature: &[u8]) -> Request<Body> {
+    Request::post(PATH)
+        .header(KEY, hex(&signer.public_key()))
+        .header(SIGNATURE, hex(signature))
+        .body(parcel.into())
+        .unwrap()
+}
+
+fn ours() -> Signer {
+    Signer::from_seed(&[1; 32])
+}
+
+/// What was refused because somebody else has the producer's number.
+fn forgeries(here: &Here, reason: &str) -> u64 {
+    let name = "topdeck_intake_forgeries_refused_total";
+    here.context.intake.meter().counter(name, "", &[("reason", reason)]).get()
+}
+
+/// The same journal, opened by another process.
+fn reopened(mut here: Here) -> Here {
+    let folder = std::mem::take(&mut here.folder);
+    here.context.intake.stop();
+    drop(here);
+    let journal = Journal::open(Arc::new(OsDisk), &folder, &Default::default()).unwrap();
+    self::here(folder, Home::Journal(Arc::new(journal)))
+}
+
+#[track_caller]
+fn check_forbidden(said: &Said, why: &str) {
+    assert_eq!((said.0, said.1, said.2), (403, None, None), "{said:?}");
+    assert!(said.3.contains(why), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_forged_sequence_does_not_silence_an_agent() {
+    let here = agent(&journal::Settings::default());
+    assert_eq!(ask(&here, signed(&[text(1)], &ours())).await.1, Some(1));
+    // Somebody with the same token knows the journal's number.
+    let forged = [text(1 << 40)];
+    check_forbidden(&ask(&here, packed(&forged)).await, "is not signed, and an earlier one was");
+    let other = Signer::from_seed(&[2; 32]);
+    let said = ask(&here, signed(&forged, &other)).await;
+    check_forbidden(&said, "is signed with another key than the first one");
+    assert!(said.3.contains("remove the producer's line from"), "{said:?}");
+    let stolen = with_seal(parcel(&forged), &ours(), &ours().sign(&parcel(&[text(1)])));
+    check_forbidden(&ask(&here, stolen).await, "its signature is not of its bytes");
+    assert_eq!(ask(&here, signed(&[text(2)], &ours())).await.1, Some(2), "the agent goes on");
+    assert_eq!(durable(&here).len(), 2);
+    assert_eq!(forgeries(&here, "key"), 2);
+    let notes = here.context.intake.audit().unwrap().notes;
+    assert!(notes.iter().any(|note| note.contains("signed with another key")), "{notes:?}");
+}
+
+#[tokio::test]
+async fn a_parcel_that_somebody_sends_again_is_a_repeat() {
+    let here = agent(&journal::Settings::default());
+    let entries = [text(1), text(2)];
+    assert_eq!(ask(&here, signed(&entries, &ours())).await.0, 200);
+    let said = ask(&here, signed(&entries, &ours())).await;
+    assert!(said.0 == 200 && said.3.contains("\"repeated\":2"), "{said:?}");
+    assert_eq!(durable(&here).len(), 2);
+}
+
+#[tokio::test]
+async fn a_site_that_is_started_anew_knows_the_key() {
+    let here = agent(&journal::Settings::default());
+    assert_eq!(ask(&here, signed(&[text(1)], &ours())).await.0, 200);
+    let here = reopened(here);
+    check_forbidden(&ask(&here, packed(&[text(2)])).await, "is not signed");
+    assert_eq!(ask(&here, signed(&[text(2)], &ours())).await.1, Some(2));
+}
+
+#[tokio::test]
+async fn an_agent_without_a_key_is_understood_until_it_shows_one() {
+    let here = agent(&journal::Settings::default());
+    assert_eq!(ask(&here, packed(&[text(1)])).await.0, 200);
+    assert_eq!(ask(&here, packed(&[text(2)])).await.0, 200);
+    assert_eq!(ask(&here, signed(&[text(3)], &ours())).await.0, 200);
+    check_forbidden(&ask(&here, packed(&[text(4)])).await, "is not signed");
+}
+
+#[tokio::test]
+async fn a_jump_that_no_journal_makes_is_refused_and_noted() {
+    let here = agent(&journal::Settings::default());
+    assert_eq!(ask(&here, packed(&[text(5)])).await.0, 200);
+    let far = 6 + intake::PARCEL_JUMP_MAX + 1;
+    let said = ask(&here, packed(&[text(6), text(far)])).await;
+    assert_eq!((said.0, said.1, said.2), (409, Some(6), None), "{said:?}");
+    assert!(said.3.contains(&format!("cannot take sequence {far} of producer")), "{said:?}");
+    assert_eq!(ask(&here, packed(&[text(far - 1)])).await.0, 200, "as far as one may be");
+    assert_eq!(forgeries(&here, "sequence"), 1);
+    assert!(here.context.intake.audit().unwrap().notes[0].contains("cannot take sequence"));
+    // Also behind a restart.
+    let here = reopened(here);
+    assert_eq!(ask(&here, packed(&[text(2 * far)])).await.0, 409);
+}
+
+#[tokio::test]
+async fn headers_that_are_no_signature_are_refused() {
+    let here = agent(&journal::Settings::default());
+    let request = Request::post(PATH).header(KEY, "ab").body(parcel(&[text(1)]).into()).unwrap();
+    let said = ask(&here, request).await;
+    assert!(said.0 == 400 && said.3.contains("expected 64 and 128 hexadecimal digits"), "{said:?}");
 }

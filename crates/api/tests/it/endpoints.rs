@@ -199,3 +199,19 @@ fn parameters_of_the_document_are_read_and_others_refused() {
         it.post(&format!("{path}?nobody=1"), "", "").is(400, "\\\"nobody\\\" is no parameter here");
     }
 }
+
+#[test]
+fn a_forged_sequence_does_not_silence_a_sender_with_numbers_of_its_own() {
+    let fixture = Fixture::new();
+    let record = |sequence: u64| {
+        let header = format!("Topdeck-Batch: 7/1/{sequence}\r\n");
+        fixture.post("/v1/record?metric=a", &header, "1")
+    };
+    assert_eq!(record(1).status, 200);
+    record(1 << 40).is(409, "cannot take sequence 1099511627776 of producer");
+    record(2).is(200, "\"repeated\":false");
+    assert_eq!(fixture.count("a"), 2);
+    let name = "topdeck_intake_forgeries_refused_total";
+    let refused = fixture.intake.meter().counter(name, "", &[("reason", "sequence")]);
+    assert_eq!(refused.get(), 1);
+}

@@ -5,5 +5,6 @@ mod clock;
 mod drain;
 mod faults;
 mod gaps;
+mod keys;
 mod panics;
 mod site;

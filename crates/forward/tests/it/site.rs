@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use model::{Batch, Gap, PARCEL_BYTES_MAX, Parcel, SeriesRef, Value};
+use net::parcels::{KEY, SIGNATURE};
+use net::signature::{PublicKey, is_signed, unhex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -64,6 +66,8 @@ pub(crate) struct State {
     pub(crate) repeated: u64,
     pub(crate) requests: u64,
     pub(crate) heads: Vec<String>,
+    /// Of each parcel that could be read.
+    pub(crate) keys: Vec<PublicKey>,
     /// A sequence that it will not take if it is no gap.
     pub(crate) refuses: Option<u64>,
     last: u64,
@@ -158,7 +162,11 @@ impl Site {
             .and_then(|decoder| decoder.take(PARCEL_BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
         assert!(bytes.len() <= PARCEL_BYTES_MAX, "a parcel of {} bytes", bytes.len());
         let parcel = match (unpacked, Parcel::read(&bytes)) {
-            (Ok(_), Ok(parcel)) => parcel,
+            (Ok(_), Ok(parcel)) => {
+                let key = signed_with(state.heads.last().expect("a head"), &bytes);
+                state.keys.push(key);
+                parcel
+            }
             _ => return respond(400, None, None),
         };
         let upto =
@@ -181,6 +189,18 @@ impl Site {
         };
         respond(status, accepted, refused)
     }
+}
+
+/// The key that a parcel is signed with.
+fn signed_with(head: &str, parcel: &[u8]) -> PublicKey {
+    let value = |name| {
+        let line = head.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.strip_prefix(": ")).expect("a header").trim()
+    };
+    let key = unhex(value(KEY)).expect("a key");
+    let signature = unhex(value(SIGNATURE)).expect("a signature");
+    assert!(is_signed(parcel, &key, &signature), "a parcel that is not signed");
+    key
 }
 
 impl State {

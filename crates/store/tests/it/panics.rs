@@ -194,3 +194,38 @@ fn the_thread_that_panics_is_run_again_and_goes_on_sealing() {
     assert_eq!(counts(&store, "a"), [10, 20, 30]);
     assert_eq!(store.stat().unwrap().gaps, []);
 }
+
+#[test]
+fn a_part_on_which_the_look_at_parts_panics_is_named_and_the_others_are_looked_at() {
+    let world = World::new();
+    let store = world.open().unwrap();
+    for n in 1..=2 {
+        let rows = histogram(&[5.0; 10]);
+        ingest(&store, n, &[(&latency("a"), sample(10 * n as i64, 10 * n as i64 + 1, rows))]);
+        store.seal().unwrap();
+    }
+    let parts: Vec<u64> = store.stat().unwrap().parts.iter().map(|part| part.number).collect();
+    drop(store);
+    let looked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (seen, first) = (Arc::clone(&looked), format!("store check {:016x}", parts[0]));
+    let fault: supervisor::Fault = Arc::new(move |point: &str| {
+        if point.starts_with("store check") {
+            seen.lock().unwrap().push(point.to_owned());
+            assert_ne!(point, first, "a count overflows");
+        }
+    });
+    let settings = supervisor::Settings { fault: Some(fault), ..Default::default() };
+    let supervisor = Supervisor::new(settings);
+    let mut options = world.options();
+    options.journal.supervisor = supervisor.clone();
+    options.background = true;
+    let store = Store::open(Arc::clone(&world.disk), Path::new(DIR), &options).unwrap();
+    let second = format!("store check {:016x}", parts[1]);
+    while !looked.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).contains(&second) {
+        std::thread::yield_now();
+    }
+    let quarantined = supervisor.quarantined();
+    assert_eq!(quarantined[0].name, format!("checking part {:016x}", parts[0]));
+    assert_eq!(supervisor.restarts("store"), 0, "the thread goes on");
+    assert_eq!(counts(&store, "a"), [10, 10]);
+}

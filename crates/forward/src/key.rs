@@ -1,0 +1,75 @@
+//! The agent's key: made once for a journal, kept beside the journal's number, and used to sign
+//! parcels.
+//!
+//! A copy of the journal's folder has it too, and is the same producer. A journal that is restored
+//! from a snapshot is a new one, with a new number and a key of its own.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use net::signature::{KEY_BYTES, Signer, hex, unhex};
+
+use crate::error::{Error, Result};
+
+/// The file, in the journal's folder. Nobody but its owner may read it.
+pub(crate) const FILE: &str = "producer-key";
+
+/// The key of a journal's folder, which is made if there is none.
+pub(crate) fn open(journal: &Path) -> Result<Signer> {
+    let path = journal.join(FILE);
+    let failed = |cause: String| Error::Key { path: path.clone(), cause };
+    match File::open(&path) {
+        Ok(file) => read(file).map_err(|error| failed(error.to_string())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make(journal, &path).map_err(|error| failed(error.to_string()))
+        }
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+fn read(file: File) -> io::Result<Signer> {
+    let mut text = String::new();
+    // A byte more than there are, so that what is too long is seen.
+    file.take(2 * KEY_BYTES as u64 + 2).read_to_string(&mut text)?;
+    let seed = unhex::<KEY_BYTES>(text.trim_end());
+    let seed = seed.ok_or_else(|| io::Error::other("it is no key of 64 hexadecimal digits"))?;
+    Ok(Signer::from_seed(&seed))
+}
+
+fn make(journal: &Path, path: &Path) -> io::Result<Signer> {
+    let mut seed = [0; KEY_BYTES];
+    seed[..16].copy_from_slice(&journal::random_id().to_le_bytes());
+    seed[16..].copy_from_slice(&journal::random_id().to_le_bytes());
+    let new = path.with_extension("new");
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(format!("{}\n", hex(&seed)).as_bytes())?;
+    file.sync_all()?;
+    drop(file);
+    fs::rename(&new, path)?;
+    File::open(journal)?.sync_all()?;
+    Ok(Signer::from_seed(&seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_nobody_else_may_read_it() {
+        let dir = std::env::temp_dir().join(format!("topdeck-key-{:x}", journal::random_id()));
+        fs::create_dir(&dir).unwrap();
+        let first = open(&dir).unwrap().public_key();
+        assert_eq!(open(&dir).unwrap().public_key(), first);
+        let mode = fs::metadata(dir.join(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        fs::write(dir.join(FILE), "short").unwrap();
+        let error = open(&dir).unwrap_err().to_string();
+        assert!(error.contains("it is no key of 64 hexadecimal digits; "), "{error}");
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,45 @@
+//! The agent's key: the same for good, in a copy of its folder too, and another one where there is none.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forward::Forward;
+
+use crate::agent::{Folder, caught_up, create, end, open, put, settings};
+use crate::site::{Fault, Site};
+
+/// Sends a batch from the journal of a folder; the key of the last parcel.
+async fn send(folder: &Path, site: &Site, position: u64) -> [u8; 32] {
+    let intake = open(folder, journal::wall_clock());
+    let settings = settings(folder, &[("a", &site.url)]);
+    let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
+    put(&intake, 10);
+    caught_up(&forward, position).await;
+    end(forward, intake).await;
+    *site.state().keys.last().unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to.join(entry.file_name())),
+            false => drop(std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_started_anew_or_restored_from_a_copy_has_the_same_key() {
+    let (folder, restored, bare) = (Folder::new(), Folder::new(), Folder::new());
+    create(&folder.0, &journal::Settings::default());
+    let site = Site::start(|| Fault::None).await;
+    let first = send(&folder.0, &site, 1).await;
+    assert_eq!(send(&folder.0, &site, 2).await, first, "started anew");
+    copy(&folder.0, &restored.0);
+    assert_eq!(send(&restored.0, &site, 3).await, first, "from a copy");
+    copy(&folder.0, &bare.0);
+    std::fs::remove_file(bare.0.join("producer-key")).unwrap();
+    assert_ne!(send(&bare.0, &site, 3).await, first, "from a copy without the key");
+}

@@ -1,0 +1,216 @@
+//! The public keys that producers showed first: from then on nobody else sends in their names.
+//!
+//! A file in the journal's folder, a line for each producer: its number and its key in hex, when it
+//! was shown first in ns since the Unix epoch, and its name. It is replaced whole and durably
+//! before the first batch under a key is taken. Whoever runs topdeck may take a line out while it
+//! is stopped: then the next key that is shown counts.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use disk::{Disk, Mode};
+use model::wire::{escaped, unescaped};
+
+use crate::error::{Error, Result};
+
+/// The file, in the journal's folder.
+const FILE: &str = "producer-keys";
+/// Producers whose keys are remembered; those that come later send without being bound to one.
+pub(crate) const KEYS_MAX: usize = 4096;
+/// Bytes of a name that are kept.
+const NAME_BYTES_MAX: usize = 128;
+/// Bytes of a file at the most: as many lines with the longest names.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// A public key.
+pub type ProducerKey = [u8; 32];
+
+#[derive(Debug)]
+pub(crate) struct KnownKeys {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    keys: Mutex<BTreeMap<u64, KnownKey>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KnownKey {
+    key: ProducerKey,
+    since: i64,
+    name: String,
+}
+
+/// What became of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyCheck {
+    /// It is the key of the producer, or the producer has none and shows none.
+    Same,
+    /// It is the producer's first.
+    New,
+    /// There is no room for it.
+    NoRoom,
+}
+
+impl KnownKeys {
+    /// The keys of a journal; lines that cannot be read are told of in `notes`, and passed over.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        journal: &Path,
+        notes: &mut Vec<String>,
+    ) -> Result<KnownKeys> {
+        let path = journal.join(FILE);
+        let text = read(&*disk, &path).map_err(|error| broken("read", &path, &error))?;
+        let mut keys = BTreeMap::new();
+        for (at, line) in text.lines().enumerate() {
+            match parse(line) {
+                Some((producer, key)) => drop(keys.insert(producer, key)),
+                None => notes.push(format!("{}: line {} is damaged", path.display(), at + 1)),
+            }
+        }
+        Ok(KnownKeys { disk, path, keys: Mutex::new(keys) })
+    }
+
+    fn keys(&self) -> MutexGuard<'_, BTreeMap<u64, KnownKey>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Compares what a producer shows with what it showed first, and remembers a first key,
+    /// durably. A producer that showed no key yet may go on without.
+    pub(crate) fn check(
+        &self,
+        producer: u64,
+        name: &str,
+        shown: Option<&ProducerKey>,
+        now: i64,
+    ) -> Result<KeyCheck> {
+        let mut keys = self.keys();
+        if let Some(known) = keys.get(&producer) {
+            // Public: nothing is to be learnt from how long the comparison takes.
+            return match shown == Some(&known.key) {
+                true => Ok(KeyCheck::Same),
+                false => Err(self.forbidden(producer, known, shown.is_some())),
+            };
+        }
+        let Some(&key) = shown else { return Ok(KeyCheck::Same) };
+        if keys.len() >= KEYS_MAX {
+            return Ok(KeyCheck::NoRoom);
+        }
+        let name = name[..name.floor_char_boundary(NAME_BYTES_MAX)].to_owned();
+        let mut with_it = keys.clone();
+        with_it.insert(producer, KnownKey { key, since: now, name });
+        self.write(&with_it).map_err(|error| broken("write", &self.path, &error))?;
+        *keys = with_it;
+        Ok(KeyCheck::New)
+    }
+
+    fn forbidden(&self, producer: u64, known: &KnownKey, has_key: bool) -> Error {
+        let cause = match has_key {
+            true => "the parcel is signed with another key than the first one",
+            false => "the parcel is not signed, and an earlier one was",
+        };
+        Error::Forbidden(format!(
+            "cannot take batches of producer {producer:016x} ({}): {cause}; if its agent lost its \
+             key, stop topdeck here and remove the producer's line from {}",
+            known.name,
+            self.path.display()
+        ))
+    }
+
+    fn write(&self, keys: &BTreeMap<u64, KnownKey>) -> std::io::Result<()> {
+        let mut text = String::new();
+        for (producer, KnownKey { key, since, name }) in keys {
+            let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            text += &format!("{producer:016x} {key} {since} {}\n", escaped(name));
+        }
+        let new = self.path.with_extension("new");
+        let file = self.disk.open(&new, Mode::Create)?;
+        file.set_len(0)?;
+        file.write_all_at(text.as_bytes(), 0)?;
+        file.sync()?;
+        drop(file);
+        self.disk.rename(&new, &self.path)?;
+        self.disk.sync_dir(self.path.parent().unwrap_or(Path::new(".")))
+    }
+}
+
+fn read(disk: &dyn Disk, path: &Path) -> std::io::Result<String> {
+    let file = match disk.open(path, Mode::Read) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
+        Err(error) => return Err(error),
+    };
+    let bytes = file.len()?.min(FILE_BYTES_MAX);
+    let mut bytes = vec![0; usize::try_from(bytes).unwrap_or(0)];
+    let have = file.read_full_at(&mut bytes, 0)?;
+    bytes.truncate(have);
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn parse(line: &str) -> Option<(u64, KnownKey)> {
+    let mut words = line.split(' ');
+    let producer = u64::from_str_radix(words.next()?, 16).ok()?;
+    let digits = words.next().filter(|digits| digits.len() == 64 && digits.is_ascii())?;
+    let mut key = [0; 32];
+    for (at, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    let since = words.next()?.parse().ok()?;
+    let name = unescaped(words.next().unwrap_or_default())?;
+    words.next().is_none().then_some((producer, KnownKey { key, since, name }))
+}
+
+fn broken(doing: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::Broken(format!("cannot {doing} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use disk::SimDisk;
+
+    use super::*;
+
+    const JOURNAL: &str = "/journal";
+
+    fn open(disk: &Arc<dyn Disk>) -> (KnownKeys, Vec<String>) {
+        let mut notes = Vec::new();
+        let keys = KnownKeys::open(Arc::clone(disk), Path::new(JOURNAL), &mut notes).unwrap();
+        (keys, notes)
+    }
+
+    #[test]
+    fn the_first_key_counts_also_after_a_restart() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        disk.create_dir(Path::new(JOURNAL)).unwrap();
+        let (keys, _) = open(&disk);
+        assert_eq!(keys.check(7, "old agent", None, 1).unwrap(), KeyCheck::Same, "it is not bound");
+        assert_eq!(keys.check(7, "agent a b", Some(&[1; 32]), 1).unwrap(), KeyCheck::New);
+        assert_eq!(keys.check(7, "agent a b", Some(&[1; 32]), 2).unwrap(), KeyCheck::Same);
+        drop(keys);
+        let (keys, notes) = open(&disk);
+        assert_eq!(notes, Vec::<String>::new());
+        assert_eq!(keys.check(7, "", Some(&[1; 32]), 3).unwrap(), KeyCheck::Same);
+        let error = keys.check(7, "", Some(&[2; 32]), 3).unwrap_err().to_string();
+        let expected = "cannot take batches of producer 0000000000000007 (agent a b): the parcel is \
+                        signed with another key than the first one; if its agent lost its key, stop \
+                        topdeck here and remove the producer's line from /journal/producer-keys";
+        assert_eq!(error, expected);
+        let error = keys.check(7, "", None, 3).unwrap_err().to_string();
+        assert!(error.contains("is not signed, and an earlier one was"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_line_is_told_and_keys_are_bounded() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        disk.create_dir(Path::new(JOURNAL)).unwrap();
+        let file = disk.open(&Path::new(JOURNAL).join(FILE), Mode::Create).unwrap();
+        let key = "ab".repeat(32);
+        let mut text = format!("0000000000000007 {key} 5 a\nnonsense\n");
+        (0..KEYS_MAX).for_each(|n| text += &format!("{:016x} {key} 5 \n", n + 100));
+        file.write_all_at(text.as_bytes(), 0).unwrap();
+        drop(file);
+        let (keys, notes) = open(&disk);
+        assert_eq!(notes, ["/journal/producer-keys: line 2 is damaged"]);
+        assert_eq!(keys.check(7, "", Some(&[0xab; 32]), 6).unwrap(), KeyCheck::Same);
+        assert_eq!(keys.check(8, "", Some(&[1; 32]), 6).unwrap(), KeyCheck::NoRoom);
+    }
+}

@@ -1,0 +1,116 @@
+//! Signatures of parcels: whoever sent the first of a journal's parcels is who sends the others.
+//!
+//! An agent makes a pair of keys once (Ed25519, RFC 8032) and signs each parcel before it is
+//! packed. The site keeps the public key of the first signed parcel, and takes the parcels of that
+//! journal from nobody else. The secret never leaves the agent, so that nothing on the way is worth
+//! listening to, with TLS or without; a parcel that is sent again by somebody else is a repeat.
+//!
+//! What is signed is [`CONTEXT`] and the SHA-512 of the parcel.
+
+use std::fmt::Write as _;
+
+use ring::digest::{SHA512, digest};
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+
+/// Before the digest, so that a signature of a parcel is none of anything else.
+const CONTEXT: &[u8] = b"topdeck parcel signature 1\n";
+/// Bytes of a secret key's seed, and of a public key.
+pub const KEY_BYTES: usize = 32;
+/// Bytes of a signature.
+pub const SIGNATURE_BYTES: usize = 64;
+
+/// A public key.
+pub type PublicKey = [u8; KEY_BYTES];
+
+/// Signs parcels.
+pub struct Signer(Ed25519KeyPair);
+
+impl std::fmt::Debug for Signer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Signer({})", hex(&self.public_key()))
+    }
+}
+
+impl Signer {
+    /// The pair of keys of a seed, which is random and secret.
+    pub fn from_seed(seed: &[u8; KEY_BYTES]) -> Signer {
+        let pair = Ed25519KeyPair::from_seed_unchecked(seed);
+        Signer(pair.expect("BUG: a seed has as many bytes as one has"))
+    }
+
+    /// What tells its signatures from others.
+    pub fn public_key(&self) -> PublicKey {
+        let key = self.0.public_key().as_ref();
+        key.try_into().expect("BUG: a public key has 32 bytes")
+    }
+
+    /// The signature of a parcel.
+    pub fn sign(&self, parcel: &[u8]) -> [u8; SIGNATURE_BYTES] {
+        let signature = self.0.sign(&signed(parcel));
+        signature.as_ref().try_into().expect("BUG: a signature has 64 bytes")
+    }
+}
+
+/// Whether a parcel was signed with the secret of a public key.
+pub fn is_signed(parcel: &[u8], key: &PublicKey, signature: &[u8; SIGNATURE_BYTES]) -> bool {
+    UnparsedPublicKey::new(&ED25519, key).verify(&signed(parcel), signature).is_ok()
+}
+
+fn signed(parcel: &[u8]) -> Vec<u8> {
+    [CONTEXT, digest(&SHA512, parcel).as_ref()].concat()
+}
+
+/// Bytes as headers and files have them.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The bytes of such a text, if it has as many.
+pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let text = text.as_bytes();
+    if text.len() != 2 * N || !text.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, digits) in bytes.iter_mut().zip(text.chunks(2)) {
+        *byte = u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_parcel_of_the_same_key_is_signed() {
+        let (ours, other) = (Signer::from_seed(&[1; 32]), Signer::from_seed(&[2; 32]));
+        let signature = ours.sign(b"parcel");
+        assert!(is_signed(b"parcel", &ours.public_key(), &signature));
+        assert!(!is_signed(b"Parcel", &ours.public_key(), &signature));
+        assert!(!is_signed(b"parcel", &other.public_key(), &signature));
+        let mut forged = signature;
+        forged[63] ^= 1;
+        assert!(!is_signed(b"parcel", &ours.public_key(), &forged));
+    }
+
+    /// RFC 8032, section 7.1, test 1.
+    #[test]
+    fn a_seed_always_has_the_same_key() {
+        let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+        let key = hex(&Signer::from_seed(&unhex(seed).unwrap()).public_key());
+        assert_eq!(key, "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+    }
+
+    #[test]
+    fn bytes_come_back() {
+        assert_eq!(unhex(&hex(&[0, 0x7f, 0xff])), Some([0, 0x7f, 0xff]));
+        for text in ["", "00", "00ff0", "0g", "+1"] {
+            assert_eq!(unhex::<3>(text), None);
+        }
+        assert_eq!(unhex::<1>("+1"), None);
+    }
+}
