@@ -5,6 +5,7 @@ mod endpoints;
 mod fixture;
 mod grpc;
 mod hostile;
+mod http2;
 mod panics;
 mod secured;
 mod stopping;
