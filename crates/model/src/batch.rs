@@ -32,6 +32,8 @@ const BY_ID: u8 = 0;
 const BY_FORM: u8 = 1;
 const GAPS: u8 = 2;
 
+const CHECKED: &str = "BUG: the batch was checked";
+
 /// Values of one histogram of a batch at the most, those that are no number among them.
 pub const HISTOGRAM_COUNT_MAX: u64 = 1 << 56;
 
@@ -43,6 +45,8 @@ pub struct BatchWriter {
     group: Vec<u8>,
     samples: u64,
     series: Option<(Kind, Meaning)>,
+    /// There is a group, whose samples are not counted yet.
+    is_open: bool,
     /// Of that series, for errors; its memory is that of the one before.
     name: String,
     gaps: Vec<Gap>,
@@ -60,6 +64,7 @@ impl Default for BatchWriter {
             group: Vec::new(),
             samples: 0,
             series: None,
+            is_open: false,
             name: String::new(),
             gaps: Vec::new(),
             start: 0,
@@ -96,6 +101,7 @@ impl BatchWriter {
         };
         let meaning = Meaning { unit: frame_unit(series.unit()), temporality };
         self.series = Some((series.kind(), meaning));
+        self.is_open = true;
         self.name.clear();
         self.name.push_str(series.name());
     }
@@ -118,9 +124,7 @@ impl BatchWriter {
         let Some(span) = end.checked_sub(start).filter(|&span| span >= 0) else {
             return Err(Error::Backwards { series: self.name.clone(), start, end });
         };
-        put_zigzag(&mut self.group, start.wrapping_sub(self.start));
-        put_zigzag(&mut self.group, span - self.span);
-        (self.start, self.span) = (start, span);
+        self.times(start, span);
         match &sample.value {
             Value::Histogram(histogram) => {
                 self.frame.clear();
@@ -130,9 +134,21 @@ impl BatchWriter {
             Value::Number(number) => self.group.extend_from_slice(&number.to_le_bytes()),
             Value::Text(text) => put_bytes(&mut self.group, text.as_bytes()),
         }
-        self.samples += 1;
-        self.count += 1;
+        self.count_sample();
         Ok(())
+    }
+
+    /// When a sample began and how long it was. Both may be any number of 64 bits, so differences wrap, as they do
+    /// where they are read.
+    fn times(&mut self, start: i64, span: i64) {
+        put_zigzag(&mut self.group, start.wrapping_sub(self.start));
+        put_zigzag(&mut self.group, span.wrapping_sub(self.span));
+        (self.start, self.span) = (start, span);
+    }
+
+    fn count_sample(&mut self) {
+        self.samples = self.samples.saturating_add(1);
+        self.count = self.count.saturating_add(1);
     }
 
     /// Something that is known to be missing.
@@ -156,7 +172,8 @@ impl BatchWriter {
     }
 
     fn close(&mut self) {
-        if self.series.take().is_some() {
+        self.series = None;
+        if std::mem::take(&mut self.is_open) {
             put_varint(&mut self.out, self.samples);
             self.out.append(&mut self.group);
             self.samples = 0;
@@ -166,12 +183,16 @@ impl BatchWriter {
     /// The batch.
     pub fn finish(mut self) -> Batch {
         self.close();
-        if !self.gaps.is_empty() {
-            self.out.push(GAPS);
-            put_varint(&mut self.out, self.gaps.len() as u64);
-            self.gaps.iter().for_each(|gap| gap.put(&mut self.out));
-        }
+        put_gaps(&mut self.out, &self.gaps);
         Batch { bytes: self.out, samples: self.count }
+    }
+}
+
+fn put_gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
+    if !gaps.is_empty() {
+        out.push(GAPS);
+        put_varint(out, gaps.len() as u64);
+        gaps.iter().for_each(|gap| gap.put(out));
     }
 }
 
@@ -254,6 +275,74 @@ impl Batch {
         }
         out.extend_from_slice(&self.bytes[copied..]);
         Ok(Batch { bytes: out, samples: self.samples })
+    }
+}
+
+impl Batch {
+    /// The same batch without the groups of series that `keep` refuses; gaps stay. `left_out` gets the samples that
+    /// are not in it.
+    pub fn without(
+        &self,
+        keep: &mut dyn FnMut(&SeriesRef<'_>) -> bool,
+        left_out: &mut dyn FnMut(&Entry<'_>),
+    ) -> Batch {
+        let mut writer = BatchWriter::default();
+        let mut reader = self.read();
+        let mut is_kept = false;
+        for entry in reader.by_ref() {
+            let entry = entry.expect(CHECKED);
+            if entry.begins {
+                is_kept = keep(&entry.series);
+                if is_kept {
+                    writer.begin_copy(&entry);
+                }
+            }
+            if is_kept {
+                writer.copy(&entry);
+            } else {
+                left_out(&entry);
+            }
+        }
+        reader.gaps().iter().for_each(|gap| writer.gap(gap.clone()));
+        writer.finish()
+    }
+}
+
+impl Batch {
+    /// The same batch with more gaps.
+    pub fn with_gaps(self, gaps: impl Iterator<Item = Gap>) -> Batch {
+        let gaps: Vec<Gap> = gaps.collect();
+        let Batch { bytes: mut out, samples } = self;
+        put_gaps(&mut out, &gaps);
+        Batch { bytes: out, samples }
+    }
+}
+
+impl BatchWriter {
+    fn begin_copy(&mut self, entry: &Entry<'_>) {
+        self.close();
+        match entry.series {
+            SeriesRef::Id(id) => {
+                self.out.push(BY_ID);
+                self.out.extend_from_slice(&id.0);
+                self.out.push(entry.tag);
+            }
+            SeriesRef::Form(form) => {
+                self.out.push(BY_FORM);
+                put_bytes(&mut self.out, form);
+            }
+        }
+        self.is_open = true;
+    }
+
+    /// One more sample of a batch that was checked, its value as it is.
+    fn copy(&mut self, entry: &Entry<'_>) {
+        self.times(entry.start, entry.end.wrapping_sub(entry.start));
+        match entry.tag {
+            1 => self.group.extend_from_slice(entry.value),
+            _ => put_bytes(&mut self.group, entry.value),
+        }
+        self.count_sample();
     }
 }
 
@@ -497,6 +586,52 @@ mod tests {
             Kind::Counter(_) | Kind::Gauge => Value::Number(number),
             Kind::Text => Value::Text(number.to_string()),
         }
+    }
+
+    #[test]
+    fn groups_are_left_out_and_the_others_stay_as_they_are() {
+        let mut writer = BatchWriter::default();
+        let mut expected = Vec::new();
+        for n in 0..12u8 {
+            let series = series(n % 6);
+            if n % 4 < 2 {
+                writer.series(&series)
+            } else {
+                writer.known_series(series.id(), &series)
+            }
+            for start in [i64::from(n) << 40, i64::MIN + 1] {
+                let span = if start > 0 { i64::from(n) } else { i64::MAX };
+                let sample =
+                    Sample { start, end: start + span, value: value(series.kind(), f64::from(n)) };
+                writer.sample(&sample).unwrap();
+                expected.push((series.id(), sample));
+            }
+        }
+        let gap = Gap { start: 1, end: 2, producer: None, lost: None, reason: "why".to_owned() };
+        writer.gap(gap.clone());
+        let batch = writer.finish();
+        let refused = [series(1).id(), series(4).id()];
+        let mut left_out = 0;
+        let left = batch.without(&mut |series| !refused.contains(&series.id()), &mut |entry| {
+            assert!(refused.contains(&entry.series.id()));
+            left_out += 1;
+        });
+        let left = left.with_gaps([gap.clone()].into_iter());
+        let left = Batch::check(left.bytes().to_owned()).unwrap();
+        expected.retain(|(id, _)| !refused.contains(id));
+        assert_eq!((left.samples() as usize, left_out), (expected.len(), 24 - expected.len()));
+        let mut reader = left.read();
+        let found: Vec<(SeriesId, Sample)> = reader
+            .by_ref()
+            .map(|entry| {
+                let entry = entry.unwrap();
+                let value = entry.decode().unwrap();
+                (entry.series.id(), Sample { start: entry.start, end: entry.end, value })
+            })
+            .collect();
+        assert_eq!((found, reader.gaps()), (expected, &[gap.clone(), gap][..]));
+        let whole = batch.without(&mut |_| true, &mut |_| unreachable!());
+        assert_eq!(whole.bytes(), batch.bytes());
     }
 
     proptest! {

@@ -224,7 +224,8 @@ impl Inner {
                         continue;
                     }
                     let position = record.position;
-                    let apply = || self.apply(head, stored, position, record.bytes);
+                    let producer = record.identity.map(|identity| identity.producer);
+                    let apply = || self.apply(head, stored, (position, producer), record.bytes);
                     let is_quarantined = locked(&self.quarantine).has_record(position);
                     let refused = match is_quarantined {
                         true => Err((count(record.bytes), QUARANTINED.to_owned())),
@@ -237,7 +238,7 @@ impl Inner {
                         head.gaps.push(Gap {
                             start: batch.times().0,
                             end: batch.times().1,
-                            producer: record.identity.map(|identity| identity.producer),
+                            producer,
                             lost,
                             reason: format!("{REFUSED} (position {position}): {why}"),
                         });
@@ -294,7 +295,7 @@ impl Inner {
         &self,
         head: &mut Head,
         stored: &mut StoredPoints<'_>,
-        position: u64,
+        (position, producer): (u64, Option<u64>),
         bytes: &[u8],
     ) -> Result<(), (Option<u64>, String)> {
         let unreadable = |error: model::Error| (None, error.to_string());
@@ -303,7 +304,7 @@ impl Inner {
         for entry in reader.by_ref() {
             let entry = entry.map_err(unreadable)?;
             if entry.begins {
-                group = match self.number_of(&entry.series) {
+                group = match self.number_of(&entry.series, producer) {
                     Ok(group) => Some(group),
                     Err(error) => {
                         why.get_or_insert(error);
@@ -332,7 +333,11 @@ impl Inner {
         why.map_or(Ok(()), |why: Error| Err((Some(lost), why.to_string())))
     }
 
-    fn number_of(&self, series: &SeriesRef<'_>) -> Result<(Number, model::Kind)> {
+    fn number_of(
+        &self,
+        series: &SeriesRef<'_>,
+        producer: Option<u64>,
+    ) -> Result<(Number, model::Kind)> {
         let id = series.id();
         let index = self.index();
         let known = index.number(&id);
@@ -342,7 +347,7 @@ impl Inner {
             (None, SeriesRef::Form(form)) => {
                 drop(index);
                 let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-                let number = index.insert(form)?;
+                let number = index.insert(form, producer)?;
                 let kind = index.kind(number);
                 return Ok((number, kind));
             }

@@ -22,6 +22,7 @@ mod local;
 mod part;
 mod point;
 mod quarantine;
+mod series_file;
 
 mod manifest;
 
@@ -29,6 +30,7 @@ mod change;
 mod compact;
 mod delta;
 mod feed;
+mod forget;
 mod gather;
 mod head;
 mod index;
@@ -95,7 +97,7 @@ pub use check::{Damage, Progress, Report};
 pub use error::{Error, Result};
 pub use feed::Fed;
 pub use grid::Grid;
-pub use index::{Cardinality, LabelCardinality, Limits, Refused};
+pub use index::{Cardinality, LabelCardinality, Limits, NewSeries, Refused};
 pub use manifest::{Covers, Keep, PartInfo};
 pub use resolution::{DAY, HOUR, MINUTE, Resolution, SECOND};
 pub use row::{Row, Summary};

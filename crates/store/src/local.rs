@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR/manifest, DIR/manifest.copy   the manifest, twice; the one of the higher generation counts
-//! DIR/series                        forms of series, appended: length u32, CRC-32C u32, form
+//! DIR/series                        forms of series and what became of them, appended: `series.rs`
 //! DIR/parts/NUMBER.part             parts; the name is the number in 16 hexadecimal digits
 //! DIR/lock                          empty: its lock says that the store is open
 //! DIR/journal/                      the journal that feeds the store
@@ -16,18 +16,19 @@ use std::sync::{Arc, Mutex};
 
 use disk::{Disk, File, Mode};
 
-use crate::backend::{Backend, Part, PartWriter};
+use model::SeriesId;
+
+use crate::backend::{Backend, Part, PartWriter, SeriesRecord};
 use crate::error::{Doing, Error, Result};
 use crate::part::{FilePart, FileWriter};
-
-/// Forms at the most; longer lengths are damage.
-const FORM_BYTES_MAX: u32 = model::FORM_BYTES_MAX as u32;
+use crate::series_file::{self, SeriesWriter};
+use crate::store::locked;
 
 /// What is known of the file of series.
 #[derive(Debug, Default)]
 struct SeriesFile {
-    /// The end of what is sound in it.
-    end: u64,
+    /// What is appended next to it.
+    writer: SeriesWriter,
     /// Something was appended that a power cut may take back.
     is_unsynced: bool,
     /// Its name is durable.
@@ -115,6 +116,29 @@ impl Local {
     fn series_path(&self) -> PathBuf {
         self.dir.join("series")
     }
+
+    /// Appends to the file of series. What failed is written over by what is appended next.
+    fn append(&self, durably: bool, put: impl FnOnce(&mut SeriesWriter)) -> Result<()> {
+        let mut series = locked(&self.series);
+        let mut writer = series.writer.clone();
+        put(&mut writer);
+        let (at, bytes) = writer.take();
+        if bytes.is_empty() && !(durably && series.is_unsynced) {
+            return Ok(());
+        }
+        let path = self.series_path();
+        let file = self.disk.open(&path, Mode::Create).doing("open", &path)?;
+        file.write_all_at(&bytes, at).doing("write", &path)?;
+        if durably {
+            file.sync().doing("synchronise", &path)?;
+            if !series.is_named {
+                self.disk.sync_dir(&self.dir).doing("synchronise", &self.dir)?;
+            }
+            series.is_named = true;
+        }
+        (series.writer, series.is_unsynced) = (writer, !durably);
+        Ok(())
+    }
 }
 
 impl Backend for Local {
@@ -200,63 +224,22 @@ impl Backend for Local {
         Ok(())
     }
 
-    fn add_series(&self, forms: &[Vec<u8>], durably: bool) -> Result<()> {
-        let mut series = self.series.lock().expect("BUG: nobody panics with the series");
-        if forms.is_empty() && !(durably && series.is_unsynced) {
-            return Ok(());
-        }
-        let path = self.series_path();
-        let file = self.disk.open(&path, Mode::Create).doing("open", &path)?;
-        let mut bytes = Vec::new();
-        for form in forms {
-            bytes.extend((form.len() as u32).to_le_bytes());
-            bytes.extend(crc32c::crc32c(form).to_le_bytes());
-            bytes.extend_from_slice(form);
-        }
-        file.write_all_at(&bytes, series.end).doing("write", &path)?;
-        series.end += bytes.len() as u64;
-        series.is_unsynced = true;
-        if durably {
-            file.sync().doing("synchronise", &path)?;
-            if !series.is_named {
-                self.disk.sync_dir(&self.dir).doing("synchronise", &self.dir)?;
-            }
-            (series.is_named, series.is_unsynced) = (true, false);
-        }
-        Ok(())
+    fn add_series(&self, series: &[(Option<u64>, Vec<u8>)], durably: bool) -> Result<()> {
+        self.append(durably, |writer| {
+            series.iter().for_each(|(producer, form)| writer.add(*producer, form));
+        })
     }
 
-    fn series(&self, each: &mut dyn FnMut(&[u8])) -> Result<u64> {
+    fn delete_series(&self, ids: &[SeriesId]) -> Result<()> {
+        self.append(true, |writer| ids.iter().for_each(|id| writer.delete(id)))
+    }
+
+    fn series(&self, each: &mut dyn FnMut(SeriesRecord<'_>)) -> Result<u64> {
         let Some(bytes) = self.read_file(&self.series_path())? else { return Ok(0) };
-        let (mut at, mut end, mut damaged) = (0, 0, 0);
-        let mut was_sound = true;
-        while at < bytes.len() {
-            if let Some(form) = form_at(&bytes[at..]) {
-                each(form);
-                at += 8 + form.len();
-                (end, was_sound) = (at, true);
-                continue;
-            }
-            // Behind damage, the next sound record is looked for byte by byte.
-            damaged += u64::from(was_sound);
-            was_sound = false;
-            at += 1;
-        }
-        // What is torn off at the end was not acknowledged by a manifest; it is written over.
-        damaged -= u64::from(!was_sound);
-        let mut series = self.series.lock().expect("BUG: nobody panics with the series");
+        let (damaged, writer) = series_file::read(&bytes, each);
+        let mut series = locked(&self.series);
         // The process before may have left it to the system.
-        (series.end, series.is_unsynced) = (end as u64, end > 0);
+        (series.is_unsynced, series.writer) = (writer.end() > 0, writer);
         Ok(damaged)
     }
-}
-
-fn form_at(bytes: &[u8]) -> Option<&[u8]> {
-    let len = u32::from_le_bytes(*bytes.first_chunk()?);
-    let checksum = u32::from_le_bytes(*bytes.get(4..)?.first_chunk()?);
-    if len == 0 || len > FORM_BYTES_MAX {
-        return None;
-    }
-    let form = bytes.get(8..8 + len as usize)?;
-    (crc32c::crc32c(form) == checksum).then_some(form)
 }

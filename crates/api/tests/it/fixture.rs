@@ -43,24 +43,36 @@ impl Fixture {
 
     /// With what runs threads and tasks again.
     pub(crate) fn supervised(settings: Settings, supervisor: Supervisor) -> Fixture {
-        Fixture::build(settings, intake::Settings::default(), supervisor).unwrap()
+        let (way, limits) = (intake::Settings::default(), store::Limits::default());
+        Fixture::build(settings, way, limits, supervisor).unwrap()
     }
 
     /// With a way in of that kind.
     pub(crate) fn on(settings: Settings, way: intake::Settings) -> Result<Fixture, ServerError> {
-        Fixture::build(settings, way, Supervisor::default())
+        Fixture::build(settings, way, store::Limits::default(), Supervisor::default())
+    }
+
+    /// With a store of such limits.
+    pub(crate) fn limited(
+        settings: Settings,
+        way: intake::Settings,
+        limits: store::Limits,
+    ) -> Result<Fixture, ServerError> {
+        Fixture::build(settings, way, limits, Supervisor::default())
     }
 
     fn build(
         settings: Settings,
         way: intake::Settings,
+        limits: store::Limits,
         supervisor: Supervisor,
     ) -> Result<Fixture, ServerError> {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/store");
         Store::create(&disk, dir, &journal::Settings::default()).unwrap();
         let journal = journal::Options { alone: true, supervisor, ..journal::Options::default() };
-        let options = store::Options { background: false, journal, ..store::Options::default() };
+        let options =
+            store::Options { background: false, journal, limits, ..store::Options::default() };
         let store = Arc::new(Store::open(disk, dir, &options).unwrap());
         let home = Home::Store(Arc::clone(&store));
         let intake = Arc::new(Intake::new(home, way).unwrap());

@@ -6,6 +6,7 @@ mod damage;
 #[path = "../../../journal/tests/it/dying.rs"]
 mod dying;
 mod layout;
+mod limits;
 mod panics;
 mod room;
 mod world;
