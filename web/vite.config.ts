@@ -1,14 +1,14 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
 
-// `npm run dev` shows the page with the data of a topdeck that runs here.
+// `npm run dev` serves the page with the data of this server.
 const server = process.env["TOPDECK"] ?? "http://127.0.0.1:7717";
 
 export default defineConfig({
-  // The page may stand below a path of a proxy.
+  // The page may be served below a path of a proxy.
   base: "./",
   plugins: [svelte()],
-  // The policy of the page allows no inline data.
+  // The page's content security policy allows no inline data.
   build: {
     target: "es2022",
     assetsInlineLimit: 0,

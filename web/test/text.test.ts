@@ -96,6 +96,7 @@ test("a route and its address are equivalent", () => {
   expect(read(write(route))).toEqual(route);
   expect(read("")).toEqual({ view: "explore", settings: {} });
   expect(read("#/none?x=1").view).toBe("explore");
+  expect(read("#/constructor").view).toBe("explore");
   expect(read('#/explore?selector=a{b=~"c?d?"}&from=-1h').settings).toEqual({
     selector: 'a{b=~"c?d?"}',
     from: "-1h",

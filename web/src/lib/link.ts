@@ -15,7 +15,7 @@ export const VIEWS = [
 export type ViewName = (typeof VIEWS)[number];
 
 /** Names of views and settings in links of earlier versions. */
-const RENAMED_VIEWS: Readonly<Record<string, ViewName>> = { boards: "dashboards" };
+const RENAMED_VIEWS: ReadonlyMap<string, ViewName> = new Map([["boards", "dashboards"]]);
 const RENAMED_SETTINGS: ReadonlyMap<string, string> = new Map([["board", "dashboard"]]);
 
 /** A view and its settings. */
@@ -28,7 +28,7 @@ export interface Route {
 export function read(hash: string): Route {
   // A selector that was typed into the address may contain a question mark.
   const [, path = "", query] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash)!;
-  const view = VIEWS.find((view) => view === path) ?? RENAMED_VIEWS[path] ?? "explore";
+  const view = VIEWS.find((view) => view === path) ?? RENAMED_VIEWS.get(path) ?? "explore";
   const settings = [...new URLSearchParams(query)].map(
     ([name, value]) => [RENAMED_SETTINGS.get(name) ?? name, value] as const,
   );
